@@ -1,0 +1,356 @@
+//! # A condition variable as a queue of nodes
+//!
+//! **Problem.** Wake exactly one waiter per signal, in order; lose no signal to a waiter that gives up; after a broadcast,
+//! do not let a herd fall upon the mutex; and let the object be destroyed as soon as nobody is blocked on it. **Idea.** Waiters
+//! queue in nodes of the pool and sleep each on his own word. A signal takes the first off the queue; a broadcast takes
+//! all, and moves them to the mutex's own queue (*wait morphing*), or, where the mutex has none, chains them so that
+//! each wakes the next when it has the mutex. **Source.** POSIX.1-2017, `pthread_cond_*`; the destruction protocol is that of glibc's
+//! condition variable (a count of references, the destroyer waits for it); FIFO as in Dice, *Malthusian Locks*, §6.7's default.
+//!
+//! ## State: 20 bytes
+//! | word | meaning |
+//! |---|---|
+//! | `lock` | an internal [`Futex`], held for a few instructions |
+//! | `head`, `tail` | the queue, linked both ways; protected by `lock` |
+//! | `refs` | waiters that may still touch this object, and [`DESTROYING`] |
+//! | `epoch` | the machine's epoch when the queue was last used: in a forked child all waiters are gone |
+//!
+//! ## Invariants
+//! 1. A node is in the queue iff it is QUEUED or LEAVING (changed under `lock`, but for QUEUED -> LEAVING). A CLAIMED node is
+//!    the claimer's until he stores SIGNALED or PARKED.
+//! 2. Each waiter holds one reference from `enqueue` until it has finished with this object. A broadcast that *moves* a
+//!    waiter gives its reference back for it: such a waiter never looks here again.
+//! 3. A signal counts only on a node that it has changed from QUEUED to CLAIMED; a waiter gives up only by QUEUED -> LEAVING.
+//!    One of the two wins, so no signal is lost to a waiter that times out or is cancelled; one that is cancelled *after* it was
+//!    signalled passes the signal on, which its reference makes safe.
+//! 4. After `lock` is released, a signaller touches only nodes and futex addresses; after its reference is given back, so does
+//!    a waiter. So the object may be destroyed, and freed, once `destroy` returns.
+//!
+//! ## Orderings
+//! Everything is protected by `lock`, except `state` (CLAIMED -> SIGNALED: Release / Acquire, although what it hands over is
+//! the signaller's business and goes through the mutex), `refs` (AcqRel: the destroyer sees the last waiter done), and the glance at
+//! `head` in `signal` (Relaxed: a waiter that must be seen has queued under the mutex that the signaller has held since).
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
+use crate::node::{Node, state};
+use crate::spin::Futex;
+
+/// Bit of `refs`: somebody waits for the others to go.
+const DESTROYING: u32 = 1 << 31;
+/// Value of a node's `prev` once a broadcast has taken it off, and its reference back (invariant 2).
+const BY_BROADCAST: u32 = Handle::RESERVED;
+
+/// The condition variable's state; all-zero is valid.
+#[repr(C)]
+pub struct CondQueue<M: Machine> {
+    lock: M::Word,
+    head: M::Word,
+    tail: M::Word,
+    refs: M::Word,
+    epoch: M::Word,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Signalled: acquire the mutex, then call [`pass_baton`] with what this holds.
+    Signaled(Option<Handle>),
+    /// Moved to the mutex's queue by a broadcast: finish with [`RawLock::lock_adopted`](crate::raw::RawLock::lock_adopted).
+    Moved(Handle),
+    /// The deadline has passed, and no signal was consumed.
+    TimedOut,
+}
+
+/// What a broadcast may do with the waiters of a mutex, which is named by its address.
+pub trait Morph {
+    /// Whether the mutex's lock adopts sleeping waiters.
+    fn adopts(&self, mutex: u64) -> bool;
+    /// [`RawLock::adopt`](crate::raw::RawLock::adopt) of the mutex's lock.
+    fn adopt(&self, mutex: u64, first: Handle, last: Handle);
+}
+
+/// Somebody still waits: the object cannot be destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+fn mutex_of<M: Machine>(node: &Node<M>) -> u64 {
+    u64::from(node.mutex[0].load(Relaxed)) | u64::from(node.mutex[1].load(Relaxed)) << 32
+}
+
+/// Tells a claimed waiter that it may go. CLAIMED -> SIGNALED
+fn tell<M: Machine>(waiter: Handle) {
+    let node = waiter.node::<M>();
+    node.state.store(state::SIGNALED, Release);
+    M::wake(&node.state, 1);
+}
+
+/// To be called by a waiter that a broadcast woke, once it has the mutex: wakes the next one. So at most one of them contends
+/// for the mutex at a time.
+pub fn pass_baton<M: Machine>(next: Option<Handle>) {
+    if let Some(next) = next {
+        tell::<M>(next);
+    }
+}
+
+impl<M: Machine> CondQueue<M> {
+    /// A condition variable without waiters.
+    pub fn new() -> Self {
+        let zero = || M::Word::new(0);
+        Self { lock: zero(), head: zero(), tail: zero(), refs: zero(), epoch: zero() }
+    }
+
+    fn enter(&self) {
+        // The sections are a few instructions: poll a little before sleeping.
+        let free = |seen| seen == 0 && self.lock.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
+        if M::spin_until(&self.lock, Relaxed, Patience::Budget, free).is_none() {
+            Futex::acquire::<M>(&self.lock);
+        }
+        if self.epoch.load(Relaxed) != M::epoch() {
+            // First use, or a forked child: whoever is queued or counted does not exist here.
+            for word in [&self.head, &self.tail, &self.refs] {
+                word.store(0, Relaxed);
+            }
+            self.epoch.store(M::epoch(), Relaxed);
+        }
+    }
+
+    fn leave(&self) {
+        Futex::release::<M>(&self.lock);
+    }
+
+    /// Queues the calling thread, which holds the mutex at address `mutex`. The caller then releases the mutex and calls
+    /// [`CondQueue::wait`].
+    pub fn enqueue(&self, mutex: u64) -> Handle {
+        M::trace(Event::CondWait);
+        let me = M::take_node();
+        let node = me.node::<M>();
+        node.prepare(state::QUEUED);
+        node.mutex[0].store(mutex as u32, Relaxed);
+        node.mutex[1].store((mutex >> 32) as u32, Relaxed);
+        self.enter();
+        let last = self.tail.load(Relaxed);
+        node.prev.store(last, Relaxed);
+        match Handle::from_word(last) {
+            Some(last) => last.node::<M>().next.store(me.word(), Relaxed),
+            None => self.head.store(me.word(), Relaxed),
+        }
+        self.tail.store(me.word(), Relaxed);
+        self.refs.fetch_add(1, Relaxed);
+        self.leave();
+        me
+    }
+
+    /// Takes a node out of the queue; under `lock`.
+    fn unlink(&self, node: &Node<M>) {
+        let (prev, next) = (node.prev.load(Relaxed), node.next.load(Relaxed));
+        match Handle::from_word(prev) {
+            Some(prev) => prev.node::<M>().next.store(next, Relaxed),
+            None => self.head.store(next, Relaxed),
+        }
+        match Handle::from_word(next) {
+            Some(next) => next.node::<M>().prev.store(prev, Relaxed),
+            None => self.tail.store(prev, Relaxed),
+        }
+    }
+
+    /// Takes the first QUEUED node at or behind `from` out of the queue, QUEUED -> CLAIMED; under `lock`.
+    fn claim(&self, from: u32) -> Option<Handle> {
+        let mut here = from;
+        while let Some(handle) = Handle::from_word(here) {
+            let node = handle.node::<M>();
+            // Fails for a node that is LEAVING: it unlinks itself as soon as it gets `lock`.
+            if node.state.compare_exchange(state::QUEUED, state::CLAIMED, Relaxed, Relaxed).is_ok() {
+                self.unlink(node);
+                return Some(handle);
+            }
+            here = node.next.load(Relaxed);
+        }
+        None
+    }
+
+    /// Gives references back; the object is not touched afterwards (invariant 4).
+    fn release_refs(&self, count: u32) {
+        let refs: *const M::Word = &raw const self.refs;
+        if self.refs.fetch_add(count.wrapping_neg(), AcqRel) == DESTROYING | count {
+            M::wake(refs, u32::MAX);
+        }
+    }
+
+    /// Sleeps until signalled, moved, or the deadline has passed.
+    pub fn wait(&self, me: Handle, until: Option<Deadline>) -> Outcome {
+        self.wait_with(me, |word, expected| M::park(word, expected, until))
+    }
+
+    /// [`CondQueue::wait`] with another way to [`Machine::park`], which may end the wait by not returning; who cleans up then
+    /// calls [`CondQueue::cancel`].
+    pub fn wait_with(&self, me: Handle, mut park: impl FnMut(&M::Word, u32) -> Unparked) -> Outcome {
+        let node = me.node::<M>();
+        while node.state.load(Acquire) == state::QUEUED {
+            if park(&node.state, state::QUEUED) == Unparked::TimedOut && self.withdraw(me) {
+                return Outcome::TimedOut;
+            }
+        }
+        self.claimed(me)
+    }
+
+    /// What becomes of a node that has been claimed.
+    fn claimed(&self, me: Handle) -> Outcome {
+        let node = me.node::<M>();
+        while node.state.load(Acquire) == state::CLAIMED {
+            M::park(&node.state, state::CLAIMED, None);
+        }
+        if node.state.load(Acquire) != state::SIGNALED {
+            return Outcome::Moved(me);
+        }
+        let baton = if node.prev.load(Relaxed) == BY_BROADCAST {
+            Handle::from_word(node.next.load(Relaxed))
+        } else {
+            self.release_refs(1);
+            None
+        };
+        M::give_node(me);
+        Outcome::Signaled(baton)
+    }
+
+    /// QUEUED -> LEAVING -> out of the queue. Whether that was still possible; then no signal was consumed, and the wait is
+    /// over.
+    pub fn withdraw(&self, me: Handle) -> bool {
+        let node = me.node::<M>();
+        if node.state.compare_exchange(state::QUEUED, state::LEAVING, Relaxed, Relaxed).is_err() {
+            return false;
+        }
+        self.enter();
+        self.unlink(node);
+        self.leave();
+        self.release_refs(1);
+        M::give_node(me);
+        true
+    }
+
+    /// Ends the wait of a thread that is being cancelled; a signal that had come to it goes to the next waiter.
+    pub fn cancel(&self, me: Handle) -> Outcome {
+        if self.withdraw(me) {
+            return Outcome::TimedOut;
+        }
+        let node = me.node::<M>();
+        while node.state.load(Acquire) == state::CLAIMED {
+            M::park(&node.state, state::CLAIMED, None);
+        }
+        if node.state.load(Acquire) == state::SIGNALED && node.prev.load(Relaxed) != BY_BROADCAST {
+            self.signal(); // Our reference keeps the object alive (invariant 3).
+        }
+        self.claimed(me)
+    }
+
+    /// Wakes the first waiter, if there is one.
+    pub fn signal(&self) {
+        if self.head.load(Relaxed) == 0 {
+            return;
+        }
+        self.enter();
+        let first = self.claim(self.head.load(Relaxed));
+        if let Some(first) = first {
+            first.node::<M>().prev.store(0, Relaxed);
+        }
+        self.leave();
+        if let Some(first) = first {
+            M::trace(Event::CondSignal);
+            tell::<M>(first);
+        }
+    }
+
+    /// Wakes all waiters, but lets only one at a time contend for their mutex.
+    pub fn broadcast(&self, morph: &impl Morph) {
+        if self.head.load(Relaxed) == 0 {
+            return;
+        }
+        self.enter();
+        let (mut first, mut last, mut count) = (None, None::<Handle>, 0);
+        while let Some(waiter) = self.claim(self.head.load(Relaxed)) {
+            let node = waiter.node::<M>();
+            node.prev.store(BY_BROADCAST, Relaxed);
+            node.next.store(0, Relaxed);
+            match last {
+                Some(last) => last.node::<M>().next.store(waiter.word(), Relaxed),
+                None => first = Some(waiter),
+            }
+            last = Some(waiter);
+            count += 1;
+        }
+        self.leave();
+        if let Some(first) = first {
+            M::trace(Event::CondBroadcast);
+            // The waiters' references keep the object alive up to here; nobody needs it any more.
+            self.release_refs(count);
+            release_chain::<M>(first, morph);
+        }
+    }
+
+    /// Waits until nobody will touch the object again. Fails, without waiting, if threads are blocked on it.
+    pub fn destroy(&self) -> Result<(), Busy> {
+        self.enter();
+        let mut here = self.head.load(Relaxed);
+        let mut blocked = false;
+        while let Some(handle) = Handle::from_word(here) {
+            blocked |= handle.node::<M>().state.load(Relaxed) == state::QUEUED;
+            here = handle.node::<M>().next.load(Relaxed);
+        }
+        if blocked {
+            self.leave();
+            return Err(Busy);
+        }
+        let mut refs = self.refs.fetch_or(DESTROYING, AcqRel) | DESTROYING;
+        self.leave();
+        while refs != DESTROYING {
+            M::park(&self.refs, refs, None);
+            refs = self.refs.load(Acquire);
+        }
+        self.refs.store(0, Relaxed);
+        Ok(())
+    }
+}
+
+impl<M: Machine> Default for CondQueue<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Moves a chain of claimed waiters to the queues of their mutexes, or sets it going hand over hand. (All have one mutex,
+/// unless the program does what POSIX leaves undefined.)
+fn release_chain<M: Machine>(first: Handle, morph: &impl Morph) {
+    let mut rest = Some(first);
+    while let Some(first) = rest {
+        let mutex = mutex_of(first.node::<M>());
+        let (mut last, mut length) = (first, 1);
+        loop {
+            rest = Handle::from_word(last.node::<M>().next.load(Relaxed));
+            match rest {
+                Some(next) if mutex_of(next.node::<M>()) == mutex => (last, length) = (next, length + 1),
+                _ => break,
+            }
+        }
+        last.node::<M>().next.store(0, Relaxed);
+        if morph.adopts(mutex) {
+            park_chain::<M>(first, length);
+            morph.adopt(mutex, first, last);
+        } else {
+            tell::<M>(first);
+        }
+    }
+}
+
+/// CLAIMED -> PARKED, all along the chain. Relaxed: joining the mutex's queue publishes them.
+fn park_chain<M: Machine>(first: Handle, length: u32) {
+    let mut here = Some(first);
+    for _ in 0..length {
+        let Some(handle) = here else { return };
+        let node = handle.node::<M>();
+        here = Handle::from_word(node.next.load(Relaxed));
+        node.state.store(state::PARKED, Relaxed);
+        M::trace(Event::CondMoved);
+    }
+}

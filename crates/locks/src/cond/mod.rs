@@ -1,0 +1,5 @@
+//! Condition variables.
+
+pub mod fifo;
+
+pub use fifo::{Busy, CondQueue, Morph, Outcome, pass_baton};

@@ -1,0 +1,61 @@
+//! # The event list
+//!
+//! Everything that a lock tells about itself, in one list: the statistics of `flashlock run --stats`, their JSON and their
+//! documentation are made from it.
+
+/// Calls `$use` with every event: variant, name in JSON, what it counts.
+#[macro_export]
+macro_rules! for_each_event {
+    ($use:path) => {
+        $use! {
+            (Acquire, "acquisitions", "mutex acquisitions, contended or not"),
+            (Contended, "contended", "acquisitions that found the lock held"),
+            (TimedOut, "timed_out", "timed acquisitions that gave up"),
+            (Park, "parks", "times a thread went to sleep waiting for a mutex"),
+            (Wake, "wakes", "futex wake calls made for mutex waiters"),
+            (HandoffSame, "handoffs_same_node", "queue hand-offs to a waiter on the same NUMA node"),
+            (HandoffOther, "handoffs_other_node", "queue hand-offs to a waiter on another NUMA node"),
+            (Steal, "steals", "acquisitions by a thread that was not first in the queue, while others queued"),
+            (Grant, "grants", "times a waiter was handed the lock because it had waited beyond the bound"),
+            (Shuffle, "shuffles", "waiters moved forward, next to one of the same NUMA node"),
+            (WakeAhead, "wake_aheads", "parked waiters woken before their turn"),
+            (CondWait, "cond_waits", "condition variable waits"),
+            (CondSignal, "cond_signals", "condition variable signals that found a waiter"),
+            (CondBroadcast, "cond_broadcasts", "broadcasts that found a waiter"),
+            (CondMoved, "cond_moved", "broadcast waiters moved to the mutex's queue without being woken"),
+            (GlibcRobust, "glibc_robust", "operations left to glibc: robust mutex"),
+            (GlibcPi, "glibc_pi", "operations left to glibc: priority-inheriting mutex"),
+            (GlibcPp, "glibc_pp", "operations left to glibc: priority-protected mutex"),
+            (GlibcShared, "glibc_shared", "operations left to glibc: process-shared mutex or condition variable"),
+            (GlibcUnknown, "glibc_unknown", "operations left to glibc: unknown kind, or a glibc whose layout is unknown"),
+        }
+    };
+}
+
+macro_rules! define_events {
+    ($(($variant:ident, $name:literal, $doc:literal)),* $(,)?) => {
+        /// Something that happened in a lock.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Event {
+            $(#[doc = $doc] $variant),*
+        }
+
+        impl Event {
+            /// All events, in the order of their counters.
+            pub const ALL: &'static [Event] = &[$(Event::$variant),*];
+
+            /// Its name in JSON output.
+            pub const fn name(self) -> &'static str {
+                match self { $(Event::$variant => $name),* }
+            }
+
+            /// What it counts.
+            pub const fn describe(self) -> &'static str {
+                match self { $(Event::$variant => $doc),* }
+            }
+        }
+    };
+}
+
+for_each_event!(define_events);

@@ -1,0 +1,32 @@
+//! # flashlock's lock algorithms
+//!
+//! One file per lock, written once against [`machine::Machine`] and run natively, under model checkers and on a simulated
+//! computer. The crate is `no_std`, has no dependencies, allocates nothing and knows nothing of operating systems.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`machine`], [`node`] | what a lock asks of a computer; the queue node |
+//! | [`raw`] | the interface that all locks share |
+//! | [`wait`] | waiting policies: spin, spin-then-park, park |
+//! | [`policy`] | admission policies for shuffling locks |
+//! | [`spin`], [`queue`], [`shuffle`] | the locks |
+//! | [`cond`] | the condition variable |
+//! | [`catalogue`] | the list of locks that everything else is generated from |
+//! | [`event`] | the list of events that statistics are generated from |
+//!
+//! A lock's state comes in two pieces, a word and a queue of up to four words, so that it can be laid around the fields
+//! of a foreign object (a `pthread_mutex_t`, whose `__kind` must stay where glibc expects it).
+#![no_std]
+#![warn(missing_docs)]
+
+pub mod catalogue;
+pub mod cond;
+pub mod event;
+pub mod machine;
+pub mod node;
+pub mod policy;
+pub mod queue;
+pub mod raw;
+pub mod shuffle;
+pub mod spin;
+pub mod wait;

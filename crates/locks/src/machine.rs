@@ -1,0 +1,210 @@
+//! # The machine: what a lock asks of a computer
+//!
+//! The algorithms in this crate are written once, against the traits in this file, and run in three places:
+//! natively (`flashlock-native`), under the model checkers loom and shuttle (`flashlock-model`), and on a simulated
+//! computer. Nothing here allocates, and an algorithm compiles to the same instructions as one written by hand against
+//! `AtomicU32`.
+//!
+//! All shared state is made of 32-bit words. A queue node is named by a [`Handle`] (an index into a type-stable pool,
+//! see [`Node`]), not by a pointer, so that a lock's whole state is four to twelve bytes, and so that a stale handle can
+//! at worst name a node that now serves somebody else, never freed memory.
+
+use core::num::NonZeroU32;
+use core::sync::atomic::Ordering;
+
+use crate::event::Event;
+use crate::node::Node;
+
+/// A 32-bit atomic word. The operations are those of `AtomicU32`, with its orderings.
+pub trait Word: Sized + 'static {
+    /// A word holding `value`.
+    fn new(value: u32) -> Self;
+    /// Reads the word.
+    fn load(&self, order: Ordering) -> u32;
+    /// Writes the word.
+    fn store(&self, value: u32, order: Ordering);
+    /// Writes the word and returns what it held.
+    fn swap(&self, value: u32, order: Ordering) -> u32;
+    /// `current -> new`; the error is what the word holds instead. Never fails spuriously.
+    fn compare_exchange(&self, current: u32, new: u32, ok: Ordering, err: Ordering) -> Result<u32, u32>;
+    /// Adds (wrapping) and returns what the word held.
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32;
+    /// Ors and returns what the word held.
+    fn fetch_or(&self, value: u32, order: Ordering) -> u32;
+    /// Ands and returns what the word held.
+    fn fetch_and(&self, value: u32, order: Ordering) -> u32;
+}
+
+/// Words that can be made in a `static` (all but loom's).
+pub trait ConstWord: Word {
+    /// A word holding zero.
+    const ZERO: Self;
+}
+
+/// Names a queue node. Zero is "no node"; one is [`Handle::RESERVED`], which algorithms use as a sentinel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(NonZeroU32);
+
+impl Handle {
+    /// Never names a node: a word may hold it as a sentinel beside "none" (0).
+    pub const RESERVED: u32 = 1;
+    /// Handles are below this, so that an algorithm may keep up to four flag bits beside one.
+    pub const LIMIT: u32 = 1 << 28;
+
+    /// The handle in a word, or `None` for zero and for the sentinel.
+    #[inline]
+    pub const fn from_word(word: u32) -> Option<Self> {
+        match NonZeroU32::new(word) {
+            Some(raw) if word != Self::RESERVED => Some(Self(raw)),
+            _ => None,
+        }
+    }
+
+    /// The word that names this node.
+    #[inline]
+    pub const fn word(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The node itself.
+    #[inline]
+    pub fn node<M: Machine>(self) -> &'static Node<M> {
+        M::node(self)
+    }
+}
+
+/// Which clock a [`Deadline`] is measured on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The wall clock, which may be set.
+    Realtime,
+    /// Time since boot, which never jumps.
+    Monotonic,
+}
+
+/// An absolute point in time, as POSIX's `abstime`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// The clock it is read on.
+    pub clock: Clock,
+    /// Seconds.
+    pub sec: i64,
+    /// Nanoseconds, 0 to 999,999,999.
+    pub nsec: u32,
+}
+
+/// How long [`Machine::spin_until`] may poll.
+#[derive(Clone, Copy, Debug)]
+pub enum Patience {
+    /// Until the condition holds.
+    Forever,
+    /// For the machine's spin budget (about one context-switch round trip, measured), and less where another task is
+    /// seen to want this CPU.
+    Budget,
+    /// Until the deadline has passed.
+    Until(Deadline),
+}
+
+/// Why [`Machine::park`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unparked {
+    /// Woken, or the word had changed already, or for no reason at all. The caller looks at the word again.
+    Woken,
+    /// The deadline has passed.
+    TimedOut,
+}
+
+/// What a user may tune, by `FLASHLOCK=name:option=value`. Read once, constant afterwards.
+#[derive(Clone, Copy, Debug)]
+pub struct Tunables {
+    /// After how many microseconds at the head of a queue a waiter is handed the lock (`bound=`).
+    pub bound_us: u32,
+    /// How many waiters a shuffler may move before arrival order rules again (`shuffles=`).
+    pub max_shuffles: u32,
+    /// How many parked waiters behind the head are woken before their turn (`ahead=`).
+    pub wake_ahead: u32,
+}
+
+impl Tunables {
+    /// What holds when the user says nothing.
+    pub const DEFAULT: Self = Self { bound_us: 1000, max_shuffles: 1024, wake_ahead: 1 };
+}
+
+/// A computer as the locks see it. All functions act for the calling thread.
+pub trait Machine: Sized + 'static {
+    /// The machine's atomic word.
+    type Word: Word;
+
+    /// The node that a handle names. Nodes are never unmapped.
+    fn node(handle: Handle) -> &'static Node<Self>;
+
+    /// A node for the calling thread to wait with. Safe to call from a signal handler that interrupted any function of
+    /// this trait.
+    fn take_node() -> Handle;
+
+    /// Gives a node back; no queue may name it any more. The giver need not be the taker: a node that its thread left
+    /// behind in a queue is given back by whoever removes it.
+    fn give_node(handle: Handle);
+
+    /// Polls `word` until `done` says so of its value, which is returned; `None` when the patience is spent. `done` may
+    /// do useful work between polls and may acquire something. This is the only way in which algorithms wait actively,
+    /// so that a simulator can skip the time and a model checker can switch threads.
+    fn spin_until(word: &Self::Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool)
+    -> Option<u32>;
+
+    /// Lets other threads run: a short, polite break of up to `micros` microseconds.
+    fn relax(micros: u32);
+
+    /// Sleeps while `word` holds `expected`, until a [`Machine::wake`] of the word or the deadline.
+    fn park(word: &Self::Word, expected: u32, until: Option<Deadline>) -> Unparked;
+
+    /// Wakes up to `count` sleepers of the word at `address`. The word itself is not accessed: it may have been freed,
+    /// then the call does nothing or wakes somebody spuriously.
+    fn wake(address: *const Self::Word, count: u32);
+
+    /// Whether the deadline has passed.
+    fn expired(deadline: &Deadline) -> bool;
+
+    /// The deadline so many microseconds from now, or `other` if that comes first.
+    fn sooner(micros: u32, other: Option<Deadline>) -> Deadline;
+
+    /// The NUMA node that the thread runs on.
+    fn numa_node() -> u32;
+
+    /// Changes in a forked child: a node with another epoch belongs to a thread that does not exist here.
+    fn epoch() -> u32;
+
+    /// Microseconds of a clock that never jumps, wrapping.
+    fn micros() -> u32;
+
+    /// A pseudo-random number.
+    fn random() -> u32;
+
+    /// What the user tuned.
+    fn tunables() -> &'static Tunables;
+
+    /// Whether more tasks want CPUs than there are, as far as the machine has seen lately. A hint: nothing depends on
+    /// it but who spins and who is woken early.
+    fn crowded() -> bool;
+
+    /// A full barrier: what each thread does before its own is visible to whoever passes his later (`SeqCst` fence).
+    fn full_fence();
+
+    /// Tells the machine what happened, for statistics. Compiles to nothing where nobody listens.
+    #[inline(always)]
+    fn trace(_event: Event) {}
+
+    /// A time stamp for measuring a wait in nanoseconds; 0 where nobody listens.
+    #[inline(always)]
+    fn stamp() -> u64 {
+        0
+    }
+
+    /// Tells the machine that a mutex was acquired after waiting since `stamp`.
+    #[inline(always)]
+    fn waited(_stamp: u64) {}
+}
+
+/// A deadline that passed, given back by timed acquisitions: the lock is not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedOut;

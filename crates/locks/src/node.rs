@@ -1,0 +1,137 @@
+//! # Queue nodes
+//!
+//! One cache line per waiting thread. A thread needs a node only while it waits: the holder keeps none (see `queue/mcs`
+//! and `shuffle/shfl`), so the number of nodes is bounded by the number of threads, plus those that timed-out waiters
+//! left behind in a queue and that nobody has reached yet.
+//!
+//! Nodes live in a **type-stable pool**: their memory is never unmapped and never becomes anything else. A thread that
+//! acts on a stale handle therefore reads a valid node; every algorithm says which invariant keeps it from *changing*
+//! one that is not its own.
+//!
+//! ## Life of a node
+//!
+//! ```text
+//!                    +--------- wake-ahead ---------+
+//!                    v                              |
+//!   (taken) --> WAITING ----- budget spent -----> PARKED
+//!                  |  \                            /  |
+//!        promoted  |   +------- timed out --------+   |  promoted + futex wake
+//!                  v               v                  v
+//!                HEAD          ABANDONED            HEAD <-----> NAPPING (head asleep on the lock word)
+//!                  |               |
+//!          (given back)   (given back by whoever reaches it)
+//!
+//!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue
+//!                         QUEUED --time-out, cancellation--> LEAVING
+//! ```
+
+use core::sync::atomic::Ordering;
+
+use crate::machine::{Handle, Machine, Word};
+
+/// Values of [`Node::state`].
+pub mod state {
+    /// In a queue, awake.
+    pub const WAITING: u32 = 0;
+    /// In a queue, asleep on `state` or about to be.
+    pub const PARKED: u32 = 1;
+    /// Its turn: in an MCS queue the lock is its own, in a ShflLock queue it alone contends for the word.
+    pub const HEAD: u32 = 2;
+    /// [`HEAD`], asleep on the lock word.
+    pub const NAPPING: u32 = 3;
+    /// Its thread has gone; whoever reaches the node gives it back.
+    pub const ABANDONED: u32 = 4;
+    /// On a condition variable.
+    pub const QUEUED: u32 = 5;
+    /// Taken off a condition variable, not told yet: its thread can neither leave nor go.
+    pub const CLAIMED: u32 = 8;
+    /// Taken off a condition variable by a signal: its thread may go for the mutex.
+    pub const SIGNALED: u32 = 6;
+    /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it.
+    pub const LEAVING: u32 = 7;
+}
+
+/// Value of [`Node::next`] once the node's owner has left the queue before its successor had linked itself; whoever
+/// finds it there owns the node and the front of the queue.
+pub const LEFT: u32 = Handle::RESERVED;
+
+/// A queue node: 64 bytes, one cache line.
+#[repr(C, align(64))]
+pub struct Node<M: Machine> {
+    /// One of [`state`]; the word that its thread polls and parks on.
+    pub state: M::Word,
+    /// The successor's handle, 0, or [`LEFT`].
+    pub next: M::Word,
+    /// The predecessor's handle; kept on condition variables only.
+    pub prev: M::Word,
+    /// The NUMA node its thread ran on when it queued.
+    pub numa: M::Word,
+    /// [`Machine::epoch`] when it queued.
+    pub epoch: M::Word,
+    /// Shuffling: the round in which it was grouped (0: in none), and whether it is the shuffler ([`SHUFFLER`]).
+    pub batch: M::Word,
+    /// When it became head, [`Machine::micros`].
+    pub since: M::Word,
+    /// How many releases have passed this head over.
+    pub passes: M::Word,
+    /// At how many passes the releaser looks at the clock again.
+    pub check_at: M::Word,
+    /// When it was handed the lock, [`Machine::micros`].
+    pub granted_at: M::Word,
+    /// On a condition variable: the address of the mutex, low and high half.
+    pub mutex: [M::Word; 2],
+    /// The pool's own link.
+    pub pool_next: M::Word,
+    /// For the machine: when its thread was last sent a wake-up.
+    pub woken_at: M::Word,
+}
+
+const _: () = assert!(core::mem::size_of::<u32>() * 14 <= 64);
+
+/// Bit of [`Node::batch`]: this waiter is the shuffler.
+pub const SHUFFLER: u32 = 1 << 31;
+
+impl<M: Machine> Node<M> {
+    /// A node that is in no queue. Only pools make nodes.
+    pub fn new() -> Self {
+        let zero = || M::Word::new(0);
+        Self {
+            state: zero(),
+            next: zero(),
+            prev: zero(),
+            numa: zero(),
+            epoch: zero(),
+            batch: zero(),
+            since: zero(),
+            passes: zero(),
+            check_at: zero(),
+            granted_at: zero(),
+            mutex: [zero(), zero()],
+            pool_next: zero(),
+            woken_at: zero(),
+        }
+    }
+
+    /// Makes the node ready to be queued. Relaxed throughout: it is the caller's alone, and the release half of the
+    /// read-modify-write that links it into a queue publishes it.
+    pub fn prepare(&self, initial: u32) {
+        self.state.store(initial, Ordering::Relaxed);
+        self.next.store(0, Ordering::Relaxed);
+        self.numa.store(M::numa_node(), Ordering::Relaxed);
+        self.epoch.store(M::epoch(), Ordering::Relaxed);
+        self.batch.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether its thread exists in this process. Relaxed: written before the node was published, and a fork orders
+    /// everything before it.
+    #[inline]
+    pub fn is_alive(&self) -> bool {
+        self.epoch.load(Ordering::Relaxed) == M::epoch()
+    }
+}
+
+impl<M: Machine> Default for Node<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

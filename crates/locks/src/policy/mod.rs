@@ -1,0 +1,25 @@
+//! # Admission policies
+//!
+//! Which waiters a shuffler puts next to each other (ShflLocks, slides 39–40, 82: *shuffling is generic*). A policy answers one
+//! question about two queued nodes and touches no lock.
+
+use crate::machine::{Machine, Word};
+use crate::node::Node;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Decides who is grouped with whom.
+pub trait Admission: 'static {
+    /// Whether `waiter` should follow directly behind `shuffler`'s group.
+    fn together<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> bool;
+}
+
+/// Waiters of one NUMA node together: the lock and its data stay in one last-level cache for a while.
+pub struct SameNumaNode;
+
+impl Admission for SameNumaNode {
+    /// Relaxed: a node's number is written before the node is published by the queue's own Acquire/Release.
+    #[inline]
+    fn together<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> bool {
+        shuffler.numa.load(Relaxed) == waiter.numa.load(Relaxed)
+    }
+}

@@ -1,0 +1,249 @@
+//! # MCS: a queue in which each thread waits on its own line
+//!
+//! **Problem.** With one word to spin on, every release invalidates every waiter's line: hand-over cost grows with the
+//! number of waiters. **Idea.** Waiters form a list and each waits on a word in its own node; the holder hands the lock to its
+//! successor and to nobody else. **Source.** Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 5, in the variant known as K42
+//! (Auslander et al., 2003), in which the holder keeps no node.
+//!
+//! **Departures.** (1) K42: on acquisition the successor's name moves from the node into the lock, and the node is free again.
+//! So any thread may release (POSIX), an uncontended acquisition touches no node at all, and a thread needs one node however
+//! many locks it holds. "Held, nobody waits" is the constant [`HELD`], not the lock's address, so a held lock may be moved.
+//! (2) A waiter may sleep after its spin budget. (3) A waiter may leave by time-out; its node stays behind and the releaser that
+//! reaches it skips it.
+//!
+//! ## State                                                           ## The queue
+//! ```text
+//! | tail | next | meaning                                  |           tail ──────────────────────┐
+//! |------|------|------------------------------------------|                                      v
+//! | 0    | 0    | free                                     |           next ─> [B] ──next─> [C] ──> 0
+//! | HELD | 0    | held, nobody waits                       |                   WAITING      PARKED
+//! | node | 0    | held, the first waiter is linking itself |           (the holder, A, has no node any more)
+//! | node | B    | held, B is next, the queue ends at node  |
+//! ```
+//!
+//! ## Invariants
+//! 1. `next` is written by the holder, and by the one waiter that found `HELD` in `tail`; it is 0 when `tail` becomes `HELD`.
+//! 2. A node that has been linked changes state only by its own thread (WAITING -> PARKED, -> ABANDONED) and by the holder
+//!    (-> HEAD).
+//! 3. A node is given back by its thread after HEAD, or by the holder after ABANDONED; never while reachable from `next`.
+//! 4. After HEAD is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | `tail.swap(node)` | AcqRel | itself, `tail` CAS in `unlock` | publishes the node; sees the last section if it was free |
+//! | `tail` CAS HELD -> 0 | Release | `tail` swap/CAS of the next locker | hands over this section |
+//! | `next.store` / `next.load` | Release / Acquire | each other | the successor's node must be seen prepared |
+//! | `state` -> HEAD | Release | `state` load in `wait::turn` | hands over this section |
+//!
+//! **Cannot:** let a newcomer in while the first waiter is not running: a waiter that is stopped, or frozen in a signal handler,
+//! stops everybody behind it. Cannot share its mutex with code that bypasses flashlock.
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::node::{Node, state};
+use crate::raw::RawLock;
+use crate::wait::{self, SpinThenPark, WaitPolicy};
+
+const FREE: u32 = 0;
+/// Held, and nobody waits.
+const HELD: u32 = Handle::RESERVED;
+
+/// The MCS lock; waiters wait by policy `W`.
+pub struct Mcs<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
+
+/// The queue of an MCS lock: 8 bytes. The lock's word is not used.
+#[repr(C)]
+pub struct McsQueue<M: Machine> {
+    /// The last waiter, [`HELD`], or 0.
+    pub tail: M::Word,
+    /// The holder's successor.
+    pub next: M::Word,
+}
+
+impl<W: WaitPolicy> Mcs<W> {
+    #[cold]
+    fn lock_slow<M: Machine>(queue: &McsQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+        M::trace(Event::Contended);
+        let stamp = M::stamp();
+        let me = M::take_node();
+        let node = me.node::<M>();
+        node.prepare(state::WAITING);
+        let previous = queue.tail.swap(me.word(), AcqRel);
+        if previous != FREE {
+            link(queue, previous, me);
+            if let Err(timed_out) = wait::turn::<M, W>(node, until) {
+                // The node is the queue's now (invariant 3).
+                M::trace(Event::TimedOut);
+                return Err(timed_out);
+            }
+        }
+        own(queue, me);
+        M::waited(stamp);
+        Ok(())
+    }
+
+    #[cold]
+    fn unlock_slow<M: Machine>(queue: &McsQueue<M>) {
+        let next = await_link::<M>(&queue.next);
+        grant(queue, next);
+    }
+}
+
+/// Makes `first` the successor of `previous`, which is [`HELD`] or a node. Behind a node whose thread did not survive a fork
+/// it is the first of a new queue.
+fn link<M: Machine>(queue: &McsQueue<M>, previous: u32, first: Handle) {
+    match Handle::from_word(previous).map(Handle::node::<M>) {
+        Some(node) if node.is_alive() => node.next.store(first.word(), Release),
+        _ => queue.next.store(first.word(), Release),
+    }
+}
+
+/// Waits for a successor that has swapped itself into `tail` to link itself.
+fn await_link<M: Machine>(next: &M::Word) -> Handle {
+    loop {
+        let seen = M::spin_until(next, Acquire, Patience::Forever, |n| n != 0);
+        if let Some(handle) = seen.and_then(Handle::from_word) {
+            return handle;
+        }
+    }
+}
+
+/// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free (departure 1).
+fn own<M: Machine>(queue: &McsQueue<M>, me: Handle) {
+    let node = me.node::<M>();
+    let mut next = node.next.load(Acquire);
+    // Before `tail` may become HELD, for then a waiter may write `next` (invariant 1).
+    queue.next.store(next, Relaxed);
+    if next == 0 && queue.tail.compare_exchange(me.word(), HELD, Release, Relaxed).is_err() {
+        next = await_link::<M>(&node.next).word();
+        queue.next.store(next, Relaxed);
+    }
+    M::give_node(me);
+}
+
+/// Hands the lock to `next`, or to the first after it that has not given up; frees the lock if there is none.
+fn grant<M: Machine>(queue: &McsQueue<M>, mut next: Handle) {
+    loop {
+        let node = next.node::<M>();
+        if !node.is_alive() {
+            let Some(first) = bury(queue, next) else { return };
+            next = first;
+            continue;
+        }
+        // WAITING | PARKED -> HEAD. A swap, not a CAS: whatever it was, the node is ours to dispose of afterwards.
+        let from = M::numa_node();
+        let to = node.numa.load(Relaxed);
+        match node.state.swap(state::HEAD, AcqRel) {
+            state::ABANDONED => {}
+            before => {
+                M::trace(if from == to { Event::HandoffSame } else { Event::HandoffOther });
+                if before == state::PARKED {
+                    M::trace(Event::Wake);
+                    M::wake(&node.state, 1);
+                }
+                return;
+            }
+        }
+        let Some(after) = skip(queue, next, node) else { return };
+        next = after;
+    }
+}
+
+/// In a forked child: forgets the waiters, whose threads do not exist here. The first waiter that has queued since, if any;
+/// else the lock is free.
+#[cold]
+fn bury<M: Machine>(queue: &McsQueue<M>, dead: Handle) -> Option<Handle> {
+    // Fails if a live waiter, which found a dead tail, has linked itself here already.
+    let _ = queue.next.compare_exchange(dead.word(), 0, Relaxed, Relaxed);
+    let tail = queue.tail.load(Acquire);
+    let all_dead = Handle::from_word(tail).is_none_or(|last| !last.node::<M>().is_alive());
+    if all_dead && queue.tail.compare_exchange(tail, FREE, Release, Relaxed).is_ok() {
+        return None;
+    }
+    Some(await_link::<M>(&queue.next))
+}
+
+/// The waiter behind `next`, which has given up; (tail = next) -> free if there is none. Gives the node back.
+fn skip<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>) -> Option<Handle> {
+    let mut after = node.next.load(Acquire);
+    if after == 0 {
+        queue.next.store(0, Relaxed);
+        if queue.tail.compare_exchange(next.word(), FREE, Release, Relaxed).is_ok() {
+            M::give_node(next);
+            return None;
+        }
+        after = await_link::<M>(&node.next).word();
+    }
+    M::give_node(next);
+    Handle::from_word(after)
+}
+
+impl<M: Machine, W: WaitPolicy> RawLock<M> for Mcs<W> {
+    type Queue = McsQueue<M>;
+
+    const ADOPTS: bool = true;
+
+    fn new_queue() -> McsQueue<M> {
+        McsQueue { tail: M::Word::new(FREE), next: M::Word::new(0) }
+    }
+
+    /// 0 -> HELD
+    #[inline]
+    fn try_lock(_: &M::Word, queue: &McsQueue<M>) -> bool {
+        let taken = queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
+        if taken {
+            M::trace(Event::Acquire);
+        }
+        taken
+    }
+
+    #[inline]
+    fn lock(_: &M::Word, queue: &McsQueue<M>) {
+        M::trace(Event::Acquire);
+        if queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+            // Without a deadline it cannot time out.
+            let _ = Self::lock_slow(queue, None);
+        }
+    }
+
+    #[inline]
+    fn lock_until(_: &M::Word, queue: &McsQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+        if queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+            Self::lock_slow(queue, Some(until))?;
+        }
+        M::trace(Event::Acquire);
+        Ok(())
+    }
+
+    /// HELD -> 0, or a hand-off. Of a free lock: nothing.
+    #[inline]
+    fn unlock(_: &M::Word, queue: &McsQueue<M>) {
+        match queue.tail.compare_exchange(HELD, FREE, Release, Relaxed) {
+            Ok(_) | Err(FREE) => {}
+            Err(_) => Self::unlock_slow(queue),
+        }
+    }
+
+    fn is_locked(_: &M::Word, queue: &McsQueue<M>) -> bool {
+        queue.tail.load(Relaxed) != FREE
+    }
+
+    /// The chain goes behind the tail; if the lock was free, its first waiter owns it now.
+    fn adopt(_: &M::Word, queue: &McsQueue<M>, first: Handle, last: Handle) {
+        match queue.tail.swap(last.word(), AcqRel) {
+            FREE => grant(queue, first),
+            previous => link(queue, previous, first),
+        }
+    }
+
+    fn lock_adopted(_: &M::Word, queue: &McsQueue<M>, me: Handle) {
+        M::trace(Event::Acquire);
+        // Without a deadline it cannot time out.
+        let _ = wait::turn::<M, W>(me.node(), None);
+        own(queue, me);
+    }
+}

@@ -1,0 +1,5 @@
+//! Strict queue locks: first come, first served, by direct hand-off.
+
+pub mod mcs;
+
+pub use mcs::Mcs;

@@ -1,0 +1,233 @@
+//! # The front of a ShflLock's queue
+//!
+//! The queue is MCS's, and what it hands on is not the lock but the right to contend for it: the first waiter, the **head**,
+//! alone polls the lock word. `head` in the lock names it, so that a releaser can see that somebody waits, and for how long.
+//!
+//! ```text
+//!   word ── 1 ─── held by a thread that is in no queue
+//!   head ──> [A]  HEAD: polls the word; shuffles
+//!             └─next─> [B]  WAITING ──next─> [C]  PARKED ──next─> [D]  PARKED <── tail
+//! ```
+//!
+//! ## `head`: a handle and three flags
+//! | bits | set by | cleared by | meaning |
+//! |---|---|---|---|
+//! | [`GRANTED`] | the releaser, instead of freeing the word | the head, which then holds the lock; or a waiter that finds the grant stale | the lock is reserved for the head |
+//! | [`NOTIFY`] | a holder that left the queue before a sleeper | the same holder's release; or the sleeper itself | the waiter named is to be head, but has not been told |
+//! | [`ARRIVAL`] | a newcomer | the same | somebody who has not queued polls the word |
+//!
+//! ## Invariants
+//! 1. At most one node is HEAD (or NAPPING). Only it, or the holder while there is none, names the next one.
+//! 2. `head` is 0 before `tail` can become 0 and before an unlinked successor can adopt the front: whoever is first next writes
+//!    `head` without competition.
+//! 3. A node is given back by its own thread when it leaves from the front; by whoever steps over it once ABANDONED; and, if
+//!    [`LEFT`] was found in its `next`, by the successor that found it. Never while `tail` or a live `next` names it.
+//! 4. `next` of a node in the queue is written once by its successor (0 -> successor) and by the shuffler, which only touches
+//!    links of nodes that already have a successor, at or behind itself.
+//! 5. Nobody waits for a successor to link itself: the leaver exchanges `LEFT` into `next` and goes. So a thread that is
+//!    stopped between joining and linking stops only who queued behind it, and those leave by the patience of `shfl`.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | `tail.swap` in `join` | AcqRel | itself; the CAS in `step` | publishes the node; sees the predecessor prepared, and `head` = 0 (invariant 2) |
+//! | `next.swap` in `join`, `step` | AcqRel | each other | one of the two sees the other; the successor's node is seen prepared |
+//! | `state` CAS -> HEAD | AcqRel | `state` loads, Acquire | the new head sees `since` and `head` |
+//! | `head` updates | AcqRel | each other | a chain of read-modify-writes, so that a grant's Release reaches the taker through ARRIVAL flips |
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::event::Event;
+use crate::machine::{Handle, Machine, Word};
+use crate::node::{LEFT, Node, state};
+
+/// The lock is reserved for the head.
+pub const GRANTED: u32 = 1;
+/// The waiter named has not been told yet that it is head.
+pub const NOTIFY: u32 = 2;
+/// A newcomer polls the word.
+pub const ARRIVAL: u32 = 4;
+const SHIFT: u32 = 3;
+
+const _: () = assert!(Handle::LIMIT.leading_zeros() >= SHIFT);
+
+/// The queue of a ShflLock: 8 bytes; with the word, 12.
+#[repr(C)]
+pub struct ShflQueue<M: Machine> {
+    /// The head and the flags.
+    pub head: M::Word,
+    /// The last waiter.
+    pub tail: M::Word,
+}
+
+/// What [`ShflQueue::step`] found behind a node.
+enum After {
+    Waiter(Handle),
+    Nobody,
+    /// Somebody has joined but not linked himself: he adopts the front, and the node.
+    Linking,
+}
+
+/// The waiter that a value of `head` names.
+#[inline]
+pub fn named(head: u32) -> Option<Handle> {
+    Handle::from_word(head >> SHIFT)
+}
+
+/// The value of `head` that names `waiter`, without flags.
+#[inline]
+pub fn naming(waiter: Handle) -> u32 {
+    waiter.word() << SHIFT
+}
+
+impl<M: Machine> ShflQueue<M> {
+    /// An empty queue.
+    pub fn new() -> Self {
+        Self { head: M::Word::new(0), tail: M::Word::new(0) }
+    }
+
+    /// Writes the head and its flags, leaving [`ARRIVAL`] as it is.
+    pub fn set_head(&self, value: u32) {
+        let mut seen = self.head.load(Relaxed);
+        while let Err(now) = self.head.compare_exchange(seen, value | (seen & ARRIVAL), AcqRel, Relaxed) {
+            seen = now;
+        }
+    }
+
+    /// (head = from) -> (head = to), whatever [`ARRIVAL`] is. Whether it was `from`.
+    pub fn change_head(&self, from: u32, to: u32) -> bool {
+        let mut seen = self.head.load(Relaxed);
+        loop {
+            if seen & !ARRIVAL != from {
+                return false;
+            }
+            match self.head.compare_exchange(seen, to | (seen & ARRIVAL), AcqRel, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Puts the chain `first … last` behind the tail. Whether `first` is now first in the queue, and so its head.
+    pub fn join(&self, first: Handle, last: Handle) -> bool {
+        let Some(previous) = Handle::from_word(self.tail.swap(last.word(), AcqRel)) else {
+            return true;
+        };
+        let node = previous.node::<M>();
+        if !node.is_alive() {
+            // A forked child: the queue up to here belongs to threads that do not exist.
+            return true;
+        }
+        if node.next.swap(first.word(), AcqRel) == LEFT {
+            // Invariant 3: it left before we had linked ourselves, and left us its node and its place.
+            M::give_node(previous);
+            return true;
+        }
+        false
+    }
+
+    /// Takes `leaver`, which is at the front, out of the queue and returns who is behind it.
+    fn step(&self, leaver: Handle) -> Option<Handle> {
+        let node = leaver.node::<M>();
+        if node.next.load(Acquire) == 0 {
+            self.set_head(0); // Invariant 2.
+        }
+        match self.after(leaver, node) {
+            After::Waiter(next) => {
+                M::give_node(leaver);
+                Some(next)
+            }
+            After::Nobody => {
+                M::give_node(leaver);
+                None
+            }
+            After::Linking => None,
+        }
+    }
+
+    fn after(&self, leaver: Handle, node: &Node<M>) -> After {
+        if let Some(next) = Handle::from_word(node.next.load(Acquire)) {
+            return After::Waiter(next);
+        }
+        if self.tail.compare_exchange(leaver.word(), 0, AcqRel, Relaxed).is_ok() {
+            return After::Nobody;
+        }
+        match Handle::from_word(node.next.swap(LEFT, AcqRel)) {
+            Some(next) => After::Waiter(next),
+            None => After::Linking,
+        }
+    }
+
+    /// Makes `candidate`, or the first behind it that has not given up, the head. If that one sleeps: with `defer`, it is
+    /// named in `head` with [`NOTIFY`], for the release to tell it; otherwise it is told, and returned for the caller to wake.
+    pub fn install(&self, mut candidate: Handle, defer: bool) -> Option<Handle> {
+        loop {
+            let node = candidate.node::<M>();
+            match node.state.load(Acquire) {
+                state::ABANDONED => candidate = self.step(candidate)?,
+                state::PARKED if defer => {
+                    self.set_head(naming(candidate) | NOTIFY);
+                    return None;
+                }
+                seen => {
+                    self.set_head(naming(candidate));
+                    start_clock(node);
+                    if node.state.compare_exchange(seen, state::HEAD, AcqRel, Relaxed).is_ok() {
+                        return (seen == state::PARKED).then_some(candidate);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the head `leaver` out of the queue and installs the next one.
+    pub fn pass(&self, leaver: Handle, defer: bool) -> Option<Handle> {
+        let from = leaver.node::<M>().numa.load(Relaxed);
+        let next = self.step(leaver)?;
+        let to = next.node::<M>().numa.load(Relaxed);
+        M::trace(if from == to { Event::HandoffSame } else { Event::HandoffOther });
+        self.install(next, defer)
+    }
+
+    /// In a forked child, where `head` names a thread that does not exist: forgets the queue, unless live waiters have
+    /// already started a new one behind it (then they have named their own head).
+    #[cold]
+    pub fn bury(&self, dead_head: u32) {
+        let _ = self.head.compare_exchange(dead_head, 0, AcqRel, Relaxed);
+        let tail = self.tail.load(Acquire);
+        if Handle::from_word(tail).is_some_and(|last| !last.node::<M>().is_alive()) {
+            let _ = self.tail.compare_exchange(tail, 0, AcqRel, Relaxed);
+        }
+    }
+}
+
+impl<M: Machine> Default for ShflQueue<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The head's wait begins. Relaxed: a stale reading makes a releaser look at the clock once too often, or hand over early.
+pub fn start_clock<M: Machine>(node: &Node<M>) {
+    node.since.store(M::micros(), Relaxed);
+    node.passes.store(0, Relaxed);
+    node.check_at.store(1, Relaxed);
+}
+
+/// Whether a releaser that passes this head over once more should look to its wait: the head has waited for `bound` µs.
+/// Called by the holder only. The clock is read at the first pass, then when, at the rate so far, half of the rest of the
+/// bound has gone by.
+pub fn overdue<M: Machine>(node: &Node<M>, bound: u32) -> Option<u32> {
+    let passes = node.passes.load(Relaxed).wrapping_add(1);
+    node.passes.store(passes, Relaxed);
+    if passes < node.check_at.load(Relaxed) {
+        return None;
+    }
+    let waited = M::micros().wrapping_sub(node.since.load(Relaxed));
+    if waited >= bound {
+        return Some(waited);
+    }
+    let ahead = u64::from(passes) * u64::from(bound - waited) / (2 * u64::from(waited.max(1)));
+    node.check_at.store(passes.saturating_add((ahead as u32).clamp(1, 1 << 16)), Relaxed);
+    None
+}

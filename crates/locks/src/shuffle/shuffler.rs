@@ -1,0 +1,93 @@
+//! # The shuffler
+//!
+//! A waiter that would otherwise only burn cycles walks the queue behind itself and moves waiters that its policy wants
+//! together right behind its own group; sleepers near the front it wakes before their turn. ShflLocks, slides 38–40 and
+//! 45–57; blocking, slides 59–69.
+//!
+//! ```text
+//!   t1(0) t2(3) t3(0) t4(3)        t1 is the shuffler and of node 0
+//!   t1(0) t3(0) t2(3) t4(3)        t3 moved next to t1; t3 is now the shuffler
+//! ```
+//!
+//! ## Invariants (slide 57)
+//! 1. Only one waiter is a shuffler at a time.
+//! 2. Shuffling starts from the head of the queue.
+//! 3. The shuffler can pass its role to any of its successors.
+//! 4. After passing the role, a waiter only spins.
+//!
+//! They make the walk safe without a lock: the shuffler rewrites only links at and behind itself, of nodes that already have
+//! successors (so no joiner writes them), and only the front removes nodes, ahead of the shuffler or at it (1 and 2).
+//! A role that is passed to a waiter which then gives up is lost; the first head that is in no group starts anew (2).
+//!
+//! **Bounded.** The group's length is carried from shuffler to shuffler; at `max_shuffles` nobody shuffles until the queue has
+//! reached a waiter in no group, so no waiter is passed over more often than that.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::event::Event;
+use crate::machine::{Handle, Machine, Word};
+use crate::node::{Node, SHUFFLER, state};
+use crate::policy::Admission;
+
+/// Whether this waiter is the shuffler: the role was passed to it.
+pub fn has_role<M: Machine>(node: &Node<M>) -> bool {
+    node.batch.load(Acquire) & SHUFFLER != 0
+}
+
+/// A new head that is in no group takes the role (invariant 2); the shuffler before it, if any, was at the front and is gone.
+pub fn start_at_head<M: Machine>(node: &Node<M>) {
+    if node.batch.load(Acquire) == 0 {
+        node.batch.store(SHUFFLER | 1, Relaxed);
+    }
+}
+
+/// One walk. The caller is the shuffler. Stops early when `stop` says that there is something better to do.
+pub fn walk<M: Machine, P: Admission>(me: Handle, mut stop: impl FnMut() -> bool) {
+    let node = me.node::<M>();
+    let mut group = node.batch.load(Relaxed) & !SHUFFLER;
+    let limit = M::tunables().max_shuffles;
+    let mut wakes = if M::crowded() { 0 } else { M::tunables().wake_ahead };
+    // The last of the group, and the node before the one looked at.
+    let (mut last, mut before) = (me, me);
+    while group < limit && !stop() {
+        let Some(here) = Handle::from_word(before.node::<M>().next.load(Acquire)) else { break };
+        let current = here.node::<M>();
+        let Some(behind) = Handle::from_word(current.next.load(Acquire)) else { break };
+        // `current` has a successor, so it is not the tail and its links are the shuffler's (invariant 4 of `front`).
+        if current.state.load(Relaxed) == state::ABANDONED || !P::together(node, current) {
+            before = here;
+            continue;
+        }
+        group += 1;
+        current.batch.store(group, Relaxed);
+        if before == last {
+            before = here;
+        } else {
+            // before -> current -> behind, last -> x   ==>   before -> behind, last -> current -> x
+            before.node::<M>().next.store(behind.word(), Release);
+            let second = last.node::<M>().next.load(Relaxed);
+            current.next.store(second, Release);
+            last.node::<M>().next.store(here.word(), Release);
+            M::trace(Event::Shuffle);
+        }
+        last = here;
+        if wakes > 0 && wake_ahead(current) {
+            wakes -= 1;
+        }
+    }
+    if last != me {
+        // Invariants 3 and 4. Release: the next shuffler must see the links.
+        node.batch.fetch_and(!SHUFFLER, Relaxed);
+        last.node::<M>().batch.fetch_or(SHUFFLER, Release);
+    }
+}
+
+/// PARKED -> WAITING, and wakes it: shuffled waiters spin.
+fn wake_ahead<M: Machine>(node: &Node<M>) -> bool {
+    let woken = node.state.compare_exchange(state::PARKED, state::WAITING, AcqRel, Relaxed).is_ok();
+    if woken {
+        M::trace(Event::WakeAhead);
+        M::wake(&node.state, 1);
+    }
+    woken
+}

@@ -1,0 +1,133 @@
+//! # Futex: "CAS, then sleep", in three states
+//!
+//! **Problem.** A lock for any number of threads on any number of CPUs that costs one atomic when nobody contends.
+//! **Idea.** The third state, *held and somebody may sleep*, tells the releaser whether the kernel must be called.
+//! **Source.** Drepper, *Futexes Are Tricky*, 2011, §5 ("mutex, take 2"); it is what glibc's default mutex does, and stands
+//! here as the honest "stock" lock.
+//!
+//! ## State
+//! | word | meaning | next |
+//! |------|---------|------|
+//! | 0 | free | 1 by a locker, 2 by a locker that has slept |
+//! | 1 | held, nobody sleeps | 0 by release, 2 by a locker about to sleep |
+//! | 2 | held, somebody may sleep | 0 by release, which then wakes one |
+//!
+//! ## Invariants
+//! 1. A thread sleeps only after it wrote 2, and only while the word holds 2 (the kernel checks).
+//! 2. A thread that has slept acquires with 2: others may still sleep, and their wake-up is now its duty.
+//! 3. After the releasing exchange only the *address* of the word is used, for the wake.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | CAS 0 -> 1, swap 2 | Acquire | `swap(0)` | sees the last section |
+//! | `swap(0)` in `unlock` | Release | both | hands over this section |
+//!
+//! **Cannot:** be fair. A running thread passes sleepers over without bound.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
+use crate::raw::RawLock;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+
+/// The three-state futex lock.
+pub struct Futex;
+
+impl Futex {
+    /// [`RawLock::lock`], uncounted: for locks inside other objects.
+    #[inline]
+    pub(crate) fn acquire<M: Machine>(word: &M::Word) {
+        if !try_take::<M>(word) {
+            while word.swap(CONTENDED, Acquire) != FREE {
+                M::park(word, CONTENDED, None);
+            }
+        }
+    }
+
+    /// [`RawLock::unlock`], uncounted.
+    #[inline]
+    pub(crate) fn release<M: Machine>(word: &M::Word) {
+        if word.swap(FREE, Release) == CONTENDED {
+            M::wake(word, 1);
+        }
+    }
+
+    /// 0 -> 2, sleeping while it is not 0.
+    #[cold]
+    fn lock_slow<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
+        M::trace(Event::Contended);
+        let stamp = M::stamp();
+        while word.swap(CONTENDED, Acquire) != FREE {
+            M::trace(Event::Park);
+            if M::park(word, CONTENDED, until) == Unparked::TimedOut {
+                // The word stays 2 (invariant 1 may hold for others); one last try, for a release that raced the clock.
+                if word.compare_exchange(FREE, CONTENDED, Acquire, Relaxed).is_ok() {
+                    break;
+                }
+                M::trace(Event::TimedOut);
+                return Err(TimedOut);
+            }
+        }
+        M::waited(stamp);
+        Ok(())
+    }
+}
+
+/// 0 -> 1
+#[inline(always)]
+fn try_take<M: Machine>(word: &M::Word) -> bool {
+    word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+}
+
+impl<M: Machine> RawLock<M> for Futex {
+    type Queue = ();
+
+    const GLIBC_WORD: bool = true;
+
+    fn new_queue() {}
+
+    #[inline]
+    fn try_lock(word: &M::Word, _: &()) -> bool {
+        let taken = try_take::<M>(word);
+        if taken {
+            M::trace(Event::Acquire);
+        }
+        taken
+    }
+
+    #[inline]
+    fn lock(word: &M::Word, _: &()) {
+        M::trace(Event::Acquire);
+        if !try_take::<M>(word) {
+            // Without a deadline it cannot time out.
+            let _ = Self::lock_slow::<M>(word, None);
+        }
+    }
+
+    #[inline]
+    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+        if !try_take::<M>(word) {
+            Self::lock_slow::<M>(word, Some(until))?;
+        }
+        M::trace(Event::Acquire);
+        Ok(())
+    }
+
+    /// 1 -> 0, or 2 -> 0 and wake one.
+    #[inline]
+    fn unlock(word: &M::Word, _: &()) {
+        if word.swap(FREE, Release) == CONTENDED {
+            M::trace(Event::Wake);
+            M::wake(word, 1);
+        }
+    }
+
+    fn is_locked(word: &M::Word, _: &()) -> bool {
+        word.load(Relaxed) != FREE
+    }
+}

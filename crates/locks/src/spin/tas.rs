@@ -1,0 +1,115 @@
+//! # TAS: test-and-set, politely
+//!
+//! **Problem.** The simplest lock: one word, set by whoever gets there first. Under contention every attempt steals the
+//! line from the holder. **Idea.** Look before trying (test-and-test-and-set) and, after a failure, stay away for a random
+//! time that doubles up to a limit. **Source.** Anderson, TPDS 1(1), 1990; the randomised back-off as in Dice, *Malthusian
+//! Locks*, §5.1 ("randomised back-off is more suitable for global spinning").
+//!
+//! **Departures.** (1) A waiter whose spin budget is spent gives its CPU away for the back-off, so that more threads than
+//! CPUs do not stop each other. (2) Release is an exchange, not a store, so that a sleeper of glibc's own lock code on the
+//! same word (value 2) is seen and woken.
+//!
+//! ## State
+//! | word | meaning |
+//! |------|---------|
+//! | 0 | free |
+//! | 1 | held |
+//! | 2 | held, and foreign code (glibc's own) sleeps on the word; our code never writes it |
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | `word` CAS in `try_lock` | Acquire | `word.swap` in `unlock` | sees what the last section wrote |
+//! | `word.swap` in `unlock` | Release | the CAS | hands over what this section wrote |
+//! | `word.load` while polling | Relaxed | – | only decides when to try the CAS |
+//!
+//! **Cannot:** be fair. Waiters may be passed over without bound.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
+use crate::raw::RawLock;
+
+/// Back-off starts here (µs) …
+const BACKOFF_MIN: u32 = 8;
+/// … and doubles up to here.
+const BACKOFF_MAX: u32 = 1024;
+
+/// The test-and-set lock.
+pub struct Tas;
+
+impl Tas {
+    /// 0 -> 1, or a break and again.
+    #[cold]
+    fn lock_slow<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
+        M::trace(Event::Contended);
+        let stamp = M::stamp();
+        let mut limit = BACKOFF_MIN;
+        loop {
+            let taken = |seen| seen == 0 && try_take::<M>(word);
+            if M::spin_until(word, Relaxed, Patience::Budget, taken).is_some() {
+                M::waited(stamp);
+                return Ok(());
+            }
+            if until.is_some_and(|deadline| M::expired(&deadline)) {
+                M::trace(Event::TimedOut);
+                return Err(TimedOut);
+            }
+            M::relax(1 + M::random() % limit);
+            limit = (limit * 2).min(BACKOFF_MAX);
+        }
+    }
+}
+
+/// 0 -> 1
+#[inline(always)]
+fn try_take<M: Machine>(word: &M::Word) -> bool {
+    word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+}
+
+impl<M: Machine> RawLock<M> for Tas {
+    type Queue = ();
+
+    const GLIBC_WORD: bool = true;
+
+    fn new_queue() {}
+
+    #[inline]
+    fn try_lock(word: &M::Word, _: &()) -> bool {
+        let taken = try_take::<M>(word);
+        if taken {
+            M::trace(Event::Acquire);
+        }
+        taken
+    }
+
+    #[inline]
+    fn lock(word: &M::Word, _: &()) {
+        M::trace(Event::Acquire);
+        if !try_take::<M>(word) {
+            // Without a deadline it cannot time out.
+            let _ = Self::lock_slow::<M>(word, None);
+        }
+    }
+
+    #[inline]
+    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+        if !try_take::<M>(word) {
+            Self::lock_slow::<M>(word, Some(until))?;
+        }
+        M::trace(Event::Acquire);
+        Ok(())
+    }
+
+    #[inline]
+    fn unlock(word: &M::Word, _: &()) {
+        if word.swap(0, Release) > 1 {
+            M::wake(word, u32::MAX);
+        }
+    }
+
+    fn is_locked(word: &M::Word, _: &()) -> bool {
+        word.load(Relaxed) != 0
+    }
+}

@@ -1,0 +1,77 @@
+//! # The epoch: telling a forked child from its parent
+//!
+//! A queue node that a forked child inherits may belong to a thread which does not exist there. Each node carries the
+//! epoch in which it was queued. The current epoch (the process id) lives in a page that the kernel wipes in a forked child
+//! (`MADV_WIPEONFORK`, Linux 4.14), however the fork was made; who finds it zero fills it in. Where the page cannot be had, the epoch is
+//! constant, and a child that inherits waiters may hang on them.
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::sys;
+
+const PAGE: usize = 4096;
+
+static FALLBACK: AtomicU32 = AtomicU32::new(1);
+static EPOCH: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The current process's epoch, never 0.
+#[inline]
+pub fn current() -> u32 {
+    let page = EPOCH.load(Ordering::Acquire);
+    if !page.is_null() {
+        // SAFETY: `EPOCH` is null or points to a page that is never unmapped.
+        let epoch = unsafe { &*page }.load(Ordering::Relaxed);
+        if epoch != 0 {
+            return epoch;
+        }
+    }
+    refresh()
+}
+
+#[cold]
+fn refresh() -> u32 {
+    let mut page = EPOCH.load(Ordering::Acquire);
+    if page.is_null() {
+        let fresh = wiped_page().unwrap_or(&raw const FALLBACK as *mut AtomicU32);
+        page = match EPOCH.compare_exchange(page, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => fresh,
+            Err(winner) => winner, // The loser's page is leaked: once, at most, per racing thread.
+        };
+    }
+    // SAFETY: as in `current`.
+    let word = unsafe { &*page };
+    if word.load(Ordering::Relaxed) == 0 {
+        word.store(sys::getpid().max(1), Ordering::Relaxed); // Every thread of the process writes the same.
+    }
+    word.load(Ordering::Relaxed)
+}
+
+fn wiped_page() -> Option<*mut AtomicU32> {
+    let page = sys::map_anonymous(PAGE)?;
+    // SAFETY: the page was mapped just now.
+    let refused =
+        unsafe { sys::syscall(libc::SYS_madvise, [page as usize, PAGE, libc::MADV_WIPEONFORK as usize, 0, 0, 0]) };
+    (refused == 0).then_some(page.cast())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_child_has_an_epoch_of_its_own() {
+        let mine = current();
+        assert_eq!(mine, current());
+        // SAFETY: the child calls only async-signal-safe functions.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let differs = current() != mine;
+            // SAFETY: ends the child without running the parent's destructors.
+            unsafe { libc::_exit(if differs { 0 } else { 1 }) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is writable.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(status, 0);
+    }
+}

@@ -1,0 +1,44 @@
+//! # Parking: futexes
+//!
+//! Private futexes, absolute deadlines on either clock, no `errno`.
+
+use core::sync::atomic::AtomicU32;
+
+use flashlock_locks::machine::{Clock, Deadline, Unparked};
+
+use crate::sys;
+
+/// Sleeps while `word` holds `expected`. Interrupted by signals it says [`Unparked::Woken`]: callers look again.
+pub fn park(word: &AtomicU32, expected: u32, until: Option<Deadline>) -> Unparked {
+    let mut op = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time_at = 0;
+    if let Some(deadline) = until {
+        if deadline.clock == Clock::Realtime {
+            op |= libc::FUTEX_CLOCK_REALTIME;
+        }
+        if deadline.sec < 0 {
+            return Unparked::TimedOut; // The kernel would call it invalid.
+        }
+        time = libc::timespec { tv_sec: deadline.sec, tv_nsec: libc::c_long::from(deadline.nsec) };
+        time_at = &raw const time as usize;
+    }
+    let any = libc::FUTEX_BITSET_MATCH_ANY as u32 as usize;
+    let args = [word.as_ptr() as usize, op as usize, expected as usize, time_at, 0, any];
+    // SAFETY: the word and the timespec are readable for the duration of the call.
+    match unsafe { sys::syscall(libc::SYS_futex, args) } {
+        error if error == -(libc::ETIMEDOUT as isize) => Unparked::TimedOut,
+        _ => {
+            let _ = time;
+            Unparked::Woken
+        }
+    }
+}
+
+/// Wakes up to `count` sleepers of the address, which is not accessed (the kernel hashes it).
+pub fn wake(address: *const AtomicU32, count: u32) {
+    let op = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    let count = count.min(i32::MAX as u32);
+    // SAFETY: FUTEX_WAKE on a private address reads no memory; an unmapped one is an error, which is no matter.
+    unsafe { sys::syscall(libc::SYS_futex, [address as usize, op as usize, count as usize, 0, 0, 0]) };
+}

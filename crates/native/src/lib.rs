@@ -1,0 +1,31 @@
+//! # The native machine
+//!
+//! [`Native`] runs the locks of `flashlock-locks` on this computer: `AtomicU32`, futexes, a pool of queue nodes, clocks and the
+//! NUMA topology. What a lock path calls here allocates nothing, takes no lock, runs no destructor and makes raw system calls
+//! only; what reads files ([`topology`]) is called outside lock paths.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`machine`] | [`Native`], the `Machine` implementation |
+//! | [`pool`], [`thread`] | queue nodes, and each thread's own |
+//! | [`futex`], [`clock`], [`sys`] | the kernel and the time |
+//! | [`spin`] | polling: budget, politeness, signs of a crowd |
+//! | [`epoch`] | telling a forked child from its parent |
+//! | [`numa`], [`topology`] | where a thread runs; what machine this is |
+//! | [`stats`] | counters in shared memory |
+//! | [`settings`] | what the user tuned |
+
+pub mod clock;
+pub mod epoch;
+pub mod futex;
+pub mod machine;
+pub mod numa;
+pub mod pool;
+pub mod settings;
+pub mod spin;
+pub mod stats;
+pub mod sys;
+pub mod thread;
+pub mod topology;
+
+pub use machine::{Counting, Native, NoStats, Word32};

@@ -1,0 +1,187 @@
+//! The `Machine` of this computer.
+
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::{ConstWord, Deadline, Handle, Machine, Patience, Tunables, Unparked, Word};
+use flashlock_locks::node::Node;
+
+use crate::{clock, epoch, futex, numa, pool, settings, spin, stats, sys, thread};
+
+/// An `AtomicU32`.
+#[repr(transparent)]
+pub struct Word32(pub AtomicU32);
+
+impl ConstWord for Word32 {
+    const ZERO: Self = Self(AtomicU32::new(0));
+}
+
+impl Word for Word32 {
+    #[inline(always)]
+    fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u32 {
+        self.0.load(order)
+    }
+    #[inline(always)]
+    fn store(&self, value: u32, order: Ordering) {
+        self.0.store(value, order);
+    }
+    #[inline(always)]
+    fn swap(&self, value: u32, order: Ordering) -> u32 {
+        self.0.swap(value, order)
+    }
+    #[inline(always)]
+    fn compare_exchange(&self, current: u32, new: u32, ok: Ordering, err: Ordering) -> Result<u32, u32> {
+        self.0.compare_exchange(current, new, ok, err)
+    }
+    #[inline(always)]
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_add(value, order)
+    }
+    #[inline(always)]
+    fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_or(value, order)
+    }
+    #[inline(always)]
+    fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_and(value, order)
+    }
+}
+
+/// Who listens to a lock's events.
+pub trait Sink: 'static {
+    /// Something happened.
+    fn event(event: Event);
+    /// A time stamp for [`Sink::waited`].
+    fn stamp() -> u64;
+    /// A mutex was acquired after a wait that began at the stamp.
+    fn waited(stamp: u64);
+}
+
+/// Nobody: compiles to nothing.
+pub struct NoStats;
+
+impl Sink for NoStats {
+    #[inline(always)]
+    fn event(_: Event) {}
+    #[inline(always)]
+    fn stamp() -> u64 {
+        0
+    }
+    #[inline(always)]
+    fn waited(_: u64) {}
+}
+
+/// The counters of [`stats`].
+pub struct Counting;
+
+impl Sink for Counting {
+    fn event(event: Event) {
+        stats::count(event);
+    }
+    fn stamp() -> u64 {
+        clock::now()
+    }
+    fn waited(stamp: u64) {
+        stats::count_wait(clock::now().saturating_sub(stamp));
+    }
+}
+
+/// This computer.
+pub struct Native<S: Sink = NoStats>(PhantomData<S>);
+
+impl<S: Sink> Machine for Native<S> {
+    type Word = Word32;
+
+    #[inline(always)]
+    fn node(handle: Handle) -> &'static Node<Self> {
+        pool::node(handle)
+    }
+
+    fn take_node() -> Handle {
+        thread::take_node::<S>()
+    }
+
+    fn give_node(handle: Handle) {
+        thread::give_node::<S>(handle);
+    }
+
+    #[inline]
+    fn spin_until(word: &Word32, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
+        spin::spin_until(&word.0, order, patience, done)
+    }
+
+    fn relax(micros: u32) {
+        sys::nap(micros);
+    }
+
+    fn park(word: &Word32, expected: u32, until: Option<Deadline>) -> Unparked {
+        let unparked = futex::park(&word.0, expected, until);
+        if unparked == Unparked::Woken {
+            spin::note_woken();
+        }
+        unparked
+    }
+
+    fn wake(address: *const Word32, count: u32) {
+        spin::note_wake();
+        futex::wake(address.cast(), count);
+    }
+
+    fn expired(deadline: &Deadline) -> bool {
+        clock::expired(deadline)
+    }
+
+    fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
+        clock::sooner(micros, other)
+    }
+
+    #[inline]
+    fn numa_node() -> u32 {
+        numa::node()
+    }
+
+    #[inline]
+    fn epoch() -> u32 {
+        epoch::current()
+    }
+
+    fn micros() -> u32 {
+        (clock::now() / 1000) as u32
+    }
+
+    fn random() -> u32 {
+        thread::random()
+    }
+
+    fn tunables() -> &'static Tunables {
+        settings::tunables()
+    }
+
+    fn crowded() -> bool {
+        spin::crowded()
+    }
+
+    fn full_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    #[inline(always)]
+    fn trace(event: Event) {
+        S::event(event);
+    }
+
+    #[inline(always)]
+    fn stamp() -> u64 {
+        S::stamp()
+    }
+
+    #[inline(always)]
+    fn waited(stamp: u64) {
+        S::waited(stamp);
+    }
+}

@@ -1,0 +1,173 @@
+//! # The pool of queue nodes
+//!
+//! Type-stable and never unmapped: a stale handle names a valid node. Nodes come in chunks that double in size; the first is
+//! static, so that a program whose locks are hardly contended maps nothing.
+//!
+//! ```text
+//!   handle h >= 2    index = h - 2
+//!   chunk 0: 64 nodes | chunk 1: 64 | chunk 2: 128 | chunk 3: 256 | …  chunk k >= 1 begins at index 64 << (k - 1)
+//! ```
+//!
+//! ## Invariants
+//! 1. A chunk's address is written once; its nodes live for ever.
+//! 2. A node is in the free list, in a thread's own hands (see [`thread`](crate::thread)), or in a queue.
+//! 3. The free list's top carries a tag that each change advances, so a `pop` that was overtaken fails (ABA).
+
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+use flashlock_locks::machine::Handle;
+use flashlock_locks::node::Node;
+
+use crate::machine::{Native, Sink};
+use crate::sys;
+
+const FIRST: u32 = 64;
+const CHUNKS: usize = 22;
+/// Handles 0 and 1 name no node.
+const OFFSET: u32 = Handle::RESERVED + 1;
+
+#[repr(C, align(64))]
+struct FirstChunk([[u32; 16]; FIRST as usize]);
+
+static mut FIRST_CHUNK: FirstChunk = FirstChunk([[0; 16]; FIRST as usize]);
+static LATER_CHUNKS: [AtomicPtr<[u32; 16]>; CHUNKS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS];
+/// How many nodes have ever been handed out.
+static USED: AtomicU32 = AtomicU32::new(0);
+/// The free list: tag in the high half, handle in the low.
+static FREE: AtomicU64 = AtomicU64::new(0);
+
+/// The chunk of an index, and the index in it.
+#[inline]
+fn locate(index: u32) -> (usize, u32) {
+    if index < FIRST {
+        return (0, index);
+    }
+    let chunk = (index / FIRST).ilog2();
+    ((chunk + 1) as usize, index - (FIRST << chunk))
+}
+
+/// The node that a handle names.
+#[inline]
+pub fn node<S: Sink>(handle: Handle) -> &'static Node<Native<S>> {
+    const { assert!(size_of::<Node<Native<S>>>() == 64) };
+    let (chunk, offset) = locate(handle.word() - OFFSET);
+    let base: *const [u32; 16] = match chunk {
+        0 => (&raw const FIRST_CHUNK).cast(),
+        _ => LATER_CHUNKS[chunk - 1].load(Acquire),
+    };
+    // SAFETY: a handle is made by `take` alone, after its chunk was mapped (invariant 1). A node is sixteen atomic words, for
+    // which all-zero is valid, and its layout does not depend on `S`.
+    unsafe { &*base.add(offset as usize).cast::<Node<Native<S>>>() }
+}
+
+/// A node nobody else has. Lock-free, and safe in signal handlers.
+pub fn take<S: Sink>() -> Handle {
+    let mut top = FREE.load(Acquire);
+    while let Some(handle) = Handle::from_word(top as u32) {
+        let next = node::<S>(handle).pool_next.0.load(Relaxed);
+        let new = advance(top, next);
+        match FREE.compare_exchange(top, new, AcqRel, Acquire) {
+            Ok(_) => return handle,
+            Err(now) => top = now,
+        }
+    }
+    grow()
+}
+
+/// Gives a node back.
+pub fn give<S: Sink>(handle: Handle) {
+    let mut top = FREE.load(Relaxed);
+    loop {
+        node::<S>(handle).pool_next.0.store(top as u32, Relaxed);
+        match FREE.compare_exchange(top, advance(top, handle.word()), Release, Relaxed) {
+            Ok(_) => return,
+            Err(now) => top = now,
+        }
+    }
+}
+
+/// How many nodes there are, free ones included.
+pub fn size() -> u32 {
+    USED.load(Relaxed)
+}
+
+fn advance(top: u64, handle: u32) -> u64 {
+    ((top >> 32).wrapping_add(1) << 32) | u64::from(handle)
+}
+
+#[cold]
+fn grow() -> Handle {
+    let index = USED.fetch_add(1, Relaxed);
+    let (chunk, _) = locate(index);
+    if chunk > 0 && LATER_CHUNKS[chunk - 1].load(Acquire).is_null() {
+        map_chunk(chunk);
+    }
+    match Handle::from_word(index + OFFSET) {
+        Some(handle) => handle,
+        None => exhausted(),
+    }
+}
+
+fn map_chunk(chunk: usize) {
+    let bytes = (FIRST as usize * 64) << (chunk - 1);
+    let Some(fresh) = sys::map_anonymous(bytes) else { exhausted() };
+    let slot = &LATER_CHUNKS[chunk - 1];
+    if slot.compare_exchange(core::ptr::null_mut(), fresh.cast(), AcqRel, Relaxed).is_err() {
+        // SAFETY: mapped just now, and lost to another thread's chunk before anybody saw it.
+        unsafe { sys::syscall(libc::SYS_munmap, [fresh as usize, bytes, 0, 0, 0, 0]) };
+    }
+}
+
+/// No memory for 64 bytes: the thread can neither wait nor fail. It sleeps until the process is ended by whoever runs out of
+/// memory first; nothing is corrupted.
+fn exhausted() -> ! {
+    sys::warn(&[b"flashlock: out of memory for a queue node\n"]);
+    loop {
+        sys::nap(999_999);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::NoStats;
+
+    #[test]
+    fn indices_fall_into_doubling_chunks() {
+        assert_eq!(locate(0), (0, 0));
+        assert_eq!(locate(63), (0, 63));
+        assert_eq!(locate(64), (1, 0));
+        assert_eq!(locate(127), (1, 63));
+        assert_eq!(locate(128), (2, 0));
+        assert_eq!(locate(255), (2, 127));
+        assert_eq!(locate(256), (3, 0));
+        assert!(locate(Handle::LIMIT - OFFSET - 1).0 <= CHUNKS);
+    }
+
+    #[test]
+    fn nodes_are_distinct_and_come_back() {
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                std::thread::spawn(|| {
+                    for round in 0..200 {
+                        let taken: Vec<_> = (0..50).map(|_| take::<NoStats>()).collect();
+                        for (i, &handle) in taken.iter().enumerate() {
+                            node::<NoStats>(handle).since.0.store(round * 100 + i as u32, Relaxed);
+                        }
+                        for (i, &handle) in taken.iter().enumerate() {
+                            assert_eq!(node::<NoStats>(handle).since.0.load(Relaxed), round * 100 + i as u32);
+                            give::<NoStats>(handle);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(size() <= 8 * 50 + 64, "{} nodes for at most 400 in use", size());
+    }
+}

@@ -1,0 +1,116 @@
+//! # Polling, politely
+//!
+//! The pause between two polls grows, so that a waiter leaves the line alone for longer the longer it has waited. A waiter that
+//! finds it has not been running for a while knows that another task wants its CPU; it gives up polling at once, and says so to
+//! others ([`crowded`]).
+//!
+//! The **budget** is about one context-switch round trip: with it, spin-then-park costs at most twice the best choice in hindsight
+//! (Dice, *Malthusian Locks*, §5.1). It is measured in place: a waker notes the time, a woken thread reads it.
+
+use core::hint::spin_loop;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{self, Relaxed},
+};
+
+use flashlock_locks::machine::Patience;
+
+use crate::{clock, sys};
+
+/// Polls before the clock is looked at for the first time.
+const QUICK_POLLS: u32 = 16;
+/// The longest pause between polls, in `spin_loop` hints.
+const MAX_GAP: u32 = 16;
+/// A waiter looks at the clock once in so many polls.
+const CLOCK_EVERY: u32 = 8;
+/// A waiter that did not get round to looking at the clock for so long was not running.
+const PREEMPTED_NS: u64 = 100_000;
+/// How long the sight of a preemption counts as a crowd.
+const CROWD_NS: u64 = 10_000_000;
+/// Limits of the budget. The lower one holds until something has been measured.
+const BUDGET_MIN_NS: u32 = 5_000;
+const BUDGET_MAX_NS: u32 = 50_000;
+/// A wake-up that took longer than this waited for a CPU, and says nothing of a context switch.
+const WAKE_MAX_NS: u64 = 200_000;
+
+static LAST_PREEMPTED: AtomicU64 = AtomicU64::new(0);
+static LAST_WAKE: AtomicU64 = AtomicU64::new(0);
+/// Smoothed time from wake to running, in ns.
+static WAKE_NS: AtomicU32 = AtomicU32::new(0);
+/// Usable CPUs, 0 while not known.
+static CPUS: AtomicU32 = AtomicU32::new(0);
+
+/// How long a waiter polls before it sleeps, in ns.
+pub fn budget_ns() -> u64 {
+    u64::from(WAKE_NS.load(Relaxed).clamp(BUDGET_MIN_NS, BUDGET_MAX_NS))
+}
+
+/// A waker is about to wake somebody.
+pub fn note_wake() {
+    LAST_WAKE.store(clock::now(), Relaxed);
+}
+
+/// The calling thread has just been woken. (If another wake came between, the sample is too small; the smoothing bears it.)
+pub fn note_woken() {
+    let took = clock::now().saturating_sub(LAST_WAKE.load(Relaxed));
+    if took < WAKE_MAX_NS {
+        let before = WAKE_NS.load(Relaxed);
+        WAKE_NS.store(before - before / 8 + took as u32 / 8, Relaxed);
+    }
+}
+
+/// Whether a waiter has lately lost its CPU to another task, or there are so few CPUs that a holder, a head and one more
+/// cannot run at once.
+pub fn crowded() -> bool {
+    let mut cpus = CPUS.load(Relaxed);
+    if cpus == 0 {
+        cpus = sys::usable_cpus();
+        CPUS.store(cpus, Relaxed);
+    }
+    cpus <= 2 || clock::now().saturating_sub(LAST_PREEMPTED.load(Relaxed)) < CROWD_NS
+}
+
+/// See [`Machine::spin_until`](flashlock_locks::machine::Machine::spin_until).
+#[inline]
+pub fn spin_until(
+    word: &AtomicU32,
+    order: Ordering,
+    patience: Patience,
+    mut done: impl FnMut(u32) -> bool,
+) -> Option<u32> {
+    for _ in 0..QUICK_POLLS {
+        let seen = word.load(order);
+        if done(seen) {
+            return Some(seen);
+        }
+        spin_loop();
+    }
+    let start = clock::now();
+    let (mut last, mut gap, mut polls) = (start, 1u32, 0u32);
+    loop {
+        for _ in 0..gap {
+            spin_loop();
+        }
+        let seen = word.load(order);
+        if done(seen) {
+            return Some(seen);
+        }
+        gap = (gap + 1).min(MAX_GAP);
+        polls = polls.wrapping_add(1);
+        if !polls.is_multiple_of(CLOCK_EVERY) {
+            continue;
+        }
+        let now = clock::now();
+        let preempted = now.saturating_sub(last) > PREEMPTED_NS;
+        last = now;
+        if preempted {
+            LAST_PREEMPTED.store(now, Relaxed);
+        }
+        match patience {
+            Patience::Budget if preempted || now - start > budget_ns() => return None,
+            Patience::Until(deadline) if clock::expired(&deadline) => return None,
+            Patience::Forever | Patience::Until(_) if preempted => sys::yield_now(),
+            _ => {}
+        }
+    }
+}

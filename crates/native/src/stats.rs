@@ -1,0 +1,194 @@
+//! # Counters in shared memory
+//!
+//! `flashlock run --stats` makes an anonymous file ([`Block::create`]), passes it to the program by descriptor, and reads it when
+//! the program has ended, however it ended. The preload maps it ([`attach`]) and counts into one of several shards, so that threads
+//! do not fight over a line. The number of the descriptor comes from the environment and is not believed: only an anonymous
+//! file that can neither grow nor shrink, of the right size and with the right first words, is written to.
+
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use flashlock_locks::event::Event;
+
+use crate::{sys, thread};
+
+/// The environment variable that holds the descriptor's number.
+pub const ENV: &str = "FLASHLOCK_STATS_FD";
+const MAGIC: u64 = u64::from_le_bytes(*b"flashlck");
+const VERSION: u32 = 1;
+const SHARDS: usize = 32;
+/// Buckets of the wait histogram: four to each power of two of nanoseconds, up to 2^40 ns (18 minutes).
+pub const BUCKETS: usize = 160;
+const EVENTS: usize = Event::ALL.len();
+const SEALS: i32 = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+
+/// The shared memory, version [`VERSION`].
+#[repr(C)]
+pub struct Block {
+    magic: AtomicU64,
+    version: AtomicU32,
+    /// How many processes have attached.
+    processes: AtomicU32,
+    shards: [Shard; SHARDS],
+}
+
+#[repr(C, align(64))]
+struct Shard {
+    events: [AtomicU64; EVENTS],
+    waits: [AtomicU64; BUCKETS],
+}
+
+/// Sums over all shards.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    /// How many processes counted.
+    pub processes: u32,
+    /// In the order of [`Event::ALL`].
+    pub events: [u64; EVENTS],
+    /// Contended acquisitions by how long they waited; see [`bucket_floor`].
+    pub waits: [u64; BUCKETS],
+}
+
+impl Totals {
+    /// One event's count.
+    pub fn of(&self, event: Event) -> u64 {
+        self.events[event as usize]
+    }
+}
+
+static ATTACHED: AtomicPtr<Block> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The bucket of a wait.
+pub fn bucket(ns: u64) -> usize {
+    let ns = ns.max(4);
+    let power = ns.ilog2() as usize;
+    let quarter = (ns >> (power - 2)) as usize & 3;
+    ((power - 2) * 4 + quarter).min(BUCKETS - 1)
+}
+
+/// The shortest wait, in ns, that falls into a bucket (0 for the first).
+pub fn bucket_floor(index: usize) -> u64 {
+    if index == 0 { 0 } else { (4 + (index as u64 & 3)) << (index / 4) }
+}
+
+impl Block {
+    /// A fresh block in an anonymous file, and its descriptor, which is inherited by programs started from here.
+    pub fn create() -> io::Result<(OwnedFd, &'static Block)> {
+        // SAFETY: the name is a C string.
+        let fd = unsafe { libc::memfd_create(c"flashlock-stats".as_ptr(), libc::MFD_ALLOW_SEALING) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was made just now.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: the descriptor is ours.
+        let sized = unsafe {
+            libc::ftruncate(fd.as_raw_fd(), size_of::<Block>() as libc::off_t) == 0
+                && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) == 0
+        };
+        if !sized {
+            return Err(io::Error::last_os_error());
+        }
+        let block = map(fd.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
+        block.version.store(VERSION, Relaxed);
+        block.magic.store(MAGIC, Release);
+        Ok((fd, block))
+    }
+
+    /// What has been counted so far.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals { processes: self.processes.load(Relaxed), events: [0; EVENTS], waits: [0; BUCKETS] };
+        for shard in &self.shards {
+            for (sum, count) in totals.events.iter_mut().zip(&shard.events) {
+                *sum += count.load(Relaxed);
+            }
+            for (sum, count) in totals.waits.iter_mut().zip(&shard.waits) {
+                *sum += count.load(Relaxed);
+            }
+        }
+        totals
+    }
+}
+
+/// Maps the block behind a descriptor, for ever.
+fn map(fd: i32) -> Option<&'static Block> {
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let address = unsafe {
+        sys::syscall(libc::SYS_mmap, [0, size_of::<Block>(), prot, libc::MAP_SHARED as usize, fd as usize, 0])
+    };
+    // SAFETY: the mapping is as large as a block, is never unmapped, and all-zero words are a valid block.
+    (address > 0).then(|| unsafe { &*(address as *const Block) })
+}
+
+/// Counts into the block behind this descriptor from now on. Whether it is one of ours.
+pub fn attach(fd: i32) -> bool {
+    let mut size = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: F_GET_SEALS takes no argument; fstat writes a stat. Only a sealable anonymous file answers the first.
+    let trusted = unsafe {
+        sys::syscall(libc::SYS_fcntl, [fd as usize, libc::F_GET_SEALS as usize, 0, 0, 0, 0]) == SEALS as isize
+            && sys::syscall(libc::SYS_fstat, [fd as usize, size.as_mut_ptr() as usize, 0, 0, 0, 0]) == 0
+            && size.assume_init().st_size == size_of::<Block>() as libc::off_t
+    };
+    let Some(block) = trusted.then(|| map(fd)).flatten() else { return false };
+    if block.magic.load(Acquire) != MAGIC || block.version.load(Relaxed) != VERSION {
+        return false;
+    }
+    block.processes.fetch_add(1, Relaxed);
+    ATTACHED.store(core::ptr::from_ref(block).cast_mut(), Release);
+    true
+}
+
+#[inline]
+fn shard() -> Option<&'static Shard> {
+    let block = ATTACHED.load(Acquire);
+    // SAFETY: `ATTACHED` is null or a block that is never unmapped.
+    let block = unsafe { block.as_ref() }?;
+    Some(&block.shards[thread::place() as usize % SHARDS])
+}
+
+/// Counts an event.
+pub fn count(event: Event) {
+    if let Some(shard) = shard() {
+        shard.events[event as usize].fetch_add(1, Relaxed);
+    }
+}
+
+/// Counts a wait.
+pub fn count_wait(ns: u64) {
+    if let Some(shard) = shard() {
+        shard.waits[bucket(ns)].fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_partition_the_waits() {
+        for ns in (0..100_000).chain([1 << 30, 1 << 39, u64::MAX]) {
+            let index = bucket(ns);
+            assert!(bucket_floor(index) <= ns, "{ns}");
+            assert!(index + 1 == BUCKETS || ns < bucket_floor(index + 1), "{ns}");
+        }
+    }
+
+    #[test]
+    fn only_a_block_of_ours_is_attached() {
+        assert!(!attach(0) && !attach(-1) && !attach(9_999));
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(!attach(file.as_raw_fd()));
+        let (fd, block) = Block::create().unwrap();
+        assert!(attach(fd.as_raw_fd()));
+        count(Event::Park);
+        count_wait(1000);
+        let totals = block.totals();
+        assert_eq!((totals.processes, totals.of(Event::Park), totals.of(Event::Grant)), (1, 1, 0));
+        assert_eq!(totals.waits[bucket(1000)], 1);
+    }
+}

@@ -1,0 +1,112 @@
+//! # Raw system calls
+//!
+//! libc's wrappers set `errno` and may be interposed by the program; a lock path may do neither. These return the kernel's
+//! answer: a value, or minus an error number.
+
+use core::arch::asm;
+
+/// A system call with up to six arguments.
+///
+/// # Safety
+/// The arguments must be valid for the call.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> isize {
+    let result;
+    // SAFETY: the kernel's calling convention; the caller vouches for the arguments.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// A system call with up to six arguments.
+///
+/// # Safety
+/// The arguments must be valid for the call.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+pub unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> isize {
+    let result;
+    // SAFETY: the kernel's calling convention; the caller vouches for the arguments.
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") args[0] as isize => result,
+            in("x1") args[1],
+            in("x2") args[2],
+            in("x3") args[3],
+            in("x4") args[4],
+            in("x5") args[5],
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// The calling thread's id, from the kernel.
+pub fn gettid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_gettid, [0; 6]) as u32 }
+}
+
+/// The process id, from the kernel.
+pub fn getpid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_getpid, [0; 6]) as u32 }
+}
+
+/// Lets another thread run, if one wants to.
+pub fn yield_now() {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
+}
+
+/// Sleeps for `micros` microseconds (less than a second), or until a signal comes.
+pub fn nap(micros: u32) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(micros.min(999_999)) * 1000 };
+    // SAFETY: `time` is a valid timespec; no remainder is asked for.
+    unsafe { syscall(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Writes to standard error, without stdio. What cannot be written is lost.
+pub fn warn(parts: &[&[u8]]) {
+    for part in parts {
+        // SAFETY: the slice is readable.
+        unsafe { syscall(libc::SYS_write, [2, part.as_ptr() as usize, part.len(), 0, 0, 0]) };
+    }
+}
+
+/// Maps `bytes` of zeroed private memory. `None` when there is none.
+pub fn map_anonymous(bytes: usize) -> Option<*mut u8> {
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let address = unsafe { syscall(libc::SYS_mmap, [0, bytes, prot, flags, usize::MAX, 0]) };
+    (address > 0).then_some(address as *mut u8)
+}
+
+/// How many CPUs the process may use; 1 if the kernel does not say.
+pub fn usable_cpus() -> u32 {
+    let mut mask = [0u64; 128];
+    let bytes = size_of_val(&mask);
+    // SAFETY: `mask` is writable for `bytes`.
+    let written = unsafe { syscall(libc::SYS_sched_getaffinity, [0, bytes, mask.as_mut_ptr() as usize, 0, 0, 0]) };
+    if written <= 0 {
+        return 1;
+    }
+    mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1)
+}

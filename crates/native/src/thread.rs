@@ -1,0 +1,147 @@
+//! # What each thread keeps
+//!
+//! Thread-local storage without destructors: a destructor would register itself with the C library at first use, which
+//! allocates, and a malloc built on our mutexes would call back here. A thread-specific-data key, which registers without
+//! allocating as long as it is among the first 32, returns the thread's node when the thread ends; if locks are used
+//! later still, in other keys' destructors, the key is set anew and its destructor runs again.
+
+use core::cell::Cell;
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+
+use flashlock_locks::machine::Handle;
+
+use crate::machine::{NoStats, Sink};
+use crate::{clock, epoch, pool, sys};
+
+struct Local {
+    /// A free node, kept for the next wait. An atomic, so that a signal handler may take and give one, too.
+    spare: AtomicU32,
+    /// The thread's id and the epoch in which it was asked for.
+    id: Cell<(u32, u32)>,
+    random: Cell<u32>,
+    /// One more than the thread's place in the order in which threads came here; 0 if it has none.
+    place: Cell<u32>,
+}
+
+thread_local! {
+    static LOCAL: Local = const {
+        Local { spare: AtomicU32::new(0), id: Cell::new((0, 0)), random: Cell::new(0), place: Cell::new(0) }
+    };
+}
+
+static PLACES: AtomicU32 = AtomicU32::new(0);
+/// The key, plus one; 0 while there is none.
+static KEY: AtomicU32 = AtomicU32::new(0);
+const NO_KEY: u32 = u32::MAX;
+
+/// A node for the calling thread.
+pub fn take_node<S: Sink>() -> Handle {
+    let spare = LOCAL.with(|local| local.spare.swap(0, Relaxed));
+    Handle::from_word(spare).unwrap_or_else(pool::take::<S>)
+}
+
+/// Takes a node back, for the calling thread's next wait or into the pool.
+pub fn give_node<S: Sink>(handle: Handle) {
+    let before = LOCAL.with(|local| local.spare.swap(handle.word(), Relaxed));
+    match Handle::from_word(before) {
+        Some(surplus) => pool::give::<S>(surplus),
+        None => watch_exit(),
+    }
+}
+
+/// The thread's kernel id. A forked child's thread asks anew.
+#[inline]
+pub fn id() -> u32 {
+    LOCAL.with(|local| {
+        let (id, asked_in) = local.id.get();
+        let now = epoch::current();
+        if asked_in == now {
+            return id;
+        }
+        let id = sys::gettid();
+        local.id.set((id, now));
+        id
+    })
+}
+
+/// The thread's place in the order in which threads came here, from 0.
+pub fn place() -> u32 {
+    LOCAL.with(|local| {
+        if local.place.get() == 0 {
+            local.place.set(PLACES.fetch_add(1, Relaxed).wrapping_add(1).max(1));
+        }
+        local.place.get() - 1
+    })
+}
+
+/// A pseudo-random number (Marsaglia's xorshift, 32 bits).
+pub fn random() -> u32 {
+    LOCAL.with(|local| {
+        let mut x = local.random.get();
+        if x == 0 {
+            x = (clock::now() as u32 ^ id().wrapping_mul(0x9e37_79b9)) | 1;
+        }
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        local.random.set(x);
+        x
+    })
+}
+
+/// Makes the key. Called early, so that the key is among those that need no allocation.
+pub fn prepare() {
+    if KEY.load(Acquire) != 0 {
+        return;
+    }
+    let mut key: libc::pthread_key_t = 0;
+    // SAFETY: `key` is writable, the destructor has the right type.
+    let made = unsafe { libc::pthread_key_create(&raw mut key, Some(at_exit)) } == 0;
+    let new = if made { key + 1 } else { NO_KEY };
+    if KEY.compare_exchange(0, new, AcqRel, Relaxed).is_err() && made {
+        // SAFETY: made just now; nobody uses it.
+        unsafe { libc::pthread_key_delete(key) };
+    }
+}
+
+/// Sees to it that `at_exit` runs when the thread ends.
+fn watch_exit() {
+    prepare();
+    let key = KEY.load(Acquire);
+    if key != NO_KEY {
+        // SAFETY: the key exists. The value only has to be non-null.
+        unsafe { libc::pthread_setspecific(key - 1, NonNull::<c_void>::dangling().as_ptr()) };
+    }
+}
+
+extern "C" fn at_exit(_: *mut c_void) {
+    let spare = LOCAL.with(|local| local.spare.swap(0, Relaxed));
+    if let Some(handle) = Handle::from_word(spare) {
+        pool::give::<NoStats>(handle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_end_return_their_nodes() {
+        for _ in 0..2_000 {
+            std::thread::spawn(|| give_node::<NoStats>(take_node::<NoStats>())).join().unwrap();
+        }
+        assert!(pool::size() < 1_000, "{} nodes after 2,000 threads, one after the other", pool::size());
+    }
+
+    #[test]
+    fn places_are_dense_and_stable() {
+        let here = place();
+        assert_eq!(place(), here);
+        assert_ne!(std::thread::spawn(place).join().unwrap(), here);
+    }
+}

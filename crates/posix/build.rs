@@ -1,0 +1,6 @@
+//! Builds the shim for cancellation points, which needs `pthread_cleanup_push`, a C macro.
+
+fn main() {
+    println!("cargo::rerun-if-changed=src/cancel.c");
+    cc::Build::new().file("src/cancel.c").flag("-std=gnu11").warnings_into_errors(true).compile("flashlock_cancel");
+}

@@ -1,0 +1,322 @@
+//! # The semantics of `pthread_cond_*`, with mutexes on a lock `L`
+//!
+//! | condition variable | mutex | served by |
+//! |---|---|---|
+//! | private | ours | our queue; a broadcast moves its waiters to the mutex's queue |
+//! | private | glibc's (robust, PI, …) | our queue; the mutex through glibc, whose EOWNERDEAD comes out of the wait |
+//! | process-shared | glibc's | glibc |
+//! | process-shared | ours | glibc's condition variable; see [`wait_shared`] |
+//!
+//! Waits are cancellation points: the mutex is held again when cleanup handlers run, and a signal that had come to the cancelled
+//! thread goes to another.
+
+use core::ffi::{c_int, c_void};
+
+use flashlock_locks::cond::{CondQueue, Morph, Outcome, pass_baton};
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::{Clock, Deadline, Handle, Machine, Unparked};
+use flashlock_locks::raw::RawLock;
+use flashlock_native::{Word32, clock};
+use libc::{EBUSY, EINVAL, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
+
+use crate::glibc;
+use crate::kind::{Kind, decode, is_plain};
+use crate::layout::{COND_MONOTONIC, COND_SHARED, Cond, Mutex};
+use crate::mutex::{clock_of, deadline, lock, own, unlock};
+use core::sync::atomic::Ordering::Relaxed;
+
+unsafe extern "C-unwind" {
+    fn flashlock_park_cancellable(
+        word: *const u32,
+        expected: u32,
+        op: c_int,
+        until: *const timespec,
+        cleanup: unsafe extern "C-unwind" fn(*mut c_void),
+        arg: *mut c_void,
+    ) -> c_int;
+}
+
+/// How long a wait on glibc's condition variable with our mutex lasts before it looks for itself, in ns.
+const SHARED_SLICE_NS: i64 = 5_000_000;
+
+/// A wait in progress: all that its end needs.
+struct Waiting<'a, M: Machine<Word = Word32>> {
+    queue: &'a CondQueue<M>,
+    mutex: *mut pthread_mutex_t,
+    me: Handle,
+}
+
+/// Moves waiters to the queues of mutexes on `L`.
+struct ToQueue<L, M>(core::marker::PhantomData<(L, M)>);
+
+impl<L: RawLock<M>, M: Machine<Word = Word32>> Morph for ToQueue<L, M> {
+    /// `mutex` is 0 for waiters that must not be moved.
+    fn adopts(&self, mutex: u64) -> bool {
+        L::ADOPTS && mutex != 0
+    }
+
+    fn adopt(&self, mutex: u64, first: Handle, last: Handle) {
+        // SAFETY: the waiters in the chain have yet to acquire this mutex, so it exists.
+        let mutex = unsafe { Mutex::at(mutex as *mut pthread_mutex_t) };
+        L::adopt(&mutex.word, mutex.queue::<L::Queue>(), first, last);
+    }
+}
+
+impl<M: Machine<Word = Word32>> Waiting<'_, M> {
+    /// Acquires the mutex in the way that the end of the wait asks for.
+    ///
+    /// # Safety
+    /// The mutex exists and is a waiter's on this condition variable.
+    unsafe fn reacquire<L: RawLock<M>>(&self, outcome: Outcome) -> c_int {
+        match outcome {
+            Outcome::Moved(me) => {
+                // SAFETY: the caller's.
+                let mutex = unsafe { Mutex::at(self.mutex) };
+                L::lock_adopted(&mutex.word, mutex.queue::<L::Queue>(), me);
+                if !is_plain(mutex.kind.load(Relaxed)) {
+                    own(mutex);
+                }
+                0
+            }
+            Outcome::Signaled(baton) => {
+                // SAFETY: the caller's.
+                let result = unsafe { lock::<L, M>(self.mutex) };
+                pass_baton::<M>(baton);
+                result
+            }
+            Outcome::TimedOut => {
+                // SAFETY: the caller's.
+                unsafe { lock::<L, M>(self.mutex) }
+            }
+        }
+    }
+}
+
+/// A cancelled thread's wait ends: with the mutex held, and no signal swallowed.
+unsafe extern "C-unwind" fn cleanup<L: RawLock<M>, M: Machine<Word = Word32>>(arg: *mut c_void) {
+    // SAFETY: `wait_private` passes its own `Waiting`, whose frame is intact while this runs.
+    let waiting = unsafe { &*arg.cast::<Waiting<'_, M>>() };
+    let outcome = waiting.queue.cancel(waiting.me);
+    // SAFETY: POSIX: the mutex outlives the wait.
+    unsafe { waiting.reacquire::<L>(outcome) };
+}
+
+/// The address under which a waiter is queued: 0 if a broadcast must not move it to the mutex's queue, because glibc serves
+/// the mutex, or because the waiter keeps holding it (a recursive mutex, held more than once).
+fn movable(mutex: &Mutex) -> u64 {
+    match decode(mutex.kind.load(Relaxed)) {
+        Kind::Glibc(_) => 0,
+        Kind::Recursive if mutex.count.load(Relaxed) > 1 => 0,
+        _ => core::ptr::from_ref(mutex) as u64,
+    }
+}
+
+unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
+    queue: &CondQueue<M>,
+    mutex: *mut pthread_mutex_t,
+    until: Option<Deadline>,
+) -> c_int {
+    // SAFETY: the caller's: the mutex exists.
+    let me = queue.enqueue(movable(unsafe { Mutex::at(mutex) }));
+    let waiting = Waiting { queue, mutex, me };
+    // SAFETY: as above.
+    let refused = unsafe { unlock::<L, M>(mutex) };
+    if refused != 0 {
+        queue.cancel(me);
+        return refused;
+    }
+    let arg = (&raw const waiting).cast_mut().cast::<c_void>();
+    let outcome = queue.wait_with(me, |word, expected| park_cancellable(word, expected, until, cleanup::<L, M>, arg));
+    // SAFETY: as above.
+    match unsafe { waiting.reacquire::<L>(outcome) } {
+        0 if outcome == Outcome::TimedOut => ETIMEDOUT,
+        result => result,
+    }
+}
+
+/// [`Machine::park`] as a cancellation point.
+fn park_cancellable(
+    word: &Word32,
+    expected: u32,
+    until: Option<Deadline>,
+    cleanup: unsafe extern "C-unwind" fn(*mut c_void),
+    arg: *mut c_void,
+) -> Unparked {
+    let mut op = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time_at = core::ptr::null();
+    if let Some(deadline) = until {
+        if deadline.clock == Clock::Realtime {
+            op |= libc::FUTEX_CLOCK_REALTIME;
+        }
+        // A time before 1970 has passed; the kernel would call it invalid.
+        time = timespec { tv_sec: deadline.sec.max(0), tv_nsec: deadline.nsec.into() };
+        time_at = &raw const time;
+    }
+    let word = word.0.as_ptr().cast_const();
+    // SAFETY: the word is a node's and lives for ever; `time` and `arg` outlive the call, and the cancelled thread's cleanup.
+    let result = unsafe { flashlock_park_cancellable(word, expected, op, time_at, cleanup, arg) };
+    let _ = time;
+    if result == ETIMEDOUT { Unparked::TimedOut } else { Unparked::Woken }
+}
+
+/// A process-shared condition variable is glibc's. With a mutex of ours whose word follows glibc's protocol, glibc's code can
+/// release and acquire that, too. With any other, the wait is made on a mutex of its own, in slices, for a signal that comes
+/// between the release of the one and the wait on the other is missed; POSIX allows a wait to end without a signal.
+unsafe fn wait_shared<L: RawLock<M>, M: Machine<Word = Word32>>(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    until: Option<(clockid_t, *const timespec)>,
+) -> c_int {
+    M::trace(Event::GlibcShared);
+    // SAFETY: the caller's, for all of this function; the proxy is a free mutex of glibc's.
+    unsafe {
+        let kind = decode(Mutex::at(mutex).kind.load(Relaxed));
+        if L::GLIBC_WORD || matches!(kind, Kind::Glibc(_)) {
+            return match until {
+                None => glibc::pthread_cond_wait(cond, mutex),
+                Some((clock, until)) => glibc::pthread_cond_clockwait(cond, mutex, clock, until),
+            };
+        }
+        let mut end = clock::sooner((SHARED_SLICE_NS / 1000) as u32, None);
+        let mut last_slice = false;
+        if let Some((clock, until)) = until {
+            let clock = if clock == libc::CLOCK_REALTIME { Clock::Realtime } else { Clock::Monotonic };
+            let Some(until) = deadline(clock, until) else { return EINVAL };
+            end = clock::sooner((SHARED_SLICE_NS / 1000) as u32, Some(until));
+            last_slice = end == until;
+        }
+        let mut proxy = libc::PTHREAD_MUTEX_INITIALIZER;
+        let clock = if end.clock == Clock::Realtime { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
+        let until = timespec { tv_sec: end.sec, tv_nsec: end.nsec.into() };
+        let mut before = 0;
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before);
+        glibc::pthread_mutex_lock(&raw mut proxy);
+        let mut result = unlock::<L, M>(mutex);
+        if result == 0 {
+            result = glibc::pthread_cond_clockwait(cond, &raw mut proxy, clock, &raw const until);
+            lock::<L, M>(mutex);
+        }
+        glibc::pthread_mutex_unlock(&raw mut proxy);
+        pthread_setcancelstate(before, core::ptr::null_mut());
+        // With the mutex held, as POSIX wants it.
+        pthread_testcancel();
+        if result == ETIMEDOUT && !last_slice { 0 } else { result }
+    }
+}
+
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+unsafe extern "C-unwind" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+    fn pthread_testcancel();
+}
+
+/// `pthread_cond_wait`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn wait<L: RawLock<M>, M: Machine<Word = Word32>>(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let object = Cond::<M>::at(cond);
+        if object.flags() & COND_SHARED != 0 {
+            return wait_shared::<L, M>(cond, mutex, None);
+        }
+        wait_private::<L, M>(&object.queue, mutex, None)
+    }
+}
+
+/// `pthread_cond_timedwait`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn timedwait<L: RawLock<M>, M: Machine<Word = Word32>>(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    until: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let monotonic = Cond::<M>::at(cond).flags() & COND_MONOTONIC != 0;
+        let clock = if monotonic { libc::CLOCK_MONOTONIC } else { libc::CLOCK_REALTIME };
+        clockwait::<L, M>(cond, mutex, clock, until)
+    }
+}
+
+/// `pthread_cond_clockwait`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn clockwait<L: RawLock<M>, M: Machine<Word = Word32>>(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    clock: clockid_t,
+    until: *const timespec,
+) -> c_int {
+    let Some(known) = clock_of(clock) else { return EINVAL };
+    // SAFETY: the caller's.
+    unsafe {
+        let Some(end) = deadline(known, until) else { return EINVAL };
+        let object = Cond::<M>::at(cond);
+        if object.flags() & COND_SHARED != 0 {
+            return wait_shared::<L, M>(cond, mutex, Some((clock, until)));
+        }
+        wait_private::<L, M>(&object.queue, mutex, Some(end))
+    }
+}
+
+/// `pthread_cond_signal`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn signal<M: Machine<Word = Word32>>(cond: *mut pthread_cond_t) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let object = Cond::<M>::at(cond);
+        if object.flags() & COND_SHARED != 0 {
+            M::trace(Event::GlibcShared);
+            return glibc::pthread_cond_signal(cond);
+        }
+        object.queue.signal();
+    }
+    0
+}
+
+/// `pthread_cond_broadcast`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn broadcast<L: RawLock<M>, M: Machine<Word = Word32>>(
+    cond: *mut pthread_cond_t,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let object = Cond::<M>::at(cond);
+        if object.flags() & COND_SHARED != 0 {
+            M::trace(Event::GlibcShared);
+            return glibc::pthread_cond_broadcast(cond);
+        }
+        object.queue.broadcast(&ToQueue::<L, M>(core::marker::PhantomData));
+    }
+    0
+}
+
+/// `pthread_cond_destroy`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn destroy<M: Machine<Word = Word32>>(cond: *mut pthread_cond_t) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let object = Cond::<M>::at(cond);
+        if object.flags() & COND_SHARED != 0 {
+            M::trace(Event::GlibcShared);
+            return glibc::pthread_cond_destroy(cond);
+        }
+        if object.queue.destroy().is_err() { EBUSY } else { 0 }
+    }
+}

@@ -1,0 +1,88 @@
+//! # glibc's own functions
+//!
+//! Looked up behind us in the search order, once: all at load time, or one at its first use if that comes earlier. The condition
+//! variable has two symbol versions; the newer is asked for by name.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
+
+/// The first version with today's condition variable.
+const COND_VERSION: &CStr = if cfg!(target_arch = "x86_64") { c"GLIBC_2.3.2" } else { c"GLIBC_2.17" };
+
+#[cold]
+fn find(cell: &AtomicPtr<c_void>, name: &'static str, version: Option<&CStr>) -> *mut c_void {
+    let name = name.as_ptr().cast();
+    // SAFETY: the names end in NUL.
+    let found = unsafe {
+        match version.map(|version| libc::dlvsym(libc::RTLD_NEXT, name, version.as_ptr())) {
+            Some(found) if !found.is_null() => found,
+            _ => libc::dlsym(libc::RTLD_NEXT, name),
+        }
+    };
+    cell.store(found, Relaxed);
+    found
+}
+
+macro_rules! real {
+    ($($name:ident($($arg:ident: $type:ty),*) $(@ $version:expr)?;)*) => {
+        $(
+            #[doc = concat!("glibc's `", stringify!($name), "`; `ENOSYS` where it has none.")]
+            ///
+            /// # Safety
+            /// As for the function.
+            pub unsafe fn $name($($arg: $type),*) -> c_int {
+                let found = look_up::$name();
+                if found.is_null() {
+                    return libc::ENOSYS;
+                }
+                // SAFETY: glibc's function of this name has this type.
+                let function: unsafe extern "C-unwind" fn($($type),*) -> c_int = unsafe { core::mem::transmute(found) };
+                // SAFETY: the caller's.
+                unsafe { function($($arg),*) }
+            }
+        )*
+
+        /// Where each function is.
+        mod look_up {
+            use super::*;
+            $(
+                pub(super) fn $name() -> *mut c_void {
+                    static CELL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+                    let known = CELL.load(Relaxed);
+                    if known.is_null() { find(&CELL, concat!(stringify!($name), "\0"), version!($($version)?)) } else { known }
+                }
+            )*
+        }
+
+        /// Looks all of them up, so that no later call has to.
+        pub fn prepare() {
+            $(look_up::$name();)*
+        }
+    };
+}
+
+macro_rules! version {
+    () => {
+        None
+    };
+    ($version:expr) => {
+        Some($version)
+    };
+}
+
+real! {
+    pthread_mutex_lock(mutex: *mut pthread_mutex_t);
+    pthread_mutex_trylock(mutex: *mut pthread_mutex_t);
+    pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, until: *const timespec);
+    pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec);
+    pthread_mutex_unlock(mutex: *mut pthread_mutex_t);
+    pthread_mutex_destroy(mutex: *mut pthread_mutex_t);
+    pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) @ COND_VERSION;
+    pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec) @ COND_VERSION;
+    pthread_cond_clockwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec);
+    pthread_cond_signal(cond: *mut pthread_cond_t) @ COND_VERSION;
+    pthread_cond_broadcast(cond: *mut pthread_cond_t) @ COND_VERSION;
+    pthread_cond_destroy(cond: *mut pthread_cond_t) @ COND_VERSION;
+}

@@ -1,0 +1,68 @@
+//! # What kind of mutex it is
+//!
+//! glibc's `__kind`: the type in the low bits, then flags. 0x100 and 0x200 (elision forced or forbidden; `settype(NORMAL)` sets the
+//! latter) change nothing for us.
+
+use flashlock_locks::event::Event;
+
+const TYPE: u32 = 3;
+const ROBUST: u32 = 0x10;
+const INHERIT: u32 = 0x20;
+const PROTECT: u32 = 0x40;
+const SHARED: u32 = 0x80;
+/// Everything that matters.
+const MASK: u32 = TYPE | ROBUST | INHERIT | PROTECT | SHARED;
+/// What glibc's destroy leaves behind.
+pub const DESTROYED: u32 = u32::MAX;
+
+/// The kinds that we tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Default, normal or adaptive: no owner, no count.
+    Plain,
+    /// Recursive.
+    Recursive,
+    /// Error-checking.
+    Checking,
+    /// glibc's to serve, and why.
+    Glibc(Event),
+}
+
+/// Whether a `__kind` is [`Kind::Plain`], in as few instructions as possible.
+#[inline(always)]
+pub fn is_plain(kind: u32) -> bool {
+    matches!(kind & MASK, 0 | 3)
+}
+
+/// What a `__kind` means.
+pub fn decode(kind: u32) -> Kind {
+    match kind & MASK {
+        0 | 3 => Kind::Plain,
+        1 => Kind::Recursive,
+        2 => Kind::Checking,
+        _ if kind == DESTROYED => Kind::Glibc(Event::GlibcUnknown),
+        flags if flags & ROBUST != 0 => Kind::Glibc(Event::GlibcRobust),
+        flags if flags & INHERIT != 0 => Kind::Glibc(Event::GlibcPi),
+        flags if flags & PROTECT != 0 => Kind::Glibc(Event::GlibcPp),
+        _ => Kind::Glibc(Event::GlibcShared),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds() {
+        for plain in [0, 3, 0x200, 0x203, 0x100] {
+            assert!(is_plain(plain) && decode(plain) == Kind::Plain);
+        }
+        assert_eq!(decode(1), Kind::Recursive);
+        assert_eq!(decode(0x202), Kind::Checking);
+        assert_eq!(decode(0x90), Kind::Glibc(Event::GlibcRobust));
+        assert_eq!(decode(0x21), Kind::Glibc(Event::GlibcPi));
+        assert_eq!(decode(0x40), Kind::Glibc(Event::GlibcPp));
+        assert_eq!(decode(0x80), Kind::Glibc(Event::GlibcShared));
+        assert_eq!(decode(DESTROYED), Kind::Glibc(Event::GlibcUnknown));
+    }
+}

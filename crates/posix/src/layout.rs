@@ -1,0 +1,193 @@
+//! # Where glibc keeps what (x86-64 and other 64-bit Linux)
+//!
+//! ```text
+//! pthread_mutex_t (40 bytes)                          pthread_cond_t (48 bytes)
+//!  0  our word (glibc: __lock, same protocol)          0  CondQueue, 20 bytes
+//!  4  recursion count, as glibc's __count             20  –
+//!  8  owner's thread id, as glibc's __owner           28  __wrefs from glibc 2.41 on \  bit 0: process-shared
+//! 12  glibc's __nusers; not used by us                36  __wrefs up to glibc 2.40   /  bit 1: CLOCK_MONOTONIC
+//! 16  __kind, glibc's                                 40  –
+//! 20  –
+//! 24  our queue, 16 bytes (glibc: robust list)
+//! ```
+//!
+//! The count and the owner are kept, for the kinds that need them, exactly as glibc keeps them, so that code which runs glibc's
+//! functions on the same mutex sees what it expects.
+//!
+//! The layout goes by the version of glibc that the process runs on, and is then checked against what its own
+//! `pthread_*_init` does. An unknown version, or one that answers otherwise, is left alone: everything goes to glibc.
+
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use flashlock_locks::cond::CondQueue;
+use flashlock_locks::machine::Machine;
+use flashlock_native::Word32;
+
+/// A `pthread_mutex_t`, seen by us.
+#[repr(C)]
+pub struct Mutex {
+    /// The lock's word.
+    pub word: Word32,
+    /// How often a recursive mutex is held.
+    pub count: AtomicU32,
+    /// Thread id of the holder, for recursive and error-checking mutexes.
+    pub owner: AtomicU32,
+    users: AtomicU32,
+    /// glibc's `__kind`.
+    pub kind: AtomicU32,
+    spins: AtomicU32,
+    queue: [Word32; 4],
+}
+
+const _: () = assert!(size_of::<Mutex>() == size_of::<libc::pthread_mutex_t>());
+const _: () = assert!(core::mem::offset_of!(Mutex, kind) == 16 && core::mem::offset_of!(Mutex, queue) == 24);
+
+impl Mutex {
+    /// The mutex at an address.
+    ///
+    /// # Safety
+    /// There is a `pthread_mutex_t` at the address, for as long as the reference is used.
+    #[inline(always)]
+    pub unsafe fn at<'a>(address: *mut libc::pthread_mutex_t) -> &'a Self {
+        // SAFETY: the caller's. All fields are atomics, valid for any bytes.
+        unsafe { &*address.cast::<Self>() }
+    }
+
+    /// The lock's queue: a `Q` made of words, in our 16 bytes.
+    #[inline(always)]
+    pub fn queue<Q>(&self) -> &Q {
+        const { assert!(size_of::<Q>() <= 16 && align_of::<Q>() <= 4) };
+        // SAFETY: `Q` is the queue of a lock on `Word32`s: it fits (checked above), and any bytes are valid words.
+        unsafe { &*(&raw const self.queue).cast::<Q>() }
+    }
+}
+
+/// A `pthread_cond_t`, seen by us.
+#[repr(C)]
+pub struct Cond<M: Machine<Word = Word32>> {
+    /// The waiters.
+    pub queue: CondQueue<M>,
+    rest: [AtomicU32; 7],
+}
+
+const _: () = assert!(size_of::<Cond<flashlock_native::Native>>() == size_of::<libc::pthread_cond_t>());
+
+/// Bit of glibc's `__wrefs`: process-shared.
+pub const COND_SHARED: u32 = 1;
+/// Bit of glibc's `__wrefs`: deadlines are on `CLOCK_MONOTONIC`.
+pub const COND_MONOTONIC: u32 = 2;
+
+/// Offset of `__wrefs` in a condition variable, once known.
+static COND_FLAGS_AT: AtomicU32 = AtomicU32::new(36);
+
+impl<M: Machine<Word = Word32>> Cond<M> {
+    /// The condition variable at an address.
+    ///
+    /// # Safety
+    /// There is a `pthread_cond_t` at the address, for as long as the reference is used.
+    #[inline(always)]
+    pub unsafe fn at<'a>(address: *mut libc::pthread_cond_t) -> &'a Self {
+        // SAFETY: the caller's. All fields are atomics, valid for any bytes.
+        unsafe { &*address.cast::<Self>() }
+    }
+
+    /// glibc's flags: [`COND_SHARED`], [`COND_MONOTONIC`].
+    #[inline]
+    pub fn flags(&self) -> u32 {
+        let at = COND_FLAGS_AT.load(Relaxed) as usize;
+        // SAFETY: 28 or 36, a word inside `self`.
+        unsafe { &*(&raw const *self).byte_add(at).cast::<AtomicU32>() }.load(Relaxed)
+    }
+}
+
+/// One row per range of versions (minor numbers of glibc 2) with one layout: first, last, offset of `__wrefs`.
+const LAYOUTS: &[(u32, u32, u32)] = &[(31, 40, 36), (41, 44, 28)];
+
+/// The version of the glibc that the process runs on, as it gives it.
+pub fn glibc_version() -> &'static CStr {
+    unsafe extern "C" {
+        safe fn gnu_get_libc_version() -> *const c_char;
+    }
+    // SAFETY: glibc returns a static string.
+    unsafe { CStr::from_ptr(gnu_get_libc_version()) }
+}
+
+/// Settles the layout. Whether it is known; if not, nothing of ours may touch a pthread object.
+pub fn prepare() -> bool {
+    let row = minor_version(glibc_version().to_bytes()).and_then(layout_of);
+    let Some(flags_at) = row else { return false };
+    COND_FLAGS_AT.store(flags_at, Relaxed);
+    glibc_agrees(flags_at as usize)
+}
+
+fn layout_of(minor: u32) -> Option<u32> {
+    LAYOUTS.iter().find(|(first, last, _)| (*first..=*last).contains(&minor)).map(|row| row.2)
+}
+
+/// The second number of `2.36`, or of `2.36.9000`.
+fn minor_version(version: &[u8]) -> Option<u32> {
+    let mut parts = core::str::from_utf8(version).ok()?.split('.');
+    (parts.next()? == "2").then_some(())?;
+    parts.next()?.parse().ok()
+}
+
+/// Lets glibc initialise a recursive mutex, and a condition variable with the monotonic clock, and looks where it put that.
+/// Neither function takes a lock or allocates.
+fn glibc_agrees(flags_at: usize) -> bool {
+    let mut mutex = [0u8; size_of::<libc::pthread_mutex_t>()];
+    let mut cond = [0u8; size_of::<libc::pthread_cond_t>()];
+    // SAFETY: attributes are initialised before use, and the objects are large and aligned enough (glibc writes words into
+    // them; nobody else sees them).
+    unsafe {
+        let mut attr: libc::pthread_mutexattr_t = core::mem::zeroed();
+        let mut object: libc::pthread_mutex_t = core::mem::zeroed();
+        libc::pthread_mutexattr_init(&raw mut attr);
+        libc::pthread_mutexattr_settype(&raw mut attr, libc::PTHREAD_MUTEX_RECURSIVE);
+        libc::pthread_mutex_init(&raw mut object, &raw const attr);
+        core::ptr::copy_nonoverlapping((&raw const object).cast(), mutex.as_mut_ptr(), mutex.len());
+
+        let mut attr: libc::pthread_condattr_t = core::mem::zeroed();
+        let mut object: libc::pthread_cond_t = core::mem::zeroed();
+        libc::pthread_condattr_init(&raw mut attr);
+        libc::pthread_condattr_setclock(&raw mut attr, libc::CLOCK_MONOTONIC);
+        libc::pthread_cond_init(&raw mut object, &raw const attr);
+        core::ptr::copy_nonoverlapping((&raw const object).cast(), cond.as_mut_ptr(), cond.len());
+    }
+    let only = |bytes: &[u8], at: usize, value: u8| {
+        bytes.iter().enumerate().all(|(i, &byte)| byte == if i == at { value } else { 0 })
+    };
+    only(&mutex, 16, libc::PTHREAD_MUTEX_RECURSIVE as u8) && only(&cond, flags_at, COND_MONOTONIC as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(minor_version(b"2.36"), Some(36));
+        assert_eq!(minor_version(b"2.41.9000"), Some(41));
+        assert_eq!(minor_version(b"3.0"), None);
+        assert_eq!(minor_version(b"2"), None);
+    }
+
+    #[test]
+    fn only_known_versions_have_a_layout() {
+        assert_eq!(layout_of(30), None);
+        assert_eq!(layout_of(31), Some(36));
+        assert_eq!(layout_of(40), Some(36));
+        assert_eq!(layout_of(41), Some(28));
+        assert_eq!(layout_of(99), None);
+    }
+
+    #[test]
+    fn this_glibc_is_as_the_table_says() {
+        assert!(prepare());
+    }
+
+    #[test]
+    fn a_wrong_layout_is_noticed() {
+        assert!(!glibc_agrees(32));
+    }
+}

@@ -1,0 +1,27 @@
+//! # pthread objects on flashlock's locks
+//!
+//! The state of a lock lives in the program's own `pthread_mutex_t`, laid around the fields that glibc owns ([`layout`]): no
+//! table, no allocation, no initialisation, and the static initialisers are free locks. What cannot be served (robust,
+//! priority-inheriting, priority-protected and process-shared objects) goes to glibc's own code ([`glibc`]).
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`layout`] | where glibc keeps what, by version |
+//! | [`kind`] | what kind of mutex it is, and whose |
+//! | [`mutex`], [`cond`] | the semantics, generic over the lock |
+//! | [`c11`] | `mtx_*` and `cnd_*` |
+//! | [`dispatch`] | from the exported function to the chosen lock |
+//! | [`glibc`] | the real functions |
+//!
+//! Every function of this crate may be called before any constructor has run, from several threads at once, in a forked child,
+//! and from inside malloc.
+
+pub mod c11;
+pub mod cond;
+pub mod dispatch;
+pub mod glibc;
+pub mod kind;
+pub mod layout;
+pub mod mutex;
+
+pub use dispatch::{init, table};

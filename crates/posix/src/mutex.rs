@@ -1,0 +1,268 @@
+//! # The semantics of `pthread_mutex_*`, on a lock `L`
+//!
+//! | kind | relock by the holder | unlock by another | unlock of a free one |
+//! |---|---|---|---|
+//! | default, normal, adaptive | waits for ever (timed: ETIMEDOUT) | allowed | allowed, does nothing |
+//! | recursive | counts (EAGAIN at 2^32 − 1) | EPERM | EPERM |
+//! | error-checking | EDEADLK (`trylock`: EBUSY) | EPERM | EPERM |
+//!
+//! An invalid `abstime` is an error only if the call must wait. `errno` is never touched. Owner and count need no ordering: a
+//! thread that reads its own id wrote it itself, and any other value means "not mine" (and is protected by the lock).
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
+
+use flashlock_locks::machine::{Clock, Deadline, Machine};
+use flashlock_locks::raw::RawLock;
+use flashlock_native::{Word32, thread};
+use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_mutex_t, timespec};
+
+use crate::glibc;
+use crate::kind::{DESTROYED, Kind, decode, is_plain};
+use crate::layout::Mutex;
+
+/// How an acquisition may wait.
+#[derive(Clone, Copy)]
+enum Wait {
+    /// As long as it takes.
+    Forever,
+    /// Until the timespec, which has not been checked, on a clock.
+    Until(Clock, *const timespec),
+}
+
+/// A clock that mutexes and condition variables know.
+pub(crate) fn clock_of(clock: clockid_t) -> Option<Clock> {
+    match clock {
+        libc::CLOCK_REALTIME => Some(Clock::Realtime),
+        libc::CLOCK_MONOTONIC => Some(Clock::Monotonic),
+        _ => None,
+    }
+}
+
+/// The deadline in a timespec, if that is valid.
+///
+/// # Safety
+/// `until` points to a timespec.
+pub(crate) unsafe fn deadline(clock: Clock, until: *const timespec) -> Option<Deadline> {
+    // SAFETY: the caller's.
+    let timespec { tv_sec, tv_nsec } = unsafe { *until };
+    let nsec = u32::try_from(tv_nsec).ok().filter(|nsec| *nsec < 1_000_000_000)?;
+    Some(Deadline { clock, sec: tv_sec, nsec })
+}
+
+/// Acquires the lock of a mutex, whatever its kind. 0, EINVAL or ETIMEDOUT.
+///
+/// # Safety
+/// A timespec in `wait` can be read.
+unsafe fn acquire<L: RawLock<M>, M: Machine<Word = Word32>>(mutex: &Mutex, wait: Wait) -> c_int {
+    let queue = mutex.queue::<L::Queue>();
+    match wait {
+        Wait::Forever => {
+            L::lock(&mutex.word, queue);
+            0
+        }
+        _ if L::try_lock(&mutex.word, queue) => 0,
+        Wait::Until(clock, until) => {
+            // SAFETY: the caller's.
+            let Some(until) = (unsafe { deadline(clock, until) }) else { return EINVAL };
+            if L::lock_until(&mutex.word, queue, until).is_ok() { 0 } else { ETIMEDOUT }
+        }
+    }
+}
+
+/// The calling thread has acquired a recursive or error-checking mutex.
+pub(crate) fn own(mutex: &Mutex) {
+    mutex.owner.store(thread::id(), Relaxed);
+    mutex.count.store(1, Relaxed);
+}
+
+fn is_mine(mutex: &Mutex) -> bool {
+    mutex.owner.load(Relaxed) == thread::id()
+}
+
+/// One level more. EAGAIN if there are too many.
+fn recurse(mutex: &Mutex) -> c_int {
+    let count = mutex.count.load(Relaxed);
+    if count == u32::MAX {
+        return EAGAIN;
+    }
+    mutex.count.store(count + 1, Relaxed);
+    0
+}
+
+/// Acquires a mutex that is not plain.
+#[cold]
+unsafe fn lock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t, wait: Wait) -> c_int {
+    // SAFETY: the caller's.
+    let mutex = unsafe { Mutex::at(address) };
+    match decode(mutex.kind.load(Relaxed)) {
+        Kind::Recursive if is_mine(mutex) => return recurse(mutex),
+        Kind::Checking if is_mine(mutex) => return EDEADLK,
+        Kind::Glibc(why) => {
+            M::trace(why);
+            // SAFETY: the caller's.
+            return unsafe {
+                match wait {
+                    Wait::Forever => glibc::pthread_mutex_lock(address),
+                    Wait::Until(Clock::Realtime, until) => glibc::pthread_mutex_timedlock(address, until),
+                    Wait::Until(Clock::Monotonic, until) => {
+                        glibc::pthread_mutex_clocklock(address, libc::CLOCK_MONOTONIC, until)
+                    }
+                }
+            };
+        }
+        _ => {}
+    }
+    // SAFETY: the caller's.
+    let result = unsafe { acquire::<L, M>(mutex, wait) };
+    if result == 0 {
+        own(mutex);
+    }
+    result
+}
+
+/// `pthread_mutex_lock`
+///
+/// # Safety
+/// As for the function.
+#[inline]
+pub unsafe extern "C-unwind" fn lock<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: the caller's.
+    let mutex = unsafe { Mutex::at(address) };
+    if is_plain(mutex.kind.load(Relaxed)) {
+        L::lock(&mutex.word, mutex.queue::<L::Queue>());
+        return 0;
+    }
+    // SAFETY: the caller's.
+    unsafe { lock_other::<L, M>(address, Wait::Forever) }
+}
+
+/// `pthread_mutex_trylock`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn trylock<L: RawLock<M>, M: Machine<Word = Word32>>(
+    address: *mut pthread_mutex_t,
+) -> c_int {
+    // SAFETY: the caller's.
+    let mutex = unsafe { Mutex::at(address) };
+    let kind = decode(mutex.kind.load(Relaxed));
+    match kind {
+        Kind::Recursive if is_mine(mutex) => return recurse(mutex),
+        Kind::Glibc(why) => {
+            M::trace(why);
+            // SAFETY: the caller's.
+            return unsafe { glibc::pthread_mutex_trylock(address) };
+        }
+        _ => {}
+    }
+    if !L::try_lock(&mutex.word, mutex.queue::<L::Queue>()) {
+        return EBUSY;
+    }
+    if kind != Kind::Plain {
+        own(mutex);
+    }
+    0
+}
+
+unsafe fn lock_within<L: RawLock<M>, M: Machine<Word = Word32>>(
+    address: *mut pthread_mutex_t,
+    clock: Clock,
+    until: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let mutex = Mutex::at(address);
+        if is_plain(mutex.kind.load(Relaxed)) {
+            return acquire::<L, M>(mutex, Wait::Until(clock, until));
+        }
+        lock_other::<L, M>(address, Wait::Until(clock, until))
+    }
+}
+
+/// `pthread_mutex_timedlock`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn timedlock<L: RawLock<M>, M: Machine<Word = Word32>>(
+    address: *mut pthread_mutex_t,
+    until: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe { lock_within::<L, M>(address, Clock::Realtime, until) }
+}
+
+/// `pthread_mutex_clocklock`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn clocklock<L: RawLock<M>, M: Machine<Word = Word32>>(
+    address: *mut pthread_mutex_t,
+    clock: clockid_t,
+    until: *const timespec,
+) -> c_int {
+    let Some(clock) = clock_of(clock) else { return EINVAL };
+    // SAFETY: the caller's.
+    unsafe { lock_within::<L, M>(address, clock, until) }
+}
+
+/// `pthread_mutex_unlock`
+///
+/// # Safety
+/// As for the function.
+#[inline]
+pub unsafe extern "C-unwind" fn unlock<L: RawLock<M>, M: Machine<Word = Word32>>(
+    address: *mut pthread_mutex_t,
+) -> c_int {
+    // SAFETY: the caller's. The mutex may be gone once the lock is released; nothing is accessed afterwards.
+    let mutex = unsafe { Mutex::at(address) };
+    if is_plain(mutex.kind.load(Relaxed)) {
+        L::unlock(&mutex.word, mutex.queue::<L::Queue>());
+        return 0;
+    }
+    // SAFETY: the caller's.
+    unsafe { unlock_other::<L, M>(address) }
+}
+
+#[cold]
+unsafe fn unlock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: the caller's.
+    let mutex = unsafe { Mutex::at(address) };
+    if let Kind::Glibc(why) = decode(mutex.kind.load(Relaxed)) {
+        M::trace(why);
+        // SAFETY: the caller's.
+        return unsafe { glibc::pthread_mutex_unlock(address) };
+    }
+    if !is_mine(mutex) {
+        return EPERM;
+    }
+    // An error-checking mutex that glibc's code has locked counts 0.
+    let left = mutex.count.load(Relaxed).saturating_sub(1);
+    mutex.count.store(left, Relaxed);
+    if left == 0 {
+        mutex.owner.store(0, Relaxed);
+        L::unlock(&mutex.word, mutex.queue::<L::Queue>());
+    }
+    0
+}
+
+/// `pthread_mutex_destroy`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn destroy<L: RawLock<M>, M: Machine<Word = Word32>>(
+    address: *mut pthread_mutex_t,
+) -> c_int {
+    // SAFETY: the caller's.
+    let mutex = unsafe { Mutex::at(address) };
+    if let Kind::Glibc(why) = decode(mutex.kind.load(Relaxed)) {
+        M::trace(why);
+        // SAFETY: the caller's.
+        return unsafe { glibc::pthread_mutex_destroy(address) };
+    }
+    if L::is_locked(&mutex.word, mutex.queue::<L::Queue>()) {
+        return EBUSY;
+    }
+    mutex.kind.store(DESTROYED, Relaxed);
+    0
+}

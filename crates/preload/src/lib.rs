@@ -1,0 +1,82 @@
+//! # `libflashlock_preload.so`
+//!
+//! The symbols that stand in for glibc's, and nothing more: what they mean is `flashlock-posix`'s business. Initialisation is not
+//! among them, for an object that glibc has initialised is a free lock of ours.
+
+use core::ffi::c_int;
+
+use flashlock_posix::c11::answer;
+use flashlock_posix::table;
+use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
+
+/// Runs when the library is loaded.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        flashlock_posix::init();
+    }
+    at_load
+};
+
+macro_rules! export {
+    ($($name:ident($($arg:ident: $type:ty),*) = $field:ident $(=> $answer:path)?;)*) => {
+        $(
+            /// # Safety
+            /// As for the function of this name.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
+                // SAFETY: the caller's.
+                let result = unsafe { (table().$field)($($arg),*) };
+                $(let result = $answer(result);)?
+                result
+            }
+        )*
+    };
+}
+
+export! {
+    pthread_mutex_lock(m: *mut pthread_mutex_t) = mutex_lock;
+    pthread_mutex_trylock(m: *mut pthread_mutex_t) = mutex_trylock;
+    pthread_mutex_timedlock(m: *mut pthread_mutex_t, t: *const timespec) = mutex_timedlock;
+    pthread_mutex_clocklock(m: *mut pthread_mutex_t, c: clockid_t, t: *const timespec) = mutex_clocklock;
+    pthread_mutex_unlock(m: *mut pthread_mutex_t) = mutex_unlock;
+    pthread_mutex_destroy(m: *mut pthread_mutex_t) = mutex_destroy;
+
+    __pthread_mutex_lock(m: *mut pthread_mutex_t) = mutex_lock;
+    __pthread_mutex_trylock(m: *mut pthread_mutex_t) = mutex_trylock;
+    __pthread_mutex_unlock(m: *mut pthread_mutex_t) = mutex_unlock;
+    __pthread_mutex_destroy(m: *mut pthread_mutex_t) = mutex_destroy;
+
+    pthread_cond_wait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t) = cond_wait;
+    pthread_cond_timedwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, t: *const timespec) = cond_timedwait;
+    pthread_cond_clockwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, k: clockid_t, t: *const timespec) = cond_clockwait;
+    pthread_cond_signal(c: *mut pthread_cond_t) = cond_signal;
+    pthread_cond_broadcast(c: *mut pthread_cond_t) = cond_broadcast;
+    pthread_cond_destroy(c: *mut pthread_cond_t) = cond_destroy;
+
+    mtx_lock(m: *mut pthread_mutex_t) = mutex_lock => answer;
+    mtx_trylock(m: *mut pthread_mutex_t) = mutex_trylock => answer;
+    mtx_timedlock(m: *mut pthread_mutex_t, t: *const timespec) = mutex_timedlock => answer;
+    mtx_unlock(m: *mut pthread_mutex_t) = mutex_unlock => answer;
+    cnd_wait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t) = cond_wait => answer;
+    cnd_timedwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, t: *const timespec) = cond_timedwait => answer;
+    cnd_signal(c: *mut pthread_cond_t) = cond_signal => answer;
+    cnd_broadcast(c: *mut pthread_cond_t) = cond_broadcast => answer;
+}
+
+/// # Safety
+/// As for C11's `mtx_destroy`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn mtx_destroy(m: *mut pthread_mutex_t) {
+    // SAFETY: the caller's.
+    unsafe { (table().mutex_destroy)(m) };
+}
+
+/// # Safety
+/// As for C11's `cnd_destroy`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn cnd_destroy(c: *mut pthread_cond_t) {
+    // SAFETY: the caller's.
+    unsafe { (table().cond_destroy)(c) };
+}
