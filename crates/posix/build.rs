@@ -2,5 +2,10 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=src/cancel.c");
-    cc::Build::new().file("src/cancel.c").flag("-std=gnu11").warnings_into_errors(true).compile("flashlock_cancel");
+    cc::Build::new()
+        .file("src/cancel.c")
+        .define("_GNU_SOURCE", None)
+        .flag("-std=gnu11")
+        .warnings_into_errors(true)
+        .compile("flashlock_cancel");
 }

@@ -158,9 +158,15 @@ pub trait Machine: Sized + 'static {
     /// Sleeps while `word` holds `expected`, until a [`Machine::wake`] of the word or the deadline.
     fn park(word: &Self::Word, expected: u32, until: Option<Deadline>) -> Unparked;
 
-    /// Wakes up to `count` sleepers of the word at `address`. The word itself is not accessed: it may have been freed,
-    /// then the call does nothing or wakes somebody spuriously.
-    fn wake(address: *const Self::Word, count: u32);
+    /// Wakes up to `count` sleepers of the word at `address`; how many slept there. The word itself is not accessed: it may
+    /// have been freed, then the call does nothing or wakes somebody spuriously.
+    fn wake(address: *const Self::Word, count: u32) -> u32;
+
+    /// Wakes the thread that waits with this node, and says whether it slept. A machine whose threads may also sleep
+    /// elsewhere (at a cancellation point) wakes them there.
+    fn unpark(node: &Node<Self>) -> u32 {
+        Self::wake(&node.state, 1)
+    }
 
     /// Whether the deadline has passed.
     fn expired(deadline: &Deadline) -> bool;
@@ -186,9 +192,6 @@ pub trait Machine: Sized + 'static {
     /// Whether more tasks want CPUs than there are, as far as the machine has seen lately. A hint: nothing depends on
     /// it but who spins and who is woken early.
     fn crowded() -> bool;
-
-    /// A full barrier: what each thread does before its own is visible to whoever passes his later (`SeqCst` fence).
-    fn full_fence();
 
     /// Tells the machine what happened, for statistics. Compiles to nothing where nobody listens.
     #[inline(always)]

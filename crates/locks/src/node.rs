@@ -21,6 +21,8 @@
 //!                  |               |
 //!          (given back)   (given back by whoever reaches it)
 //!
+//!   HEAD, NAPPING --did not run when it could, removed by a holder--> EVICTED --> (queues anew)
+//!
 //!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue
 //!                         QUEUED --time-out, cancellation--> LEAVING
 //! ```
@@ -41,6 +43,8 @@ pub mod state {
     pub const NAPPING: u32 = 3;
     /// Its thread has gone; whoever reaches the node gives it back.
     pub const ABANDONED: u32 = 4;
+    /// It was head, but did not run; a holder has taken it out of the queue. Its thread queues anew.
+    pub const EVICTED: u32 = 9;
     /// On a condition variable.
     pub const QUEUED: u32 = 5;
     /// Taken off a condition variable, not told yet: its thread can neither leave nor go.

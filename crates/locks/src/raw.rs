@@ -11,9 +11,6 @@ pub trait RawLock<M: Machine>: 'static {
     /// The second piece of its state; all-zero is free. `()` where the word is all there is.
     type Queue: 'static;
 
-    /// Whether sleeping waiters can be put in its queue from outside ([`RawLock::adopt`]).
-    const ADOPTS: bool = false;
-
     /// Whether the word follows the protocol of glibc's default mutex (0 free, 1 held, 2 held and somebody sleeps on it), so
     /// that code which bypasses us and runs glibc's on the same mutex excludes, sleeps and is woken.
     const GLIBC_WORD: bool = false;
@@ -36,8 +33,13 @@ pub trait RawLock<M: Machine>: 'static {
     /// Whether somebody holds the lock, or did a moment ago.
     fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool;
 
+    /// Whether sleeping waiters can be put in its queue from outside, now. If so, [`RawLock::adopt`] must follow.
+    fn may_adopt(_word: &M::Word, _queue: &Self::Queue) -> bool {
+        false
+    }
+
     /// Puts a chain of waiters, linked by `next` from `first` to `last` and all in state `PARKED`, at the end of the
-    /// queue. Each of them finishes with [`RawLock::lock_adopted`]. Only where [`RawLock::ADOPTS`].
+    /// queue. Each of them finishes with [`RawLock::lock_adopted`]. They were given state `PARKED` after `may_adopt` said yes.
     fn adopt(_word: &M::Word, _queue: &Self::Queue, _first: Handle, _last: Handle) {
         unreachable!("this lock has no queue to move waiters to")
     }

@@ -35,10 +35,11 @@ pub fn park(word: &AtomicU32, expected: u32, until: Option<Deadline>) -> Unparke
     }
 }
 
-/// Wakes up to `count` sleepers of the address, which is not accessed (the kernel hashes it).
-pub fn wake(address: *const AtomicU32, count: u32) {
+/// Wakes up to `count` sleepers of the address, which is not accessed (the kernel hashes it). How many there were.
+pub fn wake(address: *const AtomicU32, count: u32) -> u32 {
     let op = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     let count = count.min(i32::MAX as u32);
+    let args = [address as usize, op as usize, count as usize, 0, 0, 0];
     // SAFETY: FUTEX_WAKE on a private address reads no memory; an unmapped one is an error, which is no matter.
-    unsafe { sys::syscall(libc::SYS_futex, [address as usize, op as usize, count as usize, 0, 0, 0]) };
+    unsafe { sys::syscall(libc::SYS_futex, args) }.max(0) as u32
 }

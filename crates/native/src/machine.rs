@@ -1,7 +1,7 @@
 //! The `Machine` of this computer.
 
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{ConstWord, Deadline, Handle, Machine, Patience, Tunables, Unparked, Word};
@@ -127,9 +127,14 @@ impl<S: Sink> Machine for Native<S> {
         unparked
     }
 
-    fn wake(address: *const Word32, count: u32) {
+    fn wake(address: *const Word32, count: u32) -> u32 {
         spin::note_wake();
-        futex::wake(address.cast(), count);
+        futex::wake(address.cast(), count)
+    }
+
+    fn unpark(node: &Node<Self>) -> u32 {
+        spin::note_wake();
+        pool::unpark(node)
     }
 
     fn expired(deadline: &Deadline) -> bool {
@@ -164,10 +169,6 @@ impl<S: Sink> Machine for Native<S> {
 
     fn crowded() -> bool {
         spin::crowded()
-    }
-
-    fn full_fence() {
-        fence(Ordering::SeqCst);
     }
 
     #[inline(always)]

@@ -15,25 +15,58 @@
 
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    fence,
 };
 
 use flashlock_locks::machine::Handle;
 use flashlock_locks::node::Node;
 
 use crate::machine::{Native, Sink};
-use crate::sys;
+use crate::{futex, sys};
 
 const FIRST: u32 = 64;
 const CHUNKS: usize = 22;
 /// Handles 0 and 1 name no node.
 const OFFSET: u32 = Handle::RESERVED + 1;
 
-#[repr(C, align(64))]
-struct FirstChunk([[u32; 16]; FIRST as usize]);
+/// What the pool is made of: a node, on a line of its own, and what its thread needs to sleep at a cancellation point.
+#[repr(C, align(128))]
+pub struct Slot {
+    node: [AtomicU32; 16],
+    /// Whether the thread sleeps on `semaphore`, or is about to; else, if at all, on the node's state.
+    pub at_semaphore: AtomicU32,
+    /// A `sem_t` of glibc's, all-zero: private, and no tokens.
+    pub semaphore: Semaphore,
+}
 
-static mut FIRST_CHUNK: FirstChunk = FirstChunk([[0; 16]; FIRST as usize]);
-static LATER_CHUNKS: [AtomicPtr<[u32; 16]>; CHUNKS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS];
+/// A private `sem_t`. glibc keeps the tokens in the first word, and sleeps on it.
+#[repr(C, align(8))]
+pub struct Semaphore([AtomicU32; 8]);
+
+const _: () = assert!(size_of::<Slot>() == 128 && size_of::<Semaphore>() == size_of::<libc::sem_t>());
+
+impl Semaphore {
+    /// For `sem_wait` and its kin.
+    pub fn as_ptr(&self) -> *mut libc::sem_t {
+        (&raw const *self).cast_mut().cast()
+    }
+
+    /// `sem_post`, but says how many slept.
+    fn post(&self) -> u32 {
+        self.0[0].fetch_add(1, Release);
+        futex::wake(&self.0[0], 1)
+    }
+}
+
+static FIRST_CHUNK: [Slot; FIRST as usize] = [const {
+    Slot {
+        node: [const { AtomicU32::new(0) }; 16],
+        at_semaphore: AtomicU32::new(0),
+        semaphore: Semaphore([const { AtomicU32::new(0) }; 8]),
+    }
+}; FIRST as usize];
+static LATER_CHUNKS: [AtomicPtr<Slot>; CHUNKS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS];
 /// How many nodes have ever been handed out.
 static USED: AtomicU32 = AtomicU32::new(0);
 /// The free list: tag in the high half, handle in the low.
@@ -49,18 +82,35 @@ fn locate(index: u32) -> (usize, u32) {
     ((chunk + 1) as usize, index - (FIRST << chunk))
 }
 
+/// The slot that a handle names.
+#[inline]
+pub fn slot(handle: Handle) -> &'static Slot {
+    let (chunk, offset) = locate(handle.word() - OFFSET);
+    match chunk {
+        0 => &FIRST_CHUNK[offset as usize],
+        // SAFETY: a handle is made by `take` alone, after its chunk was mapped (invariant 1). A slot is made of atomic words,
+        // for which all-zero is valid.
+        _ => unsafe { &*LATER_CHUNKS[chunk - 1].load(Acquire).add(offset as usize) },
+    }
+}
+
 /// The node that a handle names.
 #[inline]
 pub fn node<S: Sink>(handle: Handle) -> &'static Node<Native<S>> {
-    const { assert!(size_of::<Node<Native<S>>>() == 64) };
-    let (chunk, offset) = locate(handle.word() - OFFSET);
-    let base: *const [u32; 16] = match chunk {
-        0 => (&raw const FIRST_CHUNK).cast(),
-        _ => LATER_CHUNKS[chunk - 1].load(Acquire),
-    };
-    // SAFETY: a handle is made by `take` alone, after its chunk was mapped (invariant 1). A node is sixteen atomic words, for
-    // which all-zero is valid, and its layout does not depend on `S`.
-    unsafe { &*base.add(offset as usize).cast::<Node<Native<S>>>() }
+    const { assert!(size_of::<Node<Native<S>>>() == size_of::<[AtomicU32; 16]>()) };
+    // SAFETY: a node is made of atomic words, fills the slot's sixteen, and its layout does not depend on `S`.
+    unsafe { &*(&raw const slot(handle).node).cast() }
+}
+
+/// Wakes the thread that waits with this node, wherever it sleeps; whether it did.
+///
+/// The fence pairs with that of whoever is about to sleep: it says where before it looks at the state once more, we have
+/// changed the state before we ask where.
+pub fn unpark<S: Sink>(node: &Node<Native<S>>) -> u32 {
+    // SAFETY: all nodes of this machine are the first field of a slot.
+    let slot = unsafe { &*(&raw const *node).cast::<Slot>() };
+    fence(SeqCst);
+    if slot.at_semaphore.load(Relaxed) != 0 { slot.semaphore.post() } else { futex::wake(&node.state.0, 1) }
 }
 
 /// A node nobody else has. Lock-free, and safe in signal handlers.
@@ -112,7 +162,7 @@ fn grow() -> Handle {
 }
 
 fn map_chunk(chunk: usize) {
-    let bytes = (FIRST as usize * 64) << (chunk - 1);
+    let bytes = (FIRST as usize * size_of::<Slot>()) << (chunk - 1);
     let Some(fresh) = sys::map_anonymous(bytes) else { exhausted() };
     let slot = &LATER_CHUNKS[chunk - 1];
     if slot.compare_exchange(core::ptr::null_mut(), fresh.cast(), AcqRel, Relaxed).is_err() {

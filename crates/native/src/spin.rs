@@ -25,6 +25,8 @@ const MAX_GAP: u32 = 16;
 const CLOCK_EVERY: u32 = 8;
 /// A waiter that did not get round to looking at the clock for so long was not running.
 const PREEMPTED_NS: u64 = 100_000;
+/// A waiter that polls for ever offers its CPU to others after so long.
+const YIELD_AFTER_NS: u64 = 1_000_000;
 /// How long the sight of a preemption counts as a crowd.
 const CROWD_NS: u64 = 10_000_000;
 /// Limits of the budget. The lower one holds until something has been measured.
@@ -109,7 +111,7 @@ pub fn spin_until(
         match patience {
             Patience::Budget if preempted || now - start > budget_ns() => return None,
             Patience::Until(deadline) if clock::expired(&deadline) => return None,
-            Patience::Forever | Patience::Until(_) if preempted => sys::yield_now(),
+            Patience::Forever | Patience::Until(_) if preempted || now - start > YIELD_AFTER_NS => sys::yield_now(),
             _ => {}
         }
     }

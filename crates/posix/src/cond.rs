@@ -16,20 +16,22 @@ use flashlock_locks::cond::{CondQueue, Morph, Outcome, pass_baton};
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Clock, Deadline, Handle, Machine, Unparked};
 use flashlock_locks::raw::RawLock;
-use flashlock_native::{Word32, clock};
+use flashlock_native::{Word32, clock, pool};
 use libc::{EBUSY, EINVAL, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 
 use crate::glibc;
 use crate::kind::{Kind, decode, is_plain};
 use crate::layout::{COND_MONOTONIC, COND_SHARED, Cond, Mutex};
 use crate::mutex::{clock_of, deadline, lock, own, unlock};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
 
 unsafe extern "C-unwind" {
-    fn flashlock_park_cancellable(
-        word: *const u32,
-        expected: u32,
-        op: c_int,
+    fn flashlock_wait_cancellable(
+        semaphore: *mut libc::sem_t,
+        clock: clockid_t,
         until: *const timespec,
         cleanup: unsafe extern "C-unwind" fn(*mut c_void),
         arg: *mut c_void,
@@ -51,8 +53,13 @@ struct ToQueue<L, M>(core::marker::PhantomData<(L, M)>);
 
 impl<L: RawLock<M>, M: Machine<Word = Word32>> Morph for ToQueue<L, M> {
     /// `mutex` is 0 for waiters that must not be moved.
-    fn adopts(&self, mutex: u64) -> bool {
-        L::ADOPTS && mutex != 0
+    fn may_adopt(&self, mutex: u64) -> bool {
+        if mutex == 0 {
+            return false;
+        }
+        // SAFETY: the waiters have yet to acquire this mutex, so it exists.
+        let mutex = unsafe { Mutex::at(mutex as *mut pthread_mutex_t) };
+        L::may_adopt(&mutex.word, mutex.queue::<L::Queue>())
     }
 
     fn adopt(&self, mutex: u64, first: Handle, last: Handle) {
@@ -96,6 +103,7 @@ impl<M: Machine<Word = Word32>> Waiting<'_, M> {
 unsafe extern "C-unwind" fn cleanup<L: RawLock<M>, M: Machine<Word = Word32>>(arg: *mut c_void) {
     // SAFETY: `wait_private` passes its own `Waiting`, whose frame is intact while this runs.
     let waiting = unsafe { &*arg.cast::<Waiting<'_, M>>() };
+    pool::slot(waiting.me).at_semaphore.store(0, Relaxed);
     let outcome = waiting.queue.cancel(waiting.me);
     // SAFETY: POSIX: the mutex outlives the wait.
     unsafe { waiting.reacquire::<L>(outcome) };
@@ -126,7 +134,8 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
         return refused;
     }
     let arg = (&raw const waiting).cast_mut().cast::<c_void>();
-    let outcome = queue.wait_with(me, |word, expected| park_cancellable(word, expected, until, cleanup::<L, M>, arg));
+    let outcome =
+        queue.wait_with(me, |word, expected| park_cancellable(me, word, expected, until, cleanup::<L, M>, arg));
     // SAFETY: as above.
     match unsafe { waiting.reacquire::<L>(outcome) } {
         0 if outcome == Outcome::TimedOut => ETIMEDOUT,
@@ -134,28 +143,36 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
     }
 }
 
-/// [`Machine::park`] as a cancellation point.
+/// [`Machine::park`], of the calling thread with its own node, as a cancellation point.
 fn park_cancellable(
+    me: Handle,
     word: &Word32,
     expected: u32,
     until: Option<Deadline>,
     cleanup: unsafe extern "C-unwind" fn(*mut c_void),
     arg: *mut c_void,
 ) -> Unparked {
-    let mut op = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    let mut clock = libc::CLOCK_MONOTONIC;
     let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
     let mut time_at = core::ptr::null();
     if let Some(deadline) = until {
         if deadline.clock == Clock::Realtime {
-            op |= libc::FUTEX_CLOCK_REALTIME;
+            clock = libc::CLOCK_REALTIME;
         }
         // A time before 1970 has passed; the kernel would call it invalid.
         time = timespec { tv_sec: deadline.sec.max(0), tv_nsec: deadline.nsec.into() };
         time_at = &raw const time;
     }
-    let word = word.0.as_ptr().cast_const();
-    // SAFETY: the word is a node's and lives for ever; `time` and `arg` outlive the call, and the cancelled thread's cleanup.
-    let result = unsafe { flashlock_park_cancellable(word, expected, op, time_at, cleanup, arg) };
+    let slot = pool::slot(me);
+    slot.at_semaphore.store(1, Relaxed);
+    // Pairs with the fence in `pool::unpark`.
+    fence(SeqCst);
+    let mut result = 0;
+    if word.0.load(Relaxed) == expected {
+        // SAFETY: the semaphore lives for ever; `time` and `arg` outlive the call, and the cancelled thread's cleanup.
+        result = unsafe { flashlock_wait_cancellable(slot.semaphore.as_ptr(), clock, time_at, cleanup, arg) };
+    }
+    slot.at_semaphore.store(0, Relaxed);
     let _ = time;
     if result == ETIMEDOUT { Unparked::TimedOut } else { Unparked::Woken }
 }

@@ -217,6 +217,10 @@ pub unsafe extern "C-unwind" fn unlock<L: RawLock<M>, M: Machine<Word = Word32>>
     // SAFETY: the caller's. The mutex may be gone once the lock is released; nothing is accessed afterwards.
     let mutex = unsafe { Mutex::at(address) };
     if is_plain(mutex.kind.load(Relaxed)) {
+        if L::GLIBC_WORD {
+            // We keep no owner of plain mutexes, but glibc's code, which may have locked this one, insists on leaving none.
+            mutex.owner.store(0, Relaxed);
+        }
         L::unlock(&mutex.word, mutex.queue::<L::Queue>());
         return 0;
     }

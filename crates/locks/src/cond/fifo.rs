@@ -66,8 +66,8 @@ pub enum Outcome {
 
 /// What a broadcast may do with the waiters of a mutex, which is named by its address.
 pub trait Morph {
-    /// Whether the mutex's lock adopts sleeping waiters.
-    fn adopts(&self, mutex: u64) -> bool;
+    /// [`RawLock::may_adopt`](crate::raw::RawLock::may_adopt) of the mutex's lock.
+    fn may_adopt(&self, mutex: u64) -> bool;
     /// [`RawLock::adopt`](crate::raw::RawLock::adopt) of the mutex's lock.
     fn adopt(&self, mutex: u64, first: Handle, last: Handle);
 }
@@ -84,7 +84,7 @@ fn mutex_of<M: Machine>(node: &Node<M>) -> u64 {
 fn tell<M: Machine>(waiter: Handle) {
     let node = waiter.node::<M>();
     node.state.store(state::SIGNALED, Release);
-    M::wake(&node.state, 1);
+    M::unpark(node);
 }
 
 /// To be called by a waiter that a broadcast woke, once it has the mutex: wakes the next one. So at most one of them contends
@@ -334,7 +334,7 @@ fn release_chain<M: Machine>(first: Handle, morph: &impl Morph) {
             }
         }
         last.node::<M>().next.store(0, Relaxed);
-        if morph.adopts(mutex) {
+        if morph.may_adopt(mutex) {
             park_chain::<M>(first, length);
             morph.adopt(mutex, first, last);
         } else {
@@ -343,14 +343,14 @@ fn release_chain<M: Machine>(first: Handle, morph: &impl Morph) {
     }
 }
 
-/// CLAIMED -> PARKED, all along the chain. Relaxed: joining the mutex's queue publishes them.
+/// CLAIMED -> PARKED, all along the chain. Release: who sees PARKED sees that `may_adopt` was asked.
 fn park_chain<M: Machine>(first: Handle, length: u32) {
     let mut here = Some(first);
     for _ in 0..length {
         let Some(handle) = here else { return };
         let node = handle.node::<M>();
         here = Handle::from_word(node.next.load(Relaxed));
-        node.state.store(state::PARKED, Relaxed);
+        node.state.store(state::PARKED, Release);
         M::trace(Event::CondMoved);
     }
 }

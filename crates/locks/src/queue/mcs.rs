@@ -143,7 +143,7 @@ fn grant<M: Machine>(queue: &McsQueue<M>, mut next: Handle) {
                 M::trace(if from == to { Event::HandoffSame } else { Event::HandoffOther });
                 if before == state::PARKED {
                     M::trace(Event::Wake);
-                    M::wake(&node.state, 1);
+                    M::unpark(node);
                 }
                 return;
             }
@@ -184,8 +184,6 @@ fn skip<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>) -> Option
 
 impl<M: Machine, W: WaitPolicy> RawLock<M> for Mcs<W> {
     type Queue = McsQueue<M>;
-
-    const ADOPTS: bool = true;
 
     fn new_queue() -> McsQueue<M> {
         McsQueue { tail: M::Word::new(FREE), next: M::Word::new(0) }
@@ -230,6 +228,10 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Mcs<W> {
 
     fn is_locked(_: &M::Word, queue: &McsQueue<M>) -> bool {
         queue.tail.load(Relaxed) != FREE
+    }
+
+    fn may_adopt(_: &M::Word, _: &McsQueue<M>) -> bool {
+        true
     }
 
     /// The chain goes behind the tail; if the lock was free, its first waiter owns it now.

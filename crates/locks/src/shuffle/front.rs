@@ -9,12 +9,14 @@
 //!             └─next─> [B]  WAITING ──next─> [C]  PARKED ──next─> [D]  PARKED <── tail
 //! ```
 //!
-//! ## `head`: a handle and three flags
+//! ## `head`: a handle and four flags
 //! | bits | set by | cleared by | meaning |
 //! |---|---|---|---|
 //! | [`GRANTED`] | the releaser, instead of freeing the word | the head, which then holds the lock; or a waiter that finds the grant stale | the lock is reserved for the head |
+//! | [`PROMISED`] (both of the others) | the releaser, before it grants | the same | the lock is about to be granted: the head must not fall asleep |
 //! | [`NOTIFY`] | a holder that left the queue before a sleeper | the same holder's release; or the sleeper itself | the waiter named is to be head, but has not been told |
 //! | [`ARRIVAL`] | a newcomer | the same | somebody who has not queued polls the word |
+//! | [`JOINING`] | a broadcaster | the same | waiters of a condition variable are being put into the queue from outside |
 //!
 //! ## Invariants
 //! 1. At most one node is HEAD (or NAPPING). Only it, or the holder while there is none, names the next one.
@@ -24,7 +26,9 @@
 //!    [`LEFT`] was found in its `next`, by the successor that found it. Never while `tail` or a live `next` names it.
 //! 4. `next` of a node in the queue is written once by its successor (0 -> successor) and by the shuffler, which only touches
 //!    links of nodes that already have a successor, at or behind itself.
-//! 5. Nobody waits for a successor to link itself: the leaver exchanges `LEFT` into `next` and goes. So a thread that is
+//! 5. A head that a holder evicts is claimed first, by (head = it) -> (head = 0), which its own leaving by time-out must win,
+//!    too; it cannot win the word meanwhile, for the evictor holds it. It is told (EVICTED) when it is out of the queue.
+//! 6. Nobody waits for a successor to link itself: the leaver exchanges `LEFT` into `next` and goes. So a thread that is
 //!    stopped between joining and linking stops only who queued behind it, and those leave by the patience of `shfl`.
 //!
 //! ## Orderings
@@ -35,7 +39,7 @@
 //! | `state` CAS -> HEAD | AcqRel | `state` loads, Acquire | the new head sees `since` and `head` |
 //! | `head` updates | AcqRel | each other | a chain of read-modify-writes, so that a grant's Release reaches the taker through ARRIVAL flips |
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
@@ -45,11 +49,17 @@ use crate::node::{LEFT, Node, state};
 pub const GRANTED: u32 = 1;
 /// The waiter named has not been told yet that it is head.
 pub const NOTIFY: u32 = 2;
+/// The lock is about to be [`GRANTED`].
+pub const PROMISED: u32 = GRANTED | NOTIFY;
 /// A newcomer polls the word.
 pub const ARRIVAL: u32 = 4;
-const SHIFT: u32 = 3;
+/// A broadcaster is at work on the queue.
+pub const JOINING: u32 = 8;
+/// The flags that say nothing about the head.
+pub const GUESTS: u32 = ARRIVAL | JOINING;
+const SHIFT: u32 = 4;
 
-const _: () = assert!(Handle::LIMIT.leading_zeros() >= SHIFT);
+const _: () = assert!((Handle::LIMIT - 1).leading_zeros() >= SHIFT);
 
 /// The queue of a ShflLock: 8 bytes; with the word, 12.
 #[repr(C)]
@@ -86,22 +96,22 @@ impl<M: Machine> ShflQueue<M> {
         Self { head: M::Word::new(0), tail: M::Word::new(0) }
     }
 
-    /// Writes the head and its flags, leaving [`ARRIVAL`] as it is.
+    /// Writes the head and its flags, leaving the [`GUESTS`] as they are.
     pub fn set_head(&self, value: u32) {
         let mut seen = self.head.load(Relaxed);
-        while let Err(now) = self.head.compare_exchange(seen, value | (seen & ARRIVAL), AcqRel, Relaxed) {
+        while let Err(now) = self.head.compare_exchange(seen, value | (seen & GUESTS), AcqRel, Relaxed) {
             seen = now;
         }
     }
 
-    /// (head = from) -> (head = to), whatever [`ARRIVAL`] is. Whether it was `from`.
+    /// (head = from) -> (head = to), whatever the [`GUESTS`] are. Whether it was `from`.
     pub fn change_head(&self, from: u32, to: u32) -> bool {
         let mut seen = self.head.load(Relaxed);
         loop {
-            if seen & !ARRIVAL != from {
+            if seen & !GUESTS != from {
                 return false;
             }
-            match self.head.compare_exchange(seen, to | (seen & ARRIVAL), AcqRel, Relaxed) {
+            match self.head.compare_exchange(seen, to | (seen & GUESTS), AcqRel, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
             }
@@ -164,14 +174,17 @@ impl<M: Machine> ShflQueue<M> {
         loop {
             let node = candidate.node::<M>();
             match node.state.load(Acquire) {
-                state::ABANDONED => candidate = self.step(candidate)?,
+                state::ABANDONED => {
+                    self.set_head(0); // Before the node is given back: `head` must never name a node that is not ours.
+                    candidate = self.step(candidate)?;
+                }
                 state::PARKED if defer => {
                     self.set_head(naming(candidate) | NOTIFY);
                     return None;
                 }
                 seen => {
-                    self.set_head(naming(candidate));
                     start_clock(node);
+                    self.set_head(naming(candidate));
                     if node.state.compare_exchange(seen, state::HEAD, AcqRel, Relaxed).is_ok() {
                         return (seen == state::PARKED).then_some(candidate);
                     }
@@ -187,6 +200,25 @@ impl<M: Machine> ShflQueue<M> {
         let to = next.node::<M>().numa.load(Relaxed);
         M::trace(if from == to { Event::HandoffSame } else { Event::HandoffOther });
         self.install(next, defer)
+    }
+
+    /// Takes a head that does not run out of the queue, and installs the next, which is told at the release. For the holder
+    /// only. Fails if the head has left, or if its successor has not linked itself yet.
+    pub fn evict(&self, idle: Handle) {
+        let node = idle.node::<M>();
+        // Not one that is still being told: who tells it counts on it.
+        let told = matches!(node.state.load(Acquire), state::HEAD | state::NAPPING);
+        if !told || !self.change_head(naming(idle), 0) {
+            return; // Invariant 5.
+        }
+        match Handle::from_word(node.next.load(Acquire)) {
+            Some(next) => {
+                self.install(next, true);
+            }
+            None if self.tail.compare_exchange(idle.word(), 0, AcqRel, Relaxed).is_ok() => {}
+            None => return self.set_head(naming(idle)),
+        }
+        node.state.store(state::EVICTED, Release);
     }
 
     /// In a forked child, where `head` names a thread that does not exist: forgets the queue, unless live waiters have
@@ -214,6 +246,11 @@ pub fn start_clock<M: Machine>(node: &Node<M>) {
     node.check_at.store(1, Relaxed);
 }
 
+/// For how long the head has been head, in µs.
+pub fn waited<M: Machine>(node: &Node<M>) -> u32 {
+    M::micros().wrapping_sub(node.since.load(Relaxed))
+}
+
 /// Whether a releaser that passes this head over once more should look to its wait: the head has waited for `bound` µs.
 /// Called by the holder only. The clock is read at the first pass, then when, at the rate so far, half of the rest of the
 /// bound has gone by.
@@ -223,7 +260,7 @@ pub fn overdue<M: Machine>(node: &Node<M>, bound: u32) -> Option<u32> {
     if passes < node.check_at.load(Relaxed) {
         return None;
     }
-    let waited = M::micros().wrapping_sub(node.since.load(Relaxed));
+    let waited = waited(node);
     if waited >= bound {
         return Some(waited);
     }

@@ -2,13 +2,19 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`shfl`] | the lock: a word in front, one queue behind it, hand-off of overdue waits |
+//! | [`shfl`] | the lock: a word in front, one queue behind it; problem, sources, departures, invariants |
+//! | [`turn`] | the wait in the queue |
+//! | [`head`] | the head's contention for the word |
+//! | [`release`] | the release: whoever comes first, or the head |
 //! | [`front`] | the queue's front: joining, becoming head, leaving, skipping who gave up |
 //! | [`shuffler`] | the walk that reorders the queue and wakes sleepers ahead of their turn |
 
 pub mod front;
+pub mod head;
+pub mod release;
 pub mod shfl;
 pub mod shuffler;
+pub mod turn;
 
 pub use front::ShflQueue;
 pub use shfl::Shfl;

@@ -87,7 +87,7 @@ fn wake_ahead<M: Machine>(node: &Node<M>) -> bool {
     let woken = node.state.compare_exchange(state::PARKED, state::WAITING, AcqRel, Relaxed).is_ok();
     if woken {
         M::trace(Event::WakeAhead);
-        M::wake(&node.state, 1);
+        M::unpark(node);
     }
     woken
 }

@@ -52,11 +52,11 @@ impl Tas {
                 M::waited(stamp);
                 return Ok(());
             }
+            M::relax(1 + M::random() % limit);
             if until.is_some_and(|deadline| M::expired(&deadline)) {
                 M::trace(Event::TimedOut);
                 return Err(TimedOut);
             }
-            M::relax(1 + M::random() % limit);
             limit = (limit * 2).min(BACKOFF_MAX);
         }
     }

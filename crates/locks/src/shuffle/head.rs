@@ -1,0 +1,128 @@
+//! # The head of a ShflLock's queue
+//!
+//! The first waiter alone contends for the word: it polls for a while, then sleeps on the word itself, by glibc's protocol. See
+//! [`shfl`](super::shfl), invariants 1 and 2.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
+use crate::node::state;
+use crate::policy::Admission;
+use crate::shuffle::front::{GRANTED, naming, waited};
+use crate::shuffle::release::wake;
+use crate::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
+use crate::shuffle::shuffler;
+use crate::shuffle::turn::{PATIENCE, WALK_EVERY};
+use crate::wait::WaitPolicy;
+
+/// How contending as the head ended. In any case the node is out of the queue.
+pub(super) enum Contended {
+    /// The lock is ours.
+    Won,
+    /// Gave up.
+    TimedOut,
+    /// Thrown out for not running; the node is still ours.
+    Evicted,
+}
+
+impl<M: Machine> Lock<'_, M> {
+    /// Contends for the word as the head, until it is won (`holding`: it already is); then leaves the queue.
+    pub(super) fn contend<W: WaitPolicy, P: Admission>(
+        &self,
+        me: Handle,
+        until: Option<Deadline>,
+        holding: bool,
+    ) -> Contended {
+        let node = me.node::<M>();
+        shuffler::start_at_head(node);
+        let mut taken = HELD;
+        let mut won = holding || (W::SPINS && self.spin_as_head::<W, P>(me, until, taken));
+        while !won {
+            if node.state.load(Acquire) == state::EVICTED {
+                return Contended::Evicted;
+            }
+            // Fails if the lock has just been granted: then it is taken below.
+            if until.is_some_and(|deadline| M::expired(&deadline)) && self.queue.change_head(naming(me), 0) {
+                if let Some(next) = self.queue.pass(me, false) {
+                    wake::<M>(next);
+                }
+                return Contended::TimedOut;
+            }
+            if W::PARKS {
+                won = self.doze(me, until);
+                taken = SLEEPERS; // Invariant 2.
+            }
+            won = won || self.spin_as_head::<W, P>(me, until, taken);
+        }
+        if node.state.load(Relaxed) == state::EVICTED {
+            // Told before the evictor released the lock that we hold now: the node is in no queue.
+            M::give_node(me);
+        } else {
+            let told = self.queue.pass(me, true);
+            debug_assert!(told.is_none(), "a sleeper is told by the release");
+        }
+        Contended::Won
+    }
+
+    /// (head = me, GRANTED) -> (head = me): the reservation is ours.
+    fn take_grant(&self, me: Handle) -> bool {
+        self.queue.head.load(Relaxed) & GRANTED != 0 && self.queue.change_head(naming(me) | GRANTED, naming(me))
+    }
+
+    /// Polls the word and the grant; 0 -> `taken`. Shuffles meanwhile. A head whose wait is overdue stays awake for longer: a
+    /// releaser does not hand the lock to a sleeper.
+    fn spin_as_head<W: WaitPolicy, P: Admission>(&self, me: Handle, until: Option<Deadline>, taken: u32) -> bool {
+        let node = me.node::<M>();
+        let (mut polls, mut won) = (0u32, false);
+        let mut attempt = |seen| {
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(WALK_EVERY) {
+                if node.state.load(Acquire) == state::EVICTED {
+                    return true;
+                }
+                if shuffler::has_role(node) {
+                    shuffler::walk::<M, P>(me, || self.word.load(Relaxed) == FREE);
+                }
+            }
+            won = match seen {
+                FREE => self.word.compare_exchange(FREE, taken, Acquire, Relaxed).is_ok(),
+                _ => self.take_grant(me),
+            };
+            won
+        };
+        let bound = M::tunables().bound_us;
+        if !W::SPINS {
+            attempt(self.word.load(Relaxed));
+        } else if W::PARKS && waited(node) >= bound {
+            M::spin_until(self.word, Relaxed, Patience::Until(M::sooner(bound, until)), attempt);
+        } else {
+            M::spin_until(self.word, Relaxed, W::patience(until), attempt);
+        }
+        won
+    }
+
+    /// The head sleeps on the word, 1 -> 2, for as long as its wait is not overdue. Whether the lock was won.
+    fn doze(&self, me: Handle, until: Option<Deadline>) -> bool {
+        let node = me.node::<M>();
+        if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
+            return false; // Evicted.
+        }
+        // AcqRel: see `grant`.
+        let won = self.word.swap(SLEEPERS, AcqRel) == FREE;
+        if !won && self.queue.head.load(Relaxed) & GRANTED == 0 {
+            let nap = M::tunables().bound_us.checked_sub(waited(node)).unwrap_or(PATIENCE);
+            let limit = M::sooner(nap, until);
+            M::trace(Event::Park);
+            // A wake-up that changed nothing was a signal's.
+            while M::park(self.word, SLEEPERS, Some(limit)) == Unparked::Woken
+                && self.word.load(Relaxed) == SLEEPERS
+                && self.queue.head.load(Relaxed) & GRANTED == 0
+                && node.state.load(Relaxed) == state::NAPPING
+            {}
+        }
+        // Fails if evicted.
+        let _ = node.state.compare_exchange(state::NAPPING, state::HEAD, Relaxed, Relaxed);
+        won
+    }
+}

@@ -1,0 +1,161 @@
+//! # Waiting in a ShflLock's queue
+//!
+//! From the failed attempt on the word to the front of the queue: the one arrival that polls, the wait for the turn, and what a
+//! waiter may do when its patience is at an end. See [`shfl`](super::shfl), departures 4 and 5.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
+use crate::node::{Node, state};
+use crate::policy::Admission;
+use crate::shuffle::front::{ARRIVAL, GRANTED, GUESTS, JOINING, NOTIFY, PROMISED, named, naming, start_clock, waited};
+use crate::shuffle::shfl::{FREE, Lock, try_take};
+use crate::shuffle::shuffler;
+use crate::wait::WaitPolicy;
+
+/// A waiter that has heard nothing for so long (µs) tries for itself; doubles up to [`PATIENCE_MAX`].
+pub(super) const PATIENCE: u32 = 20_000;
+const PATIENCE_MAX: u32 = 1_000_000;
+/// A grant that has not been taken for so long (µs), or for two bounds, may be taken back.
+const STALE_GRANT: u32 = 10_000;
+/// The shuffler walks once in so many polls.
+pub(super) const WALK_EVERY: u32 = 32;
+
+/// How a wait in the queue ended.
+#[derive(Clone, Copy)]
+pub(super) enum Turn {
+    /// First in the queue.
+    Head,
+    /// First in the queue, and the lock was won on the way.
+    HeadHolding,
+    /// The lock was won out of turn; the node stayed behind.
+    Won,
+    /// Gave up; the node stayed behind.
+    TimedOut,
+}
+
+impl<M: Machine> Lock<'_, M> {
+    /// One newcomer polls the word before it queues. Whether the lock was won.
+    pub(super) fn arrive(&self) -> bool {
+        if self.queue.head.fetch_or(ARRIVAL, Relaxed) & ARRIVAL != 0 {
+            return false;
+        }
+        let taken = |seen| seen == FREE && try_take::<M>(self.word);
+        let won = M::spin_until(self.word, Relaxed, Patience::Budget, taken).is_some();
+        self.queue.head.fetch_and(!ARRIVAL, Relaxed);
+        won
+    }
+
+    /// Waits in the queue. Who was `adopted` must not leave it out of turn while a broadcaster may still be at work on it: he
+    /// counts on the mutex being there until all waiters that he moves have had it.
+    pub(super) fn wait_turn<W: WaitPolicy, P: Admission>(
+        &self,
+        me: Handle,
+        until: Option<Deadline>,
+        adopted: bool,
+    ) -> Turn {
+        let node = me.node::<M>();
+        let mut patience = PATIENCE;
+        loop {
+            let limit = M::sooner(patience, until);
+            if W::SPINS && self.spin_in_queue::<W, P>(me, limit) {
+                return Turn::Head;
+            }
+            match self.sleep_in_queue::<W>(node, limit) {
+                state::HEAD => return Turn::Head,
+                state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
+                _ => {}
+            }
+            if self.claim_notice(me) {
+                return Turn::Head;
+            }
+            let may_leave = !adopted || self.queue.head.load(Acquire) & JOINING == 0;
+            let won = may_leave && (try_take::<M>(self.word) || self.revoke_stale_grant());
+            if won || until.is_some_and(|deadline| M::expired(&deadline)) {
+                let turn = leave_node(node, won);
+                if matches!(turn, Turn::Won) {
+                    self.evict_idle_head();
+                }
+                return turn;
+            }
+            patience = (patience * 2).min(PATIENCE_MAX);
+        }
+    }
+
+    /// Polls for the turn; shuffles if the role is passed to this waiter. Whether it is head.
+    fn spin_in_queue<W: WaitPolicy, P: Admission>(&self, me: Handle, limit: Deadline) -> bool {
+        let node = me.node::<M>();
+        let patience = if W::PARKS { Patience::Budget } else { Patience::Until(limit) };
+        let mut polls = 0u32;
+        let is_head = |seen| {
+            polls = polls.wrapping_add(1);
+            if seen != state::HEAD && polls.is_multiple_of(WALK_EVERY) && shuffler::has_role(node) {
+                shuffler::walk::<M, P>(me, || node.state.load(Relaxed) == state::HEAD);
+            }
+            seen == state::HEAD
+        };
+        M::spin_until(&node.state, Acquire, patience, is_head).is_some()
+    }
+
+    /// WAITING -> PARKED, and sleeps until the state changes or the limit has passed. The state then.
+    pub(super) fn sleep_in_queue<W: WaitPolicy>(&self, node: &Node<M>, limit: Deadline) -> u32 {
+        if W::PARKS {
+            // Fails if it is our turn, or if the node was adopted asleep; both show below.
+            let _ = node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
+        }
+        while node.state.load(Acquire) == state::PARKED {
+            M::trace(Event::Park);
+            if M::park(&node.state, state::PARKED, Some(limit)) == Unparked::TimedOut {
+                break;
+            }
+        }
+        node.state.load(Acquire)
+    }
+
+    /// (head = me, NOTIFY) -> (head = me): the holder that was to tell us may have been released by code that tells nobody.
+    fn claim_notice(&self, me: Handle) -> bool {
+        let node = me.node::<M>();
+        if self.queue.head.load(Relaxed) & !GUESTS != naming(me) | NOTIFY {
+            return false;
+        }
+        start_clock(node);
+        if !self.queue.change_head(naming(me) | NOTIFY, naming(me)) {
+            return false;
+        }
+        // WAITING | PARKED -> HEAD. Nobody else tells us any more, nor evicts one that has not been told.
+        node.state.store(state::HEAD, Relaxed);
+        true
+    }
+
+    /// (head = somebody, GRANTED) -> (head = somebody), if he has not taken it for long: the lock is ours.
+    pub(super) fn revoke_stale_grant(&self) -> bool {
+        let head = self.queue.head.load(Acquire) & !GUESTS;
+        let Some(taker) = named(head).filter(|_| head & PROMISED == GRANTED) else { return false };
+        let age = M::micros().wrapping_sub(taker.node::<M>().granted_at.load(Relaxed));
+        let stale = M::tunables().bound_us.saturating_mul(2).max(STALE_GRANT);
+        age > stale && self.queue.change_head(head, head & !GRANTED)
+    }
+
+    /// The holder, who has won the lock out of turn, throws the head out of the queue if that has not run for long.
+    pub(super) fn evict_idle_head(&self) {
+        let head = self.queue.head.load(Relaxed) & !GUESTS;
+        let idle = named(head).filter(|_| head & (GRANTED | NOTIFY) == 0);
+        if let Some(idle) = idle.filter(|idle| idle.node::<M>().is_alive() && waited(idle.node::<M>()) > PATIENCE / 2) {
+            self.queue.evict(idle);
+        }
+    }
+}
+
+/// WAITING | PARKED -> ABANDONED, unless the waiter has just become head.
+fn leave_node<M: Machine>(node: &Node<M>, won: bool) -> Turn {
+    loop {
+        let seen = node.state.load(Acquire);
+        if seen == state::HEAD {
+            return if won { Turn::HeadHolding } else { Turn::Head };
+        }
+        if node.state.compare_exchange(seen, state::ABANDONED, AcqRel, Relaxed).is_ok() {
+            return if won { Turn::Won } else { Turn::TimedOut };
+        }
+    }
+}
