@@ -72,7 +72,7 @@ pub struct Node<M: Machine> {
     pub numa: M::Word,
     /// [`Machine::epoch`] when it queued.
     pub epoch: M::Word,
-    /// Shuffling: the round in which it was grouped (0: in none), and whether it is the shuffler ([`SHUFFLER`]).
+    /// Shuffling: its place in its group (0: in none), and whether it is the shuffler ([`SHUFFLER`]), and at it ([`WALKING`]).
     pub batch: M::Word,
     /// When it became head, [`Machine::micros`].
     pub since: M::Word,
@@ -94,6 +94,8 @@ const _: () = assert!(core::mem::size_of::<u32>() * 14 <= 64);
 
 /// Bit of [`Node::batch`]: this waiter is the shuffler.
 pub const SHUFFLER: u32 = 1 << 31;
+/// Bit of [`Node::batch`]: the shuffler is walking the queue; nobody may take it out.
+pub const WALKING: u32 = 1 << 30;
 
 impl<M: Machine> Node<M> {
     /// A node that is in no queue. Only pools make nodes.

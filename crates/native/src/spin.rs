@@ -18,11 +18,11 @@ use flashlock_locks::machine::Patience;
 use crate::{clock, sys};
 
 /// Polls before the clock is looked at for the first time.
-const QUICK_POLLS: u32 = 16;
+const QUICK_POLLS: u32 = 4;
 /// The longest pause between polls, in `spin_loop` hints.
-const MAX_GAP: u32 = 16;
+const MAX_GAP: u32 = 64;
 /// A waiter looks at the clock once in so many polls.
-const CLOCK_EVERY: u32 = 8;
+const CLOCK_EVERY: u32 = 2;
 /// A waiter that did not get round to looking at the clock for so long was not running.
 const PREEMPTED_NS: u64 = 100_000;
 /// A waiter that polls for ever offers its CPU to others after so long.
@@ -97,7 +97,7 @@ pub fn spin_until(
         if done(seen) {
             return Some(seen);
         }
-        gap = (gap + 1).min(MAX_GAP);
+        gap = (gap * 2).min(MAX_GAP);
         polls = polls.wrapping_add(1);
         if !polls.is_multiple_of(CLOCK_EVERY) {
             continue;

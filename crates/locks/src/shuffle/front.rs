@@ -44,6 +44,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::{LEFT, Node, state};
+use crate::shuffle::shuffler;
 
 /// The lock is reserved for the head.
 pub const GRANTED: u32 = 1;
@@ -208,7 +209,8 @@ impl<M: Machine> ShflQueue<M> {
         let node = idle.node::<M>();
         // Not one that is still being told: who tells it counts on it.
         let told = matches!(node.state.load(Acquire), state::HEAD | state::NAPPING);
-        if !told || !self.change_head(naming(idle), 0) {
+        // Nor one that is rewriting links at this moment, and does run.
+        if !told || !shuffler::retire(node) || !self.change_head(naming(idle), 0) {
             return; // Invariant 5.
         }
         match Handle::from_word(node.next.load(Acquire)) {

@@ -52,7 +52,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
-use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::node::state;
 use crate::policy::{Admission, SameNumaNode};
 use crate::raw::RawLock;
@@ -208,7 +208,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
 
     fn adopt(_: &M::Word, queue: &ShflQueue<M>, first: Handle, last: Handle) {
         let head = if queue.join(first, last) { queue.install(first, false) } else { None };
-        // The last access: from here on the waiters may leave, and the mutex with them.
+        // The last access. The mutex is still there: each of the waiters waits for this before it goes on.
         queue.head.fetch_and(!JOINING, Release);
         if let Some(head) = head {
             super::release::wake::<M>(head);
@@ -224,5 +224,6 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
         };
         // Without a deadline it cannot time out.
         let _ = Self::finish(&lock, me, turn, None);
+        M::spin_until(&queue.head, Acquire, Patience::Forever, |head| head & JOINING == 0);
     }
 }

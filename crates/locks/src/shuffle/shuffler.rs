@@ -26,7 +26,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
-use crate::node::{Node, SHUFFLER, state};
+use crate::node::{Node, SHUFFLER, WALKING, state};
 use crate::policy::Admission;
 
 /// Whether this waiter is the shuffler: the role was passed to it.
@@ -41,10 +41,22 @@ pub fn start_at_head<M: Machine>(node: &Node<M>) {
     }
 }
 
+/// Takes the role away from a head that is to be evicted. Fails if it is walking: then it must not leave the queue.
+pub fn retire<M: Machine>(node: &Node<M>) -> bool {
+    let seen = node.batch.load(Relaxed);
+    seen & WALKING == 0 && node.batch.compare_exchange(seen, seen & !SHUFFLER, AcqRel, Relaxed).is_ok()
+}
+
 /// One walk. The caller is the shuffler. Stops early when `stop` says that there is something better to do.
 pub fn walk<M: Machine, P: Admission>(me: Handle, mut stop: impl FnMut() -> bool) {
     let node = me.node::<M>();
-    let mut group = node.batch.load(Relaxed) & !SHUFFLER;
+    let role = node.batch.load(Relaxed);
+    // Pairs with `retire`: one of the two fails. Acquire: the links as the shuffler before left them.
+    let walking = role | WALKING;
+    if role & SHUFFLER == 0 || node.batch.compare_exchange(role, walking, Acquire, Relaxed).is_err() {
+        return;
+    }
+    let mut group = role & !SHUFFLER;
     let limit = M::tunables().max_shuffles;
     let mut wakes = if M::crowded() { 0 } else { M::tunables().wake_ahead };
     // The last of the group, and the node before the one looked at.
@@ -75,9 +87,12 @@ pub fn walk<M: Machine, P: Admission>(me: Handle, mut stop: impl FnMut() -> bool
             wakes -= 1;
         }
     }
-    if last != me {
-        // Invariants 3 and 4. Release: the next shuffler must see the links.
-        node.batch.fetch_and(!SHUFFLER, Relaxed);
+    // Release, here and there: whoever touches the links next must see them as they are.
+    if last == me {
+        node.batch.fetch_and(!WALKING, Release);
+    } else {
+        // Invariants 3 and 4.
+        node.batch.fetch_and(!(SHUFFLER | WALKING), Release);
         last.node::<M>().batch.fetch_or(SHUFFLER, Release);
     }
 }

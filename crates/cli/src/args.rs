@@ -1,0 +1,119 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::screen::{self, When};
+use crate::{demo, doctor, generate, locks, run, topology};
+
+const EXAMPLES: &str = "\
+Where to begin:
+  flashlock doctor                    can flashlock work here?
+  flashlock doctor PROGRAM            what can it do for this program?
+  flashlock run                       a short demonstration on this machine
+  flashlock run --stats -- PROGRAM    run it, then show what its locks did
+  flashlock locks                     which locks there are
+
+Environment:
+  FLASHLOCK               the lock, where --lock is not given
+  FLASHLOCK_TOPOLOGY      NODESxCORESxSMT: let the locks imagine such a machine
+  FLASHLOCK_PRELOAD_PATH  where libflashlock_preload.so is, if not installed
+  NO_COLOR                no colours, unless --color=always
+
+Exit status: 0 fine, 1 something failed or was found wrong, 2 wrong usage.
+`flashlock run` ends as the program ended.";
+const HINT: &str = "See 'flashlock --help' for where to begin, 'flashlock VERB --help' for a verb.";
+
+/// Locks that scale, for programs as they are
+///
+/// flashlock replaces the pthread locks of a dynamically linked program while it starts: no root, no source, no relinking.
+/// It is meant for programs whose locks stop scaling: on machines with several NUMA nodes, with more threads than CPUs, or
+/// with critical sections that drag their data from core to core.
+#[derive(Parser)]
+#[command(name = "flashlock", version, after_help = HINT, after_long_help = EXAMPLES, max_term_width = 100)]
+#[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+
+    /// When to use colours: auto, always or never
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    pub(crate) color: When,
+}
+
+/// The verbs.
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    Run(run::Args),
+    Locks(locks::Args),
+    Topology(topology::Args),
+    Doctor(doctor::Args),
+    Generate(generate::Args),
+    DemoWorker(demo::worker::Args),
+    /// The child of `doctor` that tries the locks
+    #[command(hide = true)]
+    SelfTest,
+}
+
+impl Cli {
+    /// Reads the command line. The error is the exit status after a complaint, or after help.
+    pub(crate) fn read() -> Result<Self, ExitCode> {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let when = wanted_color(&words);
+        when.apply();
+        let command = Self::command().color(when.for_help());
+        let parsed = command.try_get_matches_from(words).and_then(|matches| Self::from_arg_matches(&matches));
+        parsed.map_err(|error| {
+            if error.use_stderr() {
+                let text = error.render().ansi().to_string();
+                screen::tell(&text.replacen("error:", "flashlock:", 1));
+                return ExitCode::from(2);
+            }
+            match screen::emit(&error.render().ansi().to_string()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(failure) => {
+                    failure.report();
+                    ExitCode::from(failure.code())
+                }
+            }
+        })
+    }
+}
+
+/// What `--color` says, found before the rest is parsed, for help and complaints obey it too.
+fn wanted_color(words: &[OsString]) -> When {
+    let mut words = words.iter().skip(1).map_while(|word| word.to_str().filter(|word| *word != "--"));
+    let mut when = When::default();
+    while let Some(word) = words.next() {
+        let value = match word.strip_prefix("--color") {
+            Some("") => words.next(),
+            Some(rest) => rest.strip_prefix('='),
+            None => None,
+        };
+        if let Some(wanted) = value.and_then(|value| clap::ValueEnum::from_str(value, false).ok()) {
+            when = wanted;
+        }
+    }
+    when
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn colours_are_found_before_the_rest_is_parsed() {
+        let find = |line: &str| wanted_color(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(find("flashlock --color=never --help"), When::Never);
+        assert_eq!(find("flashlock locks --color always"), When::Always);
+        assert_eq!(find("flashlock run -- prog --color=never"), When::Auto);
+    }
+}

@@ -1,0 +1,153 @@
+//! `flashlock doctor`: what can and cannot be done here, and for a program, and why.
+
+mod program;
+pub(crate) mod self_test;
+mod system;
+
+use std::ffi::OsString;
+
+use anstyle::Style;
+use flashlock_report::table;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::inspect::{Finding, Level};
+use crate::screen::{self, BAD, GOOD, HEADING, WARNING, styled};
+use crate::{preload, search};
+
+const EXAMPLES: &str = "\
+Examples:
+  flashlock doctor                  this system, and every lock tried once
+  flashlock doctor postgres         the same, and what flashlock can do for this program
+  flashlock doctor --json ./server
+
+A program is looked at, never run. Libraries that it loads while it runs (dlopen) cannot be seen.
+
+Exit status: 0 fine, 1 a problem was found, 2 wrong usage.";
+
+/// Find out whether flashlock works here, and for a program
+///
+/// Looks at the system and at the environment, tries every lock in a child process, and, for a program, tells whether its
+/// locks can be replaced, and which it has.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The program to look at, as one would run it
+    #[arg(value_name = "PROGRAM", value_hint = clap::ValueHint::CommandName)]
+    program: Option<OsString>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found about one thing.
+#[derive(Serialize)]
+struct Section {
+    title: String,
+    findings: Vec<Finding>,
+}
+
+#[derive(Serialize)]
+struct Output<'a> {
+    flashlock: &'static str,
+    /// The worst of all findings.
+    verdict: Level,
+    sections: &'a [Section],
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let library = preload::find();
+    let mut sections = vec![Section { title: "System".into(), findings: system::examine(library.as_deref().ok()) }];
+    match &library {
+        Ok(library) => {
+            sections.push(Section { title: "Locks".into(), findings: self_test::all(library) });
+        }
+        Err(failure) => {
+            let advice = "without it, flashlock cannot replace any lock";
+            sections[0].findings.push(Finding::problem("preload", failure.to_string(), advice));
+        }
+    }
+    if let Some(name) = &args.program {
+        let path = search::program(name);
+        let title = path.as_ref().map_or_else(|| name.display().to_string(), |path| path.display().to_string());
+        let findings = match path {
+            Some(path) => program::examine(&path, library.as_deref().ok()),
+            None => {
+                let text = format!("'{}' is not in PATH, and no such file", name.display());
+                vec![Finding::problem("file", text, "check the name, or give a path")]
+            }
+        };
+        sections.push(Section { title, findings });
+    }
+    let verdict = worst(&sections);
+    let text = if args.json {
+        let output = Output { flashlock: env!("CARGO_PKG_VERSION"), verdict, sections: &sections };
+        serde_json::to_string_pretty(&output).map_err(Failure::new)? + "\n"
+    } else {
+        render(&sections, screen::width(libc::STDOUT_FILENO))
+    };
+    screen::emit(&text)?;
+    Ok(u8::from(verdict == Level::Problem))
+}
+
+fn worst(sections: &[Section]) -> Level {
+    sections.iter().flat_map(|section| &section.findings).map(|finding| finding.level).max().unwrap_or(Level::Ok)
+}
+
+fn render(sections: &[Section], width: u16) -> String {
+    let all = || sections.iter().flat_map(|section| &section.findings);
+    let names = all().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);
+    let mut out = String::new();
+    for section in sections {
+        out.push_str(&format!("{}\n", styled(HEADING, &section.title)));
+        for finding in &section.findings {
+            out.push_str(&line(finding, names, width));
+        }
+        out.push('\n');
+    }
+    let count = |level: Level| all().filter(|finding| finding.level == level).count();
+    out.push_str(&match (count(Level::Problem), count(Level::Warn)) {
+        (0, 0) => styled(GOOD, "All is well."),
+        (0, warnings) => styled(WARNING, &format!("No problem; {warnings} to know about.")),
+        (problems, _) => styled(BAD, &flashlock_report::units::counted(problems as u64, "problem")),
+    });
+    out.push('\n');
+    out
+}
+
+/// `  ok       subject  text`, with the advice under it.
+fn line(finding: &Finding, names: usize, width: u16) -> String {
+    const LEVELS: usize = 7;
+    let (word, style): (&str, Style) = match finding.level {
+        Level::Ok => ("ok", GOOD),
+        Level::Warn => ("warn", WARNING),
+        Level::Problem => ("problem", BAD),
+    };
+    let name = format!("{word:LEVELS$}  {:names$}", finding.subject);
+    let plain = table::field(&name, &finding.text, name.chars().count(), width);
+    let mut out = plain.replacen(word, &styled(style, word), 1);
+    if let Some(advice) = &finding.advice {
+        let indent = " ".repeat(LEVELS + 2 + names);
+        out.push_str(&table::field(&indent, &format!("-> {advice}"), indent.len(), width));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_fit_the_screen_and_say_what_to_do() {
+        let long = "many words ".repeat(20);
+        let findings =
+            vec![Finding::ok("kernel", "fine"), Finding::problem("privileges", long.trim(), "do this instead")];
+        let sections = [Section { title: "System".into(), findings }];
+        let text = anstream::adapter::strip_str(&render(&sections, 80)).to_string();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("-> do this instead") && text.ends_with("1 problem\n"), "{text}");
+        assert_eq!(worst(&sections), Level::Problem);
+    }
+}

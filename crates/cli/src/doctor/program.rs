@@ -1,0 +1,237 @@
+//! What flashlock can do for a program: which locks it and its libraries take from the C library.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+use crate::elf::{self, Elf, Image};
+use crate::inspect::{self, Finding};
+use crate::search::Libraries;
+
+/// A kind of lock that programs take from the C library.
+struct Family {
+    name: &'static str,
+    /// Its operations that matter: those which acquire or wait, and their opposites.
+    operations: &'static [&'static str],
+}
+
+/// The first operation of each stands for the family: flashlock serves it if its library exports that.
+const FAMILIES: &[Family] = &[
+    Family {
+        name: "mutexes",
+        operations: &[
+            "pthread_mutex_lock",
+            "pthread_mutex_trylock",
+            "pthread_mutex_timedlock",
+            "pthread_mutex_clocklock",
+            "__pthread_mutex_lock",
+            "__pthread_mutex_trylock",
+        ],
+    },
+    Family {
+        name: "condition variables",
+        operations: &["pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait"],
+    },
+    Family { name: "C11 mutexes", operations: &["mtx_lock", "mtx_trylock", "mtx_timedlock"] },
+    Family { name: "C11 condition variables", operations: &["cnd_wait", "cnd_timedwait"] },
+    Family {
+        name: "readers-writer locks",
+        operations: &["pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_rwlock_tryrdlock"],
+    },
+    Family { name: "spinlocks", operations: &["pthread_spin_lock", "pthread_spin_trylock"] },
+    Family { name: "semaphores", operations: &["sem_wait", "sem_trywait", "sem_timedwait", "sem_clockwait"] },
+    Family { name: "barriers", operations: &["pthread_barrier_wait"] },
+];
+
+/// More libraries than this are not looked at.
+const MOST_LIBRARIES: usize = 300;
+
+/// A program or library, and its name.
+struct Part {
+    name: String,
+    elf: Box<Elf>,
+}
+
+/// Looks at a program.
+pub(super) fn examine(path: &Path, library: Option<&Path>) -> Vec<Finding> {
+    let inspection = inspect::inspect(path);
+    let mut findings = inspection.findings;
+    let Some((path, elf)) = inspection.program else { return findings };
+    findings.extend(other_glibc(&elf));
+    let (parts, missing) = closure(path, elf);
+    if !missing.is_empty() {
+        let text = format!("not found where the dynamic linker looks: {}", missing.join(", "));
+        findings.push(Finding::warn("libraries", text, "if the program starts nevertheless, they were not looked at"));
+    }
+    findings.push(Finding::ok("libraries", format!("{} looked at, besides the C library", parts.len() - 1)));
+    findings.extend(locks(&parts, &served(library)));
+    findings.extend(later(&parts));
+    findings
+}
+
+/// A program that brings its own C library, as Nix's do.
+fn other_glibc(elf: &Elf) -> Option<Finding> {
+    let Ok(Image::Elf(me)) = elf::read(&std::env::current_exe().ok()?) else { return None };
+    let real = |elf: &Elf| Path::new(elf.interpreter.as_deref()?).canonicalize().ok();
+    (real(elf)? != real(&me)?).then(|| {
+        let text =
+            "comes with another glibc than this command runs with; the library checks that glibc when it is loaded";
+        Finding::warn("glibc", text, "see whether it complains, or counts nothing: flashlock run --stats")
+    })
+}
+
+/// The functions that flashlock's library exports.
+fn served(library: Option<&Path>) -> HashSet<String> {
+    match library.map(elf::read) {
+        Some(Ok(Image::Elf(elf))) => elf.exports.into_iter().collect(),
+        _ => HashSet::new(),
+    }
+}
+
+/// The program and all libraries that it needs, without the C library; and the names of those that were not found.
+fn closure(path: PathBuf, elf: Box<Elf>) -> (Vec<Part>, Vec<String>) {
+    let libraries = Libraries::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let mut waiting = VecDeque::from([(path, elf)]);
+    let (mut parts, mut missing) = (Vec::new(), Vec::new());
+    while let Some((path, elf)) = waiting.pop_front() {
+        for name in &elf.needed {
+            if is_c_library(name) || seen.len() >= MOST_LIBRARIES || !seen.insert(name.clone()) {
+                continue;
+            }
+            let candidates = libraries.candidates(name, &elf, &path);
+            let found = candidates.into_iter().find_map(|file| match elf::read(&file) {
+                Ok(Image::Elf(elf)) => Some((file, elf)),
+                _ => None,
+            });
+            match found {
+                Some(found) => waiting.push_back(found),
+                None => missing.push(name.clone()),
+            }
+        }
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        parts.push(Part { name, elf });
+    }
+    (parts, missing)
+}
+
+/// glibc's own parts, whose inner locks cannot be reached.
+fn is_c_library(name: &str) -> bool {
+    ["libc.so", "libpthread.so", "libdl.so", "libm.so", "librt.so", "ld-linux", "libanl.so", "libutil.so"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
+fn locks(parts: &[Part], served: &HashSet<String>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut any_served = false;
+    for family in FAMILIES {
+        let uses = |part: &&Part| part.elf.imports.iter().any(|name| family.operations.contains(&name.as_str()));
+        let users: Vec<&str> = parts.iter().filter(uses).map(|part| part.name.as_str()).collect();
+        if users.is_empty() {
+            continue;
+        }
+        let who = shorten(&users);
+        if served.contains(family.operations[0]) {
+            any_served = true;
+            findings.push(Finding::ok(family.name, format!("replaced, in {who}")));
+        } else {
+            let text = format!("stay glibc's, in {who}");
+            findings.push(Finding::warn(
+                family.name,
+                text,
+                "flashlock does not replace these; nothing needs to be done",
+            ));
+        }
+    }
+    if !any_served {
+        findings.push(Finding::warn(
+            "locks",
+            no_locks(parts),
+            "flashlock would change nothing for it; programs that it starts are covered, look at those",
+        ));
+    }
+    findings
+}
+
+/// Why a program may have no pthread locks.
+fn no_locks(parts: &[Part]) -> String {
+    let what = "neither the program nor a library that it needs takes a lock that flashlock replaces";
+    let raw = parts.iter().any(|part| part.elf.imports.iter().any(|name| name == "syscall"));
+    if raw {
+        format!("{what} (it makes system calls itself, perhaps for futex locks, as Rust programs do)")
+    } else {
+        what.into()
+    }
+}
+
+/// What is loaded later cannot be seen.
+fn later(parts: &[Part]) -> Option<Finding> {
+    let loads = |part: &&Part| part.elf.imports.iter().any(|name| name == "dlopen" || name == "dlmopen");
+    let loaders: Vec<&str> = parts.iter().filter(loads).map(|part| part.name.as_str()).collect();
+    let text = format!(
+        "may be loaded while it runs, by {}, and were not looked at; their locks are replaced too, unless they are loaded \
+         with RTLD_DEEPBIND",
+        shorten(&loaders)
+    );
+    (!loaders.is_empty()).then(|| Finding::ok("plug-ins", text))
+}
+
+/// The first few names, and how many more there are.
+fn shorten(names: &[&str]) -> String {
+    const SHOWN: usize = 4;
+    match names.len().checked_sub(SHOWN) {
+        None | Some(0) => names.join(", "),
+        Some(more) => format!("{} and {more} more", names[..SHOWN].join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::Level;
+
+    fn part(imports: &[&str]) -> Part {
+        let imports = imports.iter().map(|&name| name.to_owned()).collect();
+        Part { name: "prog".into(), elf: Box::new(Elf { imports, ..Elf::default() }) }
+    }
+
+    #[test]
+    fn what_the_library_exports_is_replaced() {
+        let served = HashSet::from(["pthread_mutex_lock".to_owned()]);
+        let findings = locks(&[part(&["pthread_mutex_trylock", "sem_wait", "printf"])], &served);
+        let shown: Vec<_> = findings.iter().map(|finding| (finding.subject.as_str(), finding.level)).collect();
+        assert_eq!(shown, [("mutexes", Level::Ok), ("semaphores", Level::Warn)]);
+    }
+
+    #[test]
+    fn a_program_without_locks_is_told() {
+        let findings = locks(&[part(&["syscall"])], &HashSet::new());
+        assert!(findings[0].text.contains("futex"), "{findings:?}");
+    }
+
+    #[test]
+    fn another_c_library_is_noticed() {
+        let with = |linker: &str| Elf { interpreter: Some(linker.to_owned()), ..Elf::default() };
+        assert!(other_glibc(&with("/bin/sh")).is_some());
+        let Ok(Image::Elf(me)) = elf::read(&std::env::current_exe().unwrap()) else { panic!("not ELF") };
+        assert!(other_glibc(&me).is_none());
+    }
+
+    #[test]
+    fn plug_ins_are_mentioned() {
+        assert!(later(&[part(&["dlopen"])]).is_some() && later(&[part(&[])]).is_none());
+    }
+
+    #[test]
+    fn this_program_is_examined_with_its_libraries() {
+        let findings = examine(&std::env::current_exe().unwrap(), None);
+        assert!(findings.iter().any(|finding| finding.subject == "libraries"), "{findings:?}");
+        assert!(findings.iter().any(|finding| finding.text.contains("stay glibc's")), "{findings:?}");
+    }
+
+    #[test]
+    fn long_lists_are_shortened() {
+        assert_eq!(shorten(&["a", "b", "c", "d"]), "a, b, c, d");
+        assert_eq!(shorten(&["a", "b", "c", "d", "e", "f"]), "a, b, c, d and 2 more");
+    }
+}

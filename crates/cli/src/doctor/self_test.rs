@@ -1,0 +1,251 @@
+//! Every lock, tried in a child process under the preload library: are the functions really the library's, does a mutex
+//! exclude, does a condition variable wake, is it counted?
+
+use std::cell::UnsafeCell;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flashlock_locks::catalogue::{LOCKS, LockInfo};
+use flashlock_locks::event::Event;
+use flashlock_native::settings;
+use flashlock_native::stats::{self, Block, Totals};
+use flashlock_report::units;
+use serde::{Deserialize, Serialize};
+
+use crate::elf::{self, Image};
+use crate::failure::Failure;
+use crate::inspect::Finding;
+use crate::pthread::{self, Cond, Mutex};
+use crate::{preload, screen};
+
+/// Acquisitions of each of the two threads.
+const ROUNDS: u64 = 2000;
+/// How often the two threads wake each other.
+const PINGPONGS: u64 = 200;
+/// A lock that takes longer than this is stuck.
+const PATIENCE: Duration = Duration::from_secs(20);
+const ADVICE: &str = "choose another lock, and report this";
+
+/// What the child tells.
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    /// Functions that the library offers, and that come from elsewhere.
+    foreign: Vec<String>,
+    /// How many functions come from it.
+    bound: usize,
+    /// What the mutex protected.
+    counted: u64,
+    /// How often the threads woke each other.
+    pingpongs: u64,
+}
+
+/// Tries all locks.
+pub(super) fn all(library: &Path) -> Vec<Finding> {
+    LOCKS
+        .iter()
+        .map(|lock| match attempt(library, lock) {
+            Ok(text) => Finding::ok(lock.name, text),
+            Err(text) => Finding::problem(lock.name, text, ADVICE),
+        })
+        .collect()
+}
+
+fn attempt(library: &Path, lock: &LockInfo) -> Result<String, String> {
+    let (descriptor, block) = Block::create().map_err(|error| format!("not tried: {}", screen::reason(&error)))?;
+    let me = std::env::current_exe().map_err(|error| format!("not tried: {}", screen::reason(&error)))?;
+    let existing = std::env::var_os(preload::LD_PRELOAD);
+    let value = preload::without_ours(existing.as_deref());
+    let child = Command::new(me)
+        .arg("self-test")
+        .env(preload::LD_PRELOAD, preload::prepend(library, Some(&value)))
+        .env(preload::ENV_PATH, library)
+        .env(settings::ENV, lock.name)
+        .env(stats::ENV, descriptor.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cannot be tried: {}", screen::reason(&error)))?;
+    let (output, complaint) = finish(child)?;
+    let answer: Answer = serde_json::from_str(&output).map_err(|_| with("said nothing of use", &complaint))?;
+    judge(&answer, &block.totals()).map_err(|what| with(&what, &complaint))
+}
+
+/// What is wrong, with what the child said about it.
+fn with(what: &str, complaint: &str) -> String {
+    let complaint = complaint.trim();
+    if complaint.is_empty() { what.to_owned() } else { format!("{what}; it said: {complaint}") }
+}
+
+/// Waits for the child, but not for ever; what it wrote.
+fn finish(mut child: Child) -> Result<(String, String), String> {
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(2)),
+            Ok(None) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("stuck: two threads did not finish in {} s", PATIENCE.as_secs()));
+            }
+            Err(error) => return Err(format!("cannot be waited for: {}", screen::reason(&error))),
+        }
+    };
+    // Both outputs are a few lines at most: they fit into their pipes, and can be read after the end.
+    let (mut output, mut complaint) = (String::new(), String::new());
+    if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
+        let _ = out.read_to_string(&mut output);
+        let _ = err.read_to_string(&mut complaint);
+    }
+    if status.success() { Ok((output, complaint)) } else { Err(with(&format!("failed: {status}"), &complaint)) }
+}
+
+fn judge(answer: &Answer, totals: &Totals) -> Result<String, String> {
+    let acquired = totals.of(Event::Acquire);
+    if let Some(function) = answer.foreign.first() {
+        return Err(format!("{function} is not bound to the preload library"));
+    }
+    if answer.counted != 2 * ROUNDS {
+        return Err(format!("does not exclude: {} of {} increments were kept", answer.counted, 2 * ROUNDS));
+    }
+    if answer.pingpongs != PINGPONGS {
+        return Err(format!("condition variables fail: {} of {PINGPONGS} wake-ups", answer.pingpongs));
+    }
+    if totals.of(Event::GlibcUnknown) > 0 || (totals.processes > 0 && acquired == 0) {
+        return Err("not used: this glibc is unknown to this flashlock, and everything is left to it".into());
+    }
+    if acquired < 2 * ROUNDS || totals.of(Event::CondWait) == 0 {
+        return Err(format!("is not counted: {acquired} acquisitions seen"));
+    }
+    Ok(format!(
+        "works: {} functions bound, {} acquisitions, {PINGPONGS} wake-ups",
+        answer.bound,
+        units::count(acquired)
+    ))
+}
+
+/// The hidden verb: runs in the child, under the preload library.
+pub(crate) fn child() -> Result<u8, Failure> {
+    let library = preload::find()?;
+    let functions = match elf::read(&library) {
+        Ok(Image::Elf(elf)) => elf.exports,
+        _ => return Err(Failure::new(format_args!("{} is not a library", library.display()))),
+    };
+    let is_ours = |function: &&String| {
+        pthread::provider(function)
+            .is_some_and(|file| Path::new(&file).canonicalize().is_ok_and(|file| file == library))
+    };
+    let locking =
+        |name: &&String| ["pthread_", "__pthread_", "mtx_", "cnd_", "sem_"].iter().any(|p| name.starts_with(p));
+    let (bound, foreign): (Vec<_>, Vec<_>) = functions.iter().filter(locking).partition(is_ours);
+    let answer = Answer {
+        bound: bound.len(),
+        foreign: foreign.into_iter().cloned().collect(),
+        counted: count(),
+        pingpongs: ping_pong(),
+    };
+    screen::emit(&serde_json::to_string(&answer).map_err(Failure::new)?)?;
+    Ok(0)
+}
+
+struct Counter {
+    mutex: Mutex,
+    value: UnsafeCell<u64>,
+}
+
+// SAFETY: the value is touched by the mutex's holder only, which is what is being tried.
+unsafe impl Sync for Counter {}
+
+impl Counter {
+    fn new() -> Self {
+        Self { mutex: Mutex::new(), value: UnsafeCell::new(0) }
+    }
+
+    /// The value. The caller holds the mutex, or is alone.
+    fn get(&self) -> u64 {
+        // SAFETY: the caller's promise; should the mutex fail to exclude, a torn value cannot harm more than the count.
+        unsafe { self.value.get().read_volatile() }
+    }
+
+    /// One more. The caller holds the mutex.
+    fn increment(&self) {
+        // SAFETY: as above.
+        unsafe { self.value.get().write_volatile(self.get() + 1) };
+    }
+}
+
+fn count() -> u64 {
+    let counter = Counter::new();
+    let work = || {
+        for _ in 0..ROUNDS {
+            if counter.mutex.lock() {
+                counter.increment();
+                counter.mutex.unlock();
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    counter.get()
+}
+
+/// Two threads that take turns; how many turns there were.
+fn ping_pong() -> u64 {
+    let table = Counter::new();
+    let turns = [Cond::new(), Cond::new()];
+    let play = |me: u64| {
+        table.mutex.lock();
+        loop {
+            let turn = table.get();
+            if turn >= PINGPONGS {
+                turns[1 - me as usize].signal();
+                break;
+            }
+            if turn % 2 != me {
+                turns[me as usize].wait(&table.mutex);
+                continue;
+            }
+            table.increment();
+            turns[1 - me as usize].signal();
+        }
+        table.mutex.unlock();
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| play(0));
+        scope.spawn(|| play(1));
+    });
+    table.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer() -> Answer {
+        Answer { foreign: vec![], bound: 9, counted: count(), pingpongs: ping_pong() }
+    }
+
+    #[test]
+    fn glibcs_own_locks_pass_and_are_not_counted() {
+        let totals = Block::create().unwrap().1.totals();
+        assert!(judge(&answer(), &totals).unwrap_err().contains("is not counted"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let mut totals = Block::create().unwrap().1.totals();
+        totals.processes = 1;
+        assert!(judge(&answer(), &totals).unwrap_err().contains("this glibc is unknown"));
+        let lossy = Answer { counted: 1, ..answer() };
+        assert!(judge(&lossy, &totals).unwrap_err().contains("does not exclude"));
+        let foreign = Answer { foreign: vec!["cnd_wait".into()], ..answer() };
+        assert!(judge(&foreign, &totals).unwrap_err().contains("cnd_wait is not bound"));
+    }
+}

@@ -1,0 +1,147 @@
+//! The system and the environment that programs are started from.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use flashlock_native::stats::{self, Block};
+use flashlock_native::topology::Topology;
+use flashlock_native::{numa, settings};
+use flashlock_report::machine;
+
+use crate::elf::{self, Image};
+use crate::inspect::Finding;
+use crate::lock_choice::{LockChoice, imagined_topology};
+use crate::{preload, screen, topology};
+
+/// Everything but the locks.
+pub(super) fn examine(library: Option<&Path>) -> Vec<Finding> {
+    let mut findings = vec![kernel(), glibc(), nodes()];
+    if let Some(library) = library {
+        findings.push(Finding::ok("preload", library.display().to_string()));
+    }
+    findings.push(counters());
+    findings.extend(secure_mode());
+    findings.extend(preloads(std::env::var_os(preload::LD_PRELOAD).as_deref(), library));
+    findings.extend(variables());
+    findings
+}
+
+fn kernel() -> Finding {
+    match Topology::read().kernel {
+        Some(release) => Finding::ok("kernel", format!("Linux {release}")),
+        None => Finding::warn("kernel", "unknown: /proc cannot be read", "mount /proc if something else fails"),
+    }
+}
+
+fn glibc() -> Finding {
+    match machine::glibc() {
+        Some(version) => Finding::ok("glibc", version),
+        None => Finding::warn("glibc", "of unknown version", "see whether the locks below work"),
+    }
+}
+
+fn nodes() -> Finding {
+    match imagined_topology() {
+        Err(failure) => Finding::warn("NUMA", failure.to_string(), "the locks will ignore it"),
+        Ok(Some(topology)) => Finding::warn(
+            "NUMA",
+            format!("the locks imagine a machine of {} nodes", topology[0]),
+            "unset FLASHLOCK_TOPOLOGY for anything but tests",
+        ),
+        Ok(None) => {
+            numa::prepare(None);
+            Finding::ok("NUMA", topology::seen_nodes())
+        }
+    }
+}
+
+fn counters() -> Finding {
+    match Block::create() {
+        Ok(_) => Finding::ok("statistics", "shared counters can be made"),
+        Err(error) => Finding::warn(
+            "statistics",
+            format!("shared counters cannot be made: {}", screen::reason(&error)),
+            "run without --stats; memfd_create is not allowed here",
+        ),
+    }
+}
+
+/// Privileges of this process keep the dynamic linker from preloading.
+fn secure_mode() -> Option<Finding> {
+    // SAFETY: reads the process's own auxiliary vector.
+    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    secure.then(|| {
+        Finding::problem(
+            "privileges",
+            "this command runs with privileges of its file: the dynamic linker ignores LD_PRELOAD",
+            "install flashlock without setuid, setgid and file capabilities",
+        )
+    })
+}
+
+fn preloads(value: Option<&OsStr>, library: Option<&Path>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for entry in preload::entries(value) {
+        let shown = entry.display();
+        if preload::is_ours(entry) {
+            if library.is_none_or(|library| library.as_os_str() != entry) {
+                let text = format!("{shown} is preloaded here, another one than this command's");
+                findings.push(Finding::warn("LD_PRELOAD", text, "run puts its own first; unset LD_PRELOAD"));
+            } else {
+                findings.push(Finding::ok("LD_PRELOAD", "has flashlock already: programs started from here use it"));
+            }
+        } else if replaces_locks(Path::new(entry)) {
+            let text = format!("{shown} replaces pthread_mutex_lock as well");
+            findings.push(Finding::warn("LD_PRELOAD", text, "flashlock is put before it; take one of them only"));
+        } else {
+            findings.push(Finding::ok("LD_PRELOAD", format!("{shown} is kept, after flashlock")));
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok("LD_PRELOAD", "not set"));
+    }
+    findings
+}
+
+fn replaces_locks(library: &Path) -> bool {
+    let Ok(Image::Elf(elf)) = elf::read(library) else { return false };
+    elf.exports.iter().any(|name| name == "pthread_mutex_lock")
+}
+
+fn variables() -> Vec<Finding> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let mut findings = Vec::new();
+    if set(settings::ENV).is_some() {
+        findings.push(match LockChoice::find(None) {
+            Ok(lock) => Finding::ok(settings::ENV, format!("{}: the lock where --lock is not given", lock.text)),
+            Err(failure) => Finding::problem(settings::ENV, failure.to_string(), "correct or unset it"),
+        });
+    }
+    if set(stats::ENV).is_some() {
+        findings.push(Finding::ok(stats::ENV, "set: this runs under flashlock run --stats"));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::Level;
+
+    #[test]
+    fn preloads_are_judged() {
+        let ours = Path::new("/x/libflashlock_preload.so");
+        let judge = |value: &str| preloads(Some(OsStr::new(value)), Some(ours))[0].clone();
+        assert_eq!(preloads(None, None)[0].text, "not set");
+        assert_eq!(judge("/x/libflashlock_preload.so").level, Level::Ok);
+        assert_eq!(judge("/y/libflashlock_preload.so").level, Level::Warn);
+        assert_eq!(judge("/y/libjemalloc.so").level, Level::Ok);
+        let libc = crate::pthread::provider("pthread_mutex_lock").unwrap();
+        assert!(judge(&libc).text.contains("as well"));
+    }
+
+    #[test]
+    fn this_system_can_be_examined() {
+        assert!(examine(None).iter().any(|finding| finding.subject == "kernel"));
+    }
+}

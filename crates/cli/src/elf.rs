@@ -1,0 +1,203 @@
+//! What a program file is, read from the file alone: nothing is executed, and a broken file is an answer too.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use object::elf;
+use object::read::elf::{Dyn, ElfFile64, ProgramHeader};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache};
+
+type Parsed<'data> = ElfFile64<'data, Endianness, &'data ReadCache<File>>;
+
+/// What a file is.
+#[derive(Debug)]
+pub(crate) enum Image {
+    /// A program or library for this machine.
+    Elf(Box<Elf>),
+    /// A program or library that is not for this process's kind of machine: its bits, and its architecture.
+    Foreign(u32, String),
+    /// A script: its interpreter, and the argument after that.
+    Script(String, Option<String>),
+    /// Looks like ELF and is not: what is wrong.
+    Broken(String),
+    /// Anything else.
+    Other,
+}
+
+/// What an ELF file says about itself.
+#[derive(Debug, Default)]
+pub(crate) struct Elf {
+    /// The dynamic linker that it asks for. A program without one is static.
+    pub(crate) interpreter: Option<String>,
+    /// Its name, for a library.
+    pub(crate) soname: Option<String>,
+    /// The libraries that it needs.
+    pub(crate) needed: Vec<String>,
+    /// Where it looks for them after LD_LIBRARY_PATH, unexpanded.
+    pub(crate) runpath: Option<String>,
+    /// Where it looks for them before, unexpanded; does not hold beside a runpath.
+    pub(crate) rpath: Option<String>,
+    /// Functions and variables that it takes from libraries.
+    pub(crate) imports: Vec<String>,
+    /// Functions and variables that it offers.
+    pub(crate) exports: Vec<String>,
+    /// The newest version of glibc's symbols that it needs.
+    pub(crate) glibc: Option<(u32, u32)>,
+    /// Whether it was made by the Go compiler.
+    pub(crate) is_go: bool,
+}
+
+/// The architecture that this command was made for, in ELF's numbers.
+const NATIVE: elf::Machine = if cfg!(target_arch = "aarch64") { elf::EM_AARCH64 } else { elf::EM_X86_64 };
+
+/// Reads a file.
+pub(crate) fn read(path: &Path) -> io::Result<Image> {
+    let mut file = File::open(path)?;
+    let mut head = Vec::new();
+    file.by_ref().take(512).read_to_end(&mut head)?;
+    if let Some(line) = head.strip_prefix(b"#!") {
+        return Ok(script(line));
+    }
+    if !head.starts_with(b"\x7fELF") || head.len() < 20 {
+        return Ok(Image::Other);
+    }
+    let (class, encoding) = (head[4], head[5]);
+    let machine = if encoding == 2 { [head[19], head[18]] } else { [head[18], head[19]] };
+    let machine = u16::from_le_bytes(machine);
+    if class != 2 || machine != NATIVE.0 {
+        return Ok(Image::Foreign(if class == 1 { 32 } else { 64 }, architecture(machine)));
+    }
+    let cache = ReadCache::new(file);
+    Ok(match parse(&cache) {
+        Ok(elf) => Image::Elf(Box::new(elf)),
+        Err(error) => Image::Broken(error.to_string()),
+    })
+}
+
+fn script(line: &[u8]) -> Image {
+    let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim();
+    let (interpreter, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    let argument = argument.trim();
+    Image::Script(interpreter.to_owned(), (!argument.is_empty()).then(|| argument.to_owned()))
+}
+
+fn architecture(machine: u16) -> String {
+    let name = match elf::Machine(machine) {
+        elf::EM_386 => "i386",
+        elf::EM_X86_64 => "x86-64",
+        elf::EM_ARM => "ARM",
+        elf::EM_AARCH64 => "AArch64",
+        elf::EM_RISCV => "RISC-V",
+        elf::EM_PPC64 => "PowerPC 64",
+        elf::EM_S390 => "S/390",
+        _ => return format!("machine {machine}"),
+    };
+    name.to_owned()
+}
+
+fn parse(cache: &ReadCache<File>) -> object::Result<Elf> {
+    let file = Parsed::parse(cache)?;
+    let endian = file.endian();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut found = Elf { glibc: glibc_needed(&file)?, ..Elf::default() };
+    for header in file.elf_program_headers() {
+        if let Some(path) = header.interpreter(endian, cache)? {
+            found.interpreter = Some(text(path));
+        }
+    }
+    let dynamic = file.elf_dynamic_table()?;
+    for entry in dynamic.dynamics().iter().take_while(|entry| entry.tag(endian) != elf::DT_NULL) {
+        if !entry.is_string(endian) {
+            continue;
+        }
+        let value = text(entry.string(endian, *dynamic.strings())?);
+        match entry.tag(endian) {
+            elf::DT_NEEDED => found.needed.push(value),
+            elf::DT_SONAME => found.soname = Some(value),
+            elf::DT_RUNPATH => found.runpath = Some(value),
+            elf::DT_RPATH => found.rpath = Some(value),
+            _ => {}
+        }
+    }
+    for symbol in file.dynamic_symbols() {
+        let names = if symbol.is_undefined() { &mut found.imports } else { &mut found.exports };
+        names.push(text(symbol.name_bytes()?));
+    }
+    found.is_go = file.sections().any(|section| matches!(section.name(), Ok(".gopclntab" | ".note.go.buildid")));
+    Ok(found)
+}
+
+/// The highest `GLIBC_x.y` among the versions that the file needs.
+fn glibc_needed(file: &Parsed<'_>) -> object::Result<Option<(u32, u32)>> {
+    let (endian, sections, data) = (file.endian(), file.elf_section_table(), file.data());
+    let Some((mut needs, link)) = sections.gnu_verneed(endian, data)? else { return Ok(None) };
+    let strings = sections.strings(endian, data, link)?;
+    let mut newest = None;
+    while let Some((_, mut versions)) = needs.next()? {
+        while let Some(version) = versions.next()? {
+            newest = newest.max(glibc_version(version.name(endian, strings)?));
+        }
+    }
+    Ok(newest)
+}
+
+fn glibc_version(name: &[u8]) -> Option<(u32, u32)> {
+    let text = std::str::from_utf8(name).ok()?.strip_prefix("GLIBC_")?;
+    let (major, rest) = text.split_once('.')?;
+    let minor = rest.split('.').next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_is_dynamic_and_imports_the_mutex() {
+        let Image::Elf(elf) = read(&std::env::current_exe().unwrap()).unwrap() else { panic!("not ELF") };
+        assert!(elf.interpreter.is_some() && !elf.is_go);
+        assert!(elf.needed.iter().any(|name| name.starts_with("libc.so")), "{:?}", elf.needed);
+        assert!(elf.imports.iter().any(|name| name == "pthread_mutex_lock"));
+        assert!(elf.glibc >= Some((2, 2)));
+    }
+
+    #[test]
+    fn scripts_name_their_interpreter() {
+        for (line, interpreter, argument) in [
+            (" /usr/bin/env python3 -u\nx", "/usr/bin/env", Some("python3 -u")),
+            ("/bin/sh\n", "/bin/sh", None),
+            ("", "", None),
+        ] {
+            let Image::Script(found, rest) = script(line.as_bytes()) else { panic!("not a script") };
+            assert_eq!((found.as_str(), rest.as_deref()), (interpreter, argument));
+        }
+    }
+
+    #[test]
+    fn broken_files_are_an_answer() {
+        let path = std::env::temp_dir().join(format!("flashlock-elf-{}", std::process::id()));
+        let mut elf = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        elf.truncate(1000);
+        for (content, expected) in [
+            (elf.clone(), "Broken"),
+            (b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0".to_vec(), "Foreign(32, \"i386\")"),
+            (b"\x7fELF".to_vec(), "Other"),
+            (b"hello".to_vec(), "Other"),
+        ] {
+            std::fs::write(&path, content).unwrap();
+            let image = format!("{:?}", read(&path).unwrap());
+            assert!(image.starts_with(expected), "{image}");
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn versions() {
+        assert_eq!(glibc_version(b"GLIBC_2.34"), Some((2, 34)));
+        assert_eq!(glibc_version(b"GLIBC_2.2.5"), Some((2, 2)));
+        assert_eq!((glibc_version(b"GLIBC_PRIVATE"), glibc_version(b"GLIBCXX_3.4")), (None, None));
+    }
+}

@@ -1,0 +1,138 @@
+//! `flashlock generate`: man pages, shell completions and the reference, from the command line's own definition.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory, ValueEnum};
+use clap_complete::Shell;
+use flashlock_locks::catalogue::{DEFAULT, LOCKS};
+use flashlock_locks::event::Event;
+
+use crate::args::Cli;
+use crate::failure::Failure;
+use crate::screen;
+
+/// Write man pages, shell completions or the reference into a directory
+#[derive(clap::Args)]
+#[command(hide = true)]
+pub(crate) struct Args {
+    /// What to write
+    what: What,
+    /// Where; made if it does not exist
+    #[arg(value_hint = clap::ValueHint::DirPath)]
+    directory: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum What {
+    /// flashlock.1 and one page for each verb
+    Man,
+    /// For bash, zsh and fish
+    Completions,
+    /// One page for each verb, one for the locks and one for the events
+    Markdown,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let directory = &args.directory;
+    let write = || {
+        fs::create_dir_all(directory)?;
+        match args.what {
+            What::Man => clap_mangen::generate_to(visible(), directory),
+            What::Completions => completions(directory),
+            What::Markdown => markdown(directory),
+        }
+    };
+    write().map_err(|error: io::Error| {
+        Failure::new(format_args!("cannot write into {}: {}", directory.display(), screen::reason(&error)))
+    })?;
+    Ok(0)
+}
+
+/// The command without what is hidden, which some generators would show.
+fn visible() -> clap::Command {
+    let whole = Cli::command();
+    let verbs: Vec<_> = whole.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();
+    let mut command = clap::Command::new("flashlock")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .subcommand_required(true)
+        .max_term_width(100);
+    if let Some(about) = whole.get_about() {
+        command = command.about(about.clone());
+    }
+    if let Some(about) = whole.get_long_about() {
+        command = command.long_about(about.clone());
+    }
+    if let Some(help) = whole.get_after_long_help() {
+        command = command.after_long_help(help.clone());
+    }
+    command.args(whole.get_arguments().cloned().collect::<Vec<_>>()).subcommands(verbs)
+}
+
+fn completions(directory: &Path) -> io::Result<()> {
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        clap_complete::generate_to(shell, &mut visible(), "flashlock", directory)?;
+    }
+    Ok(())
+}
+
+const MADE: &str = "<!-- Made by `flashlock generate markdown`; do not edit. -->\n\n";
+
+/// The reference is what `--help` prints, page by page, and what the lists of locks and events say.
+fn markdown(directory: &Path) -> io::Result<()> {
+    fs::write(directory.join("locks.md"), locks())?;
+    fs::write(directory.join("events.md"), events())?;
+    let mut command = visible().term_width(90);
+    command.build();
+    let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let mut links: String = verbs.iter().map(|verb| format!("- [flashlock {verb}](flashlock-{verb}.md)\n")).collect();
+    links.push_str("- [the locks](locks.md)\n- [the events that are counted](events.md)\n");
+    let page = |title: &str, command: &mut clap::Command| {
+        let help = command.render_long_help().to_string();
+        let help: String = help.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+        format!("{MADE}# {title}\n\n```text\n{help}```\n")
+    };
+    let front = page("flashlock", &mut command);
+    fs::write(directory.join("flashlock.md"), format!("{front}\n{links}"))?;
+    for verb in command.get_subcommands_mut() {
+        let name = verb.get_name().to_owned();
+        fs::write(directory.join(format!("flashlock-{name}.md")), page(&format!("flashlock {name}"), verb))?;
+    }
+    Ok(())
+}
+
+/// The catalogue.
+fn locks() -> String {
+    let mut page = format!("{MADE}# The locks\n");
+    for lock in LOCKS {
+        let default = if lock.id == DEFAULT { " (the default)" } else { "" };
+        let yes = |value: bool| if value { "yes" } else { "no" };
+        let (bytes, atomics) = (lock.bytes, (lock.atomics_lock, lock.atomics_unlock));
+        page.push_str(&format!("\n## `{}`{default}\n\n{}\n\n| | |\n|---|---|\n", lock.name, lock.title));
+        for (name, text) in [
+            ("from", lock.paper.to_owned()),
+            ("fair", lock.fair.to_owned()),
+            ("hands over strictly, also to a waiter that is not running", yes(lock.strict).to_owned()),
+            ("NUMA-aware", yes(lock.numa_aware).to_owned()),
+            ("bytes of state, and for each waiting thread", format!("{bytes}, {}", lock.bytes_per_waiter)),
+            ("atomic operations to acquire, to release", format!("{}, {}", atomics.0, atomics.1)),
+            ("values of `wait=`, the first is the default", lock.waits.join(", ")),
+        ] {
+            page.push_str(&format!("| {name} | {text} |\n"));
+        }
+        for exception in lock.exceptions {
+            page.push_str(&format!("| cannot: `{}` | {} |\n", exception.check, exception.reason));
+        }
+    }
+    page
+}
+
+/// The event list.
+fn events() -> String {
+    let rows = Event::ALL.iter().map(|event| format!("| `{}` | {} |\n", event.name(), event.describe()));
+    let rows: String = rows.collect();
+    format!("{MADE}# The events that are counted\n\n| name in JSON | what it counts |\n|---|---|\n{rows}")
+}

@@ -1,0 +1,82 @@
+//! Starting a program so that it cannot tell that it was not started directly: same signal mask, same ignored signals, the
+//! shell's exit statuses when it cannot be started.
+
+mod signals;
+mod supervise;
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+pub(crate) use signals::name as signal_name;
+pub(crate) use supervise::{Ended, Resources, supervise};
+
+use crate::failure::Failure;
+use crate::screen;
+
+/// The exit status of a tool that runs programs and fails itself.
+pub(crate) const OWN_FAILURE: u8 = 125;
+/// The exit status for a program that is there and cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// The exit status for a program that is not there.
+const NOT_FOUND: u8 = 127;
+
+/// Whether SIGPIPE was ignored when this process began. Rust's runtime ignores it for itself before `main`.
+static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = {
+    extern "C" fn at_start() {
+        SIGPIPE_WAS_IGNORED.store(signals::is_ignored(libc::SIGPIPE), Relaxed);
+    }
+    at_start
+};
+
+/// A program and its arguments, ready for the kernel.
+pub(crate) struct Program {
+    words: Vec<CString>,
+}
+
+impl Program {
+    /// From words, of which there is at least one.
+    pub(crate) fn new(words: &[OsString]) -> Result<Self, Failure> {
+        let convert = |word: &OsString| {
+            CString::new(word.as_bytes())
+                .map_err(|_| Failure::usage(format_args!("argument '{}' has a zero byte", word.to_string_lossy())))
+        };
+        Ok(Self { words: words.iter().map(convert).collect::<Result<_, _>>()? })
+    }
+
+    /// The program as it was named.
+    pub(crate) fn name(&self) -> &OsStr {
+        OsStr::from_bytes(self.words[0].as_bytes())
+    }
+
+    /// Becomes the program. Returns only if that fails.
+    pub(crate) fn exec(&self) -> io::Error {
+        let pointers: Vec<_> = self.words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect();
+        if !SIGPIPE_WAS_IGNORED.load(Relaxed) {
+            signals::set_default(libc::SIGPIPE);
+        }
+        // SAFETY: the words are C strings and the array ends in a null pointer.
+        unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
+        io::Error::last_os_error()
+    }
+
+    /// Why the program cannot be run, with the exit status that shells use.
+    pub(crate) fn cannot_run(&self, error: &io::Error) -> Failure {
+        let name = self.name();
+        let reason = screen::reason(error);
+        if error.raw_os_error() != Some(libc::ENOENT) {
+            return Failure::new(format_args!("cannot run '{}': {reason}", name.display())).with_code(NOT_EXECUTABLE);
+        }
+        // A script or program that is there, but whose interpreter is not, is "not found" to the kernel too.
+        let there = name.as_bytes().contains(&b'/') && Path::new(name).exists();
+        let hint = if there { " (the file is there; its interpreter is not)" } else { "" };
+        Failure::new(format_args!("cannot run '{}': {reason}{hint}", name.display())).with_code(NOT_FOUND)
+    }
+}

@@ -1,0 +1,130 @@
+//! Signals: names, sets, dispositions.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// The signals that are passed on to the program.
+const FORWARDED: &[libc::c_int] =
+    &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
+
+const NAMES: &[(libc::c_int, &str)] = &[
+    (libc::SIGHUP, "SIGHUP"),
+    (libc::SIGINT, "SIGINT"),
+    (libc::SIGQUIT, "SIGQUIT"),
+    (libc::SIGILL, "SIGILL"),
+    (libc::SIGTRAP, "SIGTRAP"),
+    (libc::SIGABRT, "SIGABRT"),
+    (libc::SIGBUS, "SIGBUS"),
+    (libc::SIGFPE, "SIGFPE"),
+    (libc::SIGKILL, "SIGKILL"),
+    (libc::SIGUSR1, "SIGUSR1"),
+    (libc::SIGSEGV, "SIGSEGV"),
+    (libc::SIGUSR2, "SIGUSR2"),
+    (libc::SIGPIPE, "SIGPIPE"),
+    (libc::SIGALRM, "SIGALRM"),
+    (libc::SIGTERM, "SIGTERM"),
+    (libc::SIGXCPU, "SIGXCPU"),
+    (libc::SIGXFSZ, "SIGXFSZ"),
+    (libc::SIGVTALRM, "SIGVTALRM"),
+    (libc::SIGPROF, "SIGPROF"),
+    (libc::SIGSYS, "SIGSYS"),
+];
+
+/// The name of a signal.
+pub(crate) fn name(signal: libc::c_int) -> String {
+    match NAMES.iter().find(|(number, _)| *number == signal) {
+        Some((_, name)) => (*name).to_owned(),
+        None if signal >= libc::SIGRTMIN() => format!("SIGRTMIN+{}", signal - libc::SIGRTMIN()),
+        None => format!("signal {signal}"),
+    }
+}
+
+/// The set of the signals that are passed on, and SIGCHLD.
+pub(super) fn watched() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: sigemptyset initialises the set; the signals are valid.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        let realtime = libc::SIGRTMIN()..=libc::SIGRTMAX();
+        for signal in FORWARDED.iter().copied().chain(realtime).chain([libc::SIGCHLD]) {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// Blocks the signals of a set; the mask that held before.
+pub(super) fn block(set: &libc::sigset_t) -> libc::sigset_t {
+    let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: both sets are valid; the call initialises the second.
+    unsafe {
+        libc::sigprocmask(libc::SIG_BLOCK, set, before.as_mut_ptr());
+        before.assume_init()
+    }
+}
+
+/// Makes a mask hold.
+pub(super) fn set_mask(mask: &libc::sigset_t) {
+    // SAFETY: the set is valid.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
+}
+
+/// Waits for a signal of the set, which is blocked.
+pub(super) fn wait(set: &libc::sigset_t) -> Option<libc::siginfo_t> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the set is valid and `info` writable; it is initialised if the call succeeds.
+    unsafe { (libc::sigwaitinfo(set, info.as_mut_ptr()) > 0).then(|| info.assume_init()) }
+}
+
+/// Forgets the signals of the set, which is blocked, that have come already.
+pub(super) fn discard_pending(set: &libc::sigset_t) {
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the set and the time are valid; nothing is asked of the signals.
+    while unsafe { libc::sigtimedwait(set, ptr::null_mut(), &now) } > 0 {}
+}
+
+/// What happens on a signal.
+pub(super) fn action(signal: libc::c_int) -> libc::sigaction {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: asks for the disposition of a valid signal; all-zero is a valid sigaction.
+    unsafe {
+        libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    }
+}
+
+/// Makes an action hold.
+pub(super) fn set_action(signal: libc::c_int, action: &libc::sigaction) {
+    // SAFETY: the action is one that the kernel gave us, or the default.
+    unsafe { libc::sigaction(signal, action, ptr::null_mut()) };
+}
+
+/// Whether a signal is ignored.
+pub(super) fn is_ignored(signal: libc::c_int) -> bool {
+    action(signal).sa_sigaction == libc::SIG_IGN
+}
+
+/// Makes a signal do what it does by default; what it did before.
+pub(super) fn set_default(signal: libc::c_int) -> libc::sigaction {
+    let before = action(signal);
+    let mut default = before;
+    default.sa_sigaction = libc::SIG_DFL;
+    default.sa_flags = 0;
+    set_action(signal, &default);
+    before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!([9, 15, libc::SIGRTMIN() + 2, 16].map(name), ["SIGKILL", "SIGTERM", "SIGRTMIN+2", "signal 16"]);
+    }
+
+    #[test]
+    fn rust_ignores_sigpipe() {
+        assert!(is_ignored(libc::SIGPIPE) && !is_ignored(libc::SIGTERM));
+    }
+}

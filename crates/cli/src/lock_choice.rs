@@ -1,0 +1,106 @@
+//! Which lock a program is to run with: `--lock`, else the environment, else the default.
+
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use flashlock_locks::catalogue::{DEFAULT, LOCKS};
+use flashlock_native::settings::{self, Choice};
+
+use crate::failure::Failure;
+
+/// A lock with its options, as text and as what the text means.
+#[derive(Clone, Debug)]
+pub(crate) struct LockChoice {
+    /// `NAME[:option=value,…]`.
+    pub(crate) text: String,
+    /// What it means.
+    pub(crate) choice: Choice,
+}
+
+impl LockChoice {
+    /// From `--lock`, or from the environment if that is not given.
+    pub(crate) fn find(argument: Option<&str>) -> Result<Self, Failure> {
+        if let Some(text) = argument {
+            return Self::parse(text, "--lock");
+        }
+        let Some(text) = std::env::var_os(settings::ENV).filter(|text| !text.is_empty()) else {
+            return Ok(Self { text: DEFAULT.info().name.to_owned(), choice: Choice::DEFAULT });
+        };
+        let text = text.into_string().map_err(|text| {
+            Failure::usage(format_args!("{}='{}': is not UTF-8", settings::ENV, text.to_string_lossy()))
+        })?;
+        Self::parse(&text, settings::ENV)
+    }
+
+    fn parse(text: &str, from: &str) -> Result<Self, Failure> {
+        let bad = |what: &dyn std::fmt::Display| {
+            Failure::usage(format_args!("{from} '{text}': {what} (flashlock locks describes them)"))
+        };
+        if text.is_empty() {
+            return Err(bad(&format_args!("names no lock; known are: {}", known())));
+        }
+        let choice = settings::parse(text).map_err(|error| bad(&error))?;
+        Ok(Self { text: text.to_owned(), choice })
+    }
+}
+
+/// The names of all locks.
+pub(crate) fn known() -> String {
+    LOCKS.iter().map(|lock| lock.name).collect::<Vec<_>>().join(" ")
+}
+
+/// What `FLASHLOCK_TOPOLOGY` imagines, if it is set; an error if it makes no sense.
+pub(crate) fn imagined_topology() -> Result<Option<[u32; 3]>, Failure> {
+    let Some(text) = std::env::var_os(settings::ENV_TOPOLOGY).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let parsed = text.to_str().and_then(settings::parse_topology);
+    parsed.map(Some).ok_or_else(|| {
+        Failure::usage(format_args!(
+            "{}='{}': is not NODESxCORESxSMT, three numbers from 1 to 4096 such as 2x18x2; correct or unset it",
+            settings::ENV_TOPOLOGY,
+            text.to_string_lossy()
+        ))
+    })
+}
+
+/// Takes any text, and offers the locks' names to shells that complete. What is wrong with a text is said later, better
+/// than clap can.
+#[derive(Clone)]
+pub(crate) struct LockParser;
+
+impl TypedValueParser for LockParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
+        Some(Box::new(LOCKS.iter().map(|lock| PossibleValue::new(lock.name).help(lock.title))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_where_the_text_came_from_and_what_is_known() {
+        let failure = LockChoice::parse("mcz", "--lock").unwrap_err();
+        assert_eq!(failure.code(), 2);
+        assert!(failure.to_string().starts_with("--lock 'mcz': unknown lock 'mcz'; known are: tas"), "{failure}");
+        assert!(LockChoice::parse("", "--lock").unwrap_err().to_string().contains("known are: tas"));
+    }
+
+    #[test]
+    fn the_text_is_kept_as_the_user_wrote_it() {
+        let lock = LockChoice::parse("mcs:wait=park", "--lock").unwrap();
+        assert_eq!((lock.text.as_str(), lock.choice.lock.info().name), ("mcs:wait=park", "mcs"));
+    }
+}

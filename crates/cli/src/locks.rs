@@ -1,0 +1,176 @@
+//! `flashlock locks`: the catalogue.
+
+use flashlock_locks::catalogue::{DEFAULT, Exception, LOCKS, LockId, LockInfo};
+use flashlock_report::table;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::lock_choice::{LockParser, known};
+use crate::screen::{self, HEADING, styled};
+
+const EXAMPLES: &str = "\
+Examples:
+  flashlock locks
+  flashlock locks shfl
+  flashlock locks --json | jq -r '.[] | select(.numa_aware) | .name'";
+
+/// List the locks, or describe one
+///
+/// The locks that `flashlock run --lock` takes, with their cost, their fairness, and where they come from.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The lock to describe; all are listed without it
+    #[arg(value_parser = LockParser, hide_possible_values = true)]
+    name: Option<String>,
+
+    /// Print JSON: an array of all locks, or an object for one
+    #[arg(long)]
+    json: bool,
+}
+
+/// A lock as `--json` shows it.
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    title: &'static str,
+    paper: &'static str,
+    bytes: u32,
+    bytes_per_waiter: u32,
+    atomics_lock: u32,
+    atomics_unlock: u32,
+    numa_aware: bool,
+    fair: &'static str,
+    strict: bool,
+    waits: &'static [&'static str],
+    default: bool,
+    interposable: bool,
+    exceptions: Vec<ExceptionRow>,
+}
+
+/// What a lock cannot do.
+#[derive(Serialize)]
+struct ExceptionRow {
+    check: &'static str,
+    reason: &'static str,
+}
+
+impl From<&Exception> for ExceptionRow {
+    fn from(exception: &Exception) -> Self {
+        Self { check: exception.check, reason: exception.reason }
+    }
+}
+
+impl From<&LockInfo> for Row {
+    fn from(lock: &LockInfo) -> Self {
+        Self {
+            name: lock.name,
+            title: lock.title,
+            paper: lock.paper,
+            bytes: lock.bytes,
+            bytes_per_waiter: lock.bytes_per_waiter,
+            atomics_lock: lock.atomics_lock,
+            atomics_unlock: lock.atomics_unlock,
+            numa_aware: lock.numa_aware,
+            fair: lock.fair,
+            strict: lock.strict,
+            waits: lock.waits,
+            default: lock.id == DEFAULT,
+            interposable: true,
+            exceptions: lock.exceptions.iter().map(ExceptionRow::from).collect(),
+        }
+    }
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let width = screen::width(libc::STDOUT_FILENO);
+    let text = match &args.name {
+        Some(name) => {
+            let id = LockId::from_name(name).ok_or_else(|| {
+                Failure::usage(format_args!(
+                    "unknown lock '{name}'; known are: {} (flashlock locks lists them)",
+                    known()
+                ))
+            })?;
+            if args.json { json(&Row::from(id.info()))? } else { describe(id.info(), width) }
+        }
+        None if args.json => json(&LOCKS.iter().map(Row::from).collect::<Vec<_>>())?,
+        None => list(width),
+    };
+    screen::emit(&text)?;
+    Ok(0)
+}
+
+fn json(value: &impl Serialize) -> Result<String, Failure> {
+    let mut text = serde_json::to_string_pretty(value).map_err(Failure::new)?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn list(width: u16) -> String {
+    let mut table = table::new(["lock", "bytes", "atomics", "NUMA", "wait=", "what it is"], width);
+    table::numbers(&mut table, [1, 2]);
+    for lock in LOCKS {
+        let mark = if lock.id == DEFAULT { " *" } else { "" };
+        table.add_row([
+            format!("{}{mark}", lock.name),
+            lock.bytes.to_string(),
+            format!("{}+{}", lock.atomics_lock, lock.atomics_unlock),
+            if lock.numa_aware { "yes" } else { "no" }.to_owned(),
+            lock.waits.join(" "),
+            lock.title.to_owned(),
+        ]);
+    }
+    let legend = "* the default. bytes: of state in the mutex. atomics: read-modify-writes to acquire + release it, uncontended. \
+                  More on one: flashlock locks NAME";
+    format!("{}\n{}", table::text(&table), screen::paragraph(legend, width))
+}
+
+fn describe(lock: &LockInfo, width: u16) -> String {
+    let yes = |value: bool| if value { "yes" } else { "no" };
+    let strict = match lock.strict {
+        true => "yes: a waiter that is not running, such as one stopped in a signal handler, stops the queue",
+        false => "no: a running thread may go first while the next waiter is not running",
+    };
+    let fields = [
+        ("from", lock.paper.to_owned()),
+        ("fair", lock.fair.to_owned()),
+        ("strict", strict.to_owned()),
+        ("NUMA-aware", yes(lock.numa_aware).to_owned()),
+        ("state", format!("{} bytes in the lock, {} for each waiting thread", lock.bytes, lock.bytes_per_waiter)),
+        ("atomics", format!("{} to acquire, {} to release, uncontended", lock.atomics_lock, lock.atomics_unlock)),
+        ("wait=", format!("{} (the first is the default)", lock.waits.join(", "))),
+        ("try it", format!("flashlock run --lock {} --stats -- PROGRAM", lock.name)),
+    ];
+    let mark = if lock.id == DEFAULT { ", the default" } else { "" };
+    let mut out = format!("{}: {}{mark}\n", styled(HEADING, lock.name), lock.title);
+    for (name, text) in fields {
+        out.push_str(&table::field(name, &text, 10, width));
+    }
+    match lock.exceptions {
+        [] => out.push_str(&table::field("cannot", "nothing that glibc's mutex can do is known to fail", 10, width)),
+        exceptions => {
+            for exception in exceptions {
+                out.push_str(&table::field("cannot", &format!("{}: {}", exception.check, exception.reason), 10, width));
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lock_is_listed_and_described() {
+        let table = list(80);
+        for lock in LOCKS {
+            assert!(table.contains(lock.name), "{table}");
+            let text = anstream::adapter::strip_str(&describe(lock, 80)).to_string();
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        }
+        assert_eq!(table.matches(" *").count(), 1, "{table}");
+    }
+}

@@ -1,0 +1,63 @@
+//! # The `flashlock` command
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`args`] | the command line: verbs and what all of them share |
+//! | [`run`], [`demo`], [`locks`], [`topology`], [`doctor`], [`generate`] | the verbs |
+//! | [`lock_choice`], [`preload`] | which lock, and the library that brings it into a program |
+//! | [`launch`] | starting a program, forwarding signals, ending as it ended |
+//! | [`elf`], [`search`], [`inspect`] | what a program file is, where files are found, what flashlock can do for it |
+//! | [`pthread`] | the C library's locks, called as a C program calls them |
+//! | [`screen`], [`failure`] | output and errors |
+//!
+//! Exit status: 0 all is well, 1 something failed or was found wrong, 2 wrong usage; `run` ends as the program ended, with 125
+//! if flashlock itself failed, 126 if the program could not be executed and 127 if it was not found.
+
+mod args;
+mod demo;
+mod doctor;
+mod elf;
+mod failure;
+mod generate;
+mod inspect;
+mod launch;
+mod lock_choice;
+mod locks;
+mod preload;
+mod pthread;
+mod run;
+mod screen;
+mod search;
+mod topology;
+
+use std::process::ExitCode;
+
+use args::{Cli, Verb};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let cli = match Cli::read() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match perform(&cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            failure.report();
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+/// Runs a verb; its exit status.
+fn perform(cli: &Cli) -> Result<u8, Failure> {
+    match &cli.verb {
+        Verb::Run(args) => run::run(args),
+        Verb::Locks(args) => locks::run(args),
+        Verb::Topology(args) => topology::run(args),
+        Verb::Doctor(args) => doctor::run(args),
+        Verb::Generate(args) => generate::run(args),
+        Verb::DemoWorker(args) => demo::worker::run(args),
+        Verb::SelfTest => doctor::self_test::child(),
+    }
+}

@@ -1,0 +1,90 @@
+//! The C library's mutex and condition variable, called by their symbols as a C program calls them, so that the dynamic linker
+//! decides whose they are.
+
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+
+/// A `pthread_mutex_t`, statically initialised. Stays where it is: it is used by reference only.
+pub(crate) struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: a mutex is for several threads.
+unsafe impl Sync for Mutex {}
+// SAFETY: an unlocked mutex belongs to no thread.
+unsafe impl Send for Mutex {}
+
+impl Mutex {
+    /// Unlocked.
+    pub(crate) const fn new() -> Self {
+        Self(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
+    }
+
+    /// Acquires; whether the function said so.
+    pub(crate) fn lock(&self) -> bool {
+        // SAFETY: the mutex is initialised.
+        unsafe { libc::pthread_mutex_lock(self.0.get()) == 0 }
+    }
+
+    /// Releases. The caller holds it.
+    pub(crate) fn unlock(&self) -> bool {
+        // SAFETY: the mutex is initialised.
+        unsafe { libc::pthread_mutex_unlock(self.0.get()) == 0 }
+    }
+}
+
+/// A `pthread_cond_t`, statically initialised.
+pub(crate) struct Cond(UnsafeCell<libc::pthread_cond_t>);
+
+// SAFETY: a condition variable is for several threads.
+unsafe impl Sync for Cond {}
+// SAFETY: nobody waits on one that is moved.
+unsafe impl Send for Cond {}
+
+impl Cond {
+    /// Nobody waits.
+    pub(crate) const fn new() -> Self {
+        Self(UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER))
+    }
+
+    /// Waits. The caller holds the mutex.
+    pub(crate) fn wait(&self, mutex: &Mutex) -> bool {
+        // SAFETY: both are initialised.
+        unsafe { libc::pthread_cond_wait(self.0.get(), mutex.0.get()) == 0 }
+    }
+
+    /// Wakes a waiter.
+    pub(crate) fn signal(&self) -> bool {
+        // SAFETY: it is initialised.
+        unsafe { libc::pthread_cond_signal(self.0.get()) == 0 }
+    }
+}
+
+/// The file that the dynamic linker takes a function from.
+pub(crate) fn provider(function: &str) -> Option<String> {
+    let name = CString::new(function).ok()?;
+    // SAFETY: looks a symbol up; the name is a C string.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: dladdr takes any address and says whether it filled the structure.
+    let file = unsafe {
+        if address.is_null() || libc::dladdr(address, info.as_mut_ptr()) == 0 {
+            return None;
+        }
+        info.assume_init().dli_fname
+    };
+    // SAFETY: the name is null or a C string that lives as long as the library is loaded.
+    (!file.is_null()).then(|| unsafe { CStr::from_ptr(file) }.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_preload_the_functions_are_the_c_librarys() {
+        let mutex = Mutex::new();
+        assert!(mutex.lock() && mutex.unlock());
+        assert!(provider("pthread_mutex_lock").unwrap().contains("libc.so"));
+        assert_eq!(provider("flashlock_no_such_function"), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! Output: colours, widths, pipes that break.
+
+use std::io::{self, Write};
+use std::mem::MaybeUninit;
+
+use anstream::ColorChoice;
+use anstyle::{AnsiColor, Style};
+use flashlock_report::table;
+
+use crate::failure::Failure;
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum When {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl When {
+    /// Makes it hold for all output.
+    pub(crate) fn apply(self) {
+        let choice = match self {
+            Self::Auto => ColorChoice::Auto,
+            Self::Always => ColorChoice::Always,
+            Self::Never => ColorChoice::Never,
+        };
+        choice.write_global();
+    }
+
+    /// The same for the text of `--help`.
+    pub(crate) fn for_help(self) -> clap::ColorChoice {
+        match self {
+            Self::Auto => clap::ColorChoice::Auto,
+            Self::Always => clap::ColorChoice::Always,
+            Self::Never => clap::ColorChoice::Never,
+        }
+    }
+}
+
+/// Of headings.
+pub(crate) const HEADING: Style = Style::new().bold();
+/// Of what is fine.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+/// Of what deserves a look.
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+/// Of what is wrong.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+
+/// Text in a style.
+pub(crate) fn styled(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Writes to standard output, all of it and now.
+pub(crate) fn emit(text: &str) -> Result<(), Failure> {
+    let mut out = anstream::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::nobody_reads(),
+        _ => Failure::new(format_args!("cannot write to standard output: {}", reason(&error))),
+    })
+}
+
+/// Writes to standard error; what cannot be written is lost.
+pub(crate) fn tell(text: &str) {
+    let mut err = anstream::stderr().lock();
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+}
+
+/// Tells of an error, or of something less (`kind`).
+pub(crate) fn complain(kind: Option<&str>, what: &str) {
+    let name = styled(if kind.is_some() { WARNING } else { BAD }, "flashlock:");
+    let kind = kind.map(|kind| format!(" {kind}:")).unwrap_or_default();
+    tell(&format!("{name}{kind} {what}\n"));
+}
+
+/// How wide the screen behind a descriptor is, within reason: a file or pipe has [`table::WIDTH`], or as much as `COLUMNS`
+/// says.
+pub(crate) fn width(fd: i32) -> u16 {
+    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal_width(fd).or_else(told).unwrap_or(table::WIDTH).clamp(40, 140)
+}
+
+fn terminal_width(fd: i32) -> Option<u16> {
+    let mut size = MaybeUninit::<libc::winsize>::zeroed();
+    // SAFETY: the call writes a winsize or fails.
+    let size = unsafe { (libc::ioctl(fd, libc::TIOCGWINSZ, size.as_mut_ptr()) == 0).then(|| size.assume_init()) };
+    size.map(|size| size.ws_col).filter(|&columns| columns > 0)
+}
+
+/// An error of the system in its own words, without Rust's `(os error 2)`.
+pub(crate) fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+/// Paragraphs, broken at blanks to fit the screen.
+pub(crate) fn paragraph(text: &str, width: u16) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > usize::from(width) {
+            out.push('\n');
+            column = 0;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_speak_plainly() {
+        assert_eq!(reason(&io::Error::from_raw_os_error(libc::ENOENT)), "No such file or directory");
+        assert_eq!(reason(&io::Error::other("odd")), "odd");
+    }
+
+    #[test]
+    fn paragraphs_are_broken() {
+        assert_eq!(paragraph("aa bb\n  cc", 5), "aa bb\ncc\n");
+    }
+}

@@ -1,0 +1,188 @@
+//! `flashlock run`: the program behaves as if it had been started directly.
+
+mod common;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+
+use common::{binary, flashlock, scratch, threads};
+use predicates::prelude::*;
+use predicates::str::{contains, is_empty, starts_with};
+
+#[test]
+fn an_unknown_lock_lists_the_known_ones() {
+    for mut command in [
+        {
+            let mut c = flashlock();
+            c.args(["run", "--lock", "mcz", "--", "true"]);
+            c
+        },
+        {
+            let mut c = flashlock();
+            c.args(["run", "--", "true"]).env("FLASHLOCK", "mcz");
+            c
+        },
+        {
+            let mut c = flashlock();
+            c.args(["run", "--lock", "mcz"]);
+            c
+        },
+    ] {
+        command
+            .assert()
+            .code(2)
+            .stdout(is_empty())
+            .stderr(starts_with("flashlock: ").and(contains("unknown lock 'mcz'; known are: tas futex mcs shfl")));
+    }
+}
+
+#[test]
+fn a_bad_option_says_what_is_right() {
+    let mut command = flashlock();
+    command.args(["run", "--lock", "shfl:bound=soon", "--", "true"]);
+    command.assert().code(2).stderr(contains("microseconds"));
+}
+
+#[test]
+fn a_bad_topology_is_refused() {
+    let mut command = flashlock();
+    command.args(["run", "--", "true"]).env("FLASHLOCK_TOPOLOGY", "many");
+    command.assert().code(2).stderr(contains("NODESxCORESxSMT"));
+}
+
+#[test]
+fn programs_that_cannot_be_run() {
+    let not_executable = scratch("not-executable");
+    std::fs::write(&not_executable, "").unwrap();
+    let without_interpreter = scratch("without-interpreter");
+    std::fs::write(&without_interpreter, "#!/no/such/interpreter\n").unwrap();
+    make_executable(&without_interpreter);
+    for stats in [&["run", "--"][..], &["run", "--stats", "--"]] {
+        let mut command = flashlock();
+        command.args(stats).arg("no-such-program");
+        let missing = "flashlock: cannot run 'no-such-program': No such file or directory\n";
+        command.assert().code(127).stdout(is_empty()).stderr(missing);
+        let mut command = flashlock();
+        command.args(stats).arg(&not_executable);
+        command.assert().code(126).stderr(contains("Permission denied"));
+        let mut command = flashlock();
+        command.args(stats).arg(&without_interpreter);
+        command.assert().code(127).stderr(contains("its interpreter is not"));
+    }
+}
+
+fn make_executable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    for stats in [&["run", "--"][..], &["run", "--stats", "--"], &["run", "--stats=json", "--"]] {
+        for status in [0, 1, 7, 255] {
+            let mut command = flashlock();
+            command.args(stats).args(["sh", "-c", &format!("exit {status}")]);
+            command.assert().code(status);
+        }
+    }
+}
+
+#[test]
+fn the_signal_is_the_programs() {
+    for stats in [&["run", "--"][..], &["run", "--stats", "--"]] {
+        for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11), ("INT", 2), ("PIPE", 13)] {
+            let mut command = flashlock();
+            command.args(stats).args(["sh", "-c", &format!("kill -{name} $$")]);
+            let status = command.output().unwrap().status;
+            assert_eq!(status.signal(), Some(number), "{stats:?}: {status}");
+        }
+    }
+}
+
+#[test]
+fn input_and_output_are_the_programs() {
+    for stats in [&["run", "--"][..], &["run", "--stats", "--"]] {
+        let mut command = flashlock();
+        command.args(stats).args(["sh", "-c", "cat; echo $#"]).arg("sh").args(["--stats", "-x"]).write_stdin("in\n");
+        command.assert().success().stdout("in\n2\n");
+    }
+}
+
+#[test]
+fn the_library_is_put_before_other_preloads() {
+    let mut command = flashlock();
+    let other = "/no/such/other.so";
+    let show = "echo \"$LD_PRELOAD $FLASHLOCK\"";
+    command.args(["run", "--lock", "mcs:wait=park", "--", "sh", "-c", show]).env("LD_PRELOAD", other);
+    let expected = format!("{}:{other} mcs:wait=park\n", common::preload().canonicalize().unwrap().display());
+    command.assert().success().stdout(expected);
+}
+
+#[test]
+fn a_missing_library_says_where_it_was_searched() {
+    let mut command = flashlock();
+    command.args(["run", "--", "true"]).env("FLASHLOCK_PRELOAD_PATH", "/nowhere");
+    command.assert().code(125).stderr(contains("FLASHLOCK_PRELOAD_PATH=/nowhere"));
+    let lonely = scratch("lonely-flashlock");
+    std::fs::copy(binary(), &lonely).unwrap();
+    let mut command = assert_cmd::Command::new(&lonely);
+    command.args(["run", "--", "true"]).env_remove("FLASHLOCK_PRELOAD_PATH");
+    command.assert().code(125).stderr(contains("searched").and(contains("lib/flashlock")));
+    std::fs::remove_file(&lonely).unwrap();
+}
+
+#[test]
+fn the_programs_locks_come_from_the_library() {
+    let mut command = flashlock();
+    command.args(["run", "--", "sh", "-c", &threads(20)]);
+    command.assert().success().stdout(contains("libflashlock_preload.so"));
+}
+
+#[test]
+fn a_program_out_of_reach_is_warned_about_and_run() {
+    let script = scratch("foreign");
+    // 32-bit, for i386; the kernel refuses it, and a shell is not asked.
+    std::fs::write(&script, b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0").unwrap();
+    make_executable(&script);
+    let mut command = flashlock();
+    command.args(["run", "--"]).arg(&script);
+    command.assert().failure().stderr(contains("warning: ").and(contains("32-bit")));
+}
+
+#[test]
+fn a_hostile_descriptor_does_nothing() {
+    let file = scratch("hostile");
+    std::fs::write(&file, "untouched").unwrap();
+    let open = format!("exec 9<>'{}'; export FLASHLOCK_STATS_FD; ", file.display());
+    for number in ["9", "0", "-1", "99999", "999999999999999999999", "x", ""] {
+        let mut command = flashlock();
+        let line = format!("{open} FLASHLOCK_STATS_FD={number}; {}", threads(5));
+        command.args(["run", "--", "sh", "-c", &line]);
+        command.assert().success();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "untouched", "{number}");
+    }
+}
+
+#[test]
+fn the_demonstration_compares_and_does_not_oversell() {
+    let mut command = flashlock();
+    command.args(["run", "--seconds", "0.2", "--threads", "4", "--lock", "futex"]);
+    command.assert().success().stdout(
+        contains("One hot mutex, 4 threads").and(contains("glibc ")).and(contains("futex ")).and(contains("nobody's")),
+    );
+    let mut command = flashlock();
+    let output = command.args(["run", "--seconds", "0.2", "--json"]).output().unwrap();
+    let demo: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((demo["schema"].as_str(), demo["sides"][0]["lock"].as_str()), (Some("flashlock.demo"), Some("glibc")));
+    assert_eq!(demo["ratios"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn options_of_the_demonstration_need_no_program() {
+    let mut command = flashlock();
+    command.args(["run", "--threads", "3", "--", "true"]);
+    command.assert().code(2).stderr(starts_with("flashlock: "));
+    let mut command = flashlock();
+    command.args(["run", "--stats"]);
+    command.assert().code(2);
+}

@@ -1,0 +1,145 @@
+//! `flashlock run --stats`: what is counted is reported, however the program ends.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use common::{binary, flashlock, preload, scratch, threads};
+use flashlock_report::run_stats::{Outcome, RunStats};
+use predicates::prelude::*;
+use predicates::str::contains;
+
+#[test]
+fn json_has_acquisitions_and_their_waits() {
+    let mut command = flashlock();
+    let file = scratch("stats.json");
+    command.args(["run", "--lock", "mcs:wait=park", "--stats=json", "--stats-file"]).arg(&file);
+    command.args(["--", "sh", "-c", &threads(50)]);
+    command.assert().success().stdout(contains("operations"));
+    let stats = RunStats::read(&file).unwrap();
+    assert!(stats.events.of("acquisitions") > 0);
+    assert_eq!(stats.outcome, Outcome::Exited { status: 0 });
+    assert_eq!((stats.lock.name.as_str(), stats.lock.wait.as_str()), ("mcs", "park"));
+    assert_eq!(stats.provenance.command[0], "sh");
+    assert!(stats.processes >= 1 && stats.resources.elapsed_ns >= 50_000_000);
+    let waits: u64 = stats.waits.buckets.iter().map(|bucket| bucket.count).sum();
+    assert_eq!(waits, stats.waits.count);
+}
+
+#[test]
+fn json_goes_to_standard_output_and_text_to_standard_error() {
+    let mut command = flashlock();
+    let output = command.args(["run", "--stats=json", "--", "true"]).output().unwrap();
+    let stats: RunStats = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(stats.provenance.command, ["true"]);
+    let mut command = flashlock();
+    command.args(["run", "--stats", "--", "sh", "-c", &threads(20)]);
+    command.assert().success().stderr(contains("acquisitions").and(contains("exit status 0")));
+    let file = scratch("stats.txt");
+    let mut command = flashlock();
+    command.arg("run").arg("--stats-file").arg(&file).args(["--", "true"]);
+    command.assert().success().stdout("").stderr("");
+    assert!(std::fs::read_to_string(&file).unwrap().contains("flashlock run:"));
+}
+
+#[test]
+fn a_killed_program_is_reported() {
+    for (name, number) in [("KILL", 9), ("SEGV", 11), ("ABRT", 6)] {
+        let mut command = flashlock();
+        let file = scratch(&format!("killed-{name}.json"));
+        command.args(["run", "--stats=json", "--stats-file"]).arg(&file);
+        command.args(["--", "sh", "-c", &format!("{}; kill -{name} $$", threads(20))]);
+        let status = command.output().unwrap().status;
+        assert_eq!(status.signal(), Some(number), "{status}");
+        let stats = RunStats::read(&file).unwrap();
+        assert_eq!(stats.outcome, Outcome::Signalled { signal: number, name: format!("SIG{name}") });
+        assert!(stats.events.of("acquisitions") > 0, "{name}");
+    }
+}
+
+/// A program that would run for a minute, under `--stats`, once it is running.
+fn long_run(file: &std::path::Path, line: &str) -> std::process::Child {
+    let mut command = Command::new(binary());
+    command.args(["run", "--stats=json", "--stats-file"]).arg(file).args(["--", "sh", "-c", line]);
+    command.env("FLASHLOCK_PRELOAD_PATH", preload()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    thread::sleep(Duration::from_millis(100));
+    child
+}
+
+fn send(child: &std::process::Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn signals_are_passed_on_and_the_report_is_written() {
+    for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1), ("USR1", 10)] {
+        let file = scratch(&format!("signalled-{name}.json"));
+        let mut child = long_run(&file, &format!("echo ready; exec {}", threads(60_000)));
+        send(&child, &format!("-{name}"));
+        assert_eq!(child.wait().unwrap().signal(), Some(number), "{name}");
+        let stats = RunStats::read(&file).unwrap();
+        assert!(stats.events.of("acquisitions") > 0, "{name}");
+        assert_eq!(stats.outcome, Outcome::Signalled { signal: number, name: format!("SIG{name}") });
+    }
+}
+
+#[test]
+fn a_program_that_handles_a_signal_goes_on() {
+    let file = scratch("handled.json");
+    let line = "trap 'exit 42' USR2; echo ready; while :; do sleep 0.01; done";
+    let mut child = long_run(&file, line);
+    send(&child, "-USR2");
+    assert_eq!(child.wait().unwrap().code(), Some(42));
+    assert_eq!(RunStats::read(&file).unwrap().outcome, Outcome::Exited { status: 42 });
+}
+
+#[test]
+fn the_program_dies_with_the_command() {
+    let file = scratch("orphan.json");
+    let pid_file = scratch("orphan.pid");
+    let line = format!("echo $$ > '{}'; echo ready; exec {}", pid_file.display(), threads(60_000));
+    let mut child = long_run(&file, &line);
+    send(&child, "-KILL");
+    child.wait().unwrap();
+    let pid = std::fs::read_to_string(&pid_file).unwrap();
+    let gone = (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        !std::path::Path::new("/proc").join(pid.trim()).join("exe").exists()
+    });
+    assert!(gone, "the program outlived the command");
+}
+
+#[test]
+fn programs_that_it_starts_are_counted_too() {
+    let mut command = flashlock();
+    let line = format!("exec 3</dev/null; {} & {}; wait", threads(20), threads(20));
+    let output = command.args(["run", "--stats=json", "--stats-file"]).arg(scratch("family.json"));
+    output.args(["--", "sh", "-c", &line]).assert().success();
+    let stats = RunStats::read(
+        &std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-family.json", std::process::id())),
+    );
+    assert!(stats.unwrap().processes >= 2);
+}
+
+#[test]
+fn what_cannot_be_written_is_said_before_the_program_runs() {
+    let mut command = flashlock();
+    command.args(["run", "--stats-file", "/no/such/directory/f", "--", "echo", "ran"]);
+    command.assert().code(125).stdout("").stderr(contains("cannot write /no/such/directory/f: No such file"));
+}
+
+#[test]
+fn an_ignored_sigchld_does_not_lose_the_status() {
+    let mut command = Command::new("sh");
+    let line = format!("trap '' CHLD; '{}' run --stats -- sh -c 'exit 5'", binary().display());
+    command.args(["-c", &line]).env("FLASHLOCK_PRELOAD_PATH", preload());
+    assert_eq!(command.output().unwrap().status.code(), Some(5));
+}

@@ -1,0 +1,208 @@
+//! The verbs that tell something: locks, topology, doctor, generate, help.
+
+mod common;
+
+use std::process::{Command, Stdio};
+
+use common::{binary, flashlock, preload, scratch};
+use predicates::prelude::*;
+use predicates::str::{contains, is_empty, starts_with};
+use serde_json::Value;
+
+fn json(args: &[&str]) -> Value {
+    let output = flashlock().args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_catalogue_as_json() {
+    let locks = json(&["locks", "--json"]);
+    let locks = locks.as_array().unwrap();
+    let fields = [
+        "name",
+        "title",
+        "paper",
+        "bytes",
+        "bytes_per_waiter",
+        "atomics_lock",
+        "atomics_unlock",
+        "numa_aware",
+        "fair",
+        "strict",
+        "waits",
+        "default",
+        "interposable",
+        "exceptions",
+    ];
+    for lock in locks {
+        for field in fields {
+            assert!(!lock[field].is_null(), "{field}: {lock}");
+        }
+        assert_eq!(lock["interposable"], true);
+    }
+    assert_eq!(locks.iter().filter(|lock| lock["default"] == true).count(), 1);
+    assert_eq!(json(&["locks", "mcs", "--json"])["name"], "mcs");
+}
+
+#[test]
+fn a_lock_in_detail_and_an_unknown_one() {
+    flashlock().args(["locks", "mcs"]).assert().success().stdout(contains("Mellor-Crummey"));
+    let unknown = flashlock().args(["locks", "mcz"]).assert().code(2).stdout(is_empty());
+    unknown.stderr(starts_with("flashlock: unknown lock 'mcz'; known are: tas"));
+}
+
+#[test]
+fn the_machine_and_an_imagined_one() {
+    flashlock().arg("topology").assert().success().stdout(contains("This machine").and(contains("NUMA node")));
+    assert!(json(&["topology", "--json"])["cpus"].as_u64() > Some(0));
+    let mut command = flashlock();
+    let output = command.args(["topology", "--json"]).env("FLASHLOCK_TOPOLOGY", "2x18x2").output().unwrap();
+    let machine: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&machine["cpus"], &machine["lock_nodes"], &machine["imagined"]),
+        (&72.into(), &2.into(), &"2x18x2".into())
+    );
+    for wrong in ["2x18", "4096x4096x4096"] {
+        flashlock()
+            .arg("topology")
+            .env("FLASHLOCK_TOPOLOGY", wrong)
+            .assert()
+            .code(2)
+            .stderr(contains("FLASHLOCK_TOPOLOGY"));
+    }
+}
+
+#[test]
+fn the_doctor_tries_every_lock() {
+    let report = json(&["doctor", "--json"]);
+    let locks = json(&["locks", "--json"]);
+    let tried = report["sections"][1]["findings"].as_array().unwrap();
+    assert_eq!(tried.len(), locks.as_array().unwrap().len());
+    for finding in tried {
+        assert_eq!(finding["level"], "ok", "{finding}");
+        assert!(finding["text"].as_str().unwrap().starts_with("works: "), "{finding}");
+    }
+}
+
+#[test]
+fn the_doctor_looks_at_programs() {
+    let mut command = flashlock();
+    command.arg("doctor").arg(binary());
+    command.assert().success().stdout(contains("mutexes").and(contains("replaced, in flashlock")));
+    flashlock().args(["doctor", "no-such-program"]).assert().code(1).stdout(contains("is not in PATH"));
+    let script = scratch("script");
+    std::fs::write(&script, "#!/bin/sh\n").unwrap();
+    flashlock().arg("doctor").arg(&script).assert().success().stdout(contains("a script, run by /bin/sh"));
+}
+
+#[test]
+fn a_static_program_is_a_problem() {
+    let source = scratch("static.c");
+    let program = scratch("static");
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let compiled = Command::new("cc").arg("-static").arg("-o").arg(&program).arg(&source).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "a C compiler and a static C library are needed");
+    flashlock().arg("doctor").arg(&program).assert().code(1).stdout(contains("statically linked"));
+    let mut command = flashlock();
+    command.args(["run", "--stats", "--"]).arg(&program);
+    command.assert().success().stderr(contains("warning: ").and(contains("No process reported")));
+}
+
+#[test]
+fn the_doctor_sees_a_broken_environment() {
+    let mut command = flashlock();
+    command.arg("doctor").env("FLASHLOCK", "mcz");
+    command.assert().code(1).stdout(contains("unknown lock 'mcz'"));
+    let mut command = flashlock();
+    command.arg("doctor").env("FLASHLOCK_PRELOAD_PATH", "/nowhere");
+    command.assert().code(1).stdout(contains("cannot find libflashlock_preload.so"));
+    // A library of that name which replaces nothing must not pass for one that works.
+    let other = scratch("empty.c");
+    let library = scratch("libflashlock_preload.so");
+    std::fs::write(&other, "int pthread_flashlock_nothing;\n").unwrap();
+    let compiled = Command::new("cc").arg("-shared").arg("-o").arg(&library).arg(&other).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "a C compiler is needed");
+    let mut command = flashlock();
+    command.arg("doctor").env("FLASHLOCK_PRELOAD_PATH", &library);
+    command.assert().code(1).stdout(contains("problem"));
+}
+
+#[test]
+fn help_teaches_and_usage_errors_are_two() {
+    flashlock().arg("--help").assert().success().stdout(contains("Where to begin"));
+    for verb in ["run", "locks", "topology", "doctor"] {
+        flashlock().args([verb, "--help"]).assert().success().stdout(contains("Examples:"));
+        flashlock().args([verb, "--no-such-option"]).assert().code(2).stderr(starts_with("flashlock: "));
+    }
+    flashlock().assert().code(2);
+    flashlock().arg("--version").assert().success().stdout(starts_with("flashlock "));
+}
+
+#[test]
+fn colours_obey() {
+    let escape = "\u{1b}[";
+    flashlock().args(["locks", "mcs", "--color=always"]).assert().success().stdout(contains(escape));
+    for args in [&["locks", "mcs"][..], &["locks", "mcs", "--color=never"], &["--help"]] {
+        flashlock().args(args).assert().success().stdout(contains(escape).not());
+    }
+    flashlock().args(["--color=always", "--help"]).assert().success().stdout(contains(escape));
+}
+
+#[test]
+fn tables_fit_the_screen() {
+    for columns in [80, 120] {
+        for args in [&["locks"][..], &["locks", "shfl"], &["topology"]] {
+            let output = flashlock().args(args).env("COLUMNS", columns.to_string()).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_pipe_is_no_panic() {
+    for args in ["locks", "topology", "doctor", "--help", "locks --json"] {
+        let line = format!("{{ sleep 0.2; '{}' {args}; }} | true", binary().display());
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]).env("FLASHLOCK_PRELOAD_PATH", preload()).stderr(Stdio::piped());
+        let complaint = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        assert_eq!(complaint, "", "{args}");
+    }
+    let line = format!("'{}' locks > /dev/full", binary().display());
+    let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write to standard output: No space left"));
+}
+
+#[test]
+fn documents_are_generated() {
+    let directory = scratch("generated");
+    for what in ["man", "completions", "markdown"] {
+        flashlock().args(["generate", what]).arg(&directory).assert().success().stdout(is_empty());
+    }
+    for name in
+        ["flashlock.1", "flashlock-run.1", "flashlock.bash", "_flashlock", "flashlock.fish", "flashlock-doctor.md"]
+    {
+        let text = std::fs::read_to_string(directory.join(name)).unwrap();
+        assert!(text.contains("flashlock") && !text.contains("demo-worker"), "{name}");
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+    flashlock().args(["generate", "man", "/proc/nowhere"]).assert().code(1).stderr(contains("cannot write into"));
+}
+
+#[test]
+fn the_reference_in_the_documentation_is_the_current_one() {
+    let kept = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli/reference");
+    let made = scratch("reference");
+    flashlock().args(["generate", "markdown"]).arg(&made).assert().success();
+    let mut names: Vec<_> = std::fs::read_dir(&made).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    for name in names {
+        let expected = std::fs::read_to_string(made.join(&name)).unwrap();
+        let found = std::fs::read_to_string(kept.join(&name)).unwrap_or_default();
+        let name = name.display();
+        assert!(found == expected, "{name} is old; make it anew: flashlock generate markdown docs/cli/reference");
+    }
+    std::fs::remove_dir_all(&made).unwrap();
+}

@@ -1,0 +1,110 @@
+//! # The arena: an execution's queue nodes
+//!
+//! The model's stand-in for the pool. Its books are exact: a node given back twice, or by nobody, is a failure.
+//!
+//! ## Invariants
+//! 1. An arena lives as long as its world, and that as long as its execution: the world is taken down by the thread that set it
+//!    up, after it has joined all others, or after the checker has given the execution up and runs none of them any more.
+//! 2. Algorithms keep no node beyond the call that named it. (`&'static` in `Machine::node` is the pool's promise natively; here it
+//!    holds for the execution.)
+//! 3. Nodes never move: they stand in a boxed slice.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use flashlock_locks::machine::{Handle, Word as _};
+use flashlock_locks::node::Node;
+
+use crate::Model;
+use crate::checker::Checker;
+use crate::word::{Tag, Word};
+
+/// Handles 0 and 1 name no node.
+const OFFSET: u32 = Handle::RESERVED + 1;
+
+/// The nodes of an execution.
+pub struct Arena<C: Checker> {
+    nodes: Box<[Node<Model<C>>]>,
+    books: RefCell<Books>,
+    /// Orders a `give` before the `take` that gets the same node, as the pool's free list does.
+    order: C::Atomic,
+    recycles: bool,
+}
+
+struct Books {
+    free: Vec<u32>,
+    taken: Vec<bool>,
+    /// How many nodes were taken, in all.
+    takes: u32,
+}
+
+impl<C: Checker> Arena<C> {
+    /// An arena of so many nodes. Unless it `recycles`, a node is used once, which keeps models small.
+    pub fn new(nodes: u32, recycles: bool) -> Self {
+        let nodes: Box<[_]> = (0..nodes).map(|_| Node::new()).collect();
+        nodes.iter().for_each(Tag::tag);
+        let free = (0..nodes.len() as u32).rev().collect();
+        let books = RefCell::new(Books { free, taken: vec![false; nodes.len()], takes: 0 });
+        Self { nodes, books, order: C::Atomic::new(0), recycles }
+    }
+
+    /// The node that a handle names.
+    pub fn node(&self, handle: Handle) -> &'static Node<Model<C>> {
+        let node: *const Node<Model<C>> = &raw const self.nodes[(handle.word() - OFFSET) as usize];
+        // SAFETY: the node does not move (invariant 3), and nobody uses it after the execution (invariants 1 and 2).
+        unsafe { &*node }
+    }
+
+    /// The node that a word is in, and the how-manieth it is there.
+    pub(crate) fn holding(&self, word: &Word<C>) -> Option<(Handle, usize)> {
+        let bytes = (std::ptr::from_ref(word) as usize).checked_sub(self.nodes.as_ptr() as usize)?;
+        let (index, rest) = (bytes / size_of::<Node<Model<C>>>(), bytes % size_of::<Node<Model<C>>>());
+        let handle = Handle::from_word(u32::try_from(index).ok()? + OFFSET)?;
+        (index < self.nodes.len()).then_some((handle, rest / size_of::<Word<C>>()))
+    }
+
+    /// A node that nobody has.
+    pub fn take(&self) -> Handle {
+        if self.recycles {
+            self.order.fetch_add(0, Acquire);
+        }
+        let mut books = self.books.borrow_mut();
+        let index = books.free.pop().expect("the model's arena is too small");
+        books.taken[index as usize] = true;
+        books.takes += 1;
+        Handle::from_word(index + OFFSET).expect("the handle of a node")
+    }
+
+    /// Takes a node back.
+    pub fn give(&self, handle: Handle) {
+        let index = handle.word() - OFFSET;
+        {
+            let mut books = self.books.borrow_mut();
+            let taken = std::mem::replace(&mut books.taken[index as usize], false);
+            assert!(taken, "node {index} was given back twice");
+        }
+        if self.recycles {
+            // So that assertions do not take the role of a node's past for its present.
+            self.node(handle).batch.store(0, Relaxed);
+            self.order.fetch_add(1, Release);
+            self.books.borrow_mut().free.push(index);
+        }
+    }
+
+    /// How many nodes are taken now.
+    pub fn in_use(&self) -> usize {
+        self.books.borrow().taken.iter().filter(|&&taken| taken).count()
+    }
+
+    /// How many nodes were taken, in all.
+    pub fn takes(&self) -> u32 {
+        self.books.borrow().takes
+    }
+
+    /// The handles of the nodes that are taken now.
+    pub fn taken(&self) -> Vec<Handle> {
+        let books = self.books.borrow();
+        let named = books.taken.iter().enumerate().filter(|&(_, &taken)| taken);
+        named.filter_map(|(index, _)| Handle::from_word(index as u32 + OFFSET)).collect()
+    }
+}

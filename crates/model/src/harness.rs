@@ -1,0 +1,269 @@
+//! # Mutexes and condition variables to check
+//!
+//! What `posix` makes of the locks, without POSIX: a lock with its state and the data that it protects; a condition variable
+//! with the four ways in which a wait can end.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use flashlock_locks::cond::fifo::{CondQueue, Morph, Outcome, pass_baton};
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::{Deadline, Handle, Word as _};
+use flashlock_locks::raw::RawLock;
+
+use crate::Model;
+use crate::checker::{Checker, Data};
+use crate::word::{Field, Tag, Word};
+use crate::world::World;
+
+/// A lock with what it protects.
+pub struct Mutex<C: Checker, L: RawLock<Model<C>>> {
+    /// The lock's word.
+    pub word: Word<C>,
+    /// The rest of its state.
+    pub queue: L::Queue,
+    data: C::Data,
+}
+
+impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
+    /// A free lock.
+    pub fn new() -> Self {
+        let mutex = Self { word: Word::new(0), queue: L::new_queue(), data: C::Data::new() };
+        mutex.word.tag(Field::LockWord);
+        mutex.queue.tag();
+        mutex
+    }
+
+    /// Acquires it.
+    pub fn lock(&self) {
+        L::lock(&self.word, &self.queue);
+    }
+
+    /// Acquires it, or not.
+    pub fn lock_until(&self, until: Deadline) -> bool {
+        L::lock_until(&self.word, &self.queue, until).is_ok()
+    }
+
+    /// Acquires it if it is free.
+    pub fn try_lock(&self) -> bool {
+        L::try_lock(&self.word, &self.queue)
+    }
+
+    /// Releases it.
+    pub fn unlock(&self) {
+        L::unlock(&self.word, &self.queue);
+    }
+
+    /// Whether somebody holds it.
+    pub fn is_locked(&self) -> bool {
+        L::is_locked(&self.word, &self.queue)
+    }
+
+    /// Touches the data; to be called by the holder. How often that was done before.
+    pub fn visit(&self) -> u32 {
+        self.data.visit()
+    }
+
+    /// A whole critical section.
+    pub fn section(&self) {
+        self.lock();
+        self.visit();
+        self.unlock();
+    }
+
+    /// A whole critical section, unless the lock cannot be had in so many ticks. Whether it was.
+    pub fn section_within(&self, ticks: u32) -> bool {
+        let until = World::<C>::get().deadline(ticks);
+        let held = self.lock_until(until);
+        if held {
+            self.visit();
+            self.unlock();
+        }
+        held
+    }
+
+    /// The memory of the lock is freed. Its data is not: that is the program's.
+    pub fn free(&self) {
+        self.word.tag(Field::Freed);
+        self.queue.free();
+    }
+
+    fn address(&self) -> u64 {
+        std::ptr::from_ref(self) as u64
+    }
+}
+
+impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Default for Mutex<C, L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How a wait on a condition variable ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// By a signal, or a broadcast.
+    Woken,
+    /// By the deadline, or cancellation: no signal was consumed.
+    GaveUp,
+}
+
+/// A condition variable.
+pub struct Cond<C: Checker> {
+    /// Its state.
+    pub queue: CondQueue<Model<C>>,
+}
+
+impl<C: Checker> Cond<C> {
+    /// One without waiters.
+    pub fn new() -> Self {
+        let queue = CondQueue::new();
+        queue.tag();
+        Self { queue }
+    }
+
+    /// Waits; the caller holds the mutex, before and after.
+    pub fn wait<L>(&self, mutex: &Mutex<C, L>, until: Option<Deadline>) -> Waited
+    where
+        L: RawLock<Model<C>, Queue: Tag>,
+    {
+        let me = self.queue.enqueue(mutex.address());
+        mutex.unlock();
+        finish(self.queue.wait(me, until), mutex)
+    }
+
+    /// A wait that is cancelled as soon as it has begun.
+    pub fn wait_cancelled<L>(&self, mutex: &Mutex<C, L>) -> Waited
+    where
+        L: RawLock<Model<C>, Queue: Tag>,
+    {
+        let me = self.queue.enqueue(mutex.address());
+        mutex.unlock();
+        finish(self.queue.cancel(me), mutex)
+    }
+
+    /// Destroys it, and frees its memory. Fails if somebody waits.
+    pub fn destroy(&self) -> bool {
+        let destroyed = self.queue.destroy().is_ok();
+        if destroyed {
+            self.queue.free();
+        }
+        destroyed
+    }
+
+    /// Wakes one.
+    pub fn signal(&self) {
+        self.queue.signal();
+    }
+
+    /// Wakes all. With `moves`, those of a lock that adopts are moved to its queue.
+    pub fn broadcast<L>(&self, mutex: &Mutex<C, L>, moves: bool)
+    where
+        L: RawLock<Model<C>, Queue: Tag>,
+    {
+        self.queue.broadcast(&ToQueue { mutex, moves });
+    }
+}
+
+impl<C: Checker> Default for Cond<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Acquires the mutex in the way that the outcome asks for.
+pub fn finish<C: Checker, L>(outcome: Outcome, mutex: &Mutex<C, L>) -> Waited
+where
+    L: RawLock<Model<C>, Queue: Tag>,
+{
+    match outcome {
+        Outcome::Signaled(baton) => {
+            mutex.lock();
+            pass_baton::<Model<C>>(baton);
+            Waited::Woken
+        }
+        Outcome::Moved(me) => {
+            L::lock_adopted(&mutex.word, &mutex.queue, me);
+            Waited::Woken
+        }
+        Outcome::TimedOut => {
+            mutex.lock();
+            Waited::GaveUp
+        }
+    }
+}
+
+struct ToQueue<'a, C: Checker, L: RawLock<Model<C>>> {
+    mutex: &'a Mutex<C, L>,
+    moves: bool,
+}
+
+impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Morph for ToQueue<'_, C, L> {
+    fn may_adopt(&self, mutex: u64) -> bool {
+        assert_eq!(mutex, self.mutex.address());
+        self.moves && L::may_adopt(&self.mutex.word, &self.mutex.queue)
+    }
+
+    fn adopt(&self, mutex: u64, first: Handle, last: Handle) {
+        assert_eq!(mutex, self.mutex.address());
+        L::adopt(&self.mutex.word, &self.mutex.queue, first, last);
+    }
+}
+
+/// What happened in a model's executions, together.
+pub struct Totals {
+    /// How many there were.
+    pub executions: usize,
+    events: Vec<u64>,
+}
+
+impl Totals {
+    pub(crate) fn counters() -> Vec<AtomicU64> {
+        Event::ALL.iter().map(|_| AtomicU64::new(0)).collect()
+    }
+
+    pub(crate) fn add<C: Checker>(counters: &[AtomicU64], world: &World<C>) {
+        for (&event, counter) in Event::ALL.iter().zip(counters) {
+            counter.fetch_add(u64::from(world.events(event)), Relaxed);
+        }
+    }
+
+    pub(crate) fn new(counters: &[AtomicU64]) -> Self {
+        Self { executions: 0, events: counters.iter().map(|counter| counter.load(Relaxed)).collect() }
+    }
+
+    /// How often something happened.
+    pub fn of(&self, event: Event) -> u64 {
+        self.events[event as usize]
+    }
+
+    /// Fails if one of the events never happened: then the model does not show what it is there for.
+    pub fn shows(&self, events: &[Event]) {
+        for &event in events {
+            assert!(self.of(event) > 0, "no execution showed {event:?}");
+        }
+    }
+}
+
+/// A seeded bug that was found.
+#[derive(Debug)]
+pub struct Found {
+    /// In which execution.
+    pub executions: usize,
+    /// What the checker said.
+    pub message: String,
+}
+
+impl Found {
+    pub(crate) fn report(name: &str, checker: &str, executions: usize, message: String) -> Self {
+        let line = message.lines().next().unwrap_or_default();
+        println!("found: {name} | {checker} | {executions} | {line}");
+        Self { executions, message }
+    }
+}
+
+/// What a panic said.
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(no message)").to_owned()
+}

@@ -1,0 +1,111 @@
+//! # The kernel: futexes
+//!
+//! Looking at the word and going to sleep are one step, and wake-ups reach only who sleeps. A woken address need not name
+//! anything.
+//!
+//! ## Invariants
+//! 1. A sleeper is entered in the same step as the look at its word; nothing is scheduled between that and its block.
+//! 2. Each futex call begins with a read-modify-write of `calls`, so that the checker knows that their order matters.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use flashlock_locks::machine::{Deadline, Unparked, Word as _};
+
+use crate::checker::Checker;
+use crate::word::{Field, Word};
+use crate::world::{Fault, World};
+
+struct Sleeper<C: Checker> {
+    address: *const Word<C>,
+    until: Option<i64>,
+    thread: C::Thread,
+    end: Rc<Cell<Option<Unparked>>>,
+}
+
+/// Who sleeps where.
+pub struct Kernel<C: Checker> {
+    calls: C::Atomic,
+    sleepers: RefCell<Vec<Sleeper<C>>>,
+}
+
+impl<C: Checker> Kernel<C> {
+    pub(crate) fn new() -> Self {
+        Self { calls: C::Atomic::new(0), sleepers: RefCell::new(Vec::new()) }
+    }
+
+    /// Invariant 2. Relaxed: a futex call orders nothing that the algorithm does not order itself.
+    pub(crate) fn enter(&self) {
+        self.calls.fetch_add(1, Relaxed);
+    }
+
+    /// Ends the sleeps that `chosen` says, `count` at most; how many.
+    fn end(&self, count: u32, how: Unparked, chosen: impl Fn(&Sleeper<C>) -> bool) -> u32 {
+        for ended in 0..count {
+            let sleeper = {
+                let mut sleepers = self.sleepers.borrow_mut();
+                let Some(at) = sleepers.iter().position(&chosen) else { return ended };
+                sleepers.remove(at)
+            };
+            sleeper.end.set(Some(how));
+            C::unblock(&sleeper.thread);
+        }
+        count
+    }
+
+    /// Ends the sleeps whose time has come.
+    pub(crate) fn expire(&self, now: u32) {
+        self.end(u32::MAX, Unparked::TimedOut, |sleeper| sleeper.until.is_some_and(|until| i64::from(now) >= until));
+    }
+
+    /// How many threads sleep.
+    pub fn sleepers(&self) -> usize {
+        self.sleepers.borrow().len()
+    }
+}
+
+/// `FUTEX_WAIT`.
+pub fn park<C: Checker>(world: &World<C>, word: &Word<C>, expected: u32, until: Option<Deadline>) -> Unparked {
+    world.maybe_freeze();
+    world.flow();
+    assert!(!word.is(Field::Freed), "park on a word in freed memory");
+    let kernel = &world.kernel;
+    kernel.enter();
+    // A read-modify-write that changes nothing: the kernel looks under its own lock and never sees an old value.
+    let seen = word.raw.fetch_add(0, Relaxed);
+    if seen != expected && world.setup.fault != Some(Fault::ParkBlindly) || C::chance(world.setup.spurious) {
+        return Unparked::Woken;
+    }
+    let until = until.map(|deadline| deadline.sec);
+    if until.is_some_and(|until| i64::from(world.now.get()) >= until) {
+        return Unparked::TimedOut;
+    }
+    let end = Rc::new(Cell::new(None));
+    let sleeper = Sleeper { address: word, until, thread: C::thread(), end: end.clone() };
+    kernel.sleepers.borrow_mut().push(sleeper);
+    // Invariant 1.
+    loop {
+        if let Some(how) = end.get() {
+            return how;
+        }
+        if until.is_some_and(|until| until != i64::MAX) && world.setup.flow > 0 {
+            // Time must go on even if nobody else runs.
+            C::yield_now();
+            world.flow();
+        } else {
+            C::block();
+        }
+    }
+}
+
+/// `FUTEX_WAKE`.
+pub fn wake<C: Checker>(world: &World<C>, address: *const Word<C>, count: u32) -> u32 {
+    world.kernel.enter();
+    let lost = |sleeper: &Sleeper<C>| match world.setup.fault {
+        // SAFETY: a sleeper's word is alive as long as it sleeps.
+        Some(Fault::NoWake(field)) => unsafe { &*sleeper.address }.is(field),
+        _ => false,
+    };
+    world.kernel.end(count, Unparked::Woken, |sleeper| sleeper.address == address && !lost(sleeper))
+}

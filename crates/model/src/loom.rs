@@ -1,0 +1,130 @@
+//! # loom: every schedule and every allowed value of a small model
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::thread::LocalKey;
+
+use ::loom::cell::UnsafeCell;
+use ::loom::thread::{self, Thread, ThreadId};
+
+use crate::checker::{Checker, Data};
+use crate::harness::{Found, Totals, message};
+use crate::word::raw_word;
+use crate::world::{Setup, World};
+
+/// The checker loom.
+pub struct Loomed;
+
+raw_word!(Atomic, ::loom::sync::atomic::AtomicU32);
+
+std::thread_local! {
+    static WORLD: RefCell<Option<Rc<World<Loomed>>>> = const { RefCell::new(None) };
+}
+
+impl Checker for Loomed {
+    type Atomic = Atomic;
+    type Id = ThreadId;
+    type Thread = Thread;
+    type Data = Cell;
+
+    fn slot() -> &'static LocalKey<RefCell<Option<Rc<World<Self>>>>> {
+        &WORLD
+    }
+    fn id() -> ThreadId {
+        thread::current().id()
+    }
+    fn thread() -> Thread {
+        thread::current()
+    }
+    fn yield_now() {
+        thread::yield_now();
+    }
+    fn block() {
+        thread::park();
+    }
+    fn unblock(thread: &Thread) {
+        thread.unpark();
+    }
+    fn chance(_one_in: u32) -> bool {
+        false
+    }
+    fn random() -> u32 {
+        0
+    }
+}
+
+/// A cell in which loom sees every access that is not ordered by the lock.
+pub struct Cell(UnsafeCell<u32>);
+
+impl Data for Cell {
+    fn new() -> Self {
+        Self(UnsafeCell::new(0))
+    }
+
+    fn visit(&self) -> u32 {
+        self.0.with_mut(|count| {
+            // SAFETY: one thread of a model runs at a time, and loom ends the execution if another access is not ordered.
+            unsafe {
+                *count += 1;
+                *count - 1
+            }
+        })
+    }
+}
+
+/// How much of a model's schedules to look at.
+#[derive(Clone, Copy, Debug)]
+pub enum Depth {
+    /// All.
+    Exhaustive,
+    /// Those with at most so many preemptions.
+    Preemptions(usize),
+}
+
+fn run(depth: Depth, setup: Setup, executions: &Arc<AtomicUsize>, body: Arc<dyn Fn() + Send + Sync>) -> Totals {
+    let mut builder = ::loom::model::Builder::new();
+    builder.max_branches = 10_000;
+    if let Depth::Preemptions(bound) = depth {
+        builder.preemption_bound = Some(bound);
+    }
+    let events: Arc<Vec<AtomicU64>> = Arc::new(Totals::counters());
+    let (counters, executions) = (events.clone(), executions.clone());
+    builder.check(move || {
+        executions.fetch_add(1, Ordering::Relaxed);
+        let world = World::<Loomed>::set_up(setup);
+        body();
+        world.check_end();
+        Totals::add(&counters, &world);
+        World::<Loomed>::take_down(false);
+    });
+    Totals::new(&events)
+}
+
+/// Runs `body` under every schedule; it must hold in all. How many there were, and what happened in them.
+pub fn explore(name: &str, depth: Depth, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Totals {
+    let executions = Arc::new(AtomicUsize::new(0));
+    let start = std::time::Instant::now();
+    let result = catch_unwind(AssertUnwindSafe(|| run(depth, setup, &executions, Arc::new(body))));
+    let mut totals = result.unwrap_or_else(|panic| {
+        World::<Loomed>::take_down(true);
+        resume_unwind(panic)
+    });
+    totals.executions = executions.load(Ordering::Relaxed);
+    println!("loom {name}: {} executions, {depth:?}, {:.1?}", totals.executions, start.elapsed());
+    totals
+}
+
+/// Runs `body`, which has a bug, until that is found. Panics if it is not.
+pub fn find(name: &str, depth: Depth, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Found {
+    let executions = Arc::new(AtomicUsize::new(0));
+    let body: Arc<dyn Fn() + Send + Sync> = Arc::new(body);
+    let result = catch_unwind(AssertUnwindSafe(|| run(depth, setup, &executions, body)));
+    let executions = executions.load(Ordering::Relaxed);
+    match result {
+        Ok(_) => panic!("{name}: loom finds nothing in {executions} executions"),
+        Err(panic) => Found::report(name, "loom", executions, message(&*panic)),
+    }
+}

@@ -1,0 +1,104 @@
+//! # The machine over a checker
+
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, Tunables, Unparked, Word as _};
+use flashlock_locks::node::Node;
+
+use crate::checker::Checker;
+use crate::kernel;
+use crate::word::Word;
+use crate::world::World;
+
+/// The machine that runs the locks under checker `C`. All state is the running execution's [`World`].
+pub struct Model<C: Checker>(PhantomData<C>);
+
+impl<C: Checker> Machine for Model<C> {
+    type Word = Word<C>;
+
+    fn node(handle: Handle) -> &'static Node<Self> {
+        World::<C>::current(|world| world.arena.node(handle))
+    }
+
+    fn take_node() -> Handle {
+        World::<C>::get().arena.take()
+    }
+
+    fn give_node(handle: Handle) {
+        World::<C>::get().arena.give(handle);
+    }
+
+    /// Looks at least once, however short the patience.
+    fn spin_until(
+        word: &Word<C>,
+        order: Ordering,
+        patience: Patience,
+        mut done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        let world = World::<C>::get();
+        let mut polls = 0;
+        loop {
+            world.maybe_freeze();
+            let seen = word.load(order);
+            if done(seen) {
+                return Some(seen);
+            }
+            polls += 1;
+            match patience {
+                Patience::Budget if polls >= world.setup.polls => return None,
+                Patience::Until(deadline) if world.expired(&deadline) => return None,
+                _ => C::yield_now(),
+            }
+        }
+    }
+
+    fn relax(_micros: u32) {
+        C::yield_now();
+    }
+
+    fn park(word: &Word<C>, expected: u32, until: Option<Deadline>) -> Unparked {
+        kernel::park(&World::get(), word, expected, until)
+    }
+
+    fn wake(address: *const Word<C>, count: u32) -> u32 {
+        kernel::wake(&World::get(), address, count)
+    }
+
+    fn expired(deadline: &Deadline) -> bool {
+        World::<C>::get().expired(deadline)
+    }
+
+    fn sooner(_micros: u32, other: Option<Deadline>) -> Deadline {
+        World::<C>::current(|world| world.sooner(other))
+    }
+
+    fn numa_node() -> u32 {
+        World::<C>::current(World::numa)
+    }
+
+    fn epoch() -> u32 {
+        World::<C>::current(World::epoch)
+    }
+
+    fn micros() -> u32 {
+        World::<C>::current(World::micros)
+    }
+
+    fn random() -> u32 {
+        C::random()
+    }
+
+    fn tunables() -> &'static Tunables {
+        World::<C>::current(|world| world.setup.tunables)
+    }
+
+    fn crowded() -> bool {
+        World::<C>::current(|world| world.setup.crowded)
+    }
+
+    fn trace(event: Event) {
+        World::<C>::current(|world| world.count(event));
+    }
+}

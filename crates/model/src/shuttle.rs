@@ -1,0 +1,170 @@
+//! # shuttle: very many schedules of a larger model, chosen at random
+//!
+//! Sequentially consistent: it finds what is wrong in a protocol, never an ordering that is too weak.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::thread::LocalKey;
+
+use ::shuttle::rand::RngCore;
+use ::shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use ::shuttle::sync::atomic::AtomicU32;
+use ::shuttle::thread::{self, Thread, ThreadId};
+use ::shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+
+use crate::checker::{Checker, Data};
+use crate::harness::{Found, Totals, message};
+use crate::word::{Word, raw_word};
+use crate::world::{Setup, World};
+
+/// The checker shuttle.
+pub struct Shuttled;
+
+raw_word!(Atomic, AtomicU32);
+
+std::thread_local! {
+    static WORLD: RefCell<Option<Rc<World<Shuttled>>>> = const { RefCell::new(None) };
+}
+
+impl Checker for Shuttled {
+    type Atomic = Atomic;
+    type Id = ThreadId;
+    type Thread = Thread;
+    type Data = Counter;
+
+    fn slot() -> &'static LocalKey<RefCell<Option<Rc<World<Self>>>>> {
+        &WORLD
+    }
+    fn id() -> ThreadId {
+        thread::current().id()
+    }
+    fn thread() -> Thread {
+        thread::current()
+    }
+    fn yield_now() {
+        thread::yield_now();
+    }
+    fn block() {
+        thread::park();
+    }
+    fn unblock(thread: &Thread) {
+        thread.unpark();
+    }
+    fn chance(one_in: u32) -> bool {
+        one_in > 0 && Self::random().is_multiple_of(one_in)
+    }
+    fn random() -> u32 {
+        ::shuttle::rand::thread_rng().next_u32()
+    }
+}
+
+/// A counter that is not incremented atomically, and a flag that says whether somebody is at it.
+pub struct Counter {
+    count: AtomicU32,
+    inside: AtomicBool,
+}
+
+impl Data for Counter {
+    fn new() -> Self {
+        Self { count: AtomicU32::new(0), inside: AtomicBool::new(false) }
+    }
+
+    fn visit(&self) -> u32 {
+        assert!(!self.inside.swap(true, Ordering::Relaxed), "two threads in one critical section");
+        let seen = self.count.load(Ordering::Relaxed);
+        self.count.store(seen + 1, Ordering::Relaxed);
+        assert!(self.inside.swap(false, Ordering::Relaxed));
+        seen
+    }
+}
+
+/// What a word holds, without a scheduling point: for assertions.
+pub fn peek(word: &Word<Shuttled>) -> u32 {
+    // SAFETY: one thread of a model runs at a time, and this is no scheduling point.
+    unsafe { word.raw.0.raw_load() }
+}
+
+/// Which schedules.
+#[derive(Clone, Copy, Debug)]
+pub enum By {
+    /// Any thread may be next, at random.
+    Random,
+    /// Random priorities, changed at so many points less one: finds bugs that need few, badly placed preemptions.
+    Pct(usize),
+}
+
+/// The seed of all schedules: a test that fails once fails again.
+const SEED: u64 = 0x000f_1a54_10c4;
+
+fn scheduler(by: By, schedules: usize) -> Box<dyn Scheduler + Send> {
+    match by {
+        By::Random => Box::new(RandomScheduler::new_from_seed(SEED, schedules)),
+        By::Pct(depth) => Box::new(PctScheduler::new_from_seed(SEED, depth, schedules)),
+    }
+}
+
+fn run(
+    by: By,
+    schedules: usize,
+    setup: Setup,
+    done: &Arc<AtomicUsize>,
+    body: Arc<dyn Fn() + Send + Sync>,
+) -> Totals {
+    let mut config = Config::new();
+    config.stack_size = 1 << 16;
+    // The seed is constant: the schedule need not be kept.
+    config.failure_persistence = FailurePersistence::None;
+    config.max_steps = MaxSteps::FailAfter(100_000);
+    let events: Arc<Vec<AtomicU64>> = Arc::new(Totals::counters());
+    let (counters, done) = (events.clone(), done.clone());
+    Runner::new(scheduler(by, schedules), config).run(move || {
+        done.fetch_add(1, Ordering::Relaxed);
+        let world = World::<Shuttled>::set_up(setup);
+        body();
+        world.check_end();
+        Totals::add(&counters, &world);
+        World::<Shuttled>::take_down(false);
+    });
+    Totals::new(&events)
+}
+
+/// Runs `body` under so many schedules; it must hold in all.
+pub fn explore(
+    name: &str,
+    by: By,
+    schedules: usize,
+    setup: Setup,
+    body: impl Fn() + Send + Sync + 'static,
+) -> Totals {
+    let done = Arc::new(AtomicUsize::new(0));
+    let start = std::time::Instant::now();
+    let result = catch_unwind(AssertUnwindSafe(|| run(by, schedules, setup, &done, Arc::new(body))));
+    let mut totals = result.unwrap_or_else(|panic| {
+        World::<Shuttled>::take_down(true);
+        resume_unwind(panic)
+    });
+    totals.executions = done.load(Ordering::Relaxed);
+    println!("shuttle {name}: {} schedules, {by:?}, {:.1?}", totals.executions, start.elapsed());
+    totals
+}
+
+/// Runs `body`, which has a bug, until that is found, under so many schedules at most. Panics if it is not.
+pub fn find(
+    name: &str,
+    by: By,
+    schedules: usize,
+    setup: Setup,
+    body: impl Fn() + Send + Sync + 'static,
+) -> Found {
+    let done = Arc::new(AtomicUsize::new(0));
+    let body: Arc<dyn Fn() + Send + Sync> = Arc::new(body);
+    let result = catch_unwind(AssertUnwindSafe(|| run(by, schedules, setup, &done, body)));
+    let done = done.load(Ordering::Relaxed);
+    match result {
+        Ok(_) => panic!("{name}: shuttle finds nothing in {done} schedules"),
+        Err(panic) => Found::report(name, "shuttle", done, message(&*panic)),
+    }
+}

@@ -1,0 +1,237 @@
+//! # The word, and how to weaken it
+//!
+//! A word knows what it is for ([`Field`]), so that a test can say "every Acquire load of a node's state becomes Relaxed" and
+//! run the production algorithm with that ordering bug in it. The algorithms stay as they are.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use flashlock_locks::cond::fifo::CondQueue;
+use flashlock_locks::machine;
+use flashlock_locks::node::Node;
+use flashlock_locks::queue::mcs::McsQueue;
+use flashlock_locks::shuffle::ShflQueue;
+
+use crate::Model;
+use crate::checker::Checker;
+use crate::world::World;
+
+/// What a word is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Field {
+    Untagged,
+    /// A lock's word.
+    LockWord,
+    /// `McsQueue::tail`, `ShflQueue::tail`.
+    LockTail,
+    /// `McsQueue::next`.
+    LockNext,
+    /// `ShflQueue::head`.
+    LockHead,
+    NodeState,
+    NodeNext,
+    NodeBatch,
+    /// Everything else in a node.
+    NodeOther,
+    CondLock,
+    CondHead,
+    CondRefs,
+    /// In memory that has been freed: any access is a failure.
+    Freed,
+}
+
+/// An operation on a word. A failed compare-and-exchange is a [`Op::CasFailed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Op {
+    Load,
+    Store,
+    Swap,
+    Cas,
+    CasFailed,
+    Add,
+    Or,
+    And,
+}
+
+/// An ordering bug: `op` on `field` is done with `to` instead of `from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weaken {
+    /// On which words.
+    pub field: Field,
+    /// In which operation.
+    pub op: Op,
+    /// Where the algorithm says this …
+    pub from: Ordering,
+    /// … the machine does that.
+    pub to: Ordering,
+}
+
+/// A 32-bit atomic of the checker's.
+pub struct Word<C: Checker> {
+    pub(crate) raw: C::Atomic,
+    field: AtomicU8,
+}
+
+impl<C: Checker> Word<C> {
+    /// Says what the word is for.
+    pub fn tag(&self, field: Field) {
+        self.field.store(field as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn field(&self) -> u8 {
+        self.field.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is(&self, field: Field) -> bool {
+        self.field.load(Ordering::Relaxed) == field as u8
+    }
+
+    fn order(&self, op: Op, order: Ordering) -> Ordering {
+        assert!(!self.is(Field::Freed), "{op:?} of a word in freed memory");
+        World::<C>::current(|world| {
+            let applies = |w: &&Weaken| self.is(w.field) && w.op == op && w.from == order;
+            world.setup.weaken.iter().find(applies).map_or(order, |w| w.to)
+        })
+    }
+}
+
+impl<C: Checker> Word<C> {
+    /// Notes what was done, for who reads the trace of a failure.
+    fn note<T: std::fmt::Debug>(&self, op: Op, with: u32, result: T) -> T {
+        World::<C>::current(|world| world.note(|| format!("{} {op:?}({with:#x}) -> {result:x?}", world.name_of(self))));
+        result
+    }
+}
+
+impl<C: Checker> machine::Word for Word<C> {
+    fn new(value: u32) -> Self {
+        Self { raw: C::Atomic::new(value), field: AtomicU8::new(Field::Untagged as u8) }
+    }
+    fn load(&self, order: Ordering) -> u32 {
+        self.note(Op::Load, 0, self.raw.load(self.order(Op::Load, order)))
+    }
+    fn store(&self, value: u32, order: Ordering) {
+        self.raw.store(value, self.order(Op::Store, order));
+        self.note(Op::Store, value, ());
+    }
+    fn swap(&self, value: u32, order: Ordering) -> u32 {
+        self.note(Op::Swap, value, self.raw.swap(value, self.order(Op::Swap, order)))
+    }
+    fn compare_exchange(&self, current: u32, new: u32, ok: Ordering, err: Ordering) -> Result<u32, u32> {
+        let (ok, err) = (self.order(Op::Cas, ok), self.order(Op::CasFailed, err));
+        self.note(Op::Cas, new, self.raw.compare_exchange(current, new, ok, err))
+    }
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        self.note(Op::Add, value, self.raw.fetch_add(value, self.order(Op::Add, order)))
+    }
+    fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
+        self.note(Op::Or, value, self.raw.fetch_or(value, self.order(Op::Or, order)))
+    }
+    fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
+        self.note(Op::And, value, self.raw.fetch_and(value, self.order(Op::And, order)))
+    }
+}
+
+/// State whose words can be told what they are for.
+pub trait Tag {
+    /// Tells them.
+    fn tag(&self) {}
+    /// Its memory has been freed: who touches it now is caught.
+    fn free(&self) {}
+}
+
+impl Tag for () {}
+
+impl<C: Checker> Tag for Node<Model<C>> {
+    fn tag(&self) {
+        self.state.tag(Field::NodeState);
+        self.next.tag(Field::NodeNext);
+        self.batch.tag(Field::NodeBatch);
+        let [low, high] = &self.mutex;
+        for word in [&self.prev, &self.numa, &self.epoch, &self.since, &self.granted_at, low, high] {
+            word.tag(Field::NodeOther);
+        }
+    }
+}
+
+impl<C: Checker> Tag for McsQueue<Model<C>> {
+    fn tag(&self) {
+        self.tail.tag(Field::LockTail);
+        self.next.tag(Field::LockNext);
+    }
+
+    fn free(&self) {
+        self.tail.tag(Field::Freed);
+        self.next.tag(Field::Freed);
+    }
+}
+
+impl<C: Checker> Tag for ShflQueue<Model<C>> {
+    fn tag(&self) {
+        self.tail.tag(Field::LockTail);
+        self.head.tag(Field::LockHead);
+    }
+
+    fn free(&self) {
+        self.tail.tag(Field::Freed);
+        self.head.tag(Field::Freed);
+    }
+}
+
+/// The words of a condition variable: lock, head, tail, refs, epoch.
+fn cond_words<C: Checker>(queue: &CondQueue<Model<C>>) -> &[Word<C>; 5] {
+    const { assert!(size_of::<CondQueue<Model<C>>>() == 5 * size_of::<Word<C>>()) };
+    // SAFETY: `CondQueue` is `repr(C)` and made of just these five words.
+    unsafe { &*std::ptr::from_ref(queue).cast() }
+}
+
+impl<C: Checker> Tag for CondQueue<Model<C>> {
+    fn tag(&self) {
+        let [lock, head, _, refs, _] = cond_words(self);
+        lock.tag(Field::CondLock);
+        head.tag(Field::CondHead);
+        refs.tag(Field::CondRefs);
+    }
+
+    fn free(&self) {
+        cond_words(self).iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+/// Makes a newtype of a checker's `AtomicU32` an atomic word.
+macro_rules! raw_word {
+    ($name:ident, $atomic:ty) => {
+        /// The checker's `AtomicU32`.
+        pub struct $name($atomic);
+
+        impl flashlock_locks::machine::Word for $name {
+            fn new(value: u32) -> Self {
+                Self(<$atomic>::new(value))
+            }
+            fn load(&self, order: Ordering) -> u32 {
+                self.0.load(order)
+            }
+            fn store(&self, value: u32, order: Ordering) {
+                self.0.store(value, order);
+            }
+            fn swap(&self, value: u32, order: Ordering) -> u32 {
+                self.0.swap(value, order)
+            }
+            fn compare_exchange(&self, current: u32, new: u32, ok: Ordering, err: Ordering) -> Result<u32, u32> {
+                self.0.compare_exchange(current, new, ok, err)
+            }
+            fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+                self.0.fetch_add(value, order)
+            }
+            fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
+                self.0.fetch_or(value, order)
+            }
+            fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
+                self.0.fetch_and(value, order)
+            }
+        }
+    };
+}
+pub(crate) use raw_word;

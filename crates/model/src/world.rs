@@ -1,0 +1,275 @@
+//! # The world: one execution's machine
+//!
+//! Settings, threads, time and events. Time is a count of *ticks*; a deadline names the tick at which it has passed, and
+//! [`Machine::sooner`](flashlock_locks::machine::Machine::sooner) means the next one, however long it was to be: what matters to an
+//! algorithm is whether a wait ends before something else happens. Under loom a thread of the model ticks; under shuttle time
+//! also flows by itself, by chance.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::{Clock, Deadline, Tunables, Word as _};
+
+use crate::arena::Arena;
+use crate::checker::Checker;
+use crate::kernel::Kernel;
+use crate::word::{Field, Weaken, Word};
+
+/// A machine that is broken, for tests of the tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Wake-ups of words of this kind are lost.
+    NoWake(Field),
+    /// `park` does not look at the word before it sleeps.
+    ParkBlindly,
+}
+
+/// How an execution's machine behaves.
+#[derive(Clone, Copy)]
+pub struct Setup {
+    /// How many nodes there are.
+    pub nodes: u32,
+    /// Whether nodes are used again.
+    pub recycles: bool,
+    /// The spin budget, in polls.
+    pub polls: u32,
+    /// Whether an algorithm's own patience ([`Machine::sooner`](flashlock_locks::machine::Machine::sooner)) ends at the next
+    /// tick. Without it only the test's deadlines pass, and a wake-up that is lost is lost for good.
+    pub patience: bool,
+    /// shuttle: time passes once in so many looks at it (0: only by [`World::tick`]).
+    pub flow: u32,
+    /// shuttle: a sleep ends for no reason once in so many times (0: never).
+    pub spurious: u32,
+    /// By how many µs the clock of `Machine::micros` advances each time it is read.
+    pub micros_step: u32,
+    /// What the user tuned.
+    pub tunables: &'static Tunables,
+    /// Whether there are more tasks than CPUs.
+    pub crowded: bool,
+    /// Ordering bugs.
+    pub weaken: &'static [Weaken],
+    /// Other bugs.
+    pub fault: Option<Fault>,
+}
+
+impl Setup {
+    /// Two polls, no patience, no time but ticks, and a bound that is never reached.
+    pub const fn new(nodes: u32) -> Self {
+        Self {
+            nodes,
+            recycles: false,
+            polls: 2,
+            patience: false,
+            flow: 0,
+            spurious: 0,
+            micros_step: 0,
+            tunables: &Tunables::DEFAULT,
+            crowded: false,
+            weaken: &[],
+            fault: None,
+        }
+    }
+}
+
+/// What the machine knows of a thread.
+#[derive(Clone, Copy, Default)]
+struct PerThread {
+    numa: u32,
+    /// Freezes when this many more waits have begun (0: never).
+    freeze_in: u32,
+}
+
+/// One execution's machine.
+pub struct World<C: Checker> {
+    /// How it behaves.
+    pub setup: Setup,
+    /// Its nodes.
+    pub arena: Arena<C>,
+    pub(crate) kernel: Kernel<C>,
+    /// The time, in ticks; the same twice: for the checker, and for us.
+    now_seen: C::Atomic,
+    pub(crate) now: Cell<u32>,
+    micros: Cell<u32>,
+    epoch: Cell<u32>,
+    threads: RefCell<Vec<(C::Id, PerThread)>>,
+    /// Frozen threads stay so until this holds.
+    thawed: Cell<bool>,
+    events: RefCell<Vec<u32>>,
+    trace: Option<RefCell<Vec<String>>>,
+}
+
+std::thread_local! {
+    /// `FLASHLOCK_MODEL_TRACE` is set: what a failing execution did is printed.
+    static TRACES: bool = std::env::var_os("FLASHLOCK_MODEL_TRACE").is_some();
+}
+
+impl<C: Checker> World<C> {
+    /// Sets up the world of the running execution.
+    pub fn set_up(setup: Setup) -> Rc<Self> {
+        // No world yet: words made here must not look for one.
+        C::slot().with(|slot| slot.borrow_mut().take());
+        let world = Rc::new(Self {
+            arena: Arena::new(setup.nodes, setup.recycles),
+            kernel: Kernel::new(),
+            now_seen: C::Atomic::new(0),
+            now: Cell::new(0),
+            micros: Cell::new(1),
+            epoch: Cell::new(1),
+            threads: RefCell::new(Vec::new()),
+            thawed: Cell::new(false),
+            events: RefCell::new(vec![0; Event::ALL.len()]),
+            trace: TRACES.with(|&on| on.then(RefCell::default)),
+            setup,
+        });
+        C::slot().with(|slot| *slot.borrow_mut() = Some(world.clone()));
+        world
+    }
+
+    /// Takes it down again; after a failure, with its trace.
+    pub fn take_down(failed: bool) {
+        let world = C::slot().with(|slot| slot.borrow_mut().take());
+        if let Some(world) = world.filter(|_| failed) {
+            world.print_trace();
+        }
+    }
+
+    /// The world of the running execution.
+    pub fn get() -> Rc<Self> {
+        C::slot().with(|slot| slot.borrow().clone()).expect("a world was set up")
+    }
+
+    /// The same, for a look that is no scheduling point.
+    pub fn current<R>(look: impl FnOnce(&Self) -> R) -> R {
+        C::slot().with(|slot| look(slot.borrow().as_ref().expect("a world was set up")))
+    }
+
+    /// What must hold at the end of an execution: every node was given back, once, and nobody sleeps.
+    pub fn check_end(&self) {
+        assert_eq!(self.arena.in_use(), 0, "nodes that nobody gave back");
+        assert_eq!(self.kernel.sleepers(), 0, "threads asleep");
+    }
+
+    fn with_thread<R>(&self, change: impl FnOnce(&mut PerThread) -> R) -> R {
+        let me = C::id();
+        let mut threads = self.threads.borrow_mut();
+        if let Some((_, mine)) = threads.iter_mut().find(|(id, _)| *id == me) {
+            return change(mine);
+        }
+        threads.push((me, PerThread::default()));
+        let (_, mine) = threads.last_mut().expect("pushed just now");
+        change(mine)
+    }
+
+    /// Notes what the calling thread has done.
+    pub(crate) fn note(&self, what: impl FnOnce() -> String) {
+        if let Some(trace) = &self.trace {
+            self.with_thread(|_| ());
+            let thread = self.threads.borrow().iter().position(|(id, _)| *id == C::id());
+            trace.borrow_mut().push(format!("T{} {}", thread.unwrap_or_default(), what()));
+        }
+    }
+
+    /// A name for a word: what it is for, and in which node.
+    pub(crate) fn name_of(&self, word: &Word<C>) -> String {
+        match self.arena.holding(word) {
+            Some((handle, offset)) => format!("node {:#x}+{offset}", handle.word()),
+            None => format!("word of kind {}", word.field()),
+        }
+    }
+
+    /// Prints what the execution did, where that is wanted.
+    pub(crate) fn print_trace(&self) {
+        if let Some(trace) = &self.trace {
+            trace.borrow().iter().for_each(|line| println!("{line}"));
+        }
+    }
+
+    /// Says on which NUMA node the calling thread runs.
+    pub fn set_numa(&self, node: u32) {
+        self.with_thread(|mine| mine.numa = node);
+    }
+
+    /// On which NUMA node the calling thread runs.
+    pub fn numa(&self) -> u32 {
+        self.with_thread(|mine| mine.numa)
+    }
+
+    /// The calling thread freezes when it begins its `waits`-th wait from now, as one whose signal handler sleeps.
+    pub fn freeze_at(&self, waits: u32) {
+        self.with_thread(|mine| mine.freeze_in = waits);
+    }
+
+    /// Lets frozen threads go on, and no more freeze.
+    pub fn thaw(&self) {
+        self.thawed.set(true);
+    }
+
+    /// Called where a wait begins or polls.
+    pub(crate) fn maybe_freeze(&self) {
+        let freezes = self.with_thread(|mine| {
+            let counting = mine.freeze_in > 0;
+            mine.freeze_in = mine.freeze_in.saturating_sub(1);
+            counting && mine.freeze_in == 0
+        });
+        while freezes && !self.thawed.get() {
+            C::yield_now();
+        }
+    }
+
+    /// The deadline so many ticks from now.
+    pub fn deadline(&self, ticks: u32) -> Deadline {
+        Deadline { clock: Clock::Monotonic, sec: i64::from(self.now.get() + ticks), nsec: 0 }
+    }
+
+    /// The end of a patience that begins now, or `other`.
+    pub(crate) fn sooner(&self, other: Option<Deadline>) -> Deadline {
+        let never = Deadline { clock: Clock::Monotonic, sec: i64::MAX, nsec: 0 };
+        let own = if self.setup.patience { self.deadline(1) } else { never };
+        other.filter(|deadline| deadline.sec < own.sec).unwrap_or(own)
+    }
+
+    /// One tick passes: sleeps that end with it end.
+    pub fn tick(&self) {
+        self.kernel.enter();
+        self.now_seen.fetch_add(1, Relaxed);
+        self.now.set(self.now.get() + 1);
+        self.kernel.expire(self.now.get());
+    }
+
+    /// Time flows, where it does.
+    pub(crate) fn flow(&self) {
+        if C::chance(self.setup.flow) {
+            self.tick();
+        }
+    }
+
+    /// Whether the deadline has passed. A read-modify-write, for a clock is never stale.
+    pub(crate) fn expired(&self, deadline: &Deadline) -> bool {
+        self.flow();
+        if deadline.sec == i64::MAX {
+            return false;
+        }
+        self.now_seen.fetch_add(0, Relaxed);
+        i64::from(self.now.get()) >= deadline.sec
+    }
+
+    pub(crate) fn micros(&self) -> u32 {
+        self.micros.set(self.micros.get().wrapping_add(self.setup.micros_step));
+        self.micros.get()
+    }
+
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.get()
+    }
+
+    pub(crate) fn count(&self, event: Event) {
+        self.events.borrow_mut()[event as usize] += 1;
+    }
+
+    /// How often something happened in this execution.
+    pub fn events(&self, event: Event) -> u32 {
+        self.events.borrow()[event as usize]
+    }
+}

@@ -1,0 +1,79 @@
+//! Models that many tests use.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use flashlock_locks::raw::RawLock;
+use flashlock_model::loom::{Depth, Loomed, explore};
+use flashlock_model::word::Tag;
+use flashlock_model::world::World;
+use flashlock_model::{Loom, Setup, harness};
+use loom::thread;
+
+/// Two racers; all schedules.
+pub(crate) const ALL: Depth = Depth::Exhaustive;
+
+/// A mutex under loom.
+pub(crate) type Mutex<L> = harness::Mutex<Loomed, L>;
+/// A condition variable under loom.
+pub(crate) type Cond = harness::Cond<Loomed>;
+
+/// A lock that can be modelled.
+pub(crate) trait Lock: RawLock<Loom, Queue: Tag> {}
+impl<L: RawLock<Loom, Queue: Tag>> Lock for L {}
+
+/// The running execution's world.
+pub(crate) fn world() -> Rc<World<Loomed>> {
+    World::get()
+}
+
+/// One thread for each entry, the last one being the model's main thread, does so many critical sections; none is lost.
+pub(crate) fn sections<L: Lock>(rounds: &'static [u32]) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let mutex = Arc::new(Mutex::<L>::new());
+        let (mine, others) = rounds.split_last().expect("a thread");
+        let work = |mutex: &Mutex<L>, rounds: u32| (0..rounds).for_each(|_| mutex.section());
+        let threads: Vec<_> = others
+            .iter()
+            .map(|&rounds| {
+                let mutex = mutex.clone();
+                thread::spawn(move || work(&mutex, rounds))
+            })
+            .collect();
+        work(&mutex, *mine);
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        mutex.lock();
+        assert_eq!(mutex.visit(), rounds.iter().sum::<u32>());
+        mutex.unlock();
+        assert!(!mutex.is_locked());
+    }
+}
+
+/// [`sections`] of lock `L`.
+pub(crate) fn excludes<L: Lock>(name: &str, depth: Depth, setup: Setup, rounds: &'static [u32]) {
+    explore(name, depth, setup, sections::<L>(rounds));
+}
+
+/// A thread that takes its time, one that has until the first tick, and the tick. Whoever gets the lock makes a visit.
+pub(crate) fn timed<L: Lock>() -> impl Fn() + Send + Sync + 'static {
+    || {
+        let mutex = Arc::new(Mutex::<L>::new());
+        let patient = {
+            let mutex = mutex.clone();
+            thread::spawn(move || mutex.section())
+        };
+        let hasty = {
+            let mutex = mutex.clone();
+            thread::spawn(move || mutex.section_within(1))
+        };
+        world().tick();
+        patient.join().expect("no panic");
+        let served = hasty.join().expect("no panic");
+        mutex.lock();
+        assert_eq!(mutex.visit(), 1 + u32::from(served));
+        mutex.unlock();
+        assert!(!mutex.is_locked());
+    }
+}

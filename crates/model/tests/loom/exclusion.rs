@@ -1,0 +1,48 @@
+//! Mutual exclusion, and that each critical section sees the ones before it.
+
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::spin::{Futex, Tas};
+use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::Setup;
+use flashlock_model::loom::Depth::Preemptions;
+
+use crate::common::{ALL, excludes};
+
+/// `name: lock, preemptions with two threads that come back, preemptions with three threads;`
+macro_rules! excluding {
+    ($($name:ident: $lock:ty, $again:literal, $three:literal;)*) => {$(
+        mod $name {
+            use super::*;
+
+            const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
+
+            #[test]
+            fn two_threads() {
+                excludes::<$lock>(concat!(stringify!($name), " 1+1"), ALL, SETUP, &[1, 1]);
+            }
+
+            #[test]
+            fn two_threads_again() {
+                let recycling = Setup { recycles: true, ..SETUP };
+                excludes::<$lock>(concat!(stringify!($name), " 2+2"), Preemptions($again), recycling, &[2, 2]);
+            }
+
+            #[test]
+            fn three_threads() {
+                excludes::<$lock>(concat!(stringify!($name), " 1+1+1"), Preemptions($three), SETUP, &[1, 1, 1]);
+            }
+        }
+    )*};
+}
+
+excluding! {
+    tas: Tas, 4, 1;
+    futex: Futex, 4, 3;
+    mcs_spin: Mcs<Spin>, 4, 2;
+    mcs_stp: Mcs<SpinThenPark>, 3, 3;
+    mcs_park: Mcs<Park>, 3, 3;
+    shfl_spin: Shfl<Spin>, 3, 2;
+    shfl_stp: Shfl<SpinThenPark>, 3, 2;
+    shfl_park: Shfl<Park>, 4, 3;
+}

@@ -1,0 +1,37 @@
+//! A deadline that passes while the lock is handed over.
+
+use flashlock_locks::event::Event;
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::spin::{Futex, Tas};
+use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::Setup;
+use flashlock_model::loom::Depth::Preemptions;
+use flashlock_model::loom::explore;
+
+use crate::common::timed;
+
+macro_rules! timing_out {
+    ($($name:ident: $lock:ty, $bound:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            let setup = Setup { polls: 1, ..Setup::new(4) };
+            let name = concat!(stringify!($name), " 1+timed");
+            explore(name, Preemptions($bound), setup, timed::<$lock>()).shows(&[Event::TimedOut]);
+            let setup = Setup { patience: true, ..setup };
+            let name = concat!(stringify!($name), " 1+timed, impatient");
+            explore(name, Preemptions($bound), setup, timed::<$lock>()).shows(&[Event::TimedOut]);
+        }
+    )*};
+}
+
+timing_out! {
+    tas: Tas, 3;
+    futex: Futex, 3;
+    mcs_spin: Mcs<Spin>, 3;
+    mcs_stp: Mcs<SpinThenPark>, 3;
+    mcs_park: Mcs<Park>, 3;
+    shfl_spin: Shfl<Spin>, 3;
+    shfl_stp: Shfl<SpinThenPark>, 2;
+    shfl_park: Shfl<Park>, 2;
+}

@@ -1,0 +1,111 @@
+//! Models that many tests use.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use flashlock_locks::machine::Tunables;
+use flashlock_locks::raw::RawLock;
+use flashlock_model::checker::Checker;
+use flashlock_model::harness::{self, Totals};
+use flashlock_model::shuttle::{By, Shuttled, explore};
+use flashlock_model::word::Tag;
+use flashlock_model::world::World;
+use flashlock_model::{Setup, Shuttle};
+use shuttle::thread;
+
+/// A mutex under shuttle.
+pub(crate) type Mutex<L> = harness::Mutex<Shuttled, L>;
+/// A condition variable under shuttle.
+pub(crate) type Cond = harness::Cond<Shuttled>;
+
+/// A lock that can be modelled.
+pub(crate) trait Lock: RawLock<Shuttle, Queue: Tag + Send + Sync> {}
+impl<L: RawLock<Shuttle, Queue: Tag + Send + Sync>> Lock for L {}
+
+/// The running execution's world.
+pub(crate) fn world() -> Rc<World<Shuttled>> {
+    World::get()
+}
+
+/// A number below `n`, of shuttle's choice.
+pub(crate) fn any(n: u32) -> u32 {
+    Shuttled::random() % n
+}
+
+/// A bound that every wait exceeds.
+pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, wake_ahead: 1 };
+
+/// Time stands still: a wake-up that is lost is a deadlock.
+pub(crate) const STILL: Setup = Setup { recycles: true, polls: 3, ..Setup::new(8) };
+/// The same, but all waits are overdue: locks are handed over.
+pub(crate) const OVERDUE: Setup = Setup { micros_step: 3, tunables: &HASTY, ..STILL };
+/// Time flows, sleeps end for no reason, and all waits are overdue.
+pub(crate) const FLOWING: Setup =
+    Setup { patience: true, flow: 40, spurious: 10, ..OVERDUE };
+
+/// How many threads do how much.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) threads: u32,
+    pub(crate) rounds: u32,
+    /// Over how many NUMA nodes the threads are spread.
+    pub(crate) nodes: u32,
+    /// Whether some acquisitions are timed or tried.
+    pub(crate) timed: bool,
+    /// How often a section lets others run.
+    pub(crate) hold: u32,
+}
+
+/// One acquisition: plain, timed or tried. Whether the lock was had; the section is done then.
+fn acquisition<L: Lock>(mutex: &Mutex<L>, load: Load) -> bool {
+    let held = match if load.timed { any(4) } else { 0 } {
+        0 | 1 => {
+            mutex.lock();
+            true
+        }
+        2 => mutex.lock_until(world().deadline(1 + any(3))),
+        _ => mutex.try_lock(),
+    };
+    if held {
+        mutex.visit();
+        (0..load.hold).for_each(|_| thread::yield_now());
+        mutex.unlock();
+    }
+    held
+}
+
+/// All threads do their rounds; each acquisition counts once, and at the end the lock is free.
+pub(crate) fn rounds<L: Lock>(load: Load) -> impl Fn() + Send + Sync + Clone + 'static {
+    move || {
+        let mutex = Arc::new(Mutex::<L>::new());
+        let work = move |mutex: &Mutex<L>, me: u32| {
+            world().set_numa(me % load.nodes);
+            (0..load.rounds).filter(|_| acquisition(mutex, load)).count() as u32
+        };
+        let threads: Vec<_> = (1..load.threads)
+            .map(|me| {
+                let mutex = mutex.clone();
+                thread::spawn(move || work(&mutex, me))
+            })
+            .collect();
+        let mut total = work(&mutex, 0);
+        for thread in threads {
+            total += thread.join().expect("no panic");
+        }
+        assert!(!mutex.is_locked(), "left locked");
+        mutex.lock();
+        assert_eq!(mutex.visit(), total);
+        mutex.unlock();
+    }
+}
+
+/// A body under random and under PCT schedules, half of `schedules` each; together.
+pub(crate) fn both(
+    name: &str,
+    schedules: usize,
+    setup: Setup,
+    body: impl Fn() + Send + Sync + Clone + 'static,
+) -> [Totals; 2] {
+    let random = explore(name, By::Random, schedules / 2, setup, body.clone());
+    [random, explore(name, By::Pct(3), schedules / 2, setup, body)]
+}

@@ -1,0 +1,245 @@
+//! Condition variables: no wake-up lost, no signal swallowed, destroyed as soon as nobody is blocked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use flashlock_locks::event::Event;
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::spin::{Futex, Tas};
+use flashlock_locks::wait::{Park, SpinThenPark};
+use flashlock_model::harness::Waited;
+use flashlock_model::{Setup, shuttle::By, shuttle::explore};
+use shuttle::thread::{self, JoinHandle};
+
+use crate::common::{Cond, FLOWING, Lock, Mutex, STILL, any, both, world};
+
+/// A mutex, a condition variable, and numbers that the mutex protects.
+struct Shared<L: Lock> {
+    mutex: Mutex<L>,
+    cond: Cond,
+    /// Items that were made and not taken, or how many wait.
+    items: AtomicU32,
+    flag: AtomicU32,
+}
+
+impl<L: Lock> Shared<L> {
+    fn new() -> Arc<Self> {
+        let (items, flag) = (AtomicU32::new(0), AtomicU32::new(0));
+        Arc::new(Self { mutex: Mutex::new(), cond: Cond::new(), items, flag })
+    }
+
+    fn add(&self, number: &AtomicU32, by: i32) -> u32 {
+        let new = number.load(Relaxed).wrapping_add_signed(by);
+        number.store(new, Relaxed);
+        self.mutex.visit();
+        new
+    }
+}
+
+fn spawn<L: Lock>(shared: &Arc<Shared<L>>, body: impl Fn(&Shared<L>) + Send + 'static) -> JoinHandle<()> {
+    let shared = shared.clone();
+    thread::spawn(move || body(&shared))
+}
+
+/// Two producers, two consumers; a signal for each item, or a broadcast, in or after the section; some waits are timed.
+fn producers_and_consumers<L: Lock>(timed: bool, moves: bool) {
+    const EACH: u32 = 2;
+    let shared = Shared::<L>::new();
+    let consume = move |shared: &Shared<L>| {
+        for _ in 0..EACH {
+            shared.mutex.lock();
+            while shared.items.load(Relaxed) == 0 {
+                let until = (timed && any(2) == 0).then(|| world().deadline(1 + any(3)));
+                shared.cond.wait(&shared.mutex, until);
+            }
+            shared.add(&shared.items, -1);
+            shared.mutex.unlock();
+        }
+    };
+    let produce = move |shared: &Shared<L>| {
+        for _ in 0..EACH {
+            let (inside, all) = (any(2) == 0, any(4) == 0);
+            let wake = || if all { shared.cond.broadcast(&shared.mutex, moves) } else { shared.cond.signal() };
+            shared.mutex.lock();
+            shared.add(&shared.items, 1);
+            if inside {
+                wake();
+            }
+            shared.mutex.unlock();
+            if !inside {
+                wake();
+            }
+        }
+    };
+    let threads = [spawn(&shared, consume), spawn(&shared, consume), spawn(&shared, produce)];
+    produce(&shared);
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert_eq!(shared.items.load(Relaxed), 0);
+    assert!(shared.cond.destroy(), "nobody waits");
+    assert!(!shared.mutex.is_locked());
+}
+
+/// Three wait for a flag, which is set once; all must come back.
+fn one_broadcast<L: Lock>(timed: bool, moves: bool) {
+    let shared = Shared::<L>::new();
+    let wait = move |shared: &Shared<L>| {
+        shared.mutex.lock();
+        while shared.flag.load(Relaxed) == 0 {
+            let until = (timed && any(2) == 0).then(|| world().deadline(1 + any(3)));
+            shared.cond.wait(&shared.mutex, until);
+        }
+        shared.mutex.visit();
+        shared.mutex.unlock();
+    };
+    let threads = [spawn(&shared, wait), spawn(&shared, wait), spawn(&shared, wait)];
+    let inside = any(2) == 0;
+    shared.mutex.lock();
+    shared.add(&shared.flag, 1);
+    if inside {
+        shared.cond.broadcast(&shared.mutex, moves);
+    }
+    shared.mutex.unlock();
+    if !inside {
+        shared.cond.broadcast(&shared.mutex, moves);
+    }
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+}
+
+/// One waiter may time out or be cancelled, one waits for good; a signal that the first does not take reaches the second.
+fn no_signal_swallowed<L: Lock>(cancelled: bool) {
+    let shared = Shared::<L>::new();
+    let steady = spawn(&shared, |shared| {
+        shared.mutex.lock();
+        shared.add(&shared.items, 1);
+        assert_eq!(shared.cond.wait(&shared.mutex, None), Waited::Woken);
+        shared.add(&shared.flag, 1);
+        shared.mutex.unlock();
+    });
+    let fickle = spawn(&shared, move |shared| {
+        shared.mutex.lock();
+        shared.add(&shared.items, 1);
+        let waited = if cancelled {
+            shared.cond.wait_cancelled(&shared.mutex)
+        } else {
+            shared.cond.wait(&shared.mutex, Some(world().deadline(1)))
+        };
+        shared.mutex.unlock();
+        // One that is cancelled passes the signal on. One that took it sends another.
+        if !cancelled && waited == Waited::Woken {
+            shared.cond.signal();
+        }
+    });
+    loop {
+        shared.mutex.lock();
+        let both_wait = shared.items.load(Relaxed) == 2;
+        shared.mutex.unlock();
+        if both_wait {
+            break;
+        }
+        thread::yield_now();
+    }
+    shared.cond.signal();
+    fickle.join().expect("no panic");
+    steady.join().expect("no panic");
+    assert_eq!(shared.flag.load(Relaxed), 1);
+    assert!(shared.cond.destroy());
+}
+
+/// The condition variable is destroyed, and freed, by the broadcaster as soon as its broadcast has returned; or by the one who
+/// finds nobody blocked any more.
+fn destroyed_at_once<L: Lock>(moves: bool, timed: bool) {
+    let shared = Shared::<L>::new();
+    let wait = move |shared: &Shared<L>| {
+        shared.mutex.lock();
+        shared.add(&shared.items, 1);
+        let mut gave_up = false;
+        while shared.flag.load(Relaxed) == 0 && !gave_up {
+            let until = timed.then(|| world().deadline(1 + any(3)));
+            gave_up = shared.cond.wait(&shared.mutex, until) == Waited::GaveUp;
+        }
+        shared.add(&shared.items, -1);
+        shared.mutex.unlock();
+    };
+    let threads = [spawn(&shared, wait), spawn(&shared, wait)];
+    loop {
+        // Once two have come: they wait, or they have been there and gone.
+        shared.mutex.lock();
+        let came = shared.mutex.visit();
+        let waiting = shared.items.load(Relaxed);
+        let go = waiting == 2 || (timed && waiting == 0 && came > 3);
+        if go {
+            shared.add(&shared.flag, 1);
+            shared.cond.broadcast(&shared.mutex, moves);
+        }
+        shared.mutex.unlock();
+        if go {
+            break;
+        }
+        thread::yield_now();
+    }
+    if !timed {
+        assert!(shared.cond.destroy(), "all have been woken");
+    }
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+}
+
+const TIMED: Setup = Setup { nodes: 8, ..FLOWING };
+
+macro_rules! conds {
+    ($($name:ident: $lock:ty;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn queue_of_items() {
+                for moves in [false, true] {
+                    let name = concat!(stringify!($name), " producers and consumers");
+                    both(name, 8000, STILL, move || producers_and_consumers::<$lock>(false, moves));
+                    both(name, 8000, TIMED, move || producers_and_consumers::<$lock>(true, moves));
+                }
+            }
+
+            #[test]
+            fn broadcast() {
+                for moves in [false, true] {
+                    let name = concat!(stringify!($name), " broadcast");
+                    let shown = both(name, 8000, STILL, move || one_broadcast::<$lock>(false, moves));
+                    shown[0].shows(&[Event::CondBroadcast]);
+                    both(name, 8000, TIMED, move || one_broadcast::<$lock>(true, moves));
+                }
+            }
+
+            #[test]
+            fn signal_is_not_swallowed() {
+                let name = concat!(stringify!($name), " signal");
+                both(name, 6000, Setup { flow: 20, ..STILL }, || no_signal_swallowed::<$lock>(false));
+                both(name, 6000, STILL, || no_signal_swallowed::<$lock>(true));
+            }
+
+            #[test]
+            fn destroy() {
+                for moves in [false, true] {
+                    let name = concat!(stringify!($name), " destroy");
+                    both(name, 6000, STILL, move || destroyed_at_once::<$lock>(moves, false));
+                    explore(name, By::Random, 3000, TIMED, move || destroyed_at_once::<$lock>(moves, true));
+                }
+            }
+        }
+    )*};
+}
+
+conds! {
+    tas: Tas;
+    futex: Futex;
+    mcs_stp: Mcs<SpinThenPark>;
+    mcs_park: Mcs<Park>;
+    shfl_stp: Shfl<SpinThenPark>;
+    shfl_park: Shfl<Park>;
+}

@@ -1,0 +1,45 @@
+//! Every thread gets the lock as often as it asks, alone.
+
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::spin::{Futex, Tas};
+use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+
+use crate::common::{FLOWING, Load, OVERDUE, STILL, both, rounds};
+
+const UNTIMED: Load = Load { threads: 4, rounds: 3, nodes: 2, timed: false, hold: 0 };
+const TIMED: Load = Load { timed: true, ..UNTIMED };
+
+macro_rules! rounds {
+    ($($name:ident: $lock:ty;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn time_stands_still() {
+                both(concat!(stringify!($name), " still"), 20_000, STILL, rounds::<$lock>(UNTIMED));
+            }
+
+            #[test]
+            fn all_waits_are_overdue() {
+                both(concat!(stringify!($name), " overdue"), 20_000, OVERDUE, rounds::<$lock>(UNTIMED));
+            }
+
+            #[test]
+            fn time_flows() {
+                both(concat!(stringify!($name), " flowing"), 30_000, FLOWING, rounds::<$lock>(TIMED));
+            }
+        }
+    )*};
+}
+
+rounds! {
+    tas: Tas;
+    futex: Futex;
+    mcs_spin: Mcs<Spin>;
+    mcs_stp: Mcs<SpinThenPark>;
+    mcs_park: Mcs<Park>;
+    shfl_spin: Shfl<Spin>;
+    shfl_stp: Shfl<SpinThenPark>;
+    shfl_park: Shfl<Park>;
+}

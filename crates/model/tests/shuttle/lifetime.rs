@@ -1,0 +1,117 @@
+//! The last one to use a mutex frees it, as POSIX allows: nobody touches it after the access that lets another thread in.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::spin::{Futex, Tas};
+use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use shuttle::thread;
+
+use crate::common::{Cond, FLOWING, Lock, Mutex, OVERDUE, STILL, both, world};
+
+const THREADS: u32 = 3;
+
+/// Each thread does one section; the last one frees the mutex.
+fn last_frees<L: Lock>() {
+    let mutex = Arc::new(Mutex::<L>::new());
+    let work = |mutex: &Mutex<L>| {
+        mutex.lock();
+        let last = mutex.visit() == THREADS - 1;
+        mutex.unlock();
+        if last {
+            mutex.free();
+        }
+    };
+    let threads: Vec<_> = (1..THREADS)
+        .map(|me| {
+            let mutex = mutex.clone();
+            thread::spawn(move || {
+                world().set_numa(me % 2);
+                work(&mutex);
+            })
+        })
+        .collect();
+    work(&mutex);
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+}
+
+/// Threads that a broadcast by somebody who does not hold the mutex has woken use it; the last one frees it.
+fn last_waiter_frees<L: Lock>(waiters: u32, moves: bool) {
+    let mutex = Arc::new(Mutex::<L>::new());
+    let cond = Arc::new(Cond::new());
+    let (ready, go) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let threads: Vec<_> = (0..waiters)
+        .map(|_| {
+            let (mutex, cond, ready, go) = (mutex.clone(), cond.clone(), ready.clone(), go.clone());
+            thread::spawn(move || {
+                mutex.lock();
+                ready.fetch_add(1, Relaxed);
+                while go.load(Relaxed) == 0 {
+                    cond.wait(&mutex, None);
+                }
+                let last = ready.fetch_sub(1, Relaxed) == 1;
+                mutex.visit();
+                mutex.unlock();
+                if last {
+                    mutex.free();
+                }
+            })
+        })
+        .collect();
+    loop {
+        mutex.lock();
+        let all = ready.load(Relaxed) == waiters;
+        go.store(u32::from(all), Relaxed);
+        mutex.unlock();
+        if all {
+            break;
+        }
+        thread::yield_now();
+    }
+    cond.broadcast(&mutex, moves);
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+}
+
+macro_rules! lifetime {
+    ($($name:ident: $lock:ty;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn mutex() {
+                for setup in [STILL, OVERDUE, FLOWING] {
+                    both(concat!(stringify!($name), " freed"), 10_000, setup, last_frees::<$lock>);
+                }
+            }
+
+            #[test]
+            fn mutex_after_broadcast() {
+                for setup in [STILL, FLOWING] {
+                    for moves in [false, true] {
+                        for waiters in [1, 2] {
+                            let name = concat!(stringify!($name), " freed after broadcast");
+                            both(name, 4000, setup, move || last_waiter_frees::<$lock>(waiters, moves));
+                        }
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+lifetime! {
+    tas: Tas;
+    futex: Futex;
+    mcs_spin: Mcs<Spin>;
+    mcs_stp: Mcs<SpinThenPark>;
+    mcs_park: Mcs<Park>;
+    shfl_spin: Shfl<Spin>;
+    shfl_stp: Shfl<SpinThenPark>;
+    shfl_park: Shfl<Park>;
+}

@@ -1,0 +1,117 @@
+//! Makes the schema's values from the counters in shared memory.
+
+use flashlock_locks::event::Event;
+use flashlock_native::settings::Choice;
+use flashlock_native::stats::{BUCKETS, Totals, bucket_floor};
+
+use super::{Bucket, Derived, Lock, Outcome, Resources, RunStats, Waits};
+use crate::counts::Counts;
+use crate::provenance::Provenance;
+
+/// The events that count what was left to glibc.
+pub(super) const LEFT_TO_GLIBC: &[Event] =
+    &[Event::GlibcRobust, Event::GlibcPi, Event::GlibcPp, Event::GlibcShared, Event::GlibcUnknown];
+
+impl RunStats {
+    /// What was counted in a run.
+    pub fn new(
+        provenance: Provenance,
+        choice: &Choice,
+        outcome: Outcome,
+        resources: Resources,
+        totals: &Totals,
+    ) -> Self {
+        let events = Event::ALL.iter().map(|&event| (event.name().to_owned(), totals.of(event))).collect();
+        Self {
+            provenance,
+            lock: Lock::from(choice),
+            outcome,
+            resources,
+            processes: totals.processes,
+            events: Counts(events),
+            waits: Waits::from_buckets(&totals.waits),
+            derived: Derived::from(totals),
+        }
+    }
+}
+
+impl From<&Choice> for Lock {
+    fn from(choice: &Choice) -> Self {
+        let info = choice.lock.info();
+        Self {
+            name: info.name.to_owned(),
+            wait: info.waits[choice.wait].to_owned(),
+            bound_us: choice.tunables.bound_us,
+            max_shuffles: choice.tunables.max_shuffles,
+            wake_ahead: choice.tunables.wake_ahead,
+        }
+    }
+}
+
+impl Waits {
+    /// From the counts of the buckets of [`flashlock_native::stats`].
+    pub fn from_buckets(counts: &[u64; BUCKETS]) -> Self {
+        let bucket = |(index, &count): (usize, &u64)| Bucket {
+            from_ns: bucket_floor(index),
+            below_ns: (index + 1 < BUCKETS).then(|| bucket_floor(index + 1)),
+            count,
+        };
+        let buckets: Vec<Bucket> = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(bucket).collect();
+        let count = counts.iter().sum();
+        let of = |per_mille| quantile(&buckets, count, per_mille);
+        Self { count, p50_ns: of(500), p90_ns: of(900), p99_ns: of(990), p999_ns: of(999), max_ns: of(1000), buckets }
+    }
+}
+
+/// The upper edge of the bucket in which the wait of that rank is; the lower one of the open bucket.
+fn quantile(buckets: &[Bucket], total: u64, per_mille: u64) -> Option<u64> {
+    let rank = (u128::from(total) * u128::from(per_mille)).div_ceil(1000) as u64;
+    let mut seen = 0;
+    let found = buckets.iter().find(|bucket| {
+        seen += bucket.count;
+        seen >= rank
+    });
+    found.map(|bucket| bucket.below_ns.unwrap_or(bucket.from_ns))
+}
+
+impl From<&Totals> for Derived {
+    fn from(totals: &Totals) -> Self {
+        let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
+        let (same, other) = (totals.of(Event::HandoffSame), totals.of(Event::HandoffOther));
+        Self {
+            contention: share(totals.of(Event::Contended), totals.of(Event::Acquire)),
+            handoff_locality: share(same, same + other),
+            left_to_glibc: LEFT_TO_GLIBC.iter().map(|&event| totals.of(event)).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashlock_native::stats::bucket;
+
+    #[test]
+    fn percentiles_are_the_upper_edges_of_their_buckets() {
+        let mut counts = [0; BUCKETS];
+        counts[bucket(1000)] = 98;
+        counts[bucket(100_000)] = 2;
+        let waits = Waits::from_buckets(&counts);
+        assert_eq!((waits.count, waits.buckets.len()), (100, 2));
+        assert_eq!((waits.p50_ns, waits.p90_ns), (Some(1024), Some(1024)));
+        assert_eq!((waits.p99_ns, waits.p999_ns, waits.max_ns), (Some(114_688), Some(114_688), Some(114_688)));
+    }
+
+    #[test]
+    fn no_waits_have_no_percentiles() {
+        assert_eq!(Waits::from_buckets(&[0; BUCKETS]), Waits::default());
+    }
+
+    #[test]
+    fn the_last_bucket_is_open() {
+        let mut counts = [0; BUCKETS];
+        counts[BUCKETS - 1] = 1;
+        let waits = Waits::from_buckets(&counts);
+        assert_eq!((waits.buckets[0].below_ns, waits.max_ns), (None, Some(bucket_floor(BUCKETS - 1))));
+    }
+}

@@ -1,0 +1,170 @@
+//! # The schema of `flashlock run --stats=json`
+//!
+//! `docs/cli/stats.md` describes the fields to users; this file is what is written and read.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::counts::Counts;
+use crate::provenance::{self, Provenance};
+use crate::{Error, units};
+
+mod collect;
+mod text;
+
+pub use text::render;
+
+/// The schema's name.
+pub const SCHEMA: &str = "flashlock.run-stats";
+/// The schema's version.
+pub const VERSION: u32 = 1;
+
+/// The counters of one run, and what they are about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunStats {
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
+    /// The lock that the program ran with.
+    pub lock: Lock,
+    /// How the program ended.
+    pub outcome: Outcome,
+    /// What the program took, with those of its children that it waited for.
+    pub resources: Resources,
+    /// How many processes counted: the program, and what it started.
+    pub processes: u32,
+    /// The event list's counters, by name.
+    pub events: Counts,
+    /// How long contended acquisitions waited.
+    pub waits: Waits,
+    /// What follows from the counters.
+    pub derived: Derived,
+}
+
+/// A lock and how it was set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    /// Its name in the catalogue.
+    pub name: String,
+    /// `wait=`: how its waiters wait.
+    pub wait: String,
+    /// `bound=`, in µs.
+    pub bound_us: u32,
+    /// `shuffles=`.
+    pub max_shuffles: u32,
+    /// `ahead=`.
+    pub wake_ahead: u32,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Outcome {
+    /// By itself.
+    Exited {
+        /// Its exit status.
+        status: i32,
+    },
+    /// By a signal.
+    Signalled {
+        /// The signal's number.
+        signal: i32,
+        /// The signal's name, such as `SIGKILL`.
+        name: String,
+    },
+}
+
+/// What a program took, as `wait4` tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// From its start to its end.
+    pub elapsed_ns: u64,
+    /// CPU time in user space.
+    pub user_ns: u64,
+    /// CPU time in the kernel.
+    pub system_ns: u64,
+    /// Context switches because a thread had to wait.
+    pub voluntary_switches: u64,
+    /// Context switches because another thread was to run.
+    pub involuntary_switches: u64,
+}
+
+/// A histogram of waiting times. A percentile is the upper edge of the bucket that it falls into: that share of the waits
+/// was shorter. Buckets are at most a quarter wide, so it is at most a quarter too high.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waits {
+    /// How many waits.
+    pub count: u64,
+    /// Half of them were shorter.
+    pub p50_ns: Option<u64>,
+    /// 90 % were shorter.
+    pub p90_ns: Option<u64>,
+    /// 99 % were shorter.
+    pub p99_ns: Option<u64>,
+    /// 99.9 % were shorter.
+    pub p999_ns: Option<u64>,
+    /// All were shorter.
+    pub max_ns: Option<u64>,
+    /// The buckets that hold waits, in order.
+    pub buckets: Vec<Bucket>,
+}
+
+/// A bucket of a histogram.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// The shortest wait in it.
+    pub from_ns: u64,
+    /// All waits in it are shorter; `null` in the last one, which is open.
+    pub below_ns: Option<u64>,
+    /// How many.
+    pub count: u64,
+}
+
+/// What follows from the counters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Derived {
+    /// The share of acquisitions that found the lock held; `null` if there were none.
+    pub contention: Option<f64>,
+    /// The share of queue hand-offs that stayed on a NUMA node; `null` if there were none.
+    pub handoff_locality: Option<f64>,
+    /// Operations that were left to glibc.
+    pub left_to_glibc: u64,
+}
+
+impl RunStats {
+    /// Reads a file that `flashlock run --stats=json --stats-file` wrote.
+    pub fn read(file: &Path) -> Result<Self, Error> {
+        provenance::read(file, SCHEMA, VERSION)
+    }
+
+    /// As JSON, ending in a newline.
+    pub fn json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("a plain structure with string keys");
+        text.push('\n');
+        text
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exited { status } => write!(f, "exit status {status}"),
+            Self::Signalled { signal, name } => write!(f, "killed by {name} (signal {signal})"),
+        }
+    }
+}
+
+impl std::fmt::Display for Resources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} elapsed, {} user, {} system, {} + {} context switches (voluntary + not)",
+            units::nanoseconds(self.elapsed_ns),
+            units::nanoseconds(self.user_ns),
+            units::nanoseconds(self.system_ns),
+            units::count(self.voluntary_switches),
+            units::count(self.involuntary_switches),
+        )
+    }
+}

@@ -1,0 +1,79 @@
+//! The one look that all tables have.
+
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
+
+/// How wide text may be where nobody says how wide the screen is.
+pub const WIDTH: u16 = 80;
+
+/// An empty table, not wider than `width` if its words allow that.
+pub fn new<'a>(columns: impl IntoIterator<Item = &'a str>, width: u16) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING.header_separator(LineStyle::new('─', '─', '─', '─')))
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(width)
+        .set_header(columns.into_iter().collect::<Vec<_>>());
+    table
+}
+
+/// Aligns these columns, which hold numbers, to the right.
+pub fn numbers(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
+    for index in columns {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+/// The table's lines, without blanks at their ends.
+pub fn text(table: &Table) -> String {
+    let mut text = String::new();
+    for line in table.lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// `name  text`, the text broken at blanks so that lines stay within `width`, and indented under its first line.
+pub fn field(name: &str, text: &str, name_width: usize, width: u16) -> String {
+    let indent = 2 + name_width + 2;
+    let mut out = format!("  {name:name_width$}  ");
+    let mut column = indent;
+    for (index, word) in text.split(' ').enumerate() {
+        let length = word.chars().count();
+        if index > 0 && column + 1 + length > usize::from(width) {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent));
+            column = indent;
+        } else if index > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_broken_at_blanks() {
+        assert_eq!(field("a", "bb cc dd", 3, 12), "  a    bb cc\n       dd\n");
+        assert_eq!(field("a", "longer-than-that", 1, 10), "  a  longer-than-that\n");
+    }
+
+    #[test]
+    fn tables_stay_within_their_width() {
+        let mut table = new(["name", "number", "text"], 40);
+        table.add_row(["a", "1", "many words that do not fit into one line of this table"]);
+        numbers(&mut table, [1]);
+        let text = text(&table);
+        assert!(text.lines().all(|line| line.chars().count() <= 40 && !line.ends_with(' ')), "{text}");
+        assert!(text.lines().count() > 3, "{text}");
+    }
+}

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Builds the conformance suite: build.sh OUTDIR. Uses CC, CXX and CFLAGS from the environment if set.
+set -eu
+[ $# -eq 1 ] || { echo "usage: build.sh OUTDIR" >&2; exit 2; }
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
+cd "$(dirname "$0")"
+
+cc=${CC:-cc}
+cxx=${CXX:-c++}
+common="-Wall -Wextra -Werror -O2 -g -pthread ${CFLAGS:-}"
+c_flags="-std=gnu11 -D_GNU_SOURCE $common"
+
+harness="report.c support.c exclusion.c blocked.c slow_motion.c"
+areas="mutex_kinds.c mutex_timed.c mutex_static.c mutex_lifetime.c mutex_foreign.c
+       cond_basic.c cond_timed.c cond_cancel.c cond_stress.c order.c c11.c errno_kept.c
+       fork.c fork_storm.c signals.c signals_frozen.c threads.c threads_starved.c exit.c
+       slow_mutex.c slow_cond.c attributes.c passthrough_robust.c passthrough_shared.c constructors.c malloc.c"
+
+for plugin in deepbind ctor statics; do
+    $cc $c_flags -fPIC -shared -o "$out/plugin_$plugin.so" plugin_$plugin.c
+done
+if command -v "$cxx" >/dev/null; then
+    $cxx -std=c++17 $common -fPIC -shared -o "$out/plugin_cxx.so" plugin_cxx.cc
+else
+    echo "build.sh: no C++ compiler ($cxx): cond_cancel.cxx_* will be skipped" >&2
+fi
+$cc $c_flags -o "$out/conformance_malloc" conformance_malloc.c report.c support.c -ldl
+$cc $c_flags -o "$out/conformance" main.c $harness $areas -ldl

@@ -1,0 +1,259 @@
+/* fork and its relatives while mutexes are held, waited for and fought over. */
+#include "conformance.h"
+
+typedef pid_t fork_call(void);
+
+/* Forks; the child runs `body`, whose failures are failures of the check. */
+static void in_child(fork_call *make, void (*body)(void *), void *argument)
+{
+    pid_t pid = make();
+    if (pid == 0) {
+        body(argument);
+        _exit(0);
+    }
+    CHECK_EQ(process_status(pid), 0);
+}
+
+/* ---- The forking thread holds the mutex, others wait for it; the child has the holder only ---- */
+
+static void use_inherited(void *argument)
+{
+    pthread_mutex_t *mutex = argument;
+    struct locker waiters[3];
+    CHECK_RC(pthread_mutex_trylock(mutex), EBUSY);
+    CHECK_OK(pthread_mutex_unlock(mutex));
+    for (int i = 0; i < 1000; i++) {
+        CHECK_OK(pthread_mutex_lock(mutex));
+        CHECK_OK(pthread_mutex_unlock(mutex));
+    }
+    CHECK_OK(pthread_mutex_lock(mutex));
+    for (int i = 0; i < 3; i++) locker_start(&waiters[i], mutex, NULL, NULL);
+    CHECK_OK(pthread_mutex_unlock(mutex));
+    for (int i = 0; i < 3; i++) locker_join(&waiters[i]);
+    check_excludes(mutex);
+    CHECK_OK(pthread_mutex_lock(mutex));
+    struct timespec deadline = time_after_ms(CLOCK_REALTIME, 5);
+    CHECK_RC(pthread_mutex_timedlock(mutex, &deadline), ETIMEDOUT);
+    CHECK_OK(pthread_mutex_unlock(mutex));
+    CHECK_OK(pthread_mutex_destroy(mutex));
+}
+
+static int lock_patiently(pthread_mutex_t *mutex)
+{
+    struct timespec far = time_far(CLOCK_MONOTONIC);
+    return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &far);
+}
+
+static void fork_with_waiters(fork_call *make, int kind, int count, mutex_call *lock)
+{
+    pthread_mutex_t mutex;
+    struct locker waiters[40];
+    mutex_make(&mutex, kind);
+    CHECK_OK(pthread_mutex_lock(&mutex));
+    for (int i = 0; i < count; i++) locker_start(&waiters[i], &mutex, lock, NULL);
+    for (int i = 0; i < 3 && !(i && time_is_short()); i++) in_child(make, use_inherited, &mutex);
+    for (int i = 0; i < count; i++) CHECK_TRUE(!locker_got_it(&waiters[i]), "the child's unlock let a waiter in");
+    CHECK_OK(pthread_mutex_unlock(&mutex));
+    for (int i = 0; i < count; i++) locker_join(&waiters[i]);
+    check_excludes(&mutex);
+    CHECK_OK(pthread_mutex_destroy(&mutex));
+}
+
+CHECK(fork, child_releases_what_the_parent_held) { fork_with_waiters(fork, KIND_DEFAULT, 0, NULL); }
+
+CHECK(fork, child_releases_with_1_waiter_left_behind) { fork_with_waiters(fork, KIND_DEFAULT, 1, NULL); }
+
+CHECK(fork, child_releases_with_5_waiters_left_behind) { fork_with_waiters(fork, KIND_DEFAULT, 5, NULL); }
+
+CHECK(fork, child_releases_with_40_waiters_left_behind) { fork_with_waiters(fork, KIND_DEFAULT, 40, NULL); }
+
+CHECK(fork, child_releases_with_timed_waiters_left_behind)
+{
+    fork_with_waiters(fork, KIND_DEFAULT, 5, lock_patiently);
+}
+
+CHECK(fork, child_releases_adaptive_with_5_waiters) { fork_with_waiters(fork, PTHREAD_MUTEX_ADAPTIVE_NP, 5, NULL); }
+
+/* _Fork runs no atfork handlers: an implementation must notice the new process by itself. */
+CHECK(fork, child_of_raw_fork_releases_with_5_waiters) { fork_with_waiters(_Fork, KIND_DEFAULT, 5, NULL); }
+
+static void *fork_from_here(void *unused)
+{
+    fork_with_waiters(fork, KIND_DEFAULT, 3, NULL);
+    return unused;
+}
+
+CHECK(fork, forked_by_another_than_the_main_thread) { thread_join(thread_start(fork_from_here, NULL)); }
+
+/* ---- Owners ---- */
+
+/* As in glibc: the child's thread has another id, so it does not own what its parent's thread locked. */
+static void does_not_own(void *argument)
+{
+    pthread_mutex_t *mutex = argument;
+    struct timespec deadline = time_after_ms(CLOCK_REALTIME, 10);
+    CHECK_RC(pthread_mutex_unlock(mutex), EPERM);
+    CHECK_RC(pthread_mutex_trylock(mutex), EBUSY);
+    CHECK_RC(pthread_mutex_timedlock(mutex, &deadline), ETIMEDOUT);
+}
+
+static void fork_with_owner(pthread_mutex_t *mutex)
+{
+    CHECK_OK(pthread_mutex_lock(mutex));
+    in_child(fork, does_not_own, mutex);
+    CHECK_OK(pthread_mutex_unlock(mutex));
+    CHECK_OK(trylock_elsewhere(mutex));
+}
+
+CHECK(fork, child_does_not_own_recursive_mutex)
+{
+    fork_with_owner(&(pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP);
+}
+
+CHECK(fork, child_does_not_own_errorcheck_mutex)
+{
+    fork_with_owner(&(pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP);
+}
+
+/* What atfork handlers of real programs do with a mutex whose state they cannot know. */
+static void make_anew(void *argument)
+{
+    pthread_mutex_t *mutex = argument;
+    CHECK_RC(pthread_mutex_trylock(mutex), EBUSY);
+    mutex_make(mutex, PTHREAD_MUTEX_RECURSIVE);
+    CHECK_OK(pthread_mutex_lock(mutex));
+    CHECK_OK(pthread_mutex_lock(mutex));
+    CHECK_OK(pthread_mutex_unlock(mutex));
+    CHECK_OK(pthread_mutex_unlock(mutex));
+    check_excludes(mutex);
+}
+
+struct holder {
+    pthread_mutex_t mutex;
+    struct gate held, release;
+};
+
+static void *hold(void *argument)
+{
+    struct holder *h = argument;
+    CHECK_OK(pthread_mutex_lock(&h->mutex));
+    gate_open(&h->held);
+    gate_wait(&h->release, 1);
+    CHECK_OK(pthread_mutex_unlock(&h->mutex));
+    return NULL;
+}
+
+static void with_holder_elsewhere(int kind, void (*child)(void *))
+{
+    struct holder h = {.held = {0}};
+    struct locker waiter;
+    mutex_make(&h.mutex, kind);
+    pthread_t thread = thread_start(hold, &h);
+    gate_wait(&h.held, 1);
+    locker_start(&waiter, &h.mutex, NULL, NULL);
+    in_child(fork, child, &h.mutex);
+    gate_open(&h.release);
+    thread_join(thread);
+    locker_join(&waiter);
+}
+
+CHECK(fork, child_remakes_a_recursive_mutex_held_elsewhere)
+{
+    with_holder_elsewhere(PTHREAD_MUTEX_RECURSIVE, make_anew);
+}
+
+CHECK(fork, child_remakes_a_default_mutex_held_elsewhere) { with_holder_elsewhere(KIND_DEFAULT, make_anew); }
+
+CHECK(fork, child_releases_for_a_holder_left_behind) { with_holder_elsewhere(KIND_DEFAULT, use_inherited); }
+
+/* ---- Generations ---- */
+
+static void descend(pthread_mutex_t *mutex, int generations)
+{
+    struct locker waiters[2];
+    for (int i = 0; i < 2; i++) locker_start(&waiters[i], mutex, NULL, NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHECK_OK(pthread_mutex_unlock(mutex));
+        CHECK_OK(pthread_mutex_lock(mutex));
+        if (generations > 1) descend(mutex, generations - 1);
+        _exit(0);
+    }
+    CHECK_EQ(process_status(pid), 0);
+    CHECK_OK(pthread_mutex_unlock(mutex));
+    for (int i = 0; i < 2; i++) locker_join(&waiters[i]);
+    CHECK_OK(pthread_mutex_lock(mutex));
+}
+
+CHECK(fork, six_generations_each_with_waiters)
+{
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    CHECK_OK(pthread_mutex_lock(&mutex));
+    descend(&mutex, 6);
+    CHECK_OK(pthread_mutex_unlock(&mutex));
+}
+
+/* ---- Condition variables ---- */
+
+static void wait_anew(void *argument)
+{
+    struct sleepers s = SLEEPERS_INITIALIZER;
+    (void)argument;
+    sleepers_start(&s, 4);
+    sleepers_give(&s, 4);
+    CHECK_OK(pthread_cond_broadcast(&s.cond));
+    sleepers_join(&s);
+    CHECK_OK(pthread_cond_destroy(&s.cond));
+}
+
+CHECK(fork, child_waits_on_a_condition_of_its_own)
+{
+    struct sleepers s = SLEEPERS_INITIALIZER;
+    sleepers_start(&s, 4); /* left behind, waiting */
+    for (int i = 0; i < 5; i++) in_child(i % 2 ? fork : _Fork, wait_anew, NULL);
+    sleepers_give(&s, 4);
+    CHECK_OK(pthread_cond_broadcast(&s.cond));
+    sleepers_join(&s);
+}
+
+static void wait_with_inherited(void *argument)
+{
+    struct sleepers *s = argument;
+    s->count = s->waiting = s->woken = 0; /* those threads are not here */
+    sleepers_start(s, 4);
+    sleepers_give(s, 4);
+    for (int i = 0; i < 4; i++) CHECK_OK(pthread_cond_signal(&s->cond));
+    sleepers_join(s);
+    CHECK_OK(pthread_cond_destroy(&s->cond));
+}
+
+CHECK(fork, child_waits_on_an_idle_inherited_condition)
+{
+    struct sleepers s = SLEEPERS_INITIALIZER;
+    for (int round = 1; round <= 3; round++) {
+        sleepers_start(&s, 4);
+        sleepers_give(&s, 4);
+        CHECK_OK(pthread_cond_broadcast(&s.cond));
+        sleepers_await(&s, 4 * round);
+        while (s.count > 4 * (round - 1)) thread_join(s.thread[--s.count]);
+        s.count = 4 * round;
+        in_child(fork, wait_with_inherited, &s);
+    }
+}
+
+static void remake_condition(void *argument)
+{
+    struct sleepers *s = argument;
+    CHECK_OK(pthread_cond_init(&s->cond, NULL));
+    wait_with_inherited(s);
+}
+
+CHECK(fork, child_remakes_a_condition_with_waiters_left_behind)
+{
+    struct sleepers s = SLEEPERS_INITIALIZER;
+    sleepers_start(&s, 4);
+    in_child(fork, remake_condition, &s);
+    sleepers_give(&s, 4);
+    CHECK_OK(pthread_cond_broadcast(&s.cond));
+    sleepers_join(&s);
+}

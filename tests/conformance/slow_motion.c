@@ -1,0 +1,75 @@
+/* The machinery of slow_motion.h. */
+#include "slow_motion.h"
+
+#ifdef __x86_64__
+
+#include <ucontext.h>
+#include <x86intrin.h>
+
+enum { TRAP_FLAG = 0x100 };
+
+static atomic_long steps;
+static void (*at_step)(void);
+static atomic_bool let_go;
+
+static void trapped(int number, siginfo_t *info, void *context)
+{
+    (void)number, (void)info;
+    int saved = errno;
+    atomic_fetch_add(&steps, 1);
+    if (at_step) at_step();
+    if (atomic_load(&let_go)) ((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+    errno = saved;
+}
+
+void slow_let_go(void)
+{
+    atomic_store(&let_go, true);
+}
+
+void slow_begin(void (*hook)(void))
+{
+    struct sigaction action = {.sa_sigaction = trapped, .sa_flags = SA_RESTART | SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    CHECK_EQ(sigaction(SIGTRAP, &action, NULL), 0);
+    at_step = hook;
+    atomic_store(&let_go, false);
+    atomic_store(&steps, 0);
+    __writeeflags(__readeflags() | TRAP_FLAG);
+}
+
+long slow_end(void)
+{
+    __writeeflags(__readeflags() & ~(unsigned long long)TRAP_FLAG);
+    at_step = NULL;
+    return slow_steps();
+}
+
+long slow_steps(void)
+{
+    return atomic_load(&steps);
+}
+
+#else
+
+void slow_let_go(void)
+{
+}
+
+void slow_begin(void (*hook)(void))
+{
+    (void)hook;
+    SKIP("needs x86-64's trap flag");
+}
+
+long slow_end(void)
+{
+    return 0;
+}
+
+long slow_steps(void)
+{
+    return 0;
+}
+
+#endif

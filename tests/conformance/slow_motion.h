@@ -1,0 +1,20 @@
+/*
+ * Slow motion: a thread runs one instruction at a time, by the processor's trap flag, and a hook runs after each. What other
+ * threads do meanwhile happens between any two instructions of a lock's code: windows that a stress test meets once a
+ * week are met in each run. One thread at a time can be slowed. x86-64 only; elsewhere the checks are skipped.
+ */
+#ifndef SLOW_MOTION_H
+#define SLOW_MOTION_H
+
+#include "conformance.h"
+
+/* The calling thread only. The hook runs in a signal handler: gates and naps are fine in it, locks are not. */
+void slow_begin(void (*hook)(void));
+/* Back to full speed; how many instructions it took. */
+long slow_end(void);
+/* How many so far; any thread may ask. */
+long slow_steps(void);
+/* Full speed from the next step on; any thread may say so. */
+void slow_let_go(void);
+
+#endif

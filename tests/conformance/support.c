@@ -1,0 +1,187 @@
+/* Gates, time, threads and processes: see conformance.h. */
+#include "conformance.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+/* ---- Gates ---- */
+
+void gate_open(struct gate *gate)
+{
+    int saved = errno;
+    atomic_fetch_add(&gate->count, 1);
+    syscall(SYS_futex, &gate->count, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    errno = saved;
+}
+
+void gate_wait(struct gate *gate, int count)
+{
+    int saved = errno, now;
+    while ((now = atomic_load(&gate->count)) < count)
+        syscall(SYS_futex, &gate->count, FUTEX_WAIT, now, NULL, NULL, 0);
+    errno = saved;
+}
+
+int gate_count(struct gate *gate)
+{
+    return atomic_load(&gate->count);
+}
+
+/* ---- Time ---- */
+
+struct timespec time_after_ms(clockid_t clock, long ms)
+{
+    struct timespec time;
+    clock_gettime(clock, &time);
+    time.tv_sec += ms / 1000;
+    time.tv_nsec += ms % 1000 * 1000000;
+    if (time.tv_nsec >= 1000000000) {
+        time.tv_sec++;
+        time.tv_nsec -= 1000000000;
+    }
+    return time;
+}
+
+struct timespec time_far(clockid_t clock)
+{
+    return time_after_ms(clock, 3600 * 1000L);
+}
+
+long time_missing_us(clockid_t clock, struct timespec deadline)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (deadline.tv_sec - now.tv_sec) * 1000000 + (deadline.tv_nsec - now.tv_nsec) / 1000;
+}
+
+bool time_reached(clockid_t clock, struct timespec deadline)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec > deadline.tv_sec || (now.tv_sec == deadline.tv_sec && now.tv_nsec >= deadline.tv_nsec);
+}
+
+bool time_is_short(void)
+{
+    static atomic_llong end_us;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    long long now_us = now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+    if (atomic_load(&end_us) == 0) atomic_store(&end_us, now_us + 3000000);
+    return now_us > atomic_load(&end_us);
+}
+
+void nap_us(long us)
+{
+    int saved = errno;
+    struct timespec left = {us / 1000000, us % 1000000 * 1000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
+        ;
+    errno = saved;
+}
+
+void nap_ms(long ms)
+{
+    nap_us(ms * 1000);
+}
+
+/* ---- Threads ---- */
+
+pthread_t thread_start(void *(*body)(void *), void *argument)
+{
+    pthread_t thread;
+    CHECK_OK(pthread_create(&thread, NULL, body, argument));
+    return thread;
+}
+
+void *thread_join(pthread_t thread)
+{
+    void *result;
+    CHECK_OK(pthread_join(thread, &result));
+    return result;
+}
+
+void threads_run(int count, void *(*body)(void *), void *argument)
+{
+    pthread_t threads[count];
+    for (int i = 0; i < count; i++) threads[i] = thread_start(body, argument);
+    for (int i = 0; i < count; i++) thread_join(threads[i]);
+}
+
+/* The state letter stands behind the last ')' of the stat line. */
+static bool is_asleep(pid_t tid)
+{
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return true; /* gone: nothing to wait for */
+    ssize_t length = read(fd, line, sizeof line - 1);
+    close(fd);
+    if (length <= 0) return true;
+    line[length] = 0;
+    const char *name_end = strrchr(line, ')');
+    return name_end && name_end[1] == ' ' && name_end[2] == 'S';
+}
+
+void settle(pid_t tid)
+{
+    for (int i = 0; i < 250 && !is_asleep(tid); i++) nap_us(200);
+}
+
+static void *try_and_release(void *mutex)
+{
+    int rc = pthread_mutex_trylock(mutex);
+    if (rc == 0) CHECK_OK(pthread_mutex_unlock(mutex));
+    return (void *)(intptr_t)rc;
+}
+
+int trylock_elsewhere(pthread_mutex_t *mutex)
+{
+    return (intptr_t)thread_join(thread_start(try_and_release, mutex));
+}
+
+static void *release(void *mutex)
+{
+    return (void *)(intptr_t)pthread_mutex_unlock(mutex);
+}
+
+int unlock_elsewhere(pthread_mutex_t *mutex)
+{
+    return (intptr_t)thread_join(thread_start(release, mutex));
+}
+
+/* ---- Processes ---- */
+
+int process_status(pid_t pid)
+{
+    int status;
+    if (pid < 0) FAIL("cannot make a process: %s", code_name(errno));
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR) FAIL("waitpid: %s", code_name(errno));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+}
+
+const char *beside_program(const char *name)
+{
+    static char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length < 0) FAIL("cannot find this program: %s", code_name(errno));
+    path[length] = 0;
+    char *slash = strrchr(path, '/');
+    size_t room = sizeof path - (slash + 1 - path);
+    if ((size_t)snprintf(slash + 1, room, "%s", name) >= room) FAIL("path too long: %s", name);
+    return path;
+}
+
+/* xorshift32 (Marsaglia 2003). */
+uint32_t random_next(uint32_t *state)
+{
+    uint32_t x = *state ? *state : 0x9e3779b9;
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    return *state = x;
+}

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Builds the torture program: build.sh OUTDIR -> OUTDIR/torture
+# CC and CFLAGS may be set by the caller (CFLAGS are added after ours, e.g. CFLAGS=-fsanitize=thread).
+set -eu
+if [ $# -ne 1 ]; then
+    echo "usage: $0 OUTDIR" >&2
+    exit 2
+fi
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$1"
+# shellcheck disable=SC2086 # CFLAGS is a list of words
+exec "${CC:-gcc}" -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -O2 -g -pthread ${CFLAGS:-} \
+    -o "$1/torture" "$here"/*.c

@@ -1,0 +1,28 @@
+//! Berkeley DB: several processes on one environment, with process-shared mutexes and condition variables in mapped files.
+
+use anyhow::Result;
+
+use super::App;
+use super::counts::Needs;
+use super::run::{Facts, Run};
+
+pub(crate) const BERKELEY_DB: App = App {
+    name: "berkeley-db",
+    packages: &["libdb-dev"],
+    needs: &[Needs::SharedMutexLock(100_000), Needs::CondWait(1000), Needs::RwLock(10_000)],
+    run,
+};
+
+const SECONDS: &str = "1.5";
+
+fn run(run: &Run) -> Result<()> {
+    let done = run.wrapped([run.compiled("bdb"), ".".into(), run.threads.to_string().into(), SECONDS.into()])?;
+    let facts = Facts::of(&done, "processes=")?;
+    facts.at_least("processes", 2)?;
+    facts.expect("threads", i64::from(run.threads))?;
+    facts.at_least("rounds", i64::from(run.threads))?;
+    facts.expect("rows", facts.number("rounds")?)?;
+    facts.expect("sum", facts.number("expected_sum")?)?;
+    facts.expect("accounts", 16)?;
+    facts.expect("balance", 1000 * facts.number("accounts")?)
+}

@@ -1,0 +1,47 @@
+//! memcached with clients that know what each answer must be, and with memcaslap; both under the lock.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+
+use super::App;
+use super::counts::Needs;
+use super::run::{Facts, Run, source_path};
+
+pub(crate) const MEMCACHED: App = App {
+    name: "memcached",
+    packages: &["memcached", "libmemcached-tools", "python3"],
+    needs: &[Needs::MutexLock(100_000)],
+    run,
+};
+
+const SECONDS: &str = "1";
+const OPERATIONS: &str = "30000";
+
+fn run(run: &Run) -> Result<()> {
+    let mut command: Vec<OsString> = vec!["/usr/bin/python3".into(), source_path("memcache.py").into()];
+    command.extend([".".into(), run.threads.to_string().into(), SECONDS.into(), OPERATIONS.into()]);
+    command.extend(run.words().iter().cloned());
+    let done = run.plain(command)?;
+
+    let clients = Facts::of(&done, "part=clients")?;
+    let increments = clients.number("increments")?;
+    clients.expect("threads", i64::from(run.threads))?;
+    clients.at_least("increments", 1000)?;
+    clients.expect("distinct", increments)?;
+    clients.expect("counters", increments)?;
+    clients.expect("server_incr", increments)?;
+    clients.expect("wrong", 0)?;
+    clients.expect("server_set", clients.number("client_set")?)?;
+
+    let memcaslap = Facts::of(&done, "part=memcaslap")?;
+    memcaslap.expect("exit", 0)?;
+    memcaslap.at_least("gets", 10_000)?;
+    memcaslap.at_least("sets", 5_000)?;
+    memcaslap.expect("server_gets", memcaslap.number("gets")?)?;
+    memcaslap.expect("server_sets", memcaslap.number("sets")?)?;
+    for failure in ["get_misses", "verify_misses", "verify_failed"] {
+        memcaslap.expect(failure, 0)?;
+    }
+    Facts::of(&done, "part=server")?.expect("exit", 0)
+}

@@ -1,0 +1,220 @@
+//! Running a program with a time limit and keeping what it printed.
+//!
+//! Every program gets a process group of its own, which is killed as a whole when the time is up, when the program has ended
+//! (it may have left processes behind) and when this process is interrupted.
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// The process groups that are running.
+static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// How much of a failed program's output an error message shows, in lines from its end.
+const SHOWN_LINES: usize = 5000;
+
+/// A command and how long it may take.
+pub(crate) struct Program {
+    command: Command,
+    limit: Duration,
+}
+
+/// What became of a program.
+pub(crate) struct Finished {
+    /// The command line, for messages.
+    pub(crate) line: String,
+    /// `None`: it was still running when its time was up.
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    limit: Duration,
+}
+
+impl Program {
+    /// Neither the environment's `LD_PRELOAD` nor its lock reaches the program, unless the command sets them.
+    pub(crate) fn new(mut command: Command, limit: Duration) -> Self {
+        for variable in ["LD_PRELOAD", "FLASHLOCK"] {
+            if !command.get_envs().any(|(name, _)| name == variable) {
+                command.env_remove(variable);
+            }
+        }
+        Self { command, limit }
+    }
+
+    pub(crate) fn run(mut self) -> Result<Finished> {
+        let line = command_line(&self.command);
+        let started = Instant::now();
+        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut child = self.command.spawn().with_context(|| format!("cannot start {line}"))?;
+        let group = Group::of(&child);
+        let stdout = reader(child.stdout.take());
+        let stderr = reader(child.stderr.take());
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break Some(status);
+            }
+            if started.elapsed() > self.limit {
+                break None;
+            }
+            thread::sleep(Duration::from_millis(2));
+        };
+        drop(group);
+        child.wait()?;
+        let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
+        Ok(Finished { line, status, stdout, stderr, limit: self.limit })
+    }
+}
+
+impl Finished {
+    pub(crate) fn ok(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// How it ended, in words: "exit status 1", "killed by signal 11", "still running after 10 s".
+    pub(crate) fn ending(&self) -> String {
+        match self.status {
+            None => format!("still running after {} s", self.limit.as_secs_f64()),
+            Some(status) => match status.signal() {
+                Some(signal) => format!("killed by signal {signal}"),
+                None => format!("exit status {}", status.code().unwrap_or(-1)),
+            },
+        }
+    }
+
+    /// Everything it printed, standard error last, with the command line and how it ended.
+    pub(crate) fn transcript(&self) -> String {
+        let mut text = format!("$ {}\n", self.line);
+        for (stream, name) in [(&self.stdout, "standard output"), (&self.stderr, "standard error")] {
+            let lines: Vec<&str> = stream.lines().collect();
+            if let Some(hidden) = lines.len().checked_sub(SHOWN_LINES + 1) {
+                let _ = writeln!(text, "[the first {} lines of its {name} are left out]", hidden + 1);
+            }
+            for line in &lines[lines.len().saturating_sub(SHOWN_LINES)..] {
+                let _ = writeln!(text, "{line}");
+            }
+        }
+        let _ = write!(text, "[{}]", self.ending());
+        text
+    }
+
+    /// Its standard output, or an error with all it printed.
+    pub(crate) fn successful(self) -> Result<String> {
+        if !self.ok() {
+            bail!("{}", self.transcript());
+        }
+        Ok(self.stdout)
+    }
+}
+
+/// Reads a stream to its end beside the program. What is not UTF-8 is replaced.
+fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            // An error here means that the pipe is gone; what has arrived counts.
+            let _ = stream.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+fn command_line(command: &Command) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            words.push(format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
+        }
+    }
+    words.push(command.get_program().to_string_lossy().into_owned());
+    words.extend(command.get_args().map(|argument| argument.to_string_lossy().into_owned()));
+    words.join(" ")
+}
+
+/// A running process group; dropping it kills what is left of it.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &std::process::Child) -> Self {
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        if let (Some(pid), Ok(mut running)) = (pid, RUNNING.lock()) {
+            running.push(pid);
+        }
+        Self(pid)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            // "No such process" is the good case: nothing was left behind.
+            let _ = kill_process_group(pid, Signal::KILL);
+            if let Ok(mut running) = RUNNING.lock() {
+                running.retain(|other| *other != pid);
+            }
+        }
+    }
+}
+
+/// From now on an interrupt ends the running programs and then this process, with status 130.
+pub(crate) fn end_programs_on_interrupt() -> Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            if let Ok(running) = RUNNING.lock() {
+                for pid in running.iter() {
+                    let _ = kill_process_group(*pid, Signal::KILL);
+                }
+            }
+            std::process::exit(130);
+        }
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, limit: Duration) -> Finished {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Program::new(command, limit).run().expect("sh starts")
+    }
+
+    #[test]
+    fn keeps_both_streams_and_the_status() {
+        let done = shell("echo out; echo err >&2; exit 3", Duration::from_secs(10));
+        assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("out\n", "err\n"));
+        assert_eq!(done.ending(), "exit status 3");
+        assert!(!done.ok());
+    }
+
+    #[test]
+    fn ends_a_whole_group_when_the_time_is_up() {
+        let started = Instant::now();
+        let done = shell("sleep 60 & sleep 60; echo never", Duration::from_millis(200));
+        assert_eq!(done.ending(), "still running after 0.2 s");
+        assert!(started.elapsed() < Duration::from_secs(5));
+        assert_eq!(done.stdout, "");
+    }
+
+    #[test]
+    fn ends_what_a_program_left_behind() {
+        let started = Instant::now();
+        let done = shell("sleep 60 & echo gone", Duration::from_secs(10));
+        assert!(done.ok() && started.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn names_the_signal() {
+        assert_eq!(shell("kill -SEGV $$", Duration::from_secs(10)).ending(), "killed by signal 11");
+    }
+}

@@ -1,0 +1,104 @@
+//! `cargo xtask conformance`: what a pthread mutex and condition variable must do, under glibc and under every lock.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::child::{Finished, Program};
+use crate::locks::{self, Exception, Under};
+use crate::steps::Tally;
+use crate::suite::{self, Suite};
+use crate::torture;
+use crate::verdicts::{self, Verdicts};
+use crate::workspace;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only under these locks (may be repeated, or a list with commas)
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    lock: Vec<String>,
+    /// Under every interposable lock (what happens without --lock, too)
+    #[arg(long, conflicts_with = "lock")]
+    all: bool,
+    /// Only checks whose name (area.title) matches
+    #[arg(value_name = "GLOB")]
+    globs: Vec<String>,
+}
+
+impl Options {
+    /// All checks under these locks; an empty list stands for every lock.
+    pub(crate) fn under(lock: Vec<String>) -> Self {
+        Self { lock, all: false, globs: Vec::new() }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<Tally> {
+    let locks = locks::select(&options.lock)?;
+    let suite = Conformance::build(&options.globs, Vec::new())?;
+    if let Some(lock) = locks.first() {
+        Under::lock(&lock.name)?.assert_bound(&suite.program)?;
+    }
+    suite::run(&suite, &locks)
+}
+
+/// The conformance program, built, and which of its checks are meant.
+pub(crate) struct Conformance {
+    program: PathBuf,
+    checks: Vec<String>,
+    /// Whether these are all checks.
+    is_whole: bool,
+    /// Libraries preloaded after ours.
+    others: Vec<PathBuf>,
+}
+
+impl Conformance {
+    /// Seconds that a check may take: in general, and when it is known to hang.
+    const LIMITS: (u64, u64) = (20, 3);
+    /// Checks at a time. They sleep and wait more than they compute.
+    const JOBS: u64 = 4;
+
+    pub(crate) fn build(globs: &[String], others: Vec<PathBuf>) -> Result<Self> {
+        let program = workspace::build_tests("conformance", "target/conformance")?.join("conformance");
+        let mut suite = Self { program, checks: Vec::new(), is_whole: globs.is_empty(), others };
+        let listed = suite.start(&Under::Glibc, &["--list".to_owned()], globs, Duration::from_secs(20))?;
+        suite.checks = listed.successful()?.lines().map(str::to_owned).collect();
+        if suite.checks.is_empty() {
+            bail!("`conformance --list` names no check");
+        }
+        Ok(suite)
+    }
+
+    fn start(&self, under: &Under, options: &[String], checks: &[String], limit: Duration) -> Result<Finished> {
+        let mut command = Command::new(&self.program);
+        command.args(options).args(checks);
+        under.apply(&mut command, &self.others);
+        Program::new(command, limit).run()
+    }
+}
+
+impl Suite for Conformance {
+    fn checks(&self) -> &[String] {
+        &self.checks
+    }
+
+    fn prefix(&self) -> &'static str {
+        ""
+    }
+
+    fn is_about(&self, exception: &Exception) -> bool {
+        self.is_whole && !exception.check.starts_with(torture::PREFIX)
+    }
+
+    fn run(&self, under: &Under, checks: &[String], excepted: bool) -> Result<Verdicts> {
+        let seconds = if excepted { Self::LIMITS.1 } else { Self::LIMITS.0 };
+        let options = [("--timeout", seconds), ("--jobs", Self::JOBS)];
+        let options: Vec<String> =
+            options.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]).collect();
+        // The program ends each check in time by itself; this is for the case that it does not.
+        let limit = Duration::from_secs(60 + seconds * checks.len() as u64);
+        verdicts::read(&self.start(under, &options, checks, limit)?, checks)
+    }
+}

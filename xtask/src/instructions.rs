@@ -1,0 +1,147 @@
+//! `cargo xtask instructions`: statistics that are switched off cost nothing.
+//!
+//! Shown in instructions, which repeat exactly, and not in seconds, which do not: the benchmark of uncontended pairs runs under
+//! callgrind with the ordinary preload library and with one built without the feature `stats`. Each runs with two numbers of
+//! pairs; their difference leaves out what happens once, at the start.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::child::Program;
+use crate::locks::{self, Under};
+use crate::steps::{Tally, watched};
+use crate::table;
+use crate::workspace;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Under these locks (may be repeated, or a list with commas); without it, under the default lock
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    lock: Vec<String>,
+    /// How many pairs of lock and unlock are measured
+    #[arg(long, value_name = "PAIRS", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1000..))]
+    count: u64,
+}
+
+const FUNCTIONS: [&str; 2] = ["pthread_mutex_lock", "pthread_mutex_unlock"];
+
+/// The function that defines a lock function is told from glibc's by its library.
+const LIBRARY: &str = "libflashlock_preload";
+
+/// Instructions of `FUNCTIONS`, with all that they call.
+type Costs = [u64; FUNCTIONS.len()];
+
+pub(crate) fn run(options: &Options) -> Result<Tally> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        bail!("valgrind is missing: cargo xtask setup");
+    }
+    let names = if options.lock.is_empty() { vec![locks::default_name()?] } else { options.lock.clone() };
+    let locks = locks::select(&names)?;
+    let pair =
+        workspace::require(workspace::build_tests("bench", "target/bench")?.join("pair"), "see tests/bench/build.sh")?;
+    // Both now, so that both are made from the same source.
+    let with = build("target", &[])?;
+    let without = build("target/nostats", &["--no-default-features"])?;
+
+    let mut tally = Tally::default();
+    let mut table = table::new(["lock", "function", "with stats", "without", "difference"]);
+    for lock in &locks {
+        let measured = |preload: &Path| {
+            let under = Under::Lock { name: lock.name.clone(), preload: preload.to_owned() };
+            watched(&lock.name, || measure(&pair, &under, options.count))
+        };
+        let (with, without) = (measured(&with)?, measured(&without)?);
+        for (i, function) in FUNCTIONS.iter().enumerate() {
+            tally += if with[i] == without[i] { Tally::PASSED } else { Tally::FAILED };
+            let each = [with[i], without[i]].map(|cost| cost as f64 / options.count as f64);
+            let numbers = [each[0], each[1], each[0] - each[1]].map(|number| format!("{number:.3}"));
+            table.add_row([lock.name.clone(), (*function).to_owned()].into_iter().chain(numbers));
+        }
+    }
+    println!("instructions for each call, over {} calls:\n{table}", options.count);
+    if tally.failed > 0 {
+        println!("statistics that are off cost instructions");
+    }
+    Ok(tally)
+}
+
+fn build(target: &str, features: &[&str]) -> Result<PathBuf> {
+    let arguments = ["build", "--release", "-p", "flashlock-preload", "--target-dir", target];
+    workspace::cargo(&[&arguments, features].concat(), Duration::from_secs(900))?;
+    let library = workspace::path(target).join("release/libflashlock_preload.so");
+    workspace::require(library, "its build succeeded, so its name has changed: see crates/preload/Cargo.toml")
+}
+
+/// The instructions of `count` calls.
+fn measure(pair: &Path, under: &Under, count: u64) -> Result<Costs> {
+    let (once, twice) = (callgrind(pair, under, count)?, callgrind(pair, under, 2 * count)?);
+    let mut costs = Costs::default();
+    for (i, cost) in costs.iter_mut().enumerate() {
+        *cost = twice[i].checked_sub(once[i]).filter(|cost| *cost >= count).with_context(|| {
+            format!("{}: {} instructions for {count} calls, {} for twice as many", FUNCTIONS[i], once[i], twice[i])
+        })?;
+    }
+    Ok(costs)
+}
+
+fn callgrind(pair: &Path, under: &Under, count: u64) -> Result<Costs> {
+    let out = workspace::scratch("callgrind")?.join("out");
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"]);
+    command.arg(format!("--callgrind-out-file={}", out.display()));
+    command.arg(pair).args(["--count", &count.to_string()]);
+    under.apply(&mut command, &[]);
+    Program::new(command, Duration::from_secs(300)).run()?.successful()?;
+    let profile = std::fs::read_to_string(&out).with_context(|| format!("cannot read {}", out.display()))?;
+    let mut costs = Costs::default();
+    for (cost, function) in costs.iter_mut().zip(FUNCTIONS) {
+        *cost = inclusive_cost(&profile, LIBRARY, function)?;
+        if *cost == 0 {
+            bail!("callgrind saw no call of {function} in {LIBRARY}: is it preloaded?");
+        }
+    }
+    Ok(costs)
+}
+
+/// The cost of a function and of all that it calls, from callgrind's output without compressed names: the lines of numbers
+/// after `fn=`, of which the one after `calls=` is the cost of the called function.
+fn inclusive_cost(profile: &str, library: &str, function: &str) -> Result<u64> {
+    let (mut object, mut inside, mut sum) = ("", false, 0);
+    for line in profile.lines() {
+        if let Some(name) = line.strip_prefix("ob=") {
+            object = name;
+        } else if let Some(name) = line.strip_prefix("fn=") {
+            inside = name == function && object.contains(library);
+        } else if inside && line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
+            let cost = line.split_whitespace().nth(1).and_then(|cost| cost.parse::<u64>().ok());
+            sum += cost.with_context(|| format!("not a line of callgrind's output: {line}"))?;
+        } else if line.starts_with("totals:") {
+            break;
+        }
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROFILE: &str = "version: 1\nevents: Ir\n\nob=/lib/libc.so.6\nfl=a.c\nfn=pthread_mutex_lock\n10 999\n\n\
+        ob=/x/libflashlock_preload.so\nfl=???\nfn=pthread_mutex_lock\n0 40\ncfn=slow\ncalls=2 0\n0 60\n\nfn=slow\n0 60\n\n\
+        fn=pthread_mutex_unlock\n0 7\n\ntotals: 1066\n";
+
+    #[test]
+    fn adds_a_functions_own_cost_and_its_calls() {
+        assert_eq!(inclusive_cost(PROFILE, "libflashlock_preload", "pthread_mutex_lock").expect("valid"), 100);
+        assert_eq!(inclusive_cost(PROFILE, "libflashlock_preload", "pthread_mutex_unlock").expect("valid"), 7);
+    }
+
+    #[test]
+    fn a_function_that_was_not_called_costs_nothing() {
+        assert_eq!(inclusive_cost(PROFILE, "libflashlock_preload", "pthread_cond_wait").expect("valid"), 0);
+    }
+}

@@ -1,0 +1,185 @@
+//! The catalogue as `flashlock locks --json` gives it, and what a lock needs to be put under a program.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::child::Program;
+use crate::workspace;
+
+/// One row of the catalogue; its further fields do not matter here.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Lock {
+    pub(crate) name: String,
+    /// Whether the preload library can put it under a program.
+    pub(crate) interposable: bool,
+    pub(crate) default: bool,
+    /// What it cannot do, by the names of the checks that show it.
+    pub(crate) exceptions: Vec<Exception>,
+}
+
+/// Checks that a lock may fail: a name, in which `*` stands for anything.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Exception {
+    pub(crate) check: String,
+    pub(crate) reason: String,
+}
+
+impl Lock {
+    /// Why this lock may fail the check, if it may.
+    pub(crate) fn exception(&self, check: &str) -> Option<&Exception> {
+        self.exceptions.iter().find(|exception| exception.covers(check))
+    }
+}
+
+impl Exception {
+    pub(crate) fn covers(&self, check: &str) -> bool {
+        let mut parts = self.check.split('*');
+        let Some(mut rest) = parts.next().and_then(|first| check.strip_prefix(first)) else { return false };
+        let Some(last) = parts.next_back() else { return rest.is_empty() };
+        for part in parts {
+            let Some(at) = rest.find(part) else { return false };
+            rest = &rest[at + part.len()..];
+        }
+        rest.ends_with(last)
+    }
+}
+
+/// The catalogue as JSON.
+pub(crate) fn catalogue() -> Result<String> {
+    let mut command = Command::new(workspace::command()?);
+    command.args(["locks", "--json"]);
+    Program::new(command, Duration::from_secs(10)).run()?.successful()
+}
+
+/// All locks that can be put under a program.
+pub(crate) fn interposable() -> Result<Vec<Lock>> {
+    parse(&catalogue()?).context("`flashlock locks --json` is not what was expected")
+}
+
+/// The interposable locks of a catalogue, once its default lock is seen to be one of them and to have no exceptions.
+fn parse(json: &str) -> Result<Vec<Lock>> {
+    let mut locks: Vec<Lock> = serde_json::from_str(json)?;
+    locks.retain(|lock| lock.interposable);
+    let defaults: Vec<&Lock> = locks.iter().filter(|lock| lock.default).collect();
+    let [default] = defaults[..] else {
+        bail!("there must be one interposable default lock, there are {}", defaults.len());
+    };
+    if let Some(exception) = default.exceptions.first() {
+        bail!("the default lock, {}, may have no exceptions; it has {}", default.name, exception.check);
+    }
+    Ok(locks)
+}
+
+/// The locks of that name, in the order given; all interposable ones for an empty list.
+pub(crate) fn select(names: &[String]) -> Result<Vec<Lock>> {
+    let locks = interposable()?;
+    if names.is_empty() {
+        return Ok(locks);
+    }
+    let find = |name: &String| {
+        let known = || locks.iter().map(|lock| lock.name.as_str()).collect::<Vec<_>>().join(", ");
+        let found = locks.iter().find(|lock| lock.name == *name).cloned();
+        found.with_context(|| format!("no interposable lock is called {name}; there are {}", known()))
+    };
+    names.iter().map(find).collect()
+}
+
+/// The name of the default lock.
+pub(crate) fn default_name() -> Result<String> {
+    let locks = interposable()?;
+    Ok(locks.into_iter().find(|lock| lock.default).context("no default lock")?.name)
+}
+
+/// What a program runs under: glibc's locks, or ours by a preload library.
+#[derive(Clone, Debug)]
+pub(crate) enum Under {
+    Glibc,
+    Lock { name: String, preload: PathBuf },
+}
+
+impl Under {
+    pub(crate) fn lock(name: &str) -> Result<Self> {
+        Ok(Self::Lock { name: name.to_owned(), preload: workspace::preload()? })
+    }
+
+    /// Sets a command's environment; `others` are preloaded after ours.
+    pub(crate) fn apply(&self, command: &mut Command, others: &[PathBuf]) {
+        let mut libraries: Vec<&Path> = others.iter().map(PathBuf::as_path).collect();
+        if let Self::Lock { name, preload } = self {
+            libraries.insert(0, preload);
+            command.env("FLASHLOCK", name);
+        }
+        if !libraries.is_empty() {
+            let list: Vec<String> = libraries.iter().map(|library| library.display().to_string()).collect();
+            command.env("LD_PRELOAD", list.join(":"));
+        }
+    }
+
+    /// Makes sure that the dynamic linker gives a program's `pthread_mutex_lock` to the preload library. Without this, a
+    /// library that it ignores would pass every test: glibc does.
+    pub(crate) fn assert_bound(&self, program: &Path) -> Result<()> {
+        let Self::Lock { preload, .. } = self else { return Ok(()) };
+        let mut command = Command::new(program);
+        command.arg("--list").env("LD_DEBUG", "bindings").env("LD_BIND_NOW", "1");
+        self.apply(&mut command, &[]);
+        let done = Program::new(command, Duration::from_secs(20)).run()?;
+        let wanted = format!("to {}", preload.display());
+        let bound = |line: &str| line.contains("symbol `pthread_mutex_lock'") && line.contains(&wanted);
+        if !done.stderr.lines().any(bound) {
+            let program = workspace::shown(program);
+            bail!("the dynamic linker does not bind {program}'s pthread_mutex_lock to {}", preload.display());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: &str = r#"{"name":"tas","interposable":true,"default":false,"bytes":4,
+        "exceptions":[{"check":"order.fifo","reason":"barging"}]}"#;
+
+    #[test]
+    fn reads_rows_with_more_fields() {
+        let json = format!(r#"[{ROW},{{"name":"d","interposable":true,"default":true,"exceptions":[]}}]"#);
+        let locks = parse(&json).expect("valid");
+        assert_eq!(locks[0].exception("order.fifo").map(|exception| exception.reason.as_str()), Some("barging"));
+        assert!(locks[0].exception("order.lifo").is_none());
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        let covers = |pattern: &str, check| Exception { check: pattern.into(), reason: String::new() }.covers(check);
+        assert!(covers("signals.frozen_*", "signals.frozen_waiter") && covers("a.b", "a.b") && covers("*", "a.b"));
+        assert!(covers("a*c*e", "abcde") && covers("a**e", "ae") && covers("*b", "aab"));
+        assert!(!covers("signals.frozen", "signals.frozen_waiter") && !covers("signals.frozen_*", "signals.other"));
+        assert!(!covers("a*c*e", "aec") && !covers("ab*b", "ab"));
+    }
+
+    #[test]
+    fn a_default_lock_with_exceptions_is_refused() {
+        let json = r#"[{"name":"d","interposable":true,"default":true,"exceptions":[{"check":"c","reason":"r"}]}]"#;
+        assert!(parse(json).expect_err("refused").to_string().contains("may have no exceptions"));
+    }
+
+    #[test]
+    fn a_catalogue_without_an_interposable_default_is_refused() {
+        assert!(parse(&format!("[{ROW}]")).is_err());
+        assert!(parse(r#"[{"name":"d","interposable":false,"default":true,"exceptions":[]}]"#).is_err());
+    }
+
+    #[test]
+    fn ours_comes_before_other_preloads() {
+        let under = Under::Lock { name: "mcs".into(), preload: "/a.so".into() };
+        let mut command = Command::new("true");
+        under.apply(&mut command, &["libm.so".into()]);
+        let environment: Vec<_> = command.get_envs().collect();
+        assert!(environment.contains(&("LD_PRELOAD".as_ref(), Some("/a.so:libm.so".as_ref()))));
+        assert!(environment.contains(&("FLASHLOCK".as_ref(), Some("mcs".as_ref()))));
+    }
+}

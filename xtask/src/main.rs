@@ -1,0 +1,88 @@
+//! The tasks of this repository, run as `cargo xtask TASK`. One module for each task; what they share is in `child`, `steps`,
+//! `locks`, `verdicts`, `suite` and `workspace`.
+//!
+//! Exit status: 0 all is well, 1 a check failed or something is missing, 2 wrong usage, 130 interrupted.
+
+mod apps;
+mod child;
+mod conformance;
+mod docs;
+mod instructions;
+mod locks;
+mod mallocs;
+mod results;
+mod setup;
+mod steps;
+mod suite;
+mod table;
+mod test;
+mod torture;
+mod verdicts;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use steps::Tally;
+
+/// The tasks of this repository
+#[derive(Parser)]
+#[command(name = "xtask", bin_name = "cargo xtask", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install the Debian packages that the other tasks need
+    Setup(setup::Options),
+    /// All tests that a fresh machine can run
+    Test(test::Options),
+    /// The pthread conformance suite, under glibc and under every lock
+    Conformance(conformance::Options),
+    /// The torture program, under glibc and under every lock, and a lock that must be caught
+    Torture(torture::Options),
+    /// The conformance suite together with other allocators
+    Mallocs(mallocs::Options),
+    /// Real programs with checked output, under glibc and under some locks
+    Apps(apps::Options),
+    /// Proof by instruction counts that statistics cost nothing when they are off
+    Instructions(instructions::Options),
+    /// Result files: benchmarks under glibc and under every lock
+    Results(results::Options),
+    /// The generated documents: make them, or check that they are up to date
+    Docs(docs::Options),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match child::end_programs_on_interrupt().and_then(|()| perform(&cli.task)) {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(tally)) => {
+            println!("{tally}");
+            if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a task. One that counts checks hands back how many passed and failed; the others fail by an error.
+fn perform(task: &Task) -> Result<Option<Tally>> {
+    match task {
+        Task::Setup(options) => setup::run(options).map(|()| None),
+        Task::Test(options) => test::run(options).map(Some),
+        Task::Conformance(options) => conformance::run(options).map(Some),
+        Task::Torture(options) => torture::run(options).map(Some),
+        Task::Mallocs(options) => mallocs::run(options).map(Some),
+        Task::Apps(options) => apps::run(options).map(Some),
+        Task::Instructions(options) => instructions::run(options).map(Some),
+        Task::Results(options) => results::run(options).map(|()| None),
+        Task::Docs(options) => docs::run(options).map(|()| None),
+    }
+}

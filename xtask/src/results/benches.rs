@@ -1,0 +1,128 @@
+//! What is measured: programs of `tests/bench`, how they are called, and which of their figures count.
+
+/// One results file.
+pub(crate) struct Bench {
+    /// The file's name, and the argument of `cargo xtask results`.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) about: &'static str,
+    /// The program in `tests/bench`.
+    pub(crate) program: &'static str,
+    pub(crate) groups: Vec<Group>,
+    /// The figure that is compared with glibc's.
+    pub(crate) metric: Metric,
+    /// Figures that are reported as they are.
+    pub(crate) further: &'static [Metric],
+    /// Whether a chart is drawn: one panel for each group, one point for each cell.
+    pub(crate) charted: bool,
+}
+
+/// Cells that stand in one table.
+pub(crate) struct Group {
+    pub(crate) title: String,
+    /// What the columns are.
+    pub(crate) axis: &'static str,
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// One way of calling the program.
+pub(crate) struct Cell {
+    /// The column's heading; a number if a chart is drawn.
+    pub(crate) heading: String,
+    pub(crate) arguments: Vec<String>,
+}
+
+/// A figure in what the program prints.
+pub(crate) struct Metric {
+    /// The field of the program's JSON.
+    pub(crate) field: &'static str,
+    /// What it is, with its unit.
+    pub(crate) title: &'static str,
+    /// What is good.
+    pub(crate) better: &'static str,
+}
+
+/// How many threads share the hot lock.
+const THREADS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// How many cache lines a critical section writes.
+const LINES: [u32; 2] = [1, 16];
+
+pub(crate) fn all() -> [Bench; 3] {
+    [pair(), hot(), million()]
+}
+
+fn pair() -> Bench {
+    let cell = |heading: &str, options: &[&str]| Cell {
+        heading: heading.to_owned(),
+        arguments: options.iter().map(|option| (*option).to_owned()).collect(),
+    };
+    let cells = vec![cell("second thread alive", &[]), cell("single thread", &["--single"])];
+    Bench {
+        name: "pair",
+        title: "Lock and unlock without contention",
+        about: "One thread locks and unlocks one mutex, again and again. glibc leaves out the atomic instructions while a \
+                process has one thread; a second one, asleep, ends that.",
+        program: "pair",
+        groups: vec![Group { title: "One pair of lock and unlock".to_owned(), axis: "process", cells }],
+        metric: Metric { field: "median_ns", title: "Time, ns", better: "less is better" },
+        further: &[Metric {
+            field: "min_ns",
+            title: "Least time of a batch of 1,000 pairs, ns",
+            better: "less is better",
+        }],
+        charted: false,
+    }
+}
+
+fn hot() -> Bench {
+    let cell = |lines: u32, threads: u32| Cell {
+        heading: threads.to_string(),
+        arguments: ["--threads", &threads.to_string(), "--lines", &lines.to_string()].map(str::to_owned).to_vec(),
+    };
+    let group = |lines: u32| Group {
+        title: format!("Critical section writes {lines} cache line{}", if lines == 1 { "" } else { "s" }),
+        axis: "threads",
+        cells: THREADS.iter().map(|&threads| cell(lines, threads)).collect(),
+    };
+    Bench {
+        name: "hot",
+        title: "One hot lock",
+        about: "All threads take the same mutex: in it they read and write some shared cache lines, outside they pause for \
+                about 100 cycles.",
+        program: "hotlock",
+        groups: LINES.iter().map(|&lines| group(lines)).collect(),
+        metric: Metric { field: "ops_per_ms", title: "Critical sections per ms", better: "more is better" },
+        further: &[
+            Metric {
+                field: "fairness",
+                title: "Share of the sections that fell to the busier half of the threads",
+                better: "0.5 is fair, 1 is not",
+            },
+            Metric {
+                field: "wait_p99_ns",
+                title: "99th percentile of the wait for the lock, ns",
+                better: "less is better",
+            },
+            Metric { field: "cpu_seconds", title: "CPU time used, s", better: "less is better" },
+        ],
+        charted: true,
+    }
+}
+
+fn million() -> Bench {
+    let cells = vec![Cell { heading: "1,000,000 mutexes, 64 threads".to_owned(), arguments: Vec::new() }];
+    Bench {
+        name: "million",
+        title: "Memory of a million mutexes",
+        about: "A million mutexes, each locked at least once by one of 64 threads, and some of them with contention.",
+        program: "million",
+        groups: vec![Group { title: "Resident memory".to_owned(), axis: "", cells }],
+        metric: Metric { field: "vm_rss_kib", title: "Resident memory of the process, KiB", better: "less is better" },
+        further: &[Metric {
+            field: "extra_bytes_per_mutex",
+            title: "Bytes for each mutex beyond the 40 of `pthread_mutex_t`, threads included",
+            better: "less is better",
+        }],
+        charted: false,
+    }
+}

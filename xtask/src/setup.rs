@@ -1,0 +1,59 @@
+//! `cargo xtask setup`: the Debian packages that the other tasks need.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::apps;
+use crate::child::Program;
+
+/// What conformance, torture, mallocs and instructions need.
+const BASE: [&str; 6] = ["gcc", "g++", "libc6-dev", "valgrind", "libjemalloc2", "libtcmalloc-minimal4"];
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Also the programs that `cargo xtask apps` runs
+    #[arg(long)]
+    apps: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let mut wanted = BASE.to_vec();
+    if options.apps {
+        wanted.extend(apps::packages());
+    }
+    let missing: Vec<&str> = wanted.into_iter().filter(|package| !is_installed(package)).collect();
+    if missing.is_empty() {
+        println!("all packages are installed");
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    if !rustix::process::geteuid().is_root() {
+        bail!("these packages are missing, and only root can install them: {list}");
+    }
+    if Command::new("apt-get").arg("--version").output().is_err() {
+        bail!("these packages (by their Debian names) are missing, and there is no apt-get to install them: {list}");
+    }
+    println!("installing: {list}");
+    apt_get(&["update"])?;
+    apt_get(&[&["install", "-y", "--no-install-recommends"], missing.as_slice()].concat())?;
+    match missing.into_iter().find(|package| !is_installed(package)) {
+        Some(package) => bail!("apt-get succeeded, but {package} is still not installed"),
+        None => Ok(()),
+    }
+}
+
+fn apt_get(arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new("apt-get");
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    Program::new(command, Duration::from_secs(900)).run()?.successful()?;
+    Ok(())
+}
+
+/// Whether dpkg knows the package as installed.
+pub(crate) fn is_installed(package: &str) -> bool {
+    let query = Command::new("dpkg-query").args(["--show", "--showformat=${Status}", package]).output();
+    query.is_ok_and(|answer| answer.status.success() && answer.stdout == b"install ok installed")
+}

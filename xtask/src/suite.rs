@@ -1,0 +1,219 @@
+//! A suite of checks run under glibc and then under lock after lock: what is tolerated, the table, the count.
+//!
+//! A failing check is tolerated only if the catalogue lists it among the lock's exceptions. What is skipped under a lock but
+//! not under glibc has failed: a lock has no say in what is checked.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use comfy_table::Table;
+
+use crate::locks::{Exception, Lock, Under};
+use crate::steps::{Tally, watched};
+use crate::table;
+use crate::verdicts::{Verdict, Verdicts};
+
+/// What a suite has to know how to do.
+pub(crate) trait Suite {
+    /// The names of the checks.
+    fn checks(&self) -> &[String];
+    /// What the names of its checks begin with in the catalogue's exceptions.
+    fn prefix(&self) -> &str;
+    /// Whether an exception is about this suite as a whole, so that it must be about one of its checks.
+    fn is_about(&self, exception: &Exception) -> bool;
+    /// Runs some checks. `excepted`: they are expected to hang or fail, so they get less time.
+    fn run(&self, under: &Under, checks: &[String], excepted: bool) -> Result<Verdicts>;
+}
+
+/// One row of the table.
+struct Row {
+    name: String,
+    tally: Tally,
+    /// How many excepted checks failed.
+    excepted: usize,
+    elapsed: Duration,
+}
+
+/// The rows so far, and which checks did not run under glibc.
+struct Judge {
+    rows: Vec<Row>,
+    skipped_by_glibc: HashSet<String>,
+}
+
+/// Runs the suite under glibc and under the locks. Prints failures as they come, then the table.
+pub(crate) fn run(suite: &dyn Suite, locks: &[Lock]) -> Result<Tally> {
+    let mut judge = Judge { rows: Vec::new(), skipped_by_glibc: HashSet::new() };
+    judge.row("glibc", || suite.run(&Under::Glibc, suite.checks(), false), None)?;
+    for lock in locks {
+        let under = Under::lock(&lock.name)?;
+        let is_excepted = |check: &&String| exception(suite, lock, check).is_some();
+        let (excepted, expected): (Vec<&String>, Vec<&String>) = suite.checks().iter().partition(is_excepted);
+        let run = || {
+            let mut verdicts = suite.run(&under, &cloned(&expected), false)?;
+            if !excepted.is_empty() {
+                verdicts.extend(suite.run(&under, &cloned(&excepted), true)?);
+            }
+            Ok(verdicts)
+        };
+        judge.row(&lock.name, run, Some((suite, lock)))?;
+        judge.find_stale_exceptions(suite, lock);
+    }
+    println!("{}", table(&judge.rows));
+    let mut sum = Tally::default();
+    for row in &judge.rows {
+        sum += row.tally;
+    }
+    Ok(sum)
+}
+
+/// Why a lock may fail a check of the suite, if it may.
+fn exception<'a>(suite: &dyn Suite, lock: &'a Lock, check: &str) -> Option<&'a Exception> {
+    lock.exception(&format!("{}{check}", suite.prefix()))
+}
+
+fn cloned(names: &[&String]) -> Vec<String> {
+    names.iter().map(|name| (*name).clone()).collect()
+}
+
+impl Judge {
+    /// Runs and judges one row. `lock`: whose exceptions apply; none under glibc, which then is the measure.
+    fn row(
+        &mut self,
+        name: &str,
+        run: impl FnOnce() -> Result<Verdicts>,
+        lock: Option<(&dyn Suite, &Lock)>,
+    ) -> Result<()> {
+        let started = Instant::now();
+        let verdicts = watched(name, run)?;
+        let (mut tally, mut excepted) = (Tally::default(), 0);
+        let mut needless: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+        for (check, verdict) in verdicts {
+            // A check's name may carry how it was run, as in `counter@8`; exceptions and glibc's skips do not know that.
+            let plain = check.split('@').next().unwrap_or(&check);
+            let exception = lock.and_then(|(suite, lock)| exception(suite, lock, plain));
+            match (verdict, exception) {
+                (Verdict::Passed, None) => tally.passed += 1,
+                (Verdict::Passed, Some(exception)) => {
+                    tally.passed += 1;
+                    needless.entry((&exception.check, &exception.reason)).or_default().push(check);
+                }
+                (Verdict::Failed(_), Some(_)) => excepted += 1,
+                (Verdict::Failed(reason), None) => {
+                    tally.failed += 1;
+                    println!("not ok {name}: {check}: {reason}");
+                }
+                (Verdict::Skipped(reason), _) if lock.is_none() || self.skipped_by_glibc.contains(plain) => {
+                    tally.skipped += 1;
+                    if lock.is_none() {
+                        println!("skip {check}: {reason}");
+                        self.skipped_by_glibc.insert(plain.to_owned());
+                    }
+                }
+                (Verdict::Skipped(reason), _) => {
+                    tally.failed += 1;
+                    println!("not ok {name}: {check}: skipped, though not under glibc: {reason}");
+                }
+            }
+        }
+        for ((exception, reason), checks) in needless {
+            println!("note: {name}: passes, though excepted by `{exception}` ({reason}): {}", checks.join(", "));
+        }
+        self.rows.push(Row { name: name.to_owned(), tally, excepted, elapsed: started.elapsed() });
+        Ok(())
+    }
+}
+
+impl Judge {
+    /// An exception that is about no check is a mistake, and may hide another: it counts as a failed check.
+    fn find_stale_exceptions(&mut self, suite: &dyn Suite, lock: &Lock) {
+        for exception in lock.exceptions.iter().filter(|exception| suite.is_about(exception)) {
+            let covers = |check: &String| exception.covers(&format!("{}{check}", suite.prefix()));
+            if !suite.checks().iter().any(covers) {
+                println!("not ok {}: the exception `{}` is about no check", lock.name, exception.check);
+                if let Some(row) = self.rows.last_mut() {
+                    row.tally += Tally::FAILED;
+                }
+            }
+        }
+    }
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = table::new(["lock", "passed", "failed", "excepted", "skipped", "seconds"]);
+    for row in rows {
+        let Tally { passed, failed, skipped } = row.tally;
+        let numbers = [passed, failed, row.excepted, skipped].map(|number| number.to_string());
+        let seconds = format!("{:.1}", row.elapsed.as_secs_f64());
+        table.add_row(std::iter::once(row.name.clone()).chain(numbers).chain([seconds]));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Named(Vec<String>);
+
+    impl Suite for Named {
+        fn checks(&self) -> &[String] {
+            &self.0
+        }
+        fn prefix(&self) -> &'static str {
+            "suite."
+        }
+        fn is_about(&self, exception: &Exception) -> bool {
+            exception.check.starts_with("suite.")
+        }
+        fn run(&self, _: &Under, _: &[String], _: bool) -> Result<Verdicts> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn mcs(exceptions: &[&str]) -> Lock {
+        let exception = |check: &&str| Exception { check: (*check).to_owned(), reason: "barging".into() };
+        let exceptions = exceptions.iter().map(exception).collect();
+        Lock { name: "mcs".into(), interposable: true, default: false, exceptions }
+    }
+
+    fn judge(verdicts: &[(&str, Verdict)], lock: bool, skipped: &[&str]) -> (Tally, usize) {
+        let mcs = mcs(&["suite.allowed"]);
+        let verdicts = verdicts.iter().map(|(name, verdict)| ((*name).to_owned(), verdict.clone())).collect();
+        let skipped_by_glibc = skipped.iter().map(|name| (*name).to_owned()).collect();
+        let mut judge = Judge { rows: Vec::new(), skipped_by_glibc };
+        let suite: &dyn Suite = &Named(Vec::new());
+        judge.row("row", || Ok(verdicts), lock.then_some((suite, &mcs))).expect("no error");
+        (judge.rows[0].tally, judge.rows[0].excepted)
+    }
+
+    #[test]
+    fn an_exception_about_no_check_fails() {
+        let mut judge = Judge { rows: Vec::new(), skipped_by_glibc: HashSet::new() };
+        judge.row("mcs", || Ok(Vec::new()), None).expect("no error");
+        let lock = mcs(&["suite.known", "suite.kn*", "suite.unknown", "elsewhere.unknown"]);
+        judge.find_stale_exceptions(&Named(vec!["known".to_owned()]), &lock);
+        assert_eq!(judge.rows[0].tally, Tally::FAILED);
+    }
+
+    #[test]
+    fn only_exceptions_of_the_lock_are_tolerated() {
+        let failed = Verdict::Failed("x".into());
+        let got = judge(&[("allowed@8", failed.clone()), ("other", failed.clone())], true, &[]);
+        assert_eq!(got, (Tally::FAILED, 1));
+        let under_glibc = judge(&[("allowed@8", failed)], false, &[]);
+        assert_eq!(under_glibc, (Tally::FAILED, 0));
+    }
+
+    #[test]
+    fn an_exception_that_passes_counts_as_passed() {
+        assert_eq!(judge(&[("allowed", Verdict::Passed)], true, &[]), (Tally::PASSED, 0));
+    }
+
+    #[test]
+    fn a_lock_may_skip_only_what_glibc_skips() {
+        let skipped = Verdict::Skipped("no".into());
+        assert_eq!(judge(&[("a", skipped.clone())], true, &[]).0, Tally::FAILED);
+        assert_eq!(judge(&[("a", skipped)], true, &["a"]).0, Tally { skipped: 1, ..Tally::default() });
+    }
+}

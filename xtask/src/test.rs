@@ -1,0 +1,91 @@
+//! `cargo xtask test`: everything that a fresh machine can run, in order; a failing step does not stop the next.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::child::Program;
+use crate::conformance;
+use crate::locks;
+use crate::steps::{Steps, Tally};
+use crate::torture;
+use crate::workspace;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Conformance and torture under the default lock only, and shorter torture
+    #[arg(long)]
+    quick: bool,
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+pub(crate) fn run(options: &Options) -> Result<Tally> {
+    let mut steps = Steps::default();
+    // The tests of the command run target/release; `cargo test` does not build the preload library.
+    steps.run("release build", || {
+        workspace::cargo(&["build", "--release", "--workspace", "--exclude", "xtask"], 30 * MINUTE)
+            .map(|_| Tally::PASSED)
+    });
+    steps.run("unit and model tests", || {
+        cargo_test(&["--release", "--workspace", "--exclude", "xtask", "--no-fail-fast"])
+    });
+    steps.run("unit tests of xtask", || cargo_test(&["--package", "xtask"]));
+    let only =
+        || -> Result<Vec<String>> { if options.quick { Ok(vec![locks::default_name()?]) } else { Ok(Vec::new()) } };
+    steps.run("conformance", || conformance::run(&conformance::Options::under(only()?)));
+    steps.run("torture", || torture::run(&torture::Options::under(only()?, options.quick)));
+    if options.quick {
+        println!("--quick: conformance and torture ran under glibc and the default lock only");
+    }
+    Ok(steps.finish())
+}
+
+/// Runs `cargo test` and adds up the tests of all its programs.
+fn cargo_test(arguments: &[&str]) -> Result<Tally> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.arg("test").args(arguments).current_dir(workspace::root());
+    let done = Program::new(command, 30 * MINUTE).run()?;
+    let mut tally = count(&done.stdout)?;
+    if !done.ok() {
+        // A test program that does not compile or crashes says nothing that could be counted.
+        tally.failed = tally.failed.max(1);
+        println!("{}", done.transcript());
+    }
+    Ok(tally)
+}
+
+/// Adds up the lines `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+fn count(output: &str) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for line in output.lines().filter(|line| line.starts_with("test result: ")) {
+        let number = |word: &str| -> Result<usize> {
+            let words: Vec<&str> = line.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+            let at = words.iter().position(|other| *other == word).filter(|at| *at > 0);
+            at.and_then(|at| words[at - 1].parse().ok())
+                .with_context(|| format!("no number before `{word}` in: {line}"))
+        };
+        tally += Tally { passed: number("passed")?, failed: number("failed")?, skipped: number("ignored")? };
+    }
+    Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adds_up_all_programs() {
+        let output = "running 3 tests\ntest result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.20s\n\
+             test result: FAILED. 2 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.20s\n";
+        assert_eq!(count(output).expect("two results"), Tally { passed: 5, failed: 4, skipped: 1 });
+    }
+
+    #[test]
+    fn a_result_that_cannot_be_read_is_an_error() {
+        assert!(count("test result: fine\n").is_err());
+    }
+}

@@ -1,0 +1,164 @@
+//! `cargo xtask torture`: do the locks exclude, when threads are many, slow, frozen? And does the torture notice if not?
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::child::{Finished, Program};
+use crate::locks::{self, Exception, Under};
+use crate::steps::Tally;
+use crate::suite::{self, Suite};
+use crate::verdicts::{self, Verdict, Verdicts};
+use crate::workspace;
+
+/// The numbers of threads: none to exclude, one for each CPU of a small machine, more than CPUs, far more.
+const THREADS: [u32; 4] = [1, 2, 8, 64];
+
+/// What a scenario's name begins with in the catalogue's exceptions.
+pub(crate) const PREFIX: &str = "torture.";
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only under these locks (may be repeated, or a list with commas); without it, under every interposable lock
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    lock: Vec<String>,
+    /// How many threads each scenario has, one run for each number
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = THREADS)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Vec<u32>,
+    /// How long each scenario lasts [default: 0.2, with --full 5]
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Longer runs
+    #[arg(long)]
+    full: bool,
+    /// Starts the random choices; without it, another one each time
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+}
+
+impl Options {
+    /// All scenarios under these locks; an empty list stands for every lock.
+    pub(crate) fn under(lock: Vec<String>, quick: bool) -> Self {
+        let threads = if quick { vec![2, 8] } else { THREADS.to_vec() };
+        Self { lock, threads, seconds: None, full: false, seed: None }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<Tally> {
+    let locks = locks::select(&options.lock)?;
+    let suite = Torture::build(options)?;
+    if let Some(lock) = locks.first() {
+        Under::lock(&lock.name)?.assert_bound(&suite.program)?;
+    }
+    println!("seed {}", suite.seed);
+    let mut tally = suite::run(&suite, &locks)?;
+    tally += busted(&suite)?;
+    Ok(tally)
+}
+
+struct Torture {
+    program: PathBuf,
+    scenarios: Vec<String>,
+    threads: Vec<u32>,
+    seconds: f64,
+    seed: u64,
+}
+
+impl Torture {
+    /// Seconds beyond its time after which a scenario is ended here. The program has a watchdog of its own, which says more:
+    /// it comes first, except for a scenario that is known to hang.
+    const MARGIN: f64 = 60.0;
+    const SHORT_MARGIN: f64 = 3.0;
+
+    fn build(options: &Options) -> Result<Self> {
+        let program = workspace::build_tests("torture", "target/torture")?.join("torture");
+        let mut list = Command::new(&program);
+        list.arg("--list");
+        let listed = Program::new(list, Duration::from_secs(20)).run()?.successful()?;
+        // Each line is a name and what it is about.
+        let scenarios: Vec<String> =
+            listed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+        if scenarios.is_empty() || options.threads.is_empty() {
+            bail!("nothing to run: {} scenarios, {} numbers of threads", scenarios.len(), options.threads.len());
+        }
+        let seconds = options.seconds.unwrap_or(if options.full { 5.0 } else { 0.2 });
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        Ok(Self { program, scenarios, threads: options.threads.clone(), seconds, seed: options.seed.unwrap_or(now) })
+    }
+
+    fn start(&self, under: &Under, scenarios: &[String], threads: u32, margin: f64) -> Result<Finished> {
+        let mut command = Command::new(&self.program);
+        command.args(scenarios).args(["--threads", &threads.to_string()]);
+        command.args(["--seconds", &self.seconds.to_string(), "--seed", &self.seed.to_string()]);
+        under.apply(&mut command, &[]);
+        let each = self.seconds * 4.0 + margin;
+        Program::new(command, Duration::from_secs_f64(each * scenarios.len() as f64)).run()
+    }
+}
+
+impl Suite for Torture {
+    fn checks(&self) -> &[String] {
+        &self.scenarios
+    }
+
+    fn prefix(&self) -> &'static str {
+        PREFIX
+    }
+
+    fn is_about(&self, exception: &Exception) -> bool {
+        exception.check.starts_with(PREFIX)
+    }
+
+    fn run(&self, under: &Under, checks: &[String], excepted: bool) -> Result<Verdicts> {
+        // What is known to hang runs alone, so that it takes nothing else with it.
+        let (size, margin) = if excepted { (1, Self::SHORT_MARGIN) } else { (checks.len().max(1), Self::MARGIN) };
+        let mut all = Verdicts::new();
+        for &threads in &self.threads {
+            for group in checks.chunks(size) {
+                let verdicts = verdicts::read(&self.start(under, group, threads, margin)?, group)?;
+                all.extend(verdicts.into_iter().filter_map(|(name, verdict)| {
+                    // A scenario that hangs has no closing line; that it has no verdict says enough.
+                    let is_echo = excepted && !group.contains(&name);
+                    (!is_echo).then(|| (format!("{name}@{threads}"), verdict))
+                }));
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// A lock that does not exclude must be found out: if the torture lets it pass, the torture is broken.
+fn busted(suite: &Torture) -> Result<Tally> {
+    let preload = build_busted()?;
+    let under = Under::Lock { name: "busted".to_owned(), preload };
+    under.assert_bound(&suite.program)?;
+    let counter = ["counter".to_owned()];
+    let done = suite.start(&under, &counter, 8, Torture::MARGIN)?;
+    let caught = done.stdout.lines().any(|line| line.starts_with("not ok counter"));
+    let verdict = verdicts::read(&done, &counter)?.into_iter().next();
+    match verdict {
+        Some((_, Verdict::Failed(reason))) if caught => {
+            println!("ok busted: the torture finds out a lock that does not exclude: {reason}");
+            Ok(Tally::PASSED)
+        }
+        _ => {
+            println!(
+                "not ok busted: the torture does not find out a lock that does not exclude\n{}",
+                done.transcript()
+            );
+            Ok(Tally::FAILED)
+        }
+    }
+}
+
+fn build_busted() -> Result<PathBuf> {
+    let arguments =
+        ["build", "--release", "-p", "flashlock-preload", "--features", "busted", "--target-dir", "target/busted"];
+    workspace::cargo(&arguments, Duration::from_secs(900))?;
+    let library = workspace::path("target/busted/release/libflashlock_preload.so");
+    workspace::require(library, "its build succeeded, so its name has changed: see crates/preload/Cargo.toml")
+}

@@ -1,0 +1,98 @@
+//! Where things are, and what to do when they are not there.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::child::Program;
+
+/// How to make what `cargo build --release` makes.
+pub(crate) const BUILD_FIRST: &str = "build first: cargo build --release";
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let manifest = PathBuf::from(manifest);
+    manifest.parent().map_or_else(|| manifest.clone(), Path::to_path_buf)
+}
+
+/// A path inside the workspace.
+pub(crate) fn path(relative: &str) -> PathBuf {
+    root().join(relative)
+}
+
+/// A file that must exist; `hint` says how to get it.
+pub(crate) fn require(file: PathBuf, hint: &str) -> Result<PathBuf> {
+    if !file.exists() {
+        bail!("{} does not exist\n  {hint}", shown(&file));
+    }
+    Ok(file)
+}
+
+/// The `flashlock` command.
+pub(crate) fn command() -> Result<PathBuf> {
+    require(path("target/release/flashlock"), BUILD_FIRST)
+}
+
+/// The preload library.
+pub(crate) fn preload() -> Result<PathBuf> {
+    require(path("target/release/libflashlock_preload.so"), BUILD_FIRST)
+}
+
+/// A path as a reader of the output wants it: relative to the root if it is inside.
+pub(crate) fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// Runs cargo in the workspace and shows its output if it fails.
+pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: &[S], limit: Duration) -> Result<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(arguments).current_dir(root());
+    Program::new(command, limit).run()?.successful()
+}
+
+/// Runs a `build.sh OUTDIR` of `tests/`, unless nothing has changed since, and returns the output directory.
+pub(crate) fn build_tests(name: &str, out: &str) -> Result<PathBuf> {
+    let sources = path(&format!("tests/{name}"));
+    let script = require(sources.join("build.sh"), "it is part of the repository: check it out")?;
+    let out = path(out);
+    let stamp = out.join("built");
+    if is_newer(&stamp, &sources)? {
+        return Ok(out);
+    }
+    let mut command = Command::new("sh");
+    command.arg(&script).arg(&out).current_dir(root());
+    let done = Program::new(command, Duration::from_secs(300)).run()?;
+    done.successful().with_context(|| format!("cannot build tests/{name} (gcc missing? cargo xtask setup)"))?;
+    std::fs::write(&stamp, "").with_context(|| format!("cannot write {}", stamp.display()))?;
+    Ok(out)
+}
+
+/// Whether a file exists and is newer than every file of a directory, and than the directory itself.
+fn is_newer(stamp: &Path, directory: &Path) -> Result<bool> {
+    let Ok(stamp) = stamp.metadata() else { return Ok(false) };
+    let made = stamp.modified()?;
+    if directory.metadata()?.modified()? >= made {
+        return Ok(false);
+    }
+    for entry in std::fs::read_dir(directory)? {
+        if entry?.metadata()?.modified()? >= made {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// An empty directory for one run, under `target/`.
+pub(crate) fn scratch(name: &str) -> Result<PathBuf> {
+    let directory = path("target/xtask").join(name);
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).with_context(|| format!("cannot empty {}", directory.display()))?;
+    }
+    std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    Ok(directory)
+}
