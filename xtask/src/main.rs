@@ -3,6 +3,8 @@
 //!
 //! Exit status: 0 all is well, 1 a check failed or something is missing, 2 wrong usage, 130 interrupted.
 
+#![forbid(unsafe_code)]
+
 mod apps;
 mod child;
 mod conformance;

@@ -101,6 +101,8 @@ pub enum Patience {
     /// For the machine's spin budget (about one context-switch round trip, measured), and less where another task is
     /// seen to want this CPU.
     Budget,
+    /// The same, on a word that the holder uses, too: each poll costs him. Waits before the first poll as long as lately paid.
+    Contend,
     /// Until the deadline has passed.
     Until(Deadline),
 }

@@ -88,7 +88,8 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
         self.queue.free();
     }
 
-    fn address(&self) -> u64 {
+    /// Names it for a condition variable.
+    pub fn address(&self) -> u64 {
         std::ptr::from_ref(self) as u64
     }
 }

@@ -4,6 +4,10 @@
 //! finds it has not been running for a while knows that another task wants its CPU; it gives up polling at once, and says so to
 //! others ([`crowded`]).
 //!
+//! Who contends for a word with its holder first **stays away** for a while, if the lock is hot and its sections are short:
+//! then the holder gets many sections done on a line that nobody takes from it, and more is done in all than if two threads took
+//! turns. How long is learned per thread: twice as long if the word was found free at once, half as long if not.
+//!
 //! The **budget** is about one context-switch round trip: with it, spin-then-park costs at most twice the best choice in hindsight
 //! (Dice, *Malthusian Locks*, §5.1). It is measured in place: a waker notes the time, a woken thread reads it.
 
@@ -15,7 +19,7 @@ use core::sync::atomic::{
 
 use flashlock_locks::machine::Patience;
 
-use crate::{clock, sys};
+use crate::{clock, sys, thread};
 
 /// Polls before the clock is looked at for the first time.
 const QUICK_POLLS: u32 = 4;
@@ -29,6 +33,11 @@ const PREEMPTED_NS: u64 = 100_000;
 const YIELD_AFTER_NS: u64 = 1_000_000;
 /// How long the sight of a preemption counts as a crowd.
 const CROWD_NS: u64 = 10_000_000;
+/// A thread that contends again so soon (ns) after it last won is contending for a hot lock.
+const HOT_NS: u64 = 2_000;
+/// Limits of the wait before the first poll of a hot lock (ns).
+const STAY_AWAY_MIN_NS: u64 = 200;
+const STAY_AWAY_MAX_NS: u64 = 6_000;
 /// Limits of the budget. The lower one holds until something has been measured.
 const BUDGET_MIN_NS: u32 = 5_000;
 const BUDGET_MAX_NS: u32 = 50_000;
@@ -80,6 +89,9 @@ pub fn spin_until(
     patience: Patience,
     mut done: impl FnMut(u32) -> bool,
 ) -> Option<u32> {
+    if matches!(patience, Patience::Contend) {
+        return contend(word, order, done);
+    }
     for _ in 0..QUICK_POLLS {
         let seen = word.load(order);
         if done(seen) {
@@ -87,6 +99,32 @@ pub fn spin_until(
         }
         spin_loop();
     }
+    poll(word, order, patience, &mut done)
+}
+
+/// [`Patience::Contend`]
+fn contend(word: &AtomicU32, order: Ordering, mut done: impl FnMut(u32) -> bool) -> Option<u32> {
+    let begun = clock::now();
+    let (learned, last_won) = thread::contention();
+    let hot = begun.saturating_sub(last_won) < HOT_NS + 4 * learned;
+    let away = if hot { learned } else { 0 };
+    while away > 0 && clock::now() - begun < away {
+        spin_loop();
+    }
+    let seen = word.load(order);
+    if done(seen) {
+        let learned = if hot { (2 * away).clamp(STAY_AWAY_MIN_NS, STAY_AWAY_MAX_NS) } else { 0 };
+        thread::set_contention(learned, clock::now());
+        return Some(seen);
+    }
+    let won = poll(word, order, Patience::Budget, &mut done);
+    thread::set_contention(away / 2, if won.is_some() { clock::now() } else { last_won });
+    won
+}
+
+/// Polls until the patience is spent.
+#[inline]
+fn poll(word: &AtomicU32, order: Ordering, patience: Patience, done: &mut impl FnMut(u32) -> bool) -> Option<u32> {
     let start = clock::now();
     let (mut last, mut gap, mut polls) = (start, 1u32, 0u32);
     loop {
@@ -109,7 +147,7 @@ pub fn spin_until(
             LAST_PREEMPTED.store(now, Relaxed);
         }
         match patience {
-            Patience::Budget if preempted || now - start > budget_ns() => return None,
+            Patience::Budget | Patience::Contend if preempted || now - start > budget_ns() => return None,
             Patience::Until(deadline) if clock::expired(&deadline) => return None,
             Patience::Forever | Patience::Until(_) if preempted || now - start > YIELD_AFTER_NS => sys::yield_now(),
             _ => {}

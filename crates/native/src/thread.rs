@@ -24,13 +24,15 @@ struct Local {
     /// The thread's id and the epoch in which it was asked for.
     id: Cell<(u32, u32)>,
     random: Cell<u32>,
+    /// How long to stay away from a hot lock, and when the thread last won one (ns).
+    contention: Cell<(u64, u64)>,
     /// One more than the thread's place in the order in which threads came here; 0 if it has none.
     place: Cell<u32>,
 }
 
 thread_local! {
     static LOCAL: Local = const {
-        Local { spare: AtomicU32::new(0), id: Cell::new((0, 0)), random: Cell::new(0), place: Cell::new(0) }
+        Local { spare: AtomicU32::new(0), id: Cell::new((0, 0)), random: Cell::new(0), contention: Cell::new((0, 0)), place: Cell::new(0) }
     };
 }
 
@@ -67,6 +69,16 @@ pub fn id() -> u32 {
         local.id.set((id, now));
         id
     })
+}
+
+/// What the thread has learned of contention: how long to stay away, and when it last won (ns).
+pub(crate) fn contention() -> (u64, u64) {
+    LOCAL.with(|local| local.contention.get())
+}
+
+/// Remembers it.
+pub(crate) fn set_contention(stay_away: u64, last_won: u64) {
+    LOCAL.with(|local| local.contention.set((stay_away, last_won)));
 }
 
 /// The thread's place in the order in which threads came here, from 0.

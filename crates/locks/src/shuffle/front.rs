@@ -253,15 +253,18 @@ pub fn waited<M: Machine>(node: &Node<M>) -> u32 {
     M::micros().wrapping_sub(node.since.load(Relaxed))
 }
 
-/// Whether a releaser that passes this head over once more should look to its wait: the head has waited for `bound` µs.
-/// Called by the holder only. The clock is read at the first pass, then when, at the rate so far, half of the rest of the
-/// bound has gone by.
-pub fn overdue<M: Machine>(node: &Node<M>, bound: u32) -> Option<u32> {
+/// A releaser passes this head over. Whether it should look at the clock ([`overdue`]). Called by the holder only.
+#[inline]
+pub fn pass_over<M: Machine>(node: &Node<M>) -> bool {
     let passes = node.passes.load(Relaxed).wrapping_add(1);
     node.passes.store(passes, Relaxed);
-    if passes < node.check_at.load(Relaxed) {
-        return None;
-    }
+    passes >= node.check_at.load(Relaxed)
+}
+
+/// For how long the head has waited, in µs, if that is `bound` or more. If not, settles when to look at the clock again: when, at
+/// the rate so far, half of the rest of the bound has gone by. Called by the holder only.
+pub fn overdue<M: Machine>(node: &Node<M>, bound: u32) -> Option<u32> {
+    let passes = node.passes.load(Relaxed);
     let waited = waited(node);
     if waited >= bound {
         return Some(waited);

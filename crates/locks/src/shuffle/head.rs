@@ -9,12 +9,15 @@ use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::node::state;
 use crate::policy::Admission;
-use crate::shuffle::front::{GRANTED, naming, waited};
+use crate::shuffle::front::{GRANTED, PROMISED, naming, waited};
 use crate::shuffle::release::wake;
 use crate::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::shuffle::shuffler;
 use crate::shuffle::turn::{PATIENCE, WALK_EVERY};
 use crate::wait::WaitPolicy;
+
+/// How long (µs) a head waits for a promise to be kept before it looks again.
+const PROMISE: u32 = 10;
 
 /// How contending as the head ended. In any case the node is out of the queue.
 pub(super) enum Contended {
@@ -97,7 +100,7 @@ impl<M: Machine> Lock<'_, M> {
         } else if W::PARKS && waited(node) >= bound {
             M::spin_until(self.word, Relaxed, Patience::Until(M::sooner(bound, until)), attempt);
         } else {
-            M::spin_until(self.word, Relaxed, W::patience(until), attempt);
+            M::spin_until(self.word, Relaxed, W::patience(until, Patience::Contend), attempt);
         }
         won
     }
@@ -110,7 +113,10 @@ impl<M: Machine> Lock<'_, M> {
         }
         // AcqRel: see `grant`.
         let won = self.word.swap(SLEEPERS, AcqRel) == FREE;
-        if !won && self.queue.head.load(Relaxed) & GRANTED == 0 {
+        let promise = self.queue.head.load(Relaxed) & PROMISED;
+        if !won && promise == PROMISED {
+            M::relax(PROMISE); // The releaser needs two more instructions.
+        } else if !won && promise != GRANTED {
             let nap = M::tunables().bound_us.checked_sub(waited(node)).unwrap_or(PATIENCE);
             let limit = M::sooner(nap, until);
             M::trace(Event::Park);

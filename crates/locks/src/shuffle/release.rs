@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::{Node, state};
-use crate::shuffle::front::{GRANTED, NOTIFY, PROMISED, named, naming, overdue};
+use crate::shuffle::front::{GRANTED, NOTIFY, PROMISED, named, naming, overdue, pass_over};
 use crate::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 
 /// A head that has waited this many bounds is handed the lock even if it sleeps.
@@ -18,8 +18,20 @@ const ROUSE_REACH: usize = 64;
 
 impl<M: Machine> Lock<'_, M> {
     /// Releases the lock while somebody waits. `head` is what the releaser saw, without guests.
+    pub(super) fn unlock_contended(&self, head: u32) {
+        match named(head).filter(|_| head & PROMISED == 0) {
+            Some(waiter) if !pass_over(waiter.node::<M>()) => {
+                if self.free() == Some(0) && waiter.node::<M>().state.load(Relaxed) == state::NAPPING {
+                    rouse::<M>(waiter);
+                }
+            }
+            _ => self.unlock_slow(head),
+        }
+    }
+
+    /// The rare cases: a waiter has to be told that it is head; the head's wait may be overdue; the head did not survive a fork.
     #[cold]
-    pub(super) fn unlock_slow(&self, head: u32) {
+    fn unlock_slow(&self, head: u32) {
         let Some(waiter) = named(head) else {
             self.free();
             return;
@@ -34,11 +46,8 @@ impl<M: Machine> Lock<'_, M> {
             if let Some(next) = told.flatten() {
                 wake::<M>(next);
             }
-        } else if !self.hand_over_if_overdue(waiter, node)
-            && self.free() == Some(0)
-            && node.state.load(Relaxed) == state::NAPPING
-        {
-            rouse::<M>(waiter);
+        } else if !self.hand_over_if_overdue(waiter, node) {
+            self.free();
         }
     }
 

@@ -193,7 +193,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
             0 => {
                 lock.free();
             }
-            head => lock.unlock_slow(head),
+            head => lock.unlock_contended(head),
         }
     }
 
@@ -219,7 +219,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
         M::trace(Event::Acquire);
         let lock = Lock { word, queue };
         let turn = match lock.sleep_in_queue::<W>(me.node(), M::sooner(PATIENCE, None)) {
-            state::HEAD => Turn::Head,
+            state::HEAD | state::EVICTED => Turn::Head,
             _ => lock.wait_turn::<W, P>(me, None, true),
         };
         // Without a deadline it cannot time out.

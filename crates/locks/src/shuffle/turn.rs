@@ -42,7 +42,7 @@ impl<M: Machine> Lock<'_, M> {
             return false;
         }
         let taken = |seen| seen == FREE && try_take::<M>(self.word);
-        let won = M::spin_until(self.word, Relaxed, Patience::Budget, taken).is_some();
+        let won = M::spin_until(self.word, Relaxed, Patience::Contend, taken).is_some();
         self.queue.head.fetch_and(!ARRIVAL, Relaxed);
         won
     }
@@ -63,7 +63,7 @@ impl<M: Machine> Lock<'_, M> {
                 return Turn::Head;
             }
             match self.sleep_in_queue::<W>(node, limit) {
-                state::HEAD => return Turn::Head,
+                told if is_told(told) => return Turn::Head,
                 state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
                 _ => {}
             }
@@ -88,14 +88,14 @@ impl<M: Machine> Lock<'_, M> {
         let node = me.node::<M>();
         let patience = if W::PARKS { Patience::Budget } else { Patience::Until(limit) };
         let mut polls = 0u32;
-        let is_head = |seen| {
+        let told = |seen| {
             polls = polls.wrapping_add(1);
-            if seen != state::HEAD && polls.is_multiple_of(WALK_EVERY) && shuffler::has_role(node) {
-                shuffler::walk::<M, P>(me, || node.state.load(Relaxed) == state::HEAD);
+            if !is_told(seen) && polls.is_multiple_of(WALK_EVERY) && shuffler::has_role(node) {
+                shuffler::walk::<M, P>(me, || is_told(node.state.load(Relaxed)));
             }
-            seen == state::HEAD
+            is_told(seen)
         };
-        M::spin_until(&node.state, Acquire, patience, is_head).is_some()
+        M::spin_until(&node.state, Acquire, patience, told).is_some()
     }
 
     /// WAITING -> PARKED, and sleeps until the state changes or the limit has passed. The state then.
@@ -147,11 +147,17 @@ impl<M: Machine> Lock<'_, M> {
     }
 }
 
+/// Whether a waiter need not wait in the queue any more: it is head, or was, and has been thrown out before it noticed. (Who
+/// contends as the head finds out.)
+fn is_told(seen: u32) -> bool {
+    matches!(seen, state::HEAD | state::EVICTED)
+}
+
 /// WAITING | PARKED -> ABANDONED, unless the waiter has just become head.
 fn leave_node<M: Machine>(node: &Node<M>, won: bool) -> Turn {
     loop {
         let seen = node.state.load(Acquire);
-        if seen == state::HEAD {
+        if is_told(seen) {
             return if won { Turn::HeadHolding } else { Turn::Head };
         }
         if node.state.compare_exchange(seen, state::ABANDONED, AcqRel, Relaxed).is_ok() {

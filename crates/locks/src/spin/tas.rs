@@ -48,7 +48,7 @@ impl Tas {
         let mut limit = BACKOFF_MIN;
         loop {
             let taken = |seen| seen == 0 && try_take::<M>(word);
-            if M::spin_until(word, Relaxed, Patience::Budget, taken).is_some() {
+            if M::spin_until(word, Relaxed, Patience::Contend, taken).is_some() {
                 M::waited(stamp);
                 return Ok(());
             }

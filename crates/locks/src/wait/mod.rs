@@ -25,10 +25,10 @@ pub trait WaitPolicy: 'static {
     /// Whether a waiter ever sleeps.
     const PARKS: bool;
 
-    /// How long a waiter with this deadline may poll before it does something else.
-    fn patience(until: Option<Deadline>) -> Patience {
+    /// How long a waiter with this deadline may poll before it does something else; a waiter that sleeps polls for `budget`.
+    fn patience(until: Option<Deadline>, budget: Patience) -> Patience {
         match until {
-            _ if Self::PARKS => Patience::Budget,
+            _ if Self::PARKS => budget,
             Some(deadline) => Patience::Until(deadline),
             None => Patience::Forever,
         }
@@ -61,7 +61,7 @@ impl WaitPolicy for Park {
 /// Acquire on `state` pairs with the Release of whoever stores HEAD: the lock's hand-off goes through this word.
 pub fn turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
     let is_head = |s| s == state::HEAD;
-    if W::SPINS && M::spin_until(&node.state, Acquire, W::patience(until), is_head).is_some() {
+    if W::SPINS && M::spin_until(&node.state, Acquire, W::patience(until, Patience::Budget), is_head).is_some() {
         return Ok(());
     }
     if W::PARKS {

@@ -2,13 +2,19 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
+use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
+use flashlock_locks::node::state;
 use flashlock_locks::raw::RawLock;
 use flashlock_model::loom::{Depth, Loomed, explore};
 use flashlock_model::word::Tag;
 use flashlock_model::world::World;
 use flashlock_model::{Loom, Setup, harness};
 use loom::thread;
+
+/// A bound that every wait exceeds.
+pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, wake_ahead: 1 };
 
 /// Two racers; all schedules.
 pub(crate) const ALL: Depth = Depth::Exhaustive;
@@ -76,4 +82,29 @@ pub(crate) fn timed<L: Lock>() -> impl Fn() + Send + Sync + 'static {
         mutex.unlock();
         assert!(!mutex.is_locked());
     }
+}
+
+/// So many nodes, prepared as if their threads slept in a queue, linked in this order, each with its NUMA node.
+pub(crate) fn sleepers(numa: &[u32]) -> Vec<Handle> {
+    let nodes: Vec<_> = numa.iter().map(|_| Loom::take_node()).collect();
+    for (i, handle) in nodes.iter().enumerate() {
+        let node = handle.node::<Loom>();
+        node.prepare(state::PARKED);
+        node.numa.store(numa[i], Relaxed);
+        node.next.store(nodes.get(i + 1).map_or(0, |next| next.word()), Relaxed);
+    }
+    nodes
+}
+
+/// Puts the sleepers into the lock's queue; the caller holds the lock.
+pub(crate) fn adopt<L: Lock>(mutex: &Mutex<L>, sleepers: &[Handle]) {
+    assert!(L::may_adopt(&mutex.word, &mutex.queue));
+    L::adopt(&mutex.word, &mutex.queue, sleepers[0], sleepers[sleepers.len() - 1]);
+}
+
+/// What the thread does whose node was adopted.
+pub(crate) fn adopted_section<L: Lock>(mutex: &Mutex<L>, me: Handle) {
+    L::lock_adopted(&mutex.word, &mutex.queue, me);
+    mutex.visit();
+    mutex.unlock();
 }

@@ -9,7 +9,7 @@ use flashlock_model::Setup;
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::explore;
 
-use crate::common::timed;
+use crate::common::{HASTY, timed};
 
 macro_rules! timing_out {
     ($($name:ident: $lock:ty, $bound:literal;)*) => {$(
@@ -18,6 +18,9 @@ macro_rules! timing_out {
             let setup = Setup { polls: 1, ..Setup::new(4) };
             let name = concat!(stringify!($name), " 1+timed");
             explore(name, Preemptions($bound), setup, timed::<$lock>()).shows(&[Event::TimedOut]);
+            let overdue = Setup { tunables: &HASTY, micros_step: 3, ..setup };
+            let name = concat!(stringify!($name), " 1+timed, overdue");
+            explore(name, Preemptions($bound), overdue, timed::<$lock>()).shows(&[Event::TimedOut]);
             let setup = Setup { patience: true, ..setup };
             let name = concat!(stringify!($name), " 1+timed, impatient");
             explore(name, Preemptions($bound), setup, timed::<$lock>()).shows(&[Event::TimedOut]);

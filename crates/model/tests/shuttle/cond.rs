@@ -150,40 +150,39 @@ fn no_signal_swallowed<L: Lock>(cancelled: bool) {
     assert!(shared.cond.destroy());
 }
 
-/// The condition variable is destroyed, and freed, by the broadcaster as soon as its broadcast has returned; or by the one who
-/// finds nobody blocked any more.
+/// The condition variable is destroyed, and freed, as soon as a broadcast that reached all waiters has returned; some of them
+/// may be about to give up just then.
 fn destroyed_at_once<L: Lock>(moves: bool, timed: bool) {
     let shared = Shared::<L>::new();
-    let wait = move |shared: &Shared<L>| {
-        shared.mutex.lock();
-        shared.add(&shared.items, 1);
-        let mut gave_up = false;
-        while shared.flag.load(Relaxed) == 0 && !gave_up {
-            let until = timed.then(|| world().deadline(1 + any(3)));
-            gave_up = shared.cond.wait(&shared.mutex, until) == Waited::GaveUp;
+    let gone = Arc::new(AtomicU32::new(0));
+    let wait = |gone: Arc<AtomicU32>| {
+        move |shared: &Shared<L>| {
+            shared.mutex.lock();
+            shared.add(&shared.items, 1);
+            let mut gave_up = false;
+            while shared.flag.load(Relaxed) == 0 && !gave_up {
+                let until = timed.then(|| world().deadline(1 + any(3)));
+                gave_up = shared.cond.wait(&shared.mutex, until) == Waited::GaveUp;
+            }
+            shared.add(&shared.items, -1);
+            gone.fetch_add(1, Relaxed);
+            shared.mutex.unlock();
         }
-        shared.add(&shared.items, -1);
-        shared.mutex.unlock();
     };
-    let threads = [spawn(&shared, wait), spawn(&shared, wait)];
+    let threads = [spawn(&shared, wait(gone.clone())), spawn(&shared, wait(gone.clone()))];
     loop {
-        // Once two have come: they wait, or they have been there and gone.
         shared.mutex.lock();
-        let came = shared.mutex.visit();
-        let waiting = shared.items.load(Relaxed);
-        let go = waiting == 2 || (timed && waiting == 0 && came > 3);
-        if go {
+        let (all_wait, too_late) = (shared.items.load(Relaxed) == 2, gone.load(Relaxed) > 0);
+        if all_wait {
             shared.add(&shared.flag, 1);
             shared.cond.broadcast(&shared.mutex, moves);
+            assert!(shared.cond.destroy(), "all have been woken");
         }
         shared.mutex.unlock();
-        if go {
+        if all_wait || too_late {
             break;
         }
         thread::yield_now();
-    }
-    if !timed {
-        assert!(shared.cond.destroy(), "all have been woken");
     }
     for thread in threads {
         thread.join().expect("no panic");

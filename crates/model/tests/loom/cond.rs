@@ -1,0 +1,182 @@
+//! Condition variables: no wake-up lost, no signal swallowed, and nothing touched once they are destroyed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::spin::Futex;
+use flashlock_locks::wait::Park;
+use flashlock_model::Setup;
+use flashlock_model::harness::Waited;
+use flashlock_model::loom::Depth::Preemptions;
+use flashlock_model::loom::explore;
+use loom::thread;
+
+use crate::common::{Cond, Lock, Mutex, world};
+
+const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
+
+/// A mutex, a condition variable, and a number that the mutex protects.
+struct Shared<L: Lock> {
+    mutex: Mutex<L>,
+    cond: Cond,
+    flag: AtomicU32,
+}
+
+impl<L: Lock> Shared<L> {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { mutex: Mutex::new(), cond: Cond::new(), flag: AtomicU32::new(0) })
+    }
+
+    fn wait_for_flag(&self) {
+        self.mutex.lock();
+        while self.flag.load(Relaxed) == 0 {
+            assert_eq!(self.cond.wait(&self.mutex, None), Waited::Woken);
+        }
+        self.mutex.visit();
+        self.mutex.unlock();
+    }
+
+    fn set_flag(&self) {
+        self.mutex.lock();
+        self.flag.store(1, Relaxed);
+        self.mutex.visit();
+        self.mutex.unlock();
+    }
+}
+
+/// One waits for a flag; it is set, and signalled after the mutex is released.
+pub(crate) fn signal<L: Lock>() {
+    let shared = Shared::<L>::new();
+    let waiter = {
+        let shared = shared.clone();
+        thread::spawn(move || shared.wait_for_flag())
+    };
+    shared.set_flag();
+    shared.cond.signal();
+    waiter.join().expect("no panic");
+    assert!(shared.cond.destroy());
+}
+
+/// Waiters for a flag; it is set, and broadcast, and the condition variable destroyed at once.
+pub(crate) fn broadcast<L: Lock>(waiters: usize, moves: bool) {
+    let shared = Shared::<L>::new();
+    let threads: Vec<_> = (0..waiters)
+        .map(|_| {
+            let shared = shared.clone();
+            thread::spawn(move || shared.wait_for_flag())
+        })
+        .collect();
+    shared.set_flag();
+    shared.cond.broadcast(&shared.mutex, moves);
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert!(shared.cond.destroy());
+}
+
+/// A waiter whose deadline passes, and a signal: the signal is consumed by the wait or it is not, and no node is lost.
+pub(crate) fn signal_against_deadline<L: Lock>(cancelled: bool) {
+    let shared = Shared::<L>::new();
+    let waiter = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            shared.mutex.lock();
+            let waited = if cancelled {
+                shared.cond.wait_cancelled(&shared.mutex)
+            } else {
+                shared.cond.wait(&shared.mutex, Some(world().deadline(1)))
+            };
+            shared.mutex.visit();
+            shared.mutex.unlock();
+            waited
+        })
+    };
+    if !cancelled {
+        world().tick();
+    }
+    shared.cond.signal();
+    waiter.join().expect("no panic");
+    assert!(shared.cond.destroy());
+}
+
+/// The last waiter is about to leave; the condition variable is destroyed and freed as soon as it was signalled.
+pub(crate) fn destroy<L: Lock>(all: bool, moves: bool) {
+    let shared = Shared::<L>::new();
+    shared.mutex.lock();
+    let me = shared.cond.queue.enqueue(shared.mutex.address());
+    shared.mutex.unlock();
+    let waiter = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let outcome = shared.cond.queue.wait(me, None);
+            flashlock_model::harness::finish(outcome, &shared.mutex);
+            shared.mutex.visit();
+            shared.mutex.unlock();
+        })
+    };
+    if all {
+        shared.cond.broadcast(&shared.mutex, moves);
+    } else {
+        shared.cond.signal();
+    }
+    assert!(shared.cond.destroy());
+    waiter.join().expect("no panic");
+}
+
+/// Two wait, one of them is cancelled; one signal reaches the other, unless the cancelled one had gone before.
+pub(crate) fn cancelled_passes_on<L: Lock>() {
+    let shared = Shared::<L>::new();
+    shared.mutex.lock();
+    let first = shared.cond.queue.enqueue(shared.mutex.address());
+    let second = shared.cond.queue.enqueue(shared.mutex.address());
+    shared.mutex.unlock();
+    let threads = [(first, true), (second, false)].map(|(me, cancelled)| {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let outcome = if cancelled { shared.cond.queue.cancel(me) } else { shared.cond.queue.wait(me, None) };
+            flashlock_model::harness::finish(outcome, &shared.mutex);
+            shared.mutex.visit();
+            shared.mutex.unlock();
+        })
+    });
+    shared.cond.signal();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert!(shared.cond.destroy());
+}
+
+#[test]
+fn a_signal_is_not_lost() {
+    explore("signal, futex", Preemptions(4), SETUP, signal::<Futex>);
+    explore("signal, mcs", Preemptions(3), SETUP, signal::<Mcs<Park>>);
+    explore("signal, shfl", Preemptions(3), SETUP, signal::<Shfl<Park>>);
+}
+
+#[test]
+fn a_broadcast_reaches_all() {
+    for moves in [false, true] {
+        explore("broadcast to one, mcs", Preemptions(3), SETUP, move || broadcast::<Mcs<Park>>(1, moves));
+        explore("broadcast to one, shfl", Preemptions(3), SETUP, move || broadcast::<Shfl<Park>>(1, moves));
+        explore("broadcast to two, mcs", Preemptions(1), SETUP, move || broadcast::<Mcs<Park>>(2, moves));
+        explore("broadcast to two, shfl", Preemptions(1), SETUP, move || broadcast::<Shfl<Park>>(2, moves));
+    }
+    explore("broadcast to two, futex", Preemptions(2), SETUP, || broadcast::<Futex>(2, false));
+}
+
+#[test]
+fn a_signal_and_a_deadline() {
+    explore("signal, deadline", Preemptions(3), SETUP, || signal_against_deadline::<Futex>(false));
+    explore("signal, cancellation", Preemptions(3), SETUP, || signal_against_deadline::<Futex>(true));
+    explore("cancelled, passes on", Preemptions(2), SETUP, cancelled_passes_on::<Futex>);
+}
+
+#[test]
+fn destroyed_as_soon_as_nobody_is_blocked() {
+    explore("destroy after signal", Preemptions(4), SETUP, || destroy::<Futex>(false, false));
+    explore("destroy after broadcast", Preemptions(4), SETUP, || destroy::<Futex>(true, false));
+    explore("destroy after move, mcs", Preemptions(3), SETUP, || destroy::<Mcs<Park>>(true, true));
+    explore("destroy after move, shfl", Preemptions(3), SETUP, || destroy::<Shfl<Park>>(true, true));
+}

@@ -1,0 +1,245 @@
+//! Queues built by hand, and two or three who race from there.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::{Handle, Machine, Word as _};
+use flashlock_locks::node::{LEFT, state};
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::shuffle::front::{NOTIFY, named, naming};
+use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::loom::Depth::Preemptions;
+use flashlock_model::loom::explore;
+use flashlock_model::{Loom, Setup};
+use loom::thread;
+
+use crate::common::{ALL, HASTY, Lock, Mutex, adopt, adopted_section, sleepers, world};
+
+const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
+/// All waits are overdue: the releaser hands over.
+const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
+/// The clock leaps: grants are stale at once, and heads idle.
+const LEAPING: Setup = Setup { tunables: &HASTY, micros_step: 30_000, ..SETUP };
+
+/// The holder releases while those who sleep in its queue come back, from a condition variable that moved them there.
+fn moved<L: Lock>(count: usize) {
+    let mutex = Arc::new(Mutex::<L>::new());
+    mutex.lock();
+    let asleep = sleepers(&[0, 1, 0][..count]);
+    adopt(&mutex, &asleep);
+    let threads: Vec<_> = asleep
+        .into_iter()
+        .map(|me| {
+            let mutex = mutex.clone();
+            thread::spawn(move || adopted_section(&mutex, me))
+        })
+        .collect();
+    mutex.visit();
+    mutex.unlock();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert!(!mutex.is_locked());
+}
+
+/// Sleepers are put into the queue by one who does not hold the lock, while another uses it.
+fn moved_from_outside<L: Lock>() {
+    let mutex = Arc::new(Mutex::<L>::new());
+    let asleep = sleepers(&[0, 0]);
+    let threads = [0, 1].map(|i| {
+        let (mutex, me) = (mutex.clone(), asleep[i]);
+        let node = me.node::<Loom>();
+        node.state.store(state::CLAIMED, Relaxed);
+        thread::spawn(move || {
+            Loom::spin_until(&node.state, Acquire, flashlock_locks::machine::Patience::Forever, |s| s != state::CLAIMED);
+            adopted_section(&mutex, me);
+        })
+    });
+    let user = {
+        let mutex = mutex.clone();
+        thread::spawn(move || mutex.section())
+    };
+    assert!(L::may_adopt(&mutex.word, &mutex.queue));
+    for me in &asleep {
+        me.node::<Loom>().state.store(state::PARKED, std::sync::atomic::Ordering::Release);
+    }
+    L::adopt(&mutex.word, &mutex.queue, asleep[0], asleep[1]);
+    for thread in threads.into_iter().chain([user]) {
+        thread.join().expect("no panic");
+    }
+    assert!(!mutex.is_locked());
+}
+
+macro_rules! adopting {
+    ($($name:ident: $lock:ty, $outside:literal;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn moved_waiters() {
+                explore(concat!(stringify!($name), " 1 moved"), ALL, SETUP, || moved::<$lock>(1));
+                explore(concat!(stringify!($name), " 1 moved, overdue"), ALL, OVERDUE, || moved::<$lock>(1));
+                explore(concat!(stringify!($name), " 2 moved"), Preemptions(3), SETUP, || moved::<$lock>(2));
+                explore(concat!(stringify!($name), " 2 moved, overdue"), Preemptions(3), OVERDUE, || moved::<$lock>(2));
+                explore(concat!(stringify!($name), " 3 moved"), Preemptions(2), SETUP, || moved::<$lock>(3));
+            }
+
+            #[test]
+            fn from_outside() {
+                let name = concat!(stringify!($name), " moved from outside");
+                explore(name, Preemptions($outside), SETUP, moved_from_outside::<$lock>);
+            }
+        }
+    )*};
+}
+
+adopting! {
+    mcs_stp: Mcs<SpinThenPark>, 1;
+    mcs_park: Mcs<Park>, 1;
+    shfl_stp: Shfl<SpinThenPark>, 1;
+    shfl_park: Shfl<Park>, 1;
+}
+
+/// The lock is handed to a head that may be polling or falling asleep. Nobody's patience helps: a lost wake-up is a deadlock.
+fn grant_against_doze<L: Lock>() {
+    let mutex = Arc::new(Mutex::<L>::new());
+    mutex.lock();
+    let asleep = sleepers(&[0]);
+    adopt(&mutex, &asleep);
+    let head = {
+        let (mutex, me) = (mutex.clone(), asleep[0]);
+        thread::spawn(move || adopted_section(&mutex, me))
+    };
+    mutex.visit();
+    mutex.unlock();
+    head.join().expect("no panic");
+}
+
+#[test]
+fn a_grant_reaches_a_head_that_falls_asleep() {
+    explore("grant, park", ALL, OVERDUE, grant_against_doze::<Shfl<Park>>).shows(&[Event::Grant]);
+    explore("grant, stp", Preemptions(4), OVERDUE, grant_against_doze::<Shfl<SpinThenPark>>).shows(&[Event::Grant]);
+    explore("grant, spin", ALL, OVERDUE, grant_against_doze::<Shfl<Spin>>).shows(&[Event::Grant]);
+}
+
+/// A grant that its taker is slow to take is taken back by another, who throws the taker out of the queue.
+fn revoke<L: Lock>() {
+    let mutex = Arc::new(Mutex::<L>::new());
+    mutex.lock();
+    let asleep = sleepers(&[0]);
+    adopt(&mutex, &asleep);
+    mutex.unlock();
+    let taker = {
+        let (mutex, me) = (mutex.clone(), asleep[0]);
+        thread::spawn(move || adopted_section(&mutex, me))
+    };
+    if mutex.try_lock() {
+        mutex.visit();
+        mutex.unlock();
+    }
+    taker.join().expect("no panic");
+    assert!(!mutex.is_locked());
+}
+
+#[test]
+fn a_stale_grant_is_taken_back_by_one() {
+    explore("revoke, park", Preemptions(4), LEAPING, revoke::<Shfl<Park>>).shows(&[Event::Grant]);
+    explore("revoke, stp", Preemptions(3), LEAPING, revoke::<Shfl<SpinThenPark>>).shows(&[Event::Grant]);
+}
+
+/// The holder is to tell a sleeper that it is head, while that one's patience ends.
+fn notice<L: Lock<Queue = flashlock_locks::shuffle::ShflQueue<Loom>>>() {
+    let mutex = Arc::new(Mutex::<L>::new());
+    mutex.lock();
+    let me = sleepers(&[0])[0];
+    assert!(mutex.queue.join(me, me));
+    mutex.queue.set_head(naming(me) | NOTIFY);
+    let sleeper = {
+        let mutex = mutex.clone();
+        thread::spawn(move || adopted_section(&mutex, me))
+    };
+    let clock = thread::spawn(|| world().tick());
+    mutex.visit();
+    mutex.unlock();
+    sleeper.join().expect("no panic");
+    clock.join().expect("no panic");
+}
+
+#[test]
+fn a_notice_is_given_once() {
+    let patient = SETUP;
+    let impatient = Setup { patience: true, ..SETUP };
+    for setup in [patient, impatient] {
+        explore("notice, park", Preemptions(3), setup, notice::<Shfl<Park>>);
+        explore("notice, stp", Preemptions(2), setup, notice::<Shfl<SpinThenPark>>);
+    }
+}
+
+/// The head leaves while its successor is between the exchange of the tail and the link.
+fn head_leaves_joiner() {
+    let mutex = Arc::new(Mutex::<Shfl<Park>>::new());
+    let nodes = sleepers(&[0, 0]);
+    let (head, joiner) = (nodes[0], nodes[1]);
+    head.node::<Loom>().next.store(0, Relaxed);
+    assert!(mutex.queue.join(head, head));
+    mutex.queue.set_head(naming(head));
+    head.node::<Loom>().state.store(state::HEAD, Relaxed);
+    let joins = {
+        let mutex = mutex.clone();
+        thread::spawn(move || {
+            let first = mutex.queue.join(joiner, joiner);
+            if first {
+                mutex.queue.set_head(naming(joiner));
+                joiner.node::<Loom>().state.store(state::HEAD, Relaxed);
+            }
+            first
+        })
+    };
+    let told = mutex.queue.pass(head, false);
+    let first = joins.join().expect("no panic");
+    // Either the leaver makes the joiner the head, or it finds itself first; never both, never none.
+    assert!(told.is_some() != first, "told: {told:?}, first: {first}");
+    assert_eq!(named(mutex.queue.head.load(Relaxed)), Some(joiner));
+    assert_eq!(joiner.node::<Loom>().state.load(Relaxed), state::HEAD);
+    assert_ne!(joiner.node::<Loom>().next.load(Relaxed), LEFT);
+    mutex.queue.pass(joiner, false);
+    assert_eq!((mutex.queue.head.load(Relaxed), mutex.queue.tail.load(Relaxed)), (0, 0));
+}
+
+#[test]
+fn leaving_and_joining() {
+    explore("head leaves, joiner links", ALL, SETUP, head_leaves_joiner);
+}
+
+/// The head times out and passes on to one who gives up at the same time; a third is behind.
+fn head_and_next_give_up() {
+    let mutex = Arc::new(Mutex::<Shfl<Park>>::new());
+    mutex.lock();
+    let nodes = sleepers(&[0, 0, 0]);
+    adopt(&mutex, &nodes);
+    let (head, next, last) = (nodes[0], nodes[1], nodes[2]);
+    let gives_up = thread::spawn(move || {
+        let node = next.node::<Loom>();
+        node.state.compare_exchange(state::PARKED, state::ABANDONED, AcqRel, Relaxed).is_ok()
+    });
+    assert!(mutex.queue.change_head(naming(head), 0));
+    let told = mutex.queue.pass(head, false);
+    let gone = gives_up.join().expect("no panic");
+    let front = told.expect("somebody is made head");
+    assert_eq!(named(mutex.queue.head.load(Relaxed)), Some(front));
+    // One who gave up before it was made head is skipped.
+    let rest: &[Handle] = if gone { &[last] } else { &[next, last] };
+    assert_eq!(front, rest[0]);
+    for &node in rest {
+        mutex.queue.pass(node, false);
+    }
+    assert_eq!((mutex.queue.head.load(Relaxed), mutex.queue.tail.load(Relaxed)), (0, 0));
+    mutex.unlock();
+}
+
+#[test]
+fn giving_up_and_being_made_head() {
+    explore("next gives up", ALL, SETUP, head_and_next_give_up);
+}

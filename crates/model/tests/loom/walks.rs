@@ -1,0 +1,174 @@
+//! The shuffler's walk, against everybody who may be at the queue at the same time. It takes at least three nodes: queues
+//! are built by hand.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::{Handle, Machine, Word as _};
+use flashlock_locks::node::state;
+use flashlock_locks::policy::SameNumaNode;
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::shuffle::front::{named, naming};
+use flashlock_locks::shuffle::shuffler::{start_at_head, walk};
+use flashlock_locks::wait::Park;
+use flashlock_model::loom::{Depth, explore};
+use flashlock_model::{Loom, Setup};
+use loom::thread;
+
+use crate::common::{ALL, Mutex, adopt, sleepers};
+
+const SETUP: Setup = Setup { polls: 1, ..Setup::new(6) };
+
+type Queue = Mutex<Shfl<Park>>;
+
+/// Head and shuffler, one of another node, two of the head's, one of another node.
+fn queue() -> (Arc<Queue>, Vec<Handle>) {
+    let mutex = Arc::new(Queue::new());
+    mutex.lock();
+    let nodes = sleepers(&[0, 1, 0, 0, 1]);
+    adopt(&mutex, &nodes);
+    start_at_head(nodes[0].node::<Loom>());
+    (mutex, nodes)
+}
+
+fn shuffle(me: Handle) {
+    walk::<Loom, SameNumaNode>(me, || false);
+}
+
+/// The nodes from the head on, in the order of their links.
+fn order(mutex: &Queue) -> Vec<Handle> {
+    let mut order = Vec::new();
+    let mut here = named(mutex.queue.head.load(Relaxed));
+    while let Some(handle) = here {
+        order.push(handle);
+        assert!(order.len() <= 6, "the queue is a ring: {order:?}");
+        here = Handle::from_word(handle.node::<Loom>().next.load(Relaxed));
+    }
+    order
+}
+
+/// Everybody is in the queue once, and the tail is the last.
+fn complete(mutex: &Queue, expected: &[Handle]) {
+    let found = order(mutex);
+    assert_eq!(found.last().map(|last| last.word()), Some(mutex.queue.tail.load(Relaxed)), "the tail");
+    for handle in expected {
+        assert_eq!(found.iter().filter(|other| *other == handle).count(), 1, "{handle:?} in {found:?}");
+    }
+    assert_eq!(found.len(), expected.len());
+}
+
+/// Takes the queue apart from the head on.
+fn dissolve(mutex: &Queue) {
+    while let Some(head) = named(mutex.queue.head.load(Relaxed)) {
+        mutex.queue.pass(head, false);
+    }
+    assert_eq!(mutex.queue.tail.load(Relaxed), 0);
+    mutex.unlock();
+}
+
+#[test]
+fn against_a_joiner() {
+    let totals = explore("walk, join", ALL, SETUP, || {
+        let (mutex, mut nodes) = queue();
+        let joiner = sleepers(&[0])[0];
+        let joins = {
+            let mutex = mutex.clone();
+            thread::spawn(move || assert!(!mutex.queue.join(joiner, joiner)))
+        };
+        shuffle(nodes[0]);
+        joins.join().expect("no panic");
+        nodes.push(joiner);
+        complete(&mutex, &nodes);
+        assert_eq!(order(&mutex)[..4], [nodes[0], nodes[2], nodes[3], nodes[1]]);
+        dissolve(&mutex);
+    });
+    totals.shows(&[Event::Shuffle, Event::WakeAhead]);
+}
+
+#[test]
+fn against_a_waiter_that_gives_up() {
+    explore("walk, abandon", ALL, SETUP, || {
+        let (mutex, nodes) = queue();
+        let fickle = nodes[2];
+        let gives_up = thread::spawn(move || {
+            let state = &fickle.node::<Loom>().state;
+            for seen in [state::PARKED, state::WAITING] {
+                let _ = state.compare_exchange(seen, state::ABANDONED, AcqRel, Relaxed);
+            }
+        });
+        shuffle(nodes[0]);
+        gives_up.join().expect("no panic");
+        complete(&mutex, &nodes);
+        dissolve(&mutex);
+    });
+}
+
+#[test]
+fn against_a_waiter_that_falls_asleep() {
+    explore("walk, wake ahead", ALL, SETUP, || {
+        let (mutex, nodes) = queue();
+        let awake = nodes[2];
+        awake.node::<Loom>().state.store(state::WAITING, Relaxed);
+        let sleeps = thread::spawn(move || {
+            let node = awake.node::<Loom>();
+            let _ = node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
+            // Woken ahead of its turn, or left asleep: then it is not woken for nothing.
+            node.state.load(Relaxed)
+        });
+        shuffle(nodes[0]);
+        sleeps.join().expect("no panic");
+        complete(&mutex, &nodes);
+        dissolve(&mutex);
+    });
+}
+
+/// The role has been passed to the second; the head leaves and makes it head, while it walks.
+#[test]
+fn against_the_head_that_leaves() {
+    explore("walk, pass", ALL, SETUP, || {
+        let (mutex, nodes) = queue();
+        let (head, second) = (nodes[0], nodes[1]);
+        for handle in [head, second] {
+            handle.node::<Loom>().batch.store(1, Relaxed);
+        }
+        second.node::<Loom>().batch.store(flashlock_locks::node::SHUFFLER | 2, Relaxed);
+        second.node::<Loom>().numa.store(0, Relaxed);
+        nodes[2].node::<Loom>().numa.store(1, Relaxed);
+        let leaves = {
+            let mutex = mutex.clone();
+            thread::spawn(move || {
+                mutex.queue.pass(head, false);
+            })
+        };
+        walk::<Loom, SameNumaNode>(second, || second.node::<Loom>().state.load(Relaxed) == state::HEAD);
+        leaves.join().expect("no panic");
+        complete(&mutex, &nodes[1..]);
+        dissolve(&mutex);
+    });
+}
+
+/// A holder throws the head out, thinking that it does not run; but it walks.
+#[test]
+fn against_an_eviction() {
+    explore("walk, evict", Depth::Exhaustive, SETUP, || {
+        let (mutex, nodes) = queue();
+        let head = nodes[0];
+        let evicts = {
+            let mutex = mutex.clone();
+            thread::spawn(move || mutex.queue.evict(head))
+        };
+        shuffle(head);
+        evicts.join().expect("no panic");
+        let evicted = head.node::<Loom>().state.load(Relaxed) == state::EVICTED;
+        if evicted {
+            let next = named(mutex.queue.head.load(Relaxed)).expect("another head");
+            mutex.queue.set_head(naming(next));
+            Loom::give_node(head);
+            complete(&mutex, &nodes[1..]);
+        } else {
+            complete(&mutex, &nodes);
+        }
+        dissolve(&mutex);
+    });
+}
