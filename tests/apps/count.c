@@ -3,7 +3,7 @@
  * Preloaded into the reference run of each application, under glibc. An application that takes its locks inside libc or
  * from a static library would pass under every lock without ever meeting one: this is how such a test is found out.
  *
- * COUNT_FILE names a file of at least FUNCTIONS * 8 bytes. It is mapped shared, so that all processes of an application
+ * COUNT_FILE names a file of at least SLOTS * 8 bytes. It is mapped shared, so that all processes of an application
  * add to the same numbers and none is lost when a process is killed. Order of the counters: enum slot below.
  */
 #define _GNU_SOURCE

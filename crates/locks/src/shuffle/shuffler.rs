@@ -26,7 +26,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
-use crate::node::{Node, SHUFFLER, WALKING, state};
+use crate::node::{Node, RETIRED, SHUFFLER, WALKING, state};
 use crate::policy::Admission;
 
 /// Whether this waiter is the shuffler: the role was passed to it.
@@ -36,15 +36,14 @@ pub fn has_role<M: Machine>(node: &Node<M>) -> bool {
 
 /// A new head that is in no group takes the role (invariant 2); the shuffler before it, if any, was at the front and is gone.
 pub fn start_at_head<M: Machine>(node: &Node<M>) {
-    if node.batch.load(Acquire) == 0 {
-        node.batch.store(SHUFFLER | 1, Relaxed);
-    }
+    // Fails if it is in a group, or RETIRED.
+    let _ = node.batch.compare_exchange(0, SHUFFLER | 1, Acquire, Relaxed);
 }
 
 /// Takes the role away from a head that is to be evicted. Fails if it is walking: then it must not leave the queue.
 pub fn retire<M: Machine>(node: &Node<M>) -> bool {
     let seen = node.batch.load(Relaxed);
-    seen & WALKING == 0 && node.batch.compare_exchange(seen, seen & !SHUFFLER, AcqRel, Relaxed).is_ok()
+    seen & WALKING == 0 && node.batch.compare_exchange(seen, seen & !SHUFFLER | RETIRED, AcqRel, Relaxed).is_ok()
 }
 
 /// One walk. The caller is the shuffler. Stops early when `stop` says that there is something better to do.
