@@ -15,21 +15,41 @@ macro_rules! for_each_lock {
                 paper: "Anderson, TPDS 1990; back-off as in Malthusian Locks, section 5.1",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: waiters may be passed over without bound",
-                strict: false, exceptions: [],
+                strict: false,
+                exceptions: [
+                    ("signals.frozen_first_of_four_sleepers", "a broadcast wakes one waiter, which wakes the next: one that is frozen keeps the others asleep"),
+                    ("signals.frozen_two_of_six_sleepers", "as above"),
+                    ("signals.frozen_on_the_way_from_condition_to_mutex", "as above"),
+                ],
             }),
             (Futex, "futex", [park => $crate::spin::Futex], {
                 title: "three-state futex lock, what glibc does",
                 paper: "Drepper, Futexes Are Tricky, 2011, section 5",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: a running thread passes sleepers over without bound",
-                strict: false, exceptions: [],
+                strict: false,
+                exceptions: [
+                    ("signals.frozen_first_of_four_sleepers", "a broadcast wakes one waiter, which wakes the next: one that is frozen keeps the others asleep"),
+                    ("signals.frozen_two_of_six_sleepers", "as above"),
+                    ("signals.frozen_on_the_way_from_condition_to_mutex", "as above"),
+                ],
             }),
             (Mcs, "mcs", [stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>, spin => $crate::queue::Mcs<$crate::wait::Spin>, park => $crate::queue::Mcs<$crate::wait::Park>], {
                 title: "queue lock, each waiter on its own cache line",
                 paper: "Mellor-Crummey & Scott, TOCS 1991 (K42 variant)",
                 bytes: 8, bytes_per_waiter: 64, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",
-                strict: true, exceptions: [],
+                strict: true,
+                exceptions: [
+                    ("mutex_foreign.*", "its word does not follow glibc's protocol: code that bypasses flashlock must not touch its mutexes"),
+                    ("slow_motion.*foreign*", "as above"),
+                    ("signals.frozen_*", "the lock is handed to the first waiter, whether it runs or not"),
+                    ("signals.handler_blocks_on_another_mutex_inside_a_lock", "as above: the lock may be handed to the thread whose handler waits"),
+                    ("slow_motion.*stopped_anywhere_stops_nobody_else", "as above"),
+                    ("slow_motion.release_at_any_point_of_a_lock", "the releaser waits for a successor that has joined the queue but not linked itself"),
+                    ("slow_motion.fork_with_a_waiter_anywhere", "as above"),
+                    ("torture.freeze-waiter", "the lock is handed to the first waiter, whether it runs or not"),
+                ],
             }),
             (Shfl, "shfl", [stp => $crate::shuffle::Shfl<$crate::wait::SpinThenPark>, spin => $crate::shuffle::Shfl<$crate::wait::Spin>, park => $crate::shuffle::Shfl<$crate::wait::Park>], {
                 title: "blocking ShflLock: NUMA-aware, for any number of threads",
@@ -48,7 +68,7 @@ pub const DEFAULT: LockId = LockId::Shfl;
 /// A check of the project's own conformance or torture suite to which a lock gives another answer than glibc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exception {
-    /// The check, as the suite names it.
+    /// The check, as the suite names it (`torture.` before a torture scenario); `*` stands for anything.
     pub check: &'static str,
     /// Why this lock cannot do it.
     pub reason: &'static str,

@@ -88,8 +88,15 @@ impl<W: WaitPolicy> Mcs<W> {
 
     #[cold]
     fn unlock_slow<M: Machine>(queue: &McsQueue<M>) {
-        let next = await_link::<M>(&queue.next);
-        grant(queue, next);
+        let tail = Handle::from_word(queue.tail.load(Acquire));
+        let next = match tail.filter(|last| !last.node::<M>().is_alive()) {
+            // In a forked child, where the waiter may have been about to link itself.
+            Some(_) => bury(queue),
+            None => Some(await_link::<M>(&queue.next)),
+        };
+        if let Some(next) = next {
+            grant(queue, next);
+        }
     }
 }
 
@@ -130,7 +137,7 @@ fn grant<M: Machine>(queue: &McsQueue<M>, mut next: Handle) {
     loop {
         let node = next.node::<M>();
         if !node.is_alive() {
-            let Some(first) = bury(queue, next) else { return };
+            let Some(first) = bury(queue) else { return };
             next = first;
             continue;
         }
@@ -156,9 +163,12 @@ fn grant<M: Machine>(queue: &McsQueue<M>, mut next: Handle) {
 /// In a forked child: forgets the waiters, whose threads do not exist here. The first waiter that has queued since, if any;
 /// else the lock is free.
 #[cold]
-fn bury<M: Machine>(queue: &McsQueue<M>, dead: Handle) -> Option<Handle> {
-    // Fails if a live waiter, which found a dead tail, has linked itself here already.
-    let _ = queue.next.compare_exchange(dead.word(), 0, Relaxed, Relaxed);
+fn bury<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
+    // A live waiter, which found a dead tail, may have linked itself here already.
+    let next = queue.next.load(Relaxed);
+    if Handle::from_word(next).is_some_and(|first| !first.node::<M>().is_alive()) {
+        let _ = queue.next.compare_exchange(next, 0, Relaxed, Relaxed);
+    }
     let tail = queue.tail.load(Acquire);
     let all_dead = Handle::from_word(tail).is_none_or(|last| !last.node::<M>().is_alive());
     if all_dead && queue.tail.compare_exchange(tail, FREE, Release, Relaxed).is_ok() {

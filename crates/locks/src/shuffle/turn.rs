@@ -20,7 +20,7 @@ const PATIENCE_MAX: u32 = 1_000_000;
 /// A grant that has not been taken for so long (µs), or for two bounds, may be taken back.
 const STALE_GRANT: u32 = 10_000;
 /// The shuffler walks once in so many polls.
-pub(super) const WALK_EVERY: u32 = 32;
+pub(super) const WALK_EVERY: u32 = 2;
 
 /// How a wait in the queue ended.
 #[derive(Clone, Copy)]

@@ -1,0 +1,104 @@
+//! NUMA paths on a machine that need not have nodes: `FLASHLOCK_TOPOLOGY`'s way of laying threads round-robin over nodes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::Word;
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::shuffle::Shfl;
+use flashlock_native::machine::Sink;
+use flashlock_native::{Native, Word32, numa};
+
+const NODES: usize = 3;
+const THREADS: usize = 9;
+/// A machine that is too slow to show anything in this time fails the test.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Hand-offs made from each node, and events that only shuffling makes.
+struct ByNode;
+
+static SAME: [AtomicU64; NODES] = [const { AtomicU64::new(0) }; NODES];
+static OTHER: [AtomicU64; NODES] = [const { AtomicU64::new(0) }; NODES];
+static SHUFFLED: AtomicU64 = AtomicU64::new(0);
+
+impl Sink for ByNode {
+    fn event(event: Event) {
+        let here = numa::node() as usize;
+        match event {
+            Event::HandoffSame => SAME[here].fetch_add(1, Relaxed),
+            Event::HandoffOther => OTHER[here].fetch_add(1, Relaxed),
+            Event::Shuffle => SHUFFLED.fetch_add(1, Relaxed),
+            _ => 0,
+        };
+    }
+    fn stamp() -> u64 {
+        0
+    }
+    fn waited(_: u64) {}
+}
+
+struct Guarded<L: RawLock<Native<ByNode>>> {
+    word: Word32,
+    queue: L::Queue,
+    count: AtomicU64,
+}
+
+/// Threads contend for one lock until `enough` is true; no increment of the plain counter may be lost.
+fn contend<L: RawLock<Native<ByNode>>>(enough: impl Fn() -> bool)
+where
+    L::Queue: Send + Sync,
+{
+    let shared = Arc::new(Guarded::<L> { word: Word32::new(0), queue: L::new_queue(), count: AtomicU64::new(0) });
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let (shared, stop) = (shared.clone(), stop.clone());
+            std::thread::spawn(move || {
+                let mut mine = 0;
+                while !stop.load(Relaxed) {
+                    L::lock(&shared.word, &shared.queue);
+                    let seen = shared.count.load(Relaxed);
+                    for _ in 0..200 {
+                        std::hint::spin_loop();
+                    }
+                    shared.count.store(seen + 1, Relaxed);
+                    L::unlock(&shared.word, &shared.queue);
+                    mine += 1;
+                }
+                mine
+            })
+        })
+        .collect();
+    let begun = Instant::now();
+    while !enough() && begun.elapsed() < LIMIT {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let in_time = enough();
+    stop.store(true, Relaxed);
+    let made: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    assert_eq!(shared.count.load(Relaxed), made, "exclusion");
+    assert!(in_time, "same {SAME:?}, other {OTHER:?}, shuffled {SHUFFLED:?}");
+}
+
+fn reset() {
+    for counter in SAME.iter().chain(&OTHER).chain([&SHUFFLED]) {
+        counter.store(0, Relaxed);
+    }
+}
+
+fn all_positive(counters: &[AtomicU64]) -> bool {
+    counters.iter().all(|counter| counter.load(Relaxed) > 0)
+}
+
+/// One test, for the counters and the topology are the process's.
+#[test]
+fn every_node_hands_over_to_itself_and_to_others() {
+    numa::prepare(Some(NODES as u32));
+    let everywhere = || all_positive(&SAME) && all_positive(&OTHER);
+    contend::<Mcs>(everywhere);
+    reset();
+    contend::<Shfl>(|| everywhere() && SHUFFLED.load(Relaxed) > 0);
+}
