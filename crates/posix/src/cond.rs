@@ -5,7 +5,7 @@
 //! | private | ours | our queue; a broadcast moves its waiters to the mutex's queue |
 //! | private | glibc's (robust, PI, …) | our queue; the mutex through glibc, whose EOWNERDEAD comes out of the wait |
 //! | process-shared | glibc's | glibc |
-//! | process-shared | ours | glibc's condition variable; see [`wait_shared`] |
+//! | process-shared | ours | glibc's condition variable; see `wait_shared` |
 //!
 //! Waits are cancellation points: the mutex is held again when cleanup handlers run, and a signal that had come to the cancelled
 //! thread goes to another.
