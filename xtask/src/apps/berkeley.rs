@@ -9,7 +9,7 @@ use super::run::{Facts, Run};
 pub(crate) const BERKELEY_DB: App = App {
     name: "berkeley-db",
     packages: &["libdb-dev"],
-    needs: &[Needs::SharedMutexLock(100_000), Needs::CondWait(1000), Needs::RwLock(10_000)],
+    needs: &[Needs::SharedMutexLock(10_000), Needs::CondWait(20), Needs::RwLock(1000)],
     run,
 };
 

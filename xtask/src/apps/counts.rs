@@ -17,7 +17,8 @@ pub(crate) const NAMES: [&str; 6] =
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts([u64; SLOTS]);
 
-/// Something that an application must call, and how often at least.
+/// Something that an application must call, and how often at least. Far less than it usually is: what runs for a fixed time does
+/// little on a busy machine.
 pub(crate) enum Needs {
     MutexLock(u64),
     /// `pthread_mutex_lock` on a process-shared mutex.

@@ -11,7 +11,7 @@ use super::run::{Facts, Run, source_path};
 pub(crate) const MEMCACHED: App = App {
     name: "memcached",
     packages: &["memcached", "libmemcached-tools", "python3"],
-    needs: &[Needs::MutexLock(100_000)],
+    needs: &[Needs::MutexLock(20_000)],
     run,
 };
 

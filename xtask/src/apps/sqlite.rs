@@ -7,7 +7,7 @@ use super::counts::Needs;
 use super::run::{Facts, Run};
 
 pub(crate) const SQLITE: App =
-    App { name: "sqlite", packages: &["libsqlite3-dev"], needs: &[Needs::MutexLock(100_000)], run };
+    App { name: "sqlite", packages: &["libsqlite3-dev"], needs: &[Needs::MutexLock(20_000)], run };
 
 const SECONDS: &str = "1.5";
 
