@@ -161,6 +161,7 @@ fn resolve() -> &'static Table {
             sys::warn(&[b"flashlock: "]);
             bad.explain(&mut |part| sys::warn(&[part.as_bytes()]));
             sys::warn(&[b"; using ", choice.lock.info().name.as_bytes(), b"\n"]);
+            forget(wanted);
         }
         if let Some(fd) = stats_fd() {
             stats::attach(fd);
@@ -168,6 +169,15 @@ fn resolve() -> &'static Table {
     }
     TABLE.store(core::ptr::from_ref(chosen).cast_mut(), Release);
     chosen
+}
+
+/// Empties a value in the environment, so that the processes that inherit it do not report it again.
+fn forget(value: &'static str) {
+    if !value.is_empty() {
+        // SAFETY: `environment` gave it: it lies in the environment's own strings, which POSIX lets a program write to, before its
+        // NUL; the reference is not used afterwards.
+        unsafe { value.as_ptr().cast_mut().write(0) };
+    }
 }
 
 fn stats_fd() -> Option<i32> {
