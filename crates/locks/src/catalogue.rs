@@ -37,7 +37,7 @@ macro_rules! for_each_lock {
             (Mcs, "mcs", [stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>, spin => $crate::queue::Mcs<$crate::wait::Spin>, park => $crate::queue::Mcs<$crate::wait::Park>], {
                 title: "queue lock, each waiter on its own cache line",
                 paper: "Mellor-Crummey & Scott, TOCS 1991 (K42 variant)",
-                bytes: 8, bytes_per_waiter: 64, atomics_lock: 1, atomics_unlock: 1,
+                bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",
                 strict: true,
                 exceptions: [
@@ -54,7 +54,7 @@ macro_rules! for_each_lock {
             (Shfl, "shfl", [stp => $crate::shuffle::Shfl<$crate::wait::SpinThenPark>, spin => $crate::shuffle::Shfl<$crate::wait::Spin>, park => $crate::shuffle::Shfl<$crate::wait::Park>], {
                 title: "blocking ShflLock: NUMA-aware, for any number of threads",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 33-69",
-                bytes: 12, bytes_per_waiter: 64, atomics_lock: 1, atomics_unlock: 1,
+                bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "bounded: after bound= microseconds the first waiter is handed the lock",
                 strict: false, exceptions: [],
             }),

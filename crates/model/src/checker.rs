@@ -14,6 +14,8 @@ use crate::world::World;
 
 /// A model checker.
 pub trait Checker: Sized + 'static {
+    /// Whether a node's state is written by exchanges only, for the checker's sake (see [`word`](crate::word::Word)).
+    const EXCHANGES: bool;
     /// Its `AtomicU32`.
     type Atomic: Word;
     /// Names a thread of the model.

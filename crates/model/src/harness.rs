@@ -73,7 +73,11 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
 
     /// A whole critical section, unless the lock cannot be had in so many ticks. Whether it was.
     pub fn section_within(&self, ticks: u32) -> bool {
-        let until = World::<C>::get().deadline(ticks);
+        self.section_until(World::<C>::get().deadline(ticks))
+    }
+
+    /// A whole critical section, unless the lock cannot be had until then. Whether it was.
+    pub fn section_until(&self, until: Deadline) -> bool {
         let held = self.lock_until(until);
         if held {
             self.visit();
@@ -147,9 +151,14 @@ impl<C: Checker> Cond<C> {
     pub fn destroy(&self) -> bool {
         let destroyed = self.queue.destroy().is_ok();
         if destroyed {
-            self.queue.free();
+            self.free();
         }
         destroyed
+    }
+
+    /// Its memory is freed.
+    pub fn free(&self) {
+        self.queue.free();
     }
 
     /// Wakes one.
@@ -258,6 +267,8 @@ pub struct Found {
 impl Found {
     pub(crate) fn report(name: &str, checker: &str, executions: usize, message: String) -> Self {
         let line = message.lines().next().unwrap_or_default();
+        let gave_up = ["exceeded maximum number of branches", "exceeded max_steps"];
+        assert!(!gave_up.iter().any(|&limit| line.contains(limit)), "{name}: {checker} gave up: {line}");
         println!("found: {name} | {checker} | {executions} | {line}");
         Self { executions, message }
     }

@@ -72,9 +72,17 @@ pub fn park<C: Checker>(world: &World<C>, word: &Word<C>, expected: u32, until: 
     assert!(!word.is(Field::Freed), "park on a word in freed memory");
     let kernel = &world.kernel;
     kernel.enter();
-    // A read-modify-write that changes nothing: the kernel looks under its own lock and never sees an old value.
-    let seen = word.raw.fetch_add(0, Relaxed);
-    if seen != expected && world.setup.fault != Some(Fault::ParkBlindly) || C::chance(world.setup.spurious) {
+    // The load is for the checker, which learns that writes of the word matter here. The kernel looks under its own lock, and
+    // never sees an old value; nor does the thread that comes back from it: hence the yield.
+    let old = word.raw.load(Relaxed);
+    let seen = word.peek();
+    if seen != expected && world.setup.fault != Some(Fault::ParkBlindly) {
+        if seen != old {
+            C::yield_now();
+        }
+        return Unparked::Woken;
+    }
+    if C::chance(world.setup.spurious) {
         return Unparked::Woken;
     }
     let until = until.map(|deadline| deadline.sec);

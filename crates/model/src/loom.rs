@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::LocalKey;
 
 use ::loom::cell::UnsafeCell;
@@ -25,6 +25,8 @@ std::thread_local! {
 }
 
 impl Checker for Loomed {
+    const EXCHANGES: bool = true;
+
     type Atomic = Atomic;
     type Id = ThreadId;
     type Thread = Thread;

@@ -47,9 +47,9 @@ impl<C: Checker> Machine for Model<C> {
             }
             polls += 1;
             match patience {
-                Patience::Budget if polls >= world.setup.polls => return None,
+                Patience::Budget | Patience::Contend if polls >= world.setup.polls => return None,
                 Patience::Until(deadline) if world.expired(&deadline) => return None,
-                _ => C::yield_now(),
+                Patience::Forever | Patience::Budget | Patience::Contend | Patience::Until(_) => C::yield_now(),
             }
         }
     }

@@ -5,8 +5,8 @@
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::LocalKey;
 
 use ::shuttle::rand::RngCore;
@@ -17,7 +17,7 @@ use ::shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
 use crate::checker::{Checker, Data};
 use crate::harness::{Found, Totals, message};
-use crate::word::{Word, raw_word};
+use crate::word::raw_word;
 use crate::world::{Setup, World};
 
 /// The checker shuttle.
@@ -30,6 +30,8 @@ std::thread_local! {
 }
 
 impl Checker for Shuttled {
+    const EXCHANGES: bool = false;
+
     type Atomic = Atomic;
     type Id = ThreadId;
     type Thread = Thread;
@@ -81,12 +83,6 @@ impl Data for Counter {
     }
 }
 
-/// What a word holds, without a scheduling point: for assertions.
-pub fn peek(word: &Word<Shuttled>) -> u32 {
-    // SAFETY: one thread of a model runs at a time, and this is no scheduling point.
-    unsafe { word.raw.0.raw_load() }
-}
-
 /// Which schedules.
 #[derive(Clone, Copy, Debug)]
 pub enum By {
@@ -106,15 +102,10 @@ fn scheduler(by: By, schedules: usize) -> Box<dyn Scheduler + Send> {
     }
 }
 
-fn run(
-    by: By,
-    schedules: usize,
-    setup: Setup,
-    done: &Arc<AtomicUsize>,
-    body: Arc<dyn Fn() + Send + Sync>,
-) -> Totals {
+fn run(by: By, schedules: usize, setup: Setup, done: &Arc<AtomicUsize>, body: Arc<dyn Fn() + Send + Sync>) -> Totals {
     let mut config = Config::new();
     config.stack_size = 1 << 16;
+    config.silence_warnings = true;
     // The seed is constant: the schedule need not be kept.
     config.failure_persistence = FailurePersistence::None;
     config.max_steps = MaxSteps::FailAfter(100_000);
@@ -132,13 +123,7 @@ fn run(
 }
 
 /// Runs `body` under so many schedules; it must hold in all.
-pub fn explore(
-    name: &str,
-    by: By,
-    schedules: usize,
-    setup: Setup,
-    body: impl Fn() + Send + Sync + 'static,
-) -> Totals {
+pub fn explore(name: &str, by: By, schedules: usize, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Totals {
     let done = Arc::new(AtomicUsize::new(0));
     let start = std::time::Instant::now();
     let result = catch_unwind(AssertUnwindSafe(|| run(by, schedules, setup, &done, Arc::new(body))));
@@ -152,13 +137,7 @@ pub fn explore(
 }
 
 /// Runs `body`, which has a bug, until that is found, under so many schedules at most. Panics if it is not.
-pub fn find(
-    name: &str,
-    by: By,
-    schedules: usize,
-    setup: Setup,
-    body: impl Fn() + Send + Sync + 'static,
-) -> Found {
+pub fn find(name: &str, by: By, schedules: usize, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Found {
     let done = Arc::new(AtomicUsize::new(0));
     let body: Arc<dyn Fn() + Send + Sync> = Arc::new(body);
     let result = catch_unwind(AssertUnwindSafe(|| run(by, schedules, setup, &done, body)));

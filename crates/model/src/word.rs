@@ -3,7 +3,7 @@
 //! A word knows what it is for ([`Field`]), so that a test can say "every Acquire load of a node's state becomes Relaxed" and
 //! run the production algorithm with that ordering bug in it. The algorithms stay as they are.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use flashlock_locks::cond::fifo::CondQueue;
 use flashlock_locks::machine;
@@ -72,6 +72,8 @@ pub struct Weaken {
 pub struct Word<C: Checker> {
     pub(crate) raw: C::Atomic,
     field: AtomicU8,
+    /// What the last write in the checker's order of events left: what the kernel sees.
+    last: AtomicU32,
 }
 
 impl<C: Checker> Word<C> {
@@ -89,7 +91,6 @@ impl<C: Checker> Word<C> {
     }
 
     fn order(&self, op: Op, order: Ordering) -> Ordering {
-        assert!(!self.is(Field::Freed), "{op:?} of a word in freed memory");
         World::<C>::current(|world| {
             let applies = |w: &&Weaken| self.is(w.field) && w.op == op && w.from == order;
             world.setup.weaken.iter().find(applies).map_or(order, |w| w.to)
@@ -98,8 +99,18 @@ impl<C: Checker> Word<C> {
 }
 
 impl<C: Checker> Word<C> {
-    /// Notes what was done, for who reads the trace of a failure.
+    /// What the word holds, for a look that is no scheduling point and orders nothing: the kernel's, or an assertion's.
+    pub fn peek(&self) -> u32 {
+        self.last.load(Ordering::Relaxed)
+    }
+
+    fn wrote(&self, value: u32) {
+        self.last.store(value, Ordering::Relaxed);
+    }
+
+    /// Notes what was done, for who reads the trace of a failure. It was done just now: nothing has happened since.
     fn note<T: std::fmt::Debug>(&self, op: Op, with: u32, result: T) -> T {
+        assert!(!self.is(Field::Freed), "{op:?} of a word in freed memory");
         World::<C>::current(|world| world.note(|| format!("{} {op:?}({with:#x}) -> {result:x?}", world.name_of(self))));
         result
     }
@@ -107,30 +118,58 @@ impl<C: Checker> Word<C> {
 
 impl<C: Checker> machine::Word for Word<C> {
     fn new(value: u32) -> Self {
-        Self { raw: C::Atomic::new(value), field: AtomicU8::new(Field::Untagged as u8) }
+        let (field, last) = (AtomicU8::new(Field::Untagged as u8), AtomicU32::new(value));
+        Self { raw: C::Atomic::new(value), field, last }
     }
+
     fn load(&self, order: Ordering) -> u32 {
         self.note(Op::Load, 0, self.raw.load(self.order(Op::Load, order)))
     }
+
+    /// loom does not know that nothing comes between a read-modify-write and what it read: a plain store that races one may
+    /// seem to come before it. Where stores race, they are exchanges.
     fn store(&self, value: u32, order: Ordering) {
-        self.raw.store(value, self.order(Op::Store, order));
+        let order = self.order(Op::Store, order);
+        if C::EXCHANGES && self.is(Field::NodeState) {
+            self.raw.swap(value, order);
+        } else {
+            self.raw.store(value, order);
+        }
+        self.wrote(value);
         self.note(Op::Store, value, ());
     }
+
     fn swap(&self, value: u32, order: Ordering) -> u32 {
-        self.note(Op::Swap, value, self.raw.swap(value, self.order(Op::Swap, order)))
+        let before = self.raw.swap(value, self.order(Op::Swap, order));
+        self.wrote(value);
+        self.note(Op::Swap, value, before)
     }
+
     fn compare_exchange(&self, current: u32, new: u32, ok: Ordering, err: Ordering) -> Result<u32, u32> {
         let (ok, err) = (self.order(Op::Cas, ok), self.order(Op::CasFailed, err));
-        self.note(Op::Cas, new, self.raw.compare_exchange(current, new, ok, err))
+        let result = self.raw.compare_exchange(current, new, ok, err);
+        if result.is_ok() {
+            self.wrote(new);
+        }
+        self.note(Op::Cas, new, result)
     }
+
     fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
-        self.note(Op::Add, value, self.raw.fetch_add(value, self.order(Op::Add, order)))
+        let before = self.raw.fetch_add(value, self.order(Op::Add, order));
+        self.wrote(before.wrapping_add(value));
+        self.note(Op::Add, value, before)
     }
+
     fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
-        self.note(Op::Or, value, self.raw.fetch_or(value, self.order(Op::Or, order)))
+        let before = self.raw.fetch_or(value, self.order(Op::Or, order));
+        self.wrote(before | value);
+        self.note(Op::Or, value, before)
     }
+
     fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
-        self.note(Op::And, value, self.raw.fetch_and(value, self.order(Op::And, order)))
+        let before = self.raw.fetch_and(value, self.order(Op::And, order));
+        self.wrote(before & value);
+        self.note(Op::And, value, before)
     }
 }
 

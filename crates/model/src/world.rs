@@ -218,6 +218,11 @@ impl<C: Checker> World<C> {
         }
     }
 
+    /// The deadline that passes with the first tick.
+    pub fn first_tick(&self) -> Deadline {
+        Deadline { clock: Clock::Monotonic, sec: 1, nsec: 0 }
+    }
+
     /// The deadline so many ticks from now.
     pub fn deadline(&self, ticks: u32) -> Deadline {
         Deadline { clock: Clock::Monotonic, sec: i64::from(self.now.get() + ticks), nsec: 0 }
@@ -245,13 +250,13 @@ impl<C: Checker> World<C> {
         }
     }
 
-    /// Whether the deadline has passed. A read-modify-write, for a clock is never stale.
+    /// Whether the deadline has passed. The load is for the checker; a clock is never stale.
     pub(crate) fn expired(&self, deadline: &Deadline) -> bool {
         self.flow();
         if deadline.sec == i64::MAX {
             return false;
         }
-        self.now_seen.fetch_add(0, Relaxed);
+        self.now_seen.load(Relaxed);
         i64::from(self.now.get()) >= deadline.sec
     }
 

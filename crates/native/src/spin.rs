@@ -48,7 +48,7 @@ static LAST_PREEMPTED: AtomicU64 = AtomicU64::new(0);
 static LAST_WAKE: AtomicU64 = AtomicU64::new(0);
 /// Smoothed time from wake to running, in ns.
 static WAKE_NS: AtomicU32 = AtomicU32::new(0);
-/// Usable CPUs, 0 while not known.
+/// Usable CPUs, 0 while not known; see [`prepare`].
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// How long a waiter polls before it sleeps, in ns.
@@ -70,14 +70,15 @@ pub fn note_woken() {
     }
 }
 
+/// Counts the CPUs. Called at load time: a program may give up the system call later.
+pub fn prepare() {
+    CPUS.store(sys::usable_cpus(), Relaxed);
+}
+
 /// Whether a waiter has lately lost its CPU to another task, or there are so few CPUs that a holder, a head and one more
 /// cannot run at once.
 pub fn crowded() -> bool {
-    let mut cpus = CPUS.load(Relaxed);
-    if cpus == 0 {
-        cpus = sys::usable_cpus();
-        CPUS.store(cpus, Relaxed);
-    }
+    let cpus = CPUS.load(Relaxed);
     cpus <= 2 || clock::now().saturating_sub(LAST_PREEMPTED.load(Relaxed)) < CROWD_NS
 }
 

@@ -17,12 +17,12 @@ use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Clock, Deadline, Handle, Machine, Unparked};
 use flashlock_locks::raw::RawLock;
 use flashlock_native::{Word32, clock, pool};
-use libc::{EBUSY, EINVAL, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
+use libc::{EBUSY, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 
 use crate::glibc;
 use crate::kind::{Kind, decode, is_plain};
 use crate::layout::{COND_MONOTONIC, COND_SHARED, Cond, Mutex};
-use crate::mutex::{clock_of, deadline, lock, own, unlock};
+use crate::mutex::{clock_of, deadline, is_mine, lock, own, unlock};
 use core::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
     fence,
@@ -125,12 +125,20 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
     until: Option<Deadline>,
 ) -> c_int {
     // SAFETY: the caller's: the mutex exists.
-    let me = queue.enqueue(movable(unsafe { Mutex::at(mutex) }));
+    let object = unsafe { Mutex::at(mutex) };
+    // Asked before queueing: a broadcast must not move somebody to the queue of a mutex that he will not wait for.
+    if matches!(decode(object.kind.load(Relaxed)), Kind::Checking | Kind::Recursive) && !is_mine(object) {
+        return EPERM;
+    }
+    let me = queue.enqueue(movable(object));
     let waiting = Waiting { queue, mutex, me };
     // SAFETY: as above.
     let refused = unsafe { unlock::<L, M>(mutex) };
     if refused != 0 {
-        queue.cancel(me);
+        // One of glibc's mutexes: never moved, but perhaps woken by a broadcast, which then goes on.
+        if let Outcome::Signaled(baton) = queue.cancel(me) {
+            pass_baton::<M>(baton);
+        }
         return refused;
     }
     let arg = (&raw const waiting).cast_mut().cast::<c_void>();

@@ -20,7 +20,7 @@ use flashlock_locks::raw::RawLock;
 #[cfg(feature = "stats")]
 use flashlock_native::Counting;
 use flashlock_native::settings::{self, Choice};
-use flashlock_native::{Native, NoStats, Word32, clock, epoch, numa, stats, sys, thread};
+use flashlock_native::{Native, NoStats, Word32, clock, epoch, numa, spin, stats, sys, thread};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 
 use crate::{cond, glibc, layout, mutex};
@@ -211,10 +211,12 @@ pub fn init() {
     if let (Some(text), None) = (imagined, topology) {
         let name = settings::ENV_TOPOLOGY.as_bytes();
         sys::warn(&[b"flashlock: ", name, b"='", text.as_bytes(), b"' is not NODESxCORESxSMT; ignored\n"]);
+        forget(text);
     }
     numa::prepare(topology.map(|[nodes, _, _]| nodes));
     thread::prepare();
     epoch::current();
     clock::now();
+    spin::prepare();
     glibc::prepare();
 }

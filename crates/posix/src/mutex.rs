@@ -76,7 +76,7 @@ pub(crate) fn own(mutex: &Mutex) {
     mutex.count.store(1, Relaxed);
 }
 
-fn is_mine(mutex: &Mutex) -> bool {
+pub(crate) fn is_mine(mutex: &Mutex) -> bool {
     mutex.owner.load(Relaxed) == thread::id()
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn timed<L: Lock>() -> impl Fn() + Send + Sync + 'static {
         };
         let hasty = {
             let mutex = mutex.clone();
-            thread::spawn(move || mutex.section_within(1))
+            thread::spawn(move || mutex.section_until(world().first_tick()))
         };
         world().tick();
         patient.join().expect("no panic");

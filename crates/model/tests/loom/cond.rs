@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use flashlock_locks::cond::fifo::Outcome;
+use flashlock_locks::machine::Handle;
 use flashlock_locks::queue::Mcs;
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::Futex;
@@ -18,14 +20,14 @@ use crate::common::{Cond, Lock, Mutex, world};
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
 
 /// A mutex, a condition variable, and a number that the mutex protects.
-struct Shared<L: Lock> {
-    mutex: Mutex<L>,
-    cond: Cond,
-    flag: AtomicU32,
+pub(crate) struct Shared<L: Lock> {
+    pub(crate) mutex: Mutex<L>,
+    pub(crate) cond: Cond,
+    pub(crate) flag: AtomicU32,
 }
 
 impl<L: Lock> Shared<L> {
-    fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { mutex: Mutex::new(), cond: Cond::new(), flag: AtomicU32::new(0) })
     }
 
@@ -38,7 +40,7 @@ impl<L: Lock> Shared<L> {
         self.mutex.unlock();
     }
 
-    fn set_flag(&self) {
+    pub(crate) fn set_flag(&self) {
         self.mutex.lock();
         self.flag.store(1, Relaxed);
         self.mutex.visit();
@@ -86,7 +88,7 @@ pub(crate) fn signal_against_deadline<L: Lock>(cancelled: bool) {
             let waited = if cancelled {
                 shared.cond.wait_cancelled(&shared.mutex)
             } else {
-                shared.cond.wait(&shared.mutex, Some(world().deadline(1)))
+                shared.cond.wait(&shared.mutex, Some(world().first_tick()))
             };
             shared.mutex.visit();
             shared.mutex.unlock();
@@ -126,7 +128,7 @@ pub(crate) fn destroy<L: Lock>(all: bool, moves: bool) {
 }
 
 /// Two wait, one of them is cancelled; one signal reaches the other, unless the cancelled one had gone before.
-pub(crate) fn cancelled_passes_on<L: Lock>() {
+pub(crate) fn one_signal_for_two<L: Lock>(cancel: fn(&Shared<L>, Handle) -> Outcome) {
     let shared = Shared::<L>::new();
     shared.mutex.lock();
     let first = shared.cond.queue.enqueue(shared.mutex.address());
@@ -135,7 +137,7 @@ pub(crate) fn cancelled_passes_on<L: Lock>() {
     let threads = [(first, true), (second, false)].map(|(me, cancelled)| {
         let shared = shared.clone();
         thread::spawn(move || {
-            let outcome = if cancelled { shared.cond.queue.cancel(me) } else { shared.cond.queue.wait(me, None) };
+            let outcome = if cancelled { cancel(&shared, me) } else { shared.cond.queue.wait(me, None) };
             flashlock_model::harness::finish(outcome, &shared.mutex);
             shared.mutex.visit();
             shared.mutex.unlock();
@@ -170,7 +172,9 @@ fn a_broadcast_reaches_all() {
 fn a_signal_and_a_deadline() {
     explore("signal, deadline", Preemptions(3), SETUP, || signal_against_deadline::<Futex>(false));
     explore("signal, cancellation", Preemptions(3), SETUP, || signal_against_deadline::<Futex>(true));
-    explore("cancelled, passes on", Preemptions(2), SETUP, cancelled_passes_on::<Futex>);
+    explore("cancelled, passes on", Preemptions(2), SETUP, || {
+        one_signal_for_two::<Futex>(|shared, me| shared.cond.queue.cancel(me));
+    });
 }
 
 #[test]

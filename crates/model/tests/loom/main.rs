@@ -1,8 +1,15 @@
 //! The locks under loom: orderings, and protocols in small models.
 
+// loom's atomics are not `Sync`, and need not be: its threads are coroutines of one.
+#![allow(clippy::arc_with_non_send_sync)]
+
 mod common;
 mod cond;
 mod exclusion;
+#[path = "../shared/mutants.rs"]
+mod mutants;
+mod orderings;
+mod protocols;
 mod states;
 mod timeouts;
 mod walks;

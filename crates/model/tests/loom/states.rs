@@ -24,7 +24,7 @@ const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
 const LEAPING: Setup = Setup { tunables: &HASTY, micros_step: 30_000, ..SETUP };
 
 /// The holder releases while those who sleep in its queue come back, from a condition variable that moved them there.
-fn moved<L: Lock>(count: usize) {
+pub(crate) fn moved<L: Lock>(count: usize) {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
     let asleep = sleepers(&[0, 1, 0][..count]);
@@ -45,7 +45,7 @@ fn moved<L: Lock>(count: usize) {
 }
 
 /// Sleepers are put into the queue by one who does not hold the lock, while another uses it.
-fn moved_from_outside<L: Lock>() {
+pub(crate) fn moved_from_outside<L: Lock>() {
     let mutex = Arc::new(Mutex::<L>::new());
     let asleep = sleepers(&[0, 0]);
     let threads = [0, 1].map(|i| {
@@ -53,7 +53,9 @@ fn moved_from_outside<L: Lock>() {
         let node = me.node::<Loom>();
         node.state.store(state::CLAIMED, Relaxed);
         thread::spawn(move || {
-            Loom::spin_until(&node.state, Acquire, flashlock_locks::machine::Patience::Forever, |s| s != state::CLAIMED);
+            Loom::spin_until(&node.state, Acquire, flashlock_locks::machine::Patience::Forever, |s| {
+                s != state::CLAIMED
+            });
             adopted_section(&mutex, me);
         })
     });
@@ -103,7 +105,7 @@ adopting! {
 }
 
 /// The lock is handed to a head that may be polling or falling asleep. Nobody's patience helps: a lost wake-up is a deadlock.
-fn grant_against_doze<L: Lock>() {
+pub(crate) fn grant_against_doze<L: Lock>() {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
     let asleep = sleepers(&[0]);
@@ -125,7 +127,7 @@ fn a_grant_reaches_a_head_that_falls_asleep() {
 }
 
 /// A grant that its taker is slow to take is taken back by another, who throws the taker out of the queue.
-fn revoke<L: Lock>() {
+pub(crate) fn revoke<L: Lock>() {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
     let asleep = sleepers(&[0]);

@@ -34,7 +34,6 @@ timing_out! {
     mcs_spin: Mcs<Spin>, 3;
     mcs_stp: Mcs<SpinThenPark>, 3;
     mcs_park: Mcs<Park>, 3;
-    shfl_spin: Shfl<Spin>, 3;
     shfl_stp: Shfl<SpinThenPark>, 2;
     shfl_park: Shfl<Park>, 2;
 }

@@ -10,30 +10,41 @@ use flashlock_locks::node::state;
 use flashlock_locks::policy::SameNumaNode;
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::shuffle::front::{named, naming};
-use flashlock_locks::shuffle::shuffler::{start_at_head, walk};
+use flashlock_locks::shuffle::shuffler::{has_role, start_at_head, walk};
 use flashlock_locks::wait::Park;
-use flashlock_model::loom::{Depth, explore};
+use flashlock_model::loom::explore;
 use flashlock_model::{Loom, Setup};
 use loom::thread;
 
 use crate::common::{ALL, Mutex, adopt, sleepers};
 
-const SETUP: Setup = Setup { polls: 1, ..Setup::new(6) };
+const SETUP: Setup = Setup { polls: 1, ..Setup::new(7) };
 
-type Queue = Mutex<Shfl<Park>>;
+/// A ShflLock whose waiters sleep.
+pub(crate) type Queue = Mutex<Shfl<Park>>;
 
-/// Head and shuffler, one of another node, two of the head's, one of another node.
-fn queue() -> (Arc<Queue>, Vec<Handle>) {
+/// A held lock with a queue of sleepers, one for each NUMA node named; the first is head and shuffler.
+pub(crate) fn queue(numa: &[u32]) -> (Arc<Queue>, Vec<Handle>) {
     let mutex = Arc::new(Queue::new());
     mutex.lock();
-    let nodes = sleepers(&[0, 1, 0, 0, 1]);
+    let nodes = sleepers(numa);
     adopt(&mutex, &nodes);
     start_at_head(nodes[0].node::<Loom>());
     (mutex, nodes)
 }
 
-fn shuffle(me: Handle) {
+/// Two of the head's node that are not next to it, and two of another.
+const MIXED: &[u32] = &[0, 1, 0, 0, 1];
+
+/// One walk.
+pub(crate) fn shuffle(me: Handle) {
     walk::<Loom, SameNumaNode>(me, || false);
+}
+
+/// The release tells the head that was installed by a holder.
+pub(crate) fn told(mutex: &Queue) {
+    let head = named(mutex.queue.head.load(Relaxed)).expect("a head");
+    mutex.queue.set_head(naming(head));
 }
 
 /// The nodes from the head on, in the order of their links.
@@ -49,7 +60,7 @@ fn order(mutex: &Queue) -> Vec<Handle> {
 }
 
 /// Everybody is in the queue once, and the tail is the last.
-fn complete(mutex: &Queue, expected: &[Handle]) {
+pub(crate) fn complete(mutex: &Queue, expected: &[Handle]) {
     let found = order(mutex);
     assert_eq!(found.last().map(|last| last.word()), Some(mutex.queue.tail.load(Relaxed)), "the tail");
     for handle in expected {
@@ -59,7 +70,7 @@ fn complete(mutex: &Queue, expected: &[Handle]) {
 }
 
 /// Takes the queue apart from the head on.
-fn dissolve(mutex: &Queue) {
+pub(crate) fn dissolve(mutex: &Queue) {
     while let Some(head) = named(mutex.queue.head.load(Relaxed)) {
         mutex.queue.pass(head, false);
     }
@@ -70,7 +81,7 @@ fn dissolve(mutex: &Queue) {
 #[test]
 fn against_a_joiner() {
     let totals = explore("walk, join", ALL, SETUP, || {
-        let (mutex, mut nodes) = queue();
+        let (mutex, mut nodes) = queue(MIXED);
         let joiner = sleepers(&[0])[0];
         let joins = {
             let mutex = mutex.clone();
@@ -89,7 +100,7 @@ fn against_a_joiner() {
 #[test]
 fn against_a_waiter_that_gives_up() {
     explore("walk, abandon", ALL, SETUP, || {
-        let (mutex, nodes) = queue();
+        let (mutex, nodes) = queue(MIXED);
         let fickle = nodes[2];
         let gives_up = thread::spawn(move || {
             let state = &fickle.node::<Loom>().state;
@@ -107,7 +118,7 @@ fn against_a_waiter_that_gives_up() {
 #[test]
 fn against_a_waiter_that_falls_asleep() {
     explore("walk, wake ahead", ALL, SETUP, || {
-        let (mutex, nodes) = queue();
+        let (mutex, nodes) = queue(MIXED);
         let awake = nodes[2];
         awake.node::<Loom>().state.store(state::WAITING, Relaxed);
         let sleeps = thread::spawn(move || {
@@ -127,7 +138,7 @@ fn against_a_waiter_that_falls_asleep() {
 #[test]
 fn against_the_head_that_leaves() {
     explore("walk, pass", ALL, SETUP, || {
-        let (mutex, nodes) = queue();
+        let (mutex, nodes) = queue(MIXED);
         let (head, second) = (nodes[0], nodes[1]);
         for handle in [head, second] {
             handle.node::<Loom>().batch.store(1, Relaxed);
@@ -151,8 +162,8 @@ fn against_the_head_that_leaves() {
 /// A holder throws the head out, thinking that it does not run; but it walks.
 #[test]
 fn against_an_eviction() {
-    explore("walk, evict", Depth::Exhaustive, SETUP, || {
-        let (mutex, nodes) = queue();
+    explore("walk, evict", ALL, SETUP, || {
+        let (mutex, nodes) = queue(MIXED);
         let head = nodes[0];
         let evicts = {
             let mutex = mutex.clone();
@@ -162,8 +173,7 @@ fn against_an_eviction() {
         evicts.join().expect("no panic");
         let evicted = head.node::<Loom>().state.load(Relaxed) == state::EVICTED;
         if evicted {
-            let next = named(mutex.queue.head.load(Relaxed)).expect("another head");
-            mutex.queue.set_head(naming(next));
+            told(&mutex);
             Loom::give_node(head);
             complete(&mutex, &nodes[1..]);
         } else {
@@ -171,4 +181,25 @@ fn against_an_eviction() {
         }
         dissolve(&mutex);
     });
+}
+
+/// The role goes to the second of the group, which has just been moved there and walks on as soon as it has it.
+pub(crate) fn handover() {
+    let (mutex, nodes) = queue(&[0, 1, 0, 1, 0, 1]);
+    let second = nodes[2];
+    let other = thread::spawn(move || {
+        if has_role(second.node::<Loom>()) {
+            shuffle(second);
+        }
+    });
+    let group_of_two = || second.node::<Loom>().batch.load(Relaxed) != 0;
+    walk::<Loom, SameNumaNode>(nodes[0], group_of_two);
+    other.join().expect("no panic");
+    complete(&mutex, &nodes);
+    dissolve(&mutex);
+}
+
+#[test]
+fn the_role_is_handed_over() {
+    explore("walk, hand the role over", ALL, SETUP, handover).shows(&[Event::Shuffle]);
 }

@@ -14,7 +14,7 @@ use crate::common::{Cond, FLOWING, Lock, Mutex, OVERDUE, STILL, both, world};
 const THREADS: u32 = 3;
 
 /// Each thread does one section; the last one frees the mutex.
-fn last_frees<L: Lock>() {
+pub(crate) fn last_frees<L: Lock>() {
     let mutex = Arc::new(Mutex::<L>::new());
     let work = |mutex: &Mutex<L>| {
         mutex.lock();

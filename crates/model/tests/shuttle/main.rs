@@ -5,4 +5,8 @@ mod cond;
 mod exclusion;
 mod frozen;
 mod lifetime;
+#[path = "../shared/mutants.rs"]
+mod mutants;
+mod protocols;
 mod shuffling;
+mod states;

@@ -6,7 +6,7 @@ use flashlock_locks::node::{Node, SHUFFLER, state};
 use flashlock_locks::policy::{Admission, SameNumaNode};
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::wait::{Spin, SpinThenPark};
-use flashlock_model::shuttle::{By, explore, peek};
+use flashlock_model::shuttle::{By, explore};
 use flashlock_model::{Setup, Shuttle};
 
 use crate::common::{FLOWING, Load, OVERDUE, STILL, rounds, world};
@@ -18,28 +18,32 @@ struct ByTheRules;
 fn waiting() -> Vec<&'static Node<Shuttle>> {
     let nodes = world().arena.taken().into_iter().map(Handle::node::<Shuttle>);
     let in_queue = [state::WAITING, state::PARKED, state::HEAD, state::NAPPING];
-    nodes.filter(|node| in_queue.contains(&peek(&node.state))).collect()
+    nodes.filter(|node| in_queue.contains(&node.state.peek())).collect()
 }
 
 impl Admission for ByTheRules {
     fn together<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> bool {
         let answer = SameNumaNode::together(shuffler, waiter);
-        let is = |node: &Node<Shuttle>, other: &Node<M>| std::ptr::from_ref(node).cast::<()>() == std::ptr::from_ref(other).cast();
+        let is = |node: &Node<Shuttle>, other: &Node<M>| {
+            std::ptr::from_ref(node).cast::<()>() == std::ptr::from_ref(other).cast()
+        };
 
         // Rules 1 and 4: who shuffles has the role, and nobody else has.
-        let roles: Vec<_> = waiting().into_iter().filter(|node| peek(&node.batch) & SHUFFLER != 0).collect();
-        let nodes = || roles.iter().map(|node| [&node.state, &node.next, &node.batch].map(peek)).collect::<Vec<_>>();
+        let roles: Vec<_> = waiting().into_iter().filter(|node| node.batch.peek() & SHUFFLER != 0).collect();
+        let nodes = || {
+            roles.iter().map(|node| [&node.state, &node.next, &node.batch].map(|word| word.peek())).collect::<Vec<_>>()
+        };
         assert!(roles.len() == 1 && is(roles[0], shuffler), "shufflers: state, next, batch {:x?}", nodes());
 
         // Rule 2: the first shuffler of a group is the head.
-        if peek(&roles[0].batch) & !SHUFFLER == 1 {
-            assert_eq!(peek(&roles[0].state), state::HEAD, "a group was begun elsewhere than at the head");
+        if roles[0].batch.peek() & !SHUFFLER == 1 {
+            assert_eq!(roles[0].state.peek(), state::HEAD, "a group was begun elsewhere than at the head");
         }
 
         // Rule 3: what it moves is behind it.
         let mut here = roles[0];
         while !is(here, waiter) {
-            let next = Handle::from_word(peek(&here.next));
+            let next = Handle::from_word(here.next.peek());
             here = next.expect("the waiter is behind the shuffler").node();
         }
         answer

@@ -1,0 +1,62 @@
+//! Ordering bugs, one at a time: each must be found. The algorithm is the production one; the machine does one operation on
+//! one kind of word with a weaker ordering.
+
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
+
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::spin::{Futex, Tas};
+use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::find;
+use flashlock_model::{Field, Op, Setup, Weaken};
+
+use crate::common::{HASTY, sections};
+use crate::{cond, states};
+
+const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
+const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
+const BOUND: Depth = Preemptions(3);
+
+const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {
+    Weaken { field, op, from, to }
+}
+
+macro_rules! found {
+    ($($name:ident: [$($weak:expr),+], $setup:expr, $body:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            const WEAKEN: &[Weaken] = &[$($weak),+];
+            find(stringify!($name), BOUND, Setup { weaken: WEAKEN, ..$setup }, $body);
+        }
+    )*};
+}
+
+found! {
+    tas_unlock: [weak(Field::LockWord, Op::Swap, Release, Relaxed)], SETUP, sections::<Tas>(&[1, 1]);
+    tas_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Tas>(&[1, 1]);
+
+    futex_unlock: [weak(Field::LockWord, Op::Swap, Release, Relaxed)], SETUP, sections::<Futex>(&[1, 1]);
+    futex_lock_fast: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Futex>(&[1, 1]);
+    futex_lock_slow: [weak(Field::LockWord, Op::Swap, Acquire, Relaxed)], SETUP, sections::<Futex>(&[1, 1]);
+
+    mcs_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);
+    mcs_lock_fast: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);
+    mcs_enqueue_acquire: [weak(Field::LockTail, Op::Swap, AcqRel, Release)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);
+    mcs_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);
+    mcs_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);
+
+    shfl_unlock: [weak(Field::LockWord, Op::Swap, Release, Relaxed)], SETUP, sections::<Shfl<Park>>(&[1, 1]);
+    shfl_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Shfl<SpinThenPark>>(&[1, 1]);
+    shfl_doze_wins: [weak(Field::LockWord, Op::Swap, AcqRel, Release)], SETUP, sections::<Shfl<Park>>(&[1, 1]);
+    shfl_grant_release: [weak(Field::LockHead, Op::Cas, AcqRel, Acquire)], OVERDUE, states::grant_against_doze::<Shfl<Park>>;
+    shfl_grant_acquire: [weak(Field::LockHead, Op::Cas, AcqRel, Release)], OVERDUE, sections::<Shfl<Spin>>(&[1, 1]);
+    shfl_promise: [weak(Field::LockWord, Op::Swap, AcqRel, Relaxed)], OVERDUE, states::grant_against_doze::<Shfl<Park>>;
+    shfl_enqueue: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
+    shfl_link: [weak(Field::NodeNext, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
+
+    cond_unlock: [weak(Field::CondLock, Op::Swap, Release, Relaxed)], SETUP, || cond::signal_against_deadline::<Futex>(false);
+    cond_lock: [weak(Field::CondLock, Op::Cas, Acquire, Relaxed)], SETUP, || cond::signal_against_deadline::<Futex>(false);
+    cond_tell: [weak(Field::NodeState, Op::Store, Release, Relaxed)], SETUP, || cond::destroy::<Futex>(true, false);
+    cond_told: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, || cond::destroy::<Futex>(true, false);
+}

@@ -1,0 +1,249 @@
+//! Protocol bugs, one at a time: each must be found.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use flashlock_locks::cond::fifo::Outcome;
+use flashlock_locks::machine::{Handle, Machine, Word as _};
+use flashlock_locks::node::{Node, SHUFFLER, state};
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::shuffle::front::naming;
+use flashlock_locks::spin::Futex;
+use flashlock_locks::wait::Park;
+use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::{explore, find};
+use flashlock_model::{Fault, Field, Loom, Setup};
+use loom::thread;
+
+use crate::common::{ALL, HASTY, Lock, Mutex, sections, sleepers, timed};
+use crate::cond::Shared;
+use crate::mutants::*;
+use crate::{states, walks};
+
+const SETUP: Setup = Setup { polls: 1, ..Setup::new(6) };
+const BOUND: Depth = Preemptions(3);
+
+#[test]
+fn futex() {
+    find("release wakes nobody", BOUND, SETUP, sections::<MutantFutex<WakesNobody>>(&[1, 1]));
+    find("who slept acquires with 1", BOUND, SETUP, sections::<MutantFutex<Forgets>>(&[1, 1, 1]));
+    find("acquires by a store", BOUND, SETUP, sections::<MutantFutex<StoresItsTurn>>(&[1, 1]));
+    find("release looks back", BOUND, SETUP, last_frees::<MutantFutex<LooksBack>>);
+    let blind = Setup { fault: Some(Fault::ParkBlindly), ..SETUP };
+    find("sleeps without a look at the word", BOUND, blind, sections::<Futex>(&[1, 1]));
+}
+
+/// The last of two frees the mutex.
+fn last_frees<L: Lock>() {
+    let mutex = Arc::new(Mutex::<L>::new());
+    let work = |mutex: &Mutex<L>| {
+        mutex.lock();
+        let last = mutex.visit() == 1;
+        mutex.unlock();
+        if last {
+            mutex.free();
+        }
+    };
+    let other = {
+        let mutex = mutex.clone();
+        thread::spawn(move || work(&mutex))
+    };
+    work(&mutex);
+    other.join().expect("no panic");
+}
+
+#[test]
+fn nothing_is_touched_after_release() {
+    use flashlock_locks::queue::Mcs;
+    use flashlock_locks::spin::Tas;
+    use flashlock_locks::wait::SpinThenPark;
+
+    let overdue = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
+    explore("tas freed", BOUND, SETUP, last_frees::<Tas>);
+    explore("futex freed", BOUND, SETUP, last_frees::<Futex>);
+    explore("mcs freed", BOUND, SETUP, last_frees::<Mcs<SpinThenPark>>);
+    explore("shfl freed", BOUND, SETUP, last_frees::<Shfl<Park>>);
+    explore("shfl granted, freed", BOUND, overdue, last_frees::<Shfl<Park>>);
+}
+
+#[test]
+fn mcs() {
+    explore("the mutants' skeleton", BOUND, SETUP, sections::<MutantMcs<SOUND>>(&[1, 1]));
+    explore("the mutants' skeleton, timed", BOUND, SETUP, timed::<MutantMcs<SOUND>>());
+    find("next cleared late", BOUND, SETUP, sections::<MutantMcs<CLEARS_LATE>>(&[1, 1, 1]));
+    find("no wait for the link", BOUND, SETUP, sections::<MutantMcs<DOES_NOT_AWAIT>>(&[1, 1, 1]));
+    find("abandons by a store", BOUND, SETUP, timed::<MutantMcs<ABANDONS_BY_STORE>>());
+    find("hands over to the abandoned", BOUND, SETUP, timed::<MutantMcs<GRANTS_ABANDONED>>());
+    find("lets the successor sleep", BOUND, SETUP, sections::<MutantMcs<LETS_SLEEP>>(&[1, 1]));
+}
+
+#[test]
+fn shfl_releases() {
+    find("notice forgotten", BOUND, SETUP, sections::<ForgetsNotice>(&[1, 1, 1]));
+    let lost = Setup { fault: Some(Fault::NoWake(Field::LockWord)), tunables: &HASTY, micros_step: 3, ..SETUP };
+    find("a grant wakes nobody", BOUND, lost, states::grant_against_doze::<Shfl<Park>>);
+}
+
+/// The front as it must not be: a head that leaves and finds its successor unlinked gives up instead of leaving `LEFT`.
+#[test]
+fn shfl_leaver_without_left() {
+    find("leaver does not say LEFT", ALL, SETUP, || {
+        let mutex = Arc::new(Mutex::<Shfl<Park>>::new());
+        let nodes = sleepers(&[0, 0]);
+        let (head, joiner) = (nodes[0], nodes[1]);
+        head.node::<Loom>().next.store(0, Relaxed);
+        assert!(mutex.queue.join(head, head));
+        mutex.queue.set_head(naming(head));
+        let joins = {
+            let mutex = mutex.clone();
+            thread::spawn(move || mutex.queue.join(joiner, joiner))
+        };
+        let node = head.node::<Loom>();
+        mutex.queue.set_head(0);
+        let told = node.next.load(Acquire) != 0;
+        if !told {
+            let _ = mutex.queue.tail.compare_exchange(head.word(), 0, AcqRel, Relaxed);
+        }
+        let first = joins.join().expect("no panic");
+        Loom::give_node(head);
+        Loom::give_node(joiner);
+        assert!(told != first, "the joiner waits to be told, and nobody tells it");
+    });
+}
+
+/// A walk that moves a waiter without knowing that it has a successor: the tail, perhaps.
+fn walk_to_the_end(me: Handle) {
+    let node = me.node::<Loom>();
+    let (mut last, mut before) = (me, me);
+    while let Some(here) = Handle::from_word(before.node::<Loom>().next.load(Acquire)) {
+        let current: &Node<Loom> = here.node();
+        let behind = current.next.load(Acquire);
+        if node.numa.load(Relaxed) != current.numa.load(Relaxed) {
+            before = here;
+            continue;
+        }
+        if before == last {
+            before = here;
+        } else {
+            before.node::<Loom>().next.store(behind, Release);
+            current.next.store(last.node::<Loom>().next.load(Relaxed), Release);
+            last.node::<Loom>().next.store(here.word(), Release);
+        }
+        last = here;
+    }
+}
+
+#[test]
+fn shuffler_moves_the_tail() {
+    find("shuffler moves the tail", ALL, SETUP, || {
+        let (mutex, mut nodes) = walks::queue(&[0, 1, 0]);
+        let joiner = sleepers(&[1])[0];
+        let joins = {
+            let mutex = mutex.clone();
+            thread::spawn(move || mutex.queue.join(joiner, joiner))
+        };
+        walk_to_the_end(nodes[0]);
+        joins.join().expect("no panic");
+        nodes.push(joiner);
+        walks::complete(&mutex, &nodes);
+        walks::dissolve(&mutex);
+    });
+}
+
+/// An eviction that does not take the shuffler's role first.
+#[test]
+fn evicts_a_head_that_walks() {
+    find("evicts a walking head", ALL, SETUP, || {
+        let (mutex, nodes) = walks::queue(&[0, 1, 0, 0, 1]);
+        let head = nodes[0];
+        let evicts = {
+            let mutex = mutex.clone();
+            thread::spawn(move || {
+                assert!(mutex.queue.change_head(naming(head), 0));
+                let next = Handle::from_word(head.node::<Loom>().next.load(Acquire)).expect("a successor");
+                mutex.queue.install(next, true);
+                head.node::<Loom>().state.store(state::EVICTED, Release);
+            })
+        };
+        walks::shuffle(head);
+        evicts.join().expect("no panic");
+        walks::told(&mutex);
+        Loom::give_node(head);
+        walks::complete(&mutex, &nodes[1..]);
+        walks::dissolve(&mutex);
+    });
+}
+
+/// Two have the role, and walk.
+#[test]
+fn two_shufflers() {
+    find("two shufflers", ALL, SETUP, || {
+        let (mutex, nodes) = walks::queue(&[0, 1, 0, 1, 0, 1]);
+        let second = nodes[1];
+        second.node::<Loom>().batch.store(SHUFFLER | 1, Relaxed);
+        let other = thread::spawn(move || walks::shuffle(second));
+        walks::shuffle(nodes[0]);
+        other.join().expect("no panic");
+        walks::complete(&mutex, &nodes);
+        walks::dissolve(&mutex);
+    });
+}
+
+#[test]
+fn cond() {
+    find("unlocks before it queues", BOUND, SETUP, || {
+        let shared = Shared::<Futex>::new();
+        let waiter = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.mutex.lock();
+                while shared.flag.load(Relaxed) == 0 {
+                    shared.mutex.unlock();
+                    let me = shared.cond.queue.enqueue(shared.mutex.address());
+                    flashlock_model::harness::finish(shared.cond.queue.wait(me, None), &shared.mutex);
+                }
+                shared.mutex.unlock();
+            })
+        };
+        shared.set_flag();
+        shared.cond.signal();
+        waiter.join().expect("no panic");
+    });
+    find("a cancelled waiter keeps the signal", Preemptions(2), SETUP, || {
+        crate::cond::one_signal_for_two::<Futex>(|shared, me| {
+            if shared.cond.queue.withdraw(me) { Outcome::TimedOut } else { shared.cond.queue.wait(me, None) }
+        });
+    });
+    find("the baton is dropped", Preemptions(2), SETUP, || {
+        let shared = Shared::<Futex>::new();
+        shared.mutex.lock();
+        let waiters = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));
+        shared.mutex.unlock();
+        let threads = waiters.map(|me| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.cond.queue.wait(me, None);
+                shared.mutex.section();
+            })
+        });
+        shared.cond.broadcast(&shared.mutex, false);
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+    });
+    find("destroy does not wait", BOUND, SETUP, || {
+        let shared = Shared::<Futex>::new();
+        shared.mutex.lock();
+        let me = shared.cond.queue.enqueue(shared.mutex.address());
+        shared.mutex.unlock();
+        let waiter = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.cond.queue.wait(me, None);
+            })
+        };
+        shared.cond.signal();
+        shared.cond.free();
+        waiter.join().expect("no panic");
+    });
+}

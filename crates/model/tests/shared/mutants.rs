@@ -1,0 +1,258 @@
+//! Locks with one bug each, as small as they can be: the production code with one function done wrong.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Unparked, Word as _};
+use flashlock_locks::node::state;
+use flashlock_locks::queue::mcs::McsQueue;
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::shuffle::{Shfl, ShflQueue};
+use flashlock_locks::spin::Futex;
+use flashlock_locks::wait::Park;
+
+/// `Futex`, with its functions taken from [`FutexBug`].
+pub(crate) struct MutantFutex<B>(std::marker::PhantomData<B>);
+
+/// What a mutant of `Futex` does otherwise.
+pub(crate) trait FutexBug: 'static {
+    fn unlock<M: Machine>(word: &M::Word) {
+        <Futex as RawLock<M>>::unlock(word, &());
+    }
+    fn lock_slow<M: Machine>(word: &M::Word) {
+        <Futex as RawLock<M>>::lock(word, &());
+    }
+}
+
+impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
+    type Queue = ();
+
+    fn new_queue() {}
+    fn try_lock(word: &M::Word, _: &()) -> bool {
+        word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    }
+    fn lock(word: &M::Word, queue: &()) {
+        if !<Self as RawLock<M>>::try_lock(word, queue) {
+            B::lock_slow::<M>(word);
+        }
+    }
+    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+        <Futex as RawLock<M>>::lock_until(word, &(), until)
+    }
+    fn unlock(word: &M::Word, _: &()) {
+        B::unlock::<M>(word);
+    }
+    fn is_locked(word: &M::Word, _: &()) -> bool {
+        word.load(Relaxed) != 0
+    }
+}
+
+/// Release wakes nobody.
+pub(crate) struct WakesNobody;
+impl FutexBug for WakesNobody {
+    fn unlock<M: Machine>(word: &M::Word) {
+        word.swap(0, Release);
+    }
+}
+
+/// Release looks at the word again after it has freed it.
+pub(crate) struct LooksBack;
+impl FutexBug for LooksBack {
+    fn unlock<M: Machine>(word: &M::Word) {
+        let before = word.swap(0, Release);
+        if word.load(Relaxed) != 0 || before == 2 {
+            M::wake(word, 1);
+        }
+    }
+}
+
+/// Who has slept acquires with 1: the others that sleep are forgotten.
+pub(crate) struct Forgets;
+impl FutexBug for Forgets {
+    fn lock_slow<M: Machine>(word: &M::Word) {
+        loop {
+            if word.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+                return;
+            }
+            if word.compare_exchange(1, 2, Relaxed, Relaxed).is_ok() || word.load(Relaxed) == 2 {
+                M::park(word, 2, None);
+            }
+        }
+    }
+}
+
+/// Writes 2 only if the word still holds 1, but acquires by a store: two may do so.
+pub(crate) struct StoresItsTurn;
+impl FutexBug for StoresItsTurn {
+    fn lock_slow<M: Machine>(word: &M::Word) {
+        while word.load(Acquire) != 0 {
+            word.swap(2, Acquire);
+            M::park(word, 2, None);
+        }
+        word.store(2, Relaxed);
+    }
+}
+
+/// An MCS lock with the bug `B`, one of the constants below.
+pub(crate) struct MutantMcs<const B: u8>;
+/// Nothing is wrong: the skeleton of the mutants must hold.
+pub(crate) const SOUND: u8 = 0;
+/// The owner clears `next` after it has let waiters write it.
+pub(crate) const CLEARS_LATE: u8 = 1;
+/// The owner that finds no successor does not wait for one that is linking itself.
+pub(crate) const DOES_NOT_AWAIT: u8 = 2;
+/// A waiter that gives up stores ABANDONED, whatever happened meanwhile.
+pub(crate) const ABANDONS_BY_STORE: u8 = 3;
+/// The releaser hands over to a waiter that has given up.
+pub(crate) const GRANTS_ABANDONED: u8 = 4;
+/// The releaser does not wake a waiter that sleeps.
+pub(crate) const LETS_SLEEP: u8 = 5;
+
+/// The successor. One that does not come in so many polls, which loom makes fair, never comes.
+fn link_of<M: Machine>(next: &M::Word) -> Handle {
+    let mut polls = 0;
+    let seen = M::spin_until(next, Acquire, Patience::Forever, |next| {
+        polls += 1;
+        assert!(polls < 1000, "a successor that never links itself");
+        next != 0
+    });
+    seen.and_then(Handle::from_word).expect("a successor")
+}
+
+impl<const B: u8> MutantMcs<B> {
+    fn own<M: Machine>(queue: &McsQueue<M>, me: Handle) {
+        let node = me.node::<M>();
+        let mut next = node.next.load(Acquire);
+        if B != CLEARS_LATE {
+            queue.next.store(next, Relaxed);
+        }
+        if next == 0 {
+            let alone = queue.tail.compare_exchange(me.word(), 1, Release, Relaxed).is_ok();
+            if alone && B == CLEARS_LATE {
+                queue.next.store(0, Relaxed);
+            }
+            if !alone && B != DOES_NOT_AWAIT {
+                next = link_of::<M>(&node.next).word();
+                queue.next.store(next, Relaxed);
+            }
+        } else {
+            queue.next.store(next, Relaxed);
+        }
+        M::give_node(me);
+    }
+
+    fn wait<M: Machine>(me: Handle, until: Option<Deadline>) -> Result<(), TimedOut> {
+        let state = &me.node::<M>().state;
+        let _ = state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
+        loop {
+            if state.load(Acquire) == state::HEAD {
+                return Ok(());
+            }
+            if M::park(state, state::PARKED, until) == Unparked::TimedOut {
+                if B == ABANDONS_BY_STORE {
+                    state.store(state::ABANDONED, Release);
+                    return Err(TimedOut);
+                }
+                if state.compare_exchange(state::PARKED, state::ABANDONED, Release, Acquire).is_ok() {
+                    return Err(TimedOut);
+                }
+            }
+        }
+    }
+
+    fn acquire<M: Machine>(queue: &McsQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+        if queue.tail.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+            return Ok(());
+        }
+        let me = M::take_node();
+        me.node::<M>().prepare(state::WAITING);
+        let previous = queue.tail.swap(me.word(), AcqRel);
+        if previous != 0 {
+            match Handle::from_word(previous) {
+                Some(previous) => previous.node::<M>().next.store(me.word(), Release),
+                None => queue.next.store(me.word(), Release),
+            }
+            Self::wait::<M>(me, until)?;
+        }
+        Self::own(queue, me);
+        Ok(())
+    }
+
+    fn hand_over<M: Machine>(queue: &McsQueue<M>) {
+        let mut next = link_of::<M>(&queue.next);
+        loop {
+            let node = next.node::<M>();
+            let before = node.state.swap(state::HEAD, AcqRel);
+            if before != state::ABANDONED || B == GRANTS_ABANDONED {
+                if before == state::PARKED && B != LETS_SLEEP {
+                    M::unpark(node);
+                }
+                return;
+            }
+            let mut after = node.next.load(Acquire);
+            if after == 0 {
+                queue.next.store(0, Relaxed);
+                if queue.tail.compare_exchange(next.word(), 0, Release, Relaxed).is_ok() {
+                    return M::give_node(next);
+                }
+                after = link_of::<M>(&node.next).word();
+            }
+            M::give_node(next);
+            next = Handle::from_word(after).expect("a successor");
+        }
+    }
+}
+
+impl<M: Machine, const B: u8> RawLock<M> for MutantMcs<B> {
+    type Queue = McsQueue<M>;
+
+    fn new_queue() -> Self::Queue {
+        McsQueue { tail: M::Word::new(0), next: M::Word::new(0) }
+    }
+    fn try_lock(_: &M::Word, queue: &Self::Queue) -> bool {
+        queue.tail.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    }
+    fn lock(_: &M::Word, queue: &Self::Queue) {
+        let _ = Self::acquire::<M>(queue, None);
+    }
+    fn lock_until(_: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+        Self::acquire(queue, Some(until))
+    }
+    fn unlock(_: &M::Word, queue: &Self::Queue) {
+        if queue.tail.compare_exchange(1, 0, Release, Relaxed).is_err() {
+            Self::hand_over(queue);
+        }
+    }
+    fn is_locked(_: &M::Word, queue: &Self::Queue) -> bool {
+        queue.tail.load(Relaxed) != 0
+    }
+}
+
+/// `Shfl`, whose release frees the word and tells nobody who was named but not told (NOTIFY).
+pub(crate) struct ForgetsNotice;
+type Sound = Shfl<Park>;
+
+impl<M: Machine> RawLock<M> for ForgetsNotice {
+    type Queue = ShflQueue<M>;
+
+    fn new_queue() -> Self::Queue {
+        ShflQueue::new()
+    }
+    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
+        <Sound as RawLock<M>>::try_lock(word, queue)
+    }
+    fn lock(word: &M::Word, queue: &Self::Queue) {
+        <Sound as RawLock<M>>::lock(word, queue);
+    }
+    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+        <Sound as RawLock<M>>::lock_until(word, queue, until)
+    }
+    fn unlock(word: &M::Word, _: &Self::Queue) {
+        let address: *const M::Word = word;
+        if word.swap(0, Release) == 2 {
+            M::wake(address, u32::MAX);
+        }
+    }
+    fn is_locked(word: &M::Word, _: &Self::Queue) -> bool {
+        word.load(Relaxed) != 0
+    }
+}

@@ -1,0 +1,55 @@
+//! Protocol bugs, one at a time: each must be found.
+
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::spin::Futex;
+use flashlock_locks::wait::Park;
+use flashlock_model::shuttle::{By, find};
+use flashlock_model::{Fault, Field, Setup};
+
+use crate::common::{FLOWING, Load, Lock, OVERDUE, STILL, both, rounds};
+use crate::lifetime::last_frees;
+use crate::mutants::*;
+
+const LOAD: Load = Load { threads: 3, rounds: 2, nodes: 1, timed: false, hold: 0 };
+/// Much less than the sound locks are tried with.
+const SCHEDULES: usize = 5000;
+
+/// A bug that shows in plain rounds: as a deadlock, or as two in one section.
+fn broken<L: Lock>(name: &str, setup: Setup) {
+    find(name, By::Random, SCHEDULES, setup, rounds::<L>(LOAD));
+}
+
+/// A bug that shows when waiters give up.
+fn broken_when_timed<L: Lock>(name: &str) {
+    let load = Load { timed: true, ..LOAD };
+    find(name, By::Random, SCHEDULES, Setup { spurious: 0, ..FLOWING }, rounds::<L>(load));
+}
+
+#[test]
+fn futex() {
+    broken::<MutantFutex<WakesNobody>>("release wakes nobody", STILL);
+    broken::<MutantFutex<Forgets>>("who slept acquires with 1", STILL);
+    broken::<MutantFutex<StoresItsTurn>>("acquires by a store", STILL);
+    broken::<Futex>("sleeps without a look at the word", Setup { fault: Some(Fault::ParkBlindly), ..STILL });
+    find("release looks back", By::Random, SCHEDULES, STILL, last_frees::<MutantFutex<LooksBack>>);
+}
+
+#[test]
+fn mcs() {
+    both("the mutants' skeleton", SCHEDULES, STILL, rounds::<MutantMcs<SOUND>>(LOAD));
+    both("the mutants' skeleton, timed", SCHEDULES, FLOWING, rounds::<MutantMcs<SOUND>>(Load { timed: true, ..LOAD }));
+    broken::<MutantMcs<CLEARS_LATE>>("next cleared late", STILL);
+    broken::<MutantMcs<DOES_NOT_AWAIT>>("no wait for the link", STILL);
+    broken::<MutantMcs<LETS_SLEEP>>("lets the successor sleep", STILL);
+    broken_when_timed::<MutantMcs<ABANDONS_BY_STORE>>("abandons by a store");
+    broken_when_timed::<MutantMcs<GRANTS_ABANDONED>>("hands over to the abandoned");
+}
+
+#[test]
+fn shfl() {
+    broken::<ForgetsNotice>("notice forgotten", STILL);
+    let lost = Setup { fault: Some(Fault::NoWake(Field::LockWord)), ..OVERDUE };
+    broken::<Shfl<Park>>("a grant wakes nobody", lost);
+    let unwoken = Setup { fault: Some(Fault::NoWake(Field::NodeState)), ..STILL };
+    broken::<Shfl<Park>>("a new head is not woken", unwoken);
+}

@@ -1,0 +1,60 @@
+//! Queues built by hand, watched from outside.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use flashlock_locks::machine::{Machine, Word as _};
+use flashlock_locks::node::state;
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::shuffle::front::{named, naming};
+use flashlock_locks::wait::Park;
+use flashlock_model::Shuttle;
+use shuttle::thread;
+
+use crate::common::{Mutex, STILL, both, world};
+
+/// While another holds the lock, the head times out, its successor gives up, and a third is made head. A releaser that
+/// looked at `head` meanwhile would act on the node named there: it must not be one that was given back, and may be the
+/// head of another lock by now.
+fn head_names_no_free_node() {
+    type Lock = Shfl<Park>;
+    let mutex = Arc::new(Mutex::<Lock>::new());
+    mutex.lock();
+    let nodes = [(); 3].map(|()| Shuttle::take_node());
+    for (i, handle) in nodes.iter().enumerate() {
+        let node = handle.node::<Shuttle>();
+        node.prepare(state::PARKED);
+        node.next.store(nodes.get(i + 1).map_or(0, |next| next.word()), Relaxed);
+    }
+    assert!(<Lock as RawLock<Shuttle>>::may_adopt(&mutex.word, &mutex.queue));
+    <Lock as RawLock<Shuttle>>::adopt(&mutex.word, &mutex.queue, nodes[0], nodes[2]);
+
+    let gives_up = thread::spawn(move || {
+        let node = nodes[1].node::<Shuttle>();
+        let _ = node.state.compare_exchange(state::PARKED, state::ABANDONED, AcqRel, Relaxed);
+    });
+    let watches = {
+        let mutex = mutex.clone();
+        thread::spawn(move || {
+            for _ in 0..20 {
+                let named = named(mutex.queue.head.peek());
+                assert!(named.is_none_or(|node| world().arena.taken().contains(&node)), "head names a free node");
+                thread::yield_now();
+            }
+        })
+    };
+    assert!(mutex.queue.change_head(naming(nodes[0]), 0));
+    mutex.queue.pass(nodes[0], false);
+    gives_up.join().expect("no panic");
+    watches.join().expect("no panic");
+    while let Some(head) = named(mutex.queue.head.load(Relaxed)) {
+        mutex.queue.pass(head, false);
+    }
+    mutex.unlock();
+}
+
+#[test]
+fn the_head_named_is_never_a_free_node() {
+    both("head and free nodes", 20_000, STILL, head_names_no_free_node);
+}
