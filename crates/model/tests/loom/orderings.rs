@@ -55,6 +55,13 @@ found! {
     shfl_enqueue: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
     shfl_link: [weak(Field::NodeNext, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
 
+    mcs_enqueue_release: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Mcs<Park>>(&[1, 1, 1]);
+    mcs_tail_load: [weak(Field::LockTail, Op::Load, Acquire, Relaxed)], SETUP, sections::<Mcs<Park>>(&[1, 1, 1]);
+    mcs_abandon: [weak(Field::NodeState, Op::CasFailed, Acquire, Relaxed)], SETUP, crate::common::timed::<Mcs<Park>>();
+    shfl_enqueue_acquire: [weak(Field::LockTail, Op::Swap, AcqRel, Release)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
+    shfl_link_acquire: [weak(Field::NodeNext, Op::Swap, AcqRel, Release)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
+    shfl_next_load: [weak(Field::NodeNext, Op::Load, Acquire, Relaxed)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
+
     cond_unlock: [weak(Field::CondLock, Op::Swap, Release, Relaxed)], SETUP, || cond::signal_against_deadline::<Futex>(false);
     cond_lock: [weak(Field::CondLock, Op::Cas, Acquire, Relaxed)], SETUP, || cond::signal_against_deadline::<Futex>(false);
     cond_tell: [weak(Field::NodeState, Op::Store, Release, Relaxed)], SETUP, || cond::destroy::<Futex>(true, false);
