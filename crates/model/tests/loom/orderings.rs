@@ -62,6 +62,9 @@ found! {
     shfl_link_acquire: [weak(Field::NodeNext, Op::Swap, AcqRel, Release)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
     shfl_next_load: [weak(Field::NodeNext, Op::Load, Acquire, Relaxed)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
 
+    shfl_role_given: [weak(Field::NodeBatch, Op::And, Release, Relaxed), weak(Field::NodeBatch, Op::Or, Release, Relaxed)], Setup { nodes: 7, ..SETUP }, crate::walks::handover;
+    shfl_role_taken: [weak(Field::NodeBatch, Op::Load, Acquire, Relaxed), weak(Field::NodeBatch, Op::Cas, Acquire, Relaxed)], Setup { nodes: 7, ..SETUP }, crate::walks::handover;
+
     cond_unlock: [weak(Field::CondLock, Op::Swap, Release, Relaxed)], SETUP, || cond::signal_against_deadline::<Futex>(false);
     cond_lock: [weak(Field::CondLock, Op::Cas, Acquire, Relaxed)], SETUP, || cond::signal_against_deadline::<Futex>(false);
     cond_tell: [weak(Field::NodeState, Op::Store, Release, Relaxed)], SETUP, || cond::destroy::<Futex>(true, false);
