@@ -48,11 +48,14 @@ static void *partner(void *unused)
     return unused;
 }
 
-/* The partner may have to wait for something the slow one has in hand: it is not waited for longer than this. */
+/*
+ * The partner may have to wait for something the slow one has in hand: it is not waited for longer than this. This runs in a
+ * signal handler, inside the wait: it must not be a cancellation point, as a nap is.
+ */
 static void let_partner_try(void)
 {
     if (atomic_load(&acted)) {
-        nap_us(1);
+        sched_yield();
         return;
     }
     int asked = gate_count(&ask) + 1;

@@ -16,11 +16,7 @@ macro_rules! for_each_lock {
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: waiters may be passed over without bound",
                 strict: false,
-                exceptions: [
-                    ("signals.frozen_first_of_four_sleepers", "a broadcast wakes one waiter, which wakes the next: one that is frozen keeps the others asleep"),
-                    ("signals.frozen_two_of_six_sleepers", "as above"),
-                    ("signals.frozen_on_the_way_from_condition_to_mutex", "as above"),
-                ],
+                exceptions: [],
             }),
             (Futex, "futex", [park => $crate::spin::Futex], {
                 title: "three-state futex lock, what glibc does",
@@ -28,16 +24,12 @@ macro_rules! for_each_lock {
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: a running thread passes sleepers over without bound",
                 strict: false,
-                exceptions: [
-                    ("signals.frozen_first_of_four_sleepers", "a broadcast wakes one waiter, which wakes the next: one that is frozen keeps the others asleep"),
-                    ("signals.frozen_two_of_six_sleepers", "as above"),
-                    ("signals.frozen_on_the_way_from_condition_to_mutex", "as above"),
-                ],
+                exceptions: [],
             }),
             (Mcs, "mcs", [stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>, spin => $crate::queue::Mcs<$crate::wait::Spin>, park => $crate::queue::Mcs<$crate::wait::Park>], {
                 title: "queue lock, each waiter on its own cache line",
                 paper: "Mellor-Crummey & Scott, TOCS 1991 (K42 variant)",
-                bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
+                bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",
                 strict: true,
                 exceptions: [
@@ -54,7 +46,7 @@ macro_rules! for_each_lock {
             (Shfl, "shfl", [stp => $crate::shuffle::Shfl<$crate::wait::SpinThenPark>, spin => $crate::shuffle::Shfl<$crate::wait::Spin>, park => $crate::shuffle::Shfl<$crate::wait::Park>], {
                 title: "blocking ShflLock: NUMA-aware, for any number of threads",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 33-69",
-                bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
+                bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "bounded: after bound= microseconds the first waiter is handed the lock",
                 strict: false, exceptions: [],
             }),

@@ -170,6 +170,10 @@ pub trait Machine: Sized + 'static {
         Self::wake(&node.state, 1)
     }
 
+    /// [`Machine::unpark`], but the thread, if it sleeps, goes on sleeping: on the word at `address`, until a
+    /// [`Machine::wake`] of that. The word is not accessed. Who does not sleep finds the state changed.
+    fn requeue(node: &Node<Self>, address: *const Self::Word);
+
     /// Whether the deadline has passed.
     fn expired(deadline: &Deadline) -> bool;
 

@@ -23,7 +23,8 @@
 //!
 //!   HEAD, NAPPING --did not run when it could, removed by a holder--> EVICTED --> (queues anew)
 //!
-//!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue
+//!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue;
+//!                         the first of those that are moved is CLAIMED there --> HEAD (see `cond/chain`)
 //!                         QUEUED --time-out, cancellation--> LEAVING
 //! ```
 
@@ -47,8 +48,13 @@ pub mod state {
     pub const EVICTED: u32 = 9;
     /// On a condition variable.
     pub const QUEUED: u32 = 5;
-    /// Taken off a condition variable, not told yet: its thread can neither leave nor go.
+    /// Taken off a condition variable, not told yet: its thread can neither leave nor go. In a queue: asleep until it is head.
+    /// The rest of the word is the node's [`generation`](super::Node::generation).
     pub const CLAIMED: u32 = 8;
+    /// [`CLAIMED`], and its thread sleeps on the state, after it was woken too early.
+    pub const AWAITED: u32 = 10;
+    /// Where the generation begins that goes with [`CLAIMED`] and [`AWAITED`].
+    pub const GENERATION: u32 = 8;
     /// Taken off a condition variable by a signal: its thread may go for the mutex.
     pub const SIGNALED: u32 = 6;
     /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it.
@@ -58,6 +64,18 @@ pub mod state {
 /// Value of [`Node::next`] once the node's owner has left the queue before its successor had linked itself; whoever
 /// finds it there owns the node and the front of the queue.
 pub const LEFT: u32 = Handle::RESERVED;
+
+/// Whether a waiter in a lock's queue sleeps, or is about to: who makes it head must wake it.
+#[inline]
+pub fn is_asleep(seen: u32) -> bool {
+    seen == state::PARKED || is_claimed(seen)
+}
+
+/// Whether a waiter was taken off a condition variable, and not told yet.
+#[inline]
+pub fn is_claimed(seen: u32) -> bool {
+    matches!(seen & ((1 << state::GENERATION) - 1), state::CLAIMED | state::AWAITED)
+}
 
 /// A queue node: 64 bytes, one cache line.
 #[repr(C, align(64))]
@@ -86,8 +104,8 @@ pub struct Node<M: Machine> {
     pub mutex: [M::Word; 2],
     /// The pool's own link.
     pub pool_next: M::Word,
-    /// For the machine: when its thread was last sent a wake-up.
-    pub woken_at: M::Word,
+    /// On a condition variable: how often it was queued on one, wrapping. Written by its thread before it queues.
+    pub generation: M::Word,
 }
 
 const _: () = assert!(core::mem::size_of::<u32>() * 14 <= 64);
@@ -116,7 +134,7 @@ impl<M: Machine> Node<M> {
             granted_at: zero(),
             mutex: [zero(), zero()],
             pool_next: zero(),
-            woken_at: zero(),
+            generation: zero(),
         }
     }
 

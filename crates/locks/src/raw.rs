@@ -4,6 +4,7 @@
 //! is a free lock. None of the functions is unsafe: an unlock by a thread that does not hold the lock is allowed by POSIX's
 //! default mutex, and at worst breaks exclusion for its users, never memory.
 
+use crate::cond::Chain;
 use crate::machine::{Deadline, Handle, Machine, TimedOut};
 
 /// A mutual exclusion lock.
@@ -33,19 +34,17 @@ pub trait RawLock<M: Machine>: 'static {
     /// Whether somebody holds the lock, or did a moment ago.
     fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool;
 
-    /// Whether sleeping waiters can be put in its queue from outside, now. If so, [`RawLock::adopt`] must follow.
-    fn may_adopt(_word: &M::Word, _queue: &Self::Queue) -> bool {
-        false
+    /// Takes the waiters of a broadcast over, from outside: the caller need not hold the lock. They sleep; it puts them in its
+    /// queue, to be woken in their turn, each of which ends with [`RawLock::lock_adopted`]; or, where it has no queue for
+    /// sleepers, lets them go one after the other. A lock touches its own state only as long as the chain's first waiter cannot
+    /// go on: the mutex is there as long as somebody has yet to acquire it.
+    fn adopt(_word: &M::Word, _queue: &Self::Queue, chain: Chain) {
+        chain.hand_over_hand::<M>();
     }
 
-    /// Puts a chain of waiters, linked by `next` from `first` to `last` and all in state `PARKED`, at the end of the
-    /// queue. Each of them finishes with [`RawLock::lock_adopted`]. They were given state `PARKED` after `may_adopt` said yes.
-    fn adopt(_word: &M::Word, _queue: &Self::Queue, _first: Handle, _last: Handle) {
-        unreachable!("this lock has no queue to move waiters to")
-    }
-
-    /// Waits until the calling thread's own node, which [`RawLock::adopt`] put in the queue, has acquired the lock.
+    /// Waits until the calling thread, whose own node [`RawLock::adopt`] has moved, has acquired the lock. The node is the
+    /// lock's from then on.
     fn lock_adopted(_word: &M::Word, _queue: &Self::Queue, _node: Handle) {
-        unreachable!("this lock has no queue to move waiters to")
+        unreachable!("this lock moves nobody")
     }
 }

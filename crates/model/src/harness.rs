@@ -6,9 +6,9 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use flashlock_locks::cond::fifo::{CondQueue, Morph, Outcome, pass_baton};
+use flashlock_locks::cond::{Chain, CondQueue, Morph, Outcome, pass_baton};
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::{Deadline, Handle, Word as _};
+use flashlock_locks::machine::{Deadline, Word as _};
 use flashlock_locks::raw::RawLock;
 
 use crate::Model;
@@ -166,7 +166,7 @@ impl<C: Checker> Cond<C> {
         self.queue.signal();
     }
 
-    /// Wakes all. With `moves`, those of a lock that adopts are moved to its queue.
+    /// Wakes all: as the lock does it, or hand over hand.
     pub fn broadcast<L>(&self, mutex: &Mutex<C, L>, moves: bool)
     where
         L: RawLock<Model<C>, Queue: Tag>,
@@ -209,14 +209,13 @@ struct ToQueue<'a, C: Checker, L: RawLock<Model<C>>> {
 }
 
 impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Morph for ToQueue<'_, C, L> {
-    fn may_adopt(&self, mutex: u64) -> bool {
+    fn adopt(&self, mutex: u64, chain: Chain) {
         assert_eq!(mutex, self.mutex.address());
-        self.moves && L::may_adopt(&self.mutex.word, &self.mutex.queue)
-    }
-
-    fn adopt(&self, mutex: u64, first: Handle, last: Handle) {
-        assert_eq!(mutex, self.mutex.address());
-        L::adopt(&self.mutex.word, &self.mutex.queue, first, last);
+        if self.moves {
+            L::adopt(&self.mutex.word, &self.mutex.queue, chain);
+        } else {
+            chain.hand_over_hand::<Model<C>>();
+        }
     }
 }
 

@@ -107,6 +107,15 @@ pub fn park<C: Checker>(world: &World<C>, word: &Word<C>, expected: u32, until: 
     }
 }
 
+/// `FUTEX_REQUEUE`, of one sleeper.
+pub fn requeue<C: Checker>(world: &World<C>, from: *const Word<C>, to: *const Word<C>) {
+    world.kernel.enter();
+    let mut sleepers = world.kernel.sleepers.borrow_mut();
+    if let Some(sleeper) = sleepers.iter_mut().find(|sleeper| sleeper.address == from) {
+        sleeper.address = to;
+    }
+}
+
 /// `FUTEX_WAKE`.
 pub fn wake<C: Checker>(world: &World<C>, address: *const Word<C>, count: u32) -> u32 {
     world.kernel.enter();

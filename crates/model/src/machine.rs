@@ -66,6 +66,10 @@ impl<C: Checker> Machine for Model<C> {
         kernel::wake(&World::get(), address, count)
     }
 
+    fn requeue(node: &Node<Self>, address: *const Word<C>) {
+        kernel::requeue(&World::get(), &node.state, address);
+    }
+
     fn expired(deadline: &Deadline) -> bool {
         World::<C>::get().expired(deadline)
     }

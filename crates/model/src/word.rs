@@ -204,6 +204,7 @@ impl<C: Checker> Tag for McsQueue<Model<C>> {
     fn free(&self) {
         self.tail.tag(Field::Freed);
         self.next.tag(Field::Freed);
+        self.left.0.tag(Field::Freed);
     }
 }
 
@@ -216,6 +217,7 @@ impl<C: Checker> Tag for ShflQueue<Model<C>> {
     fn free(&self) {
         self.tail.tag(Field::Freed);
         self.head.tag(Field::Freed);
+        self.left.0.tag(Field::Freed);
     }
 }
 

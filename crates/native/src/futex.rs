@@ -35,6 +35,14 @@ pub fn park(word: &AtomicU32, expected: u32, until: Option<Deadline>) -> Unparke
     }
 }
 
+/// Lets one sleeper of the word at `from`, if there is one, sleep on `to` instead. Neither is accessed.
+pub fn requeue(from: *const AtomicU32, to: *const AtomicU32) {
+    let op = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+    let (wake, move_one) = (0, 1);
+    // SAFETY: FUTEX_REQUEUE on private addresses reads no memory; an unmapped one is an error, which is no matter.
+    unsafe { sys::syscall(libc::SYS_futex, [from as usize, op as usize, wake, move_one, to as usize, 0]) };
+}
+
 /// Wakes up to `count` sleepers of the address, which is not accessed (the kernel hashes it). How many there were.
 pub fn wake(address: *const AtomicU32, count: u32) -> u32 {
     let op = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;

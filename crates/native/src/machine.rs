@@ -137,6 +137,10 @@ impl<S: Sink> Machine for Native<S> {
         pool::unpark(node)
     }
 
+    fn requeue(node: &Node<Self>, address: *const Word32) {
+        pool::requeue(node, address.cast());
+    }
+
     fn expired(deadline: &Deadline) -> bool {
         clock::expired(deadline)
     }

@@ -52,10 +52,10 @@ impl Semaphore {
         (&raw const *self).cast_mut().cast()
     }
 
-    /// `sem_post`, but says how many slept.
-    fn post(&self) -> u32 {
+    /// The first half of `sem_post`: whoever looks at the semaphore goes on. The word to wake sleepers at.
+    fn post(&self) -> &AtomicU32 {
         self.0[0].fetch_add(1, Release);
-        futex::wake(&self.0[0], 1)
+        &self.0[0]
     }
 }
 
@@ -104,13 +104,25 @@ pub fn node<S: Sink>(handle: Handle) -> &'static Node<Native<S>> {
 
 /// Wakes the thread that waits with this node, wherever it sleeps; whether it did.
 ///
-/// The fence pairs with that of whoever is about to sleep: it says where before it looks at the state once more, we have
-/// changed the state before we ask where.
+/// The fence in `bed` pairs with that of whoever is about to sleep: it says where before it looks at the state once more, we
+/// have changed the state before we ask where.
 pub fn unpark<S: Sink>(node: &Node<Native<S>>) -> u32 {
+    futex::wake(bed(node), 1)
+}
+
+/// The thread that waits with this node goes on sleeping, if it does, but on the word at `address`.
+///
+/// A semaphore is posted first: woken there, its sleeper finds the token, and does not go back to sleep on the semaphore.
+pub fn requeue<S: Sink>(node: &Node<Native<S>>, address: *const AtomicU32) {
+    futex::requeue(bed(node), address);
+}
+
+/// The word on which the thread that waits with this node sleeps. If that is its semaphore, it is posted.
+fn bed<S: Sink>(node: &Node<Native<S>>) -> &AtomicU32 {
     // SAFETY: all nodes of this machine are the first field of a slot.
     let slot = unsafe { &*(&raw const *node).cast::<Slot>() };
     fence(SeqCst);
-    if slot.at_semaphore.load(Relaxed) != 0 { slot.semaphore.post() } else { futex::wake(&node.state.0, 1) }
+    if slot.at_semaphore.load(Relaxed) != 0 { slot.semaphore.post() } else { &node.state.0 }
 }
 
 /// A node nobody else has. Lock-free, and safe in signal handlers.

@@ -12,7 +12,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use flashlock_locks::cond::{CondQueue, Morph, Outcome, pass_baton};
+use flashlock_locks::cond::{Chain, CondQueue, Morph, Outcome, pass_baton};
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Clock, Deadline, Handle, Machine, Unparked};
 use flashlock_locks::raw::RawLock;
@@ -52,20 +52,10 @@ struct Waiting<'a, M: Machine<Word = Word32>> {
 struct ToQueue<L, M>(core::marker::PhantomData<(L, M)>);
 
 impl<L: RawLock<M>, M: Machine<Word = Word32>> Morph for ToQueue<L, M> {
-    /// `mutex` is 0 for waiters that must not be moved.
-    fn may_adopt(&self, mutex: u64) -> bool {
-        if mutex == 0 {
-            return false;
-        }
-        // SAFETY: the waiters have yet to acquire this mutex, so it exists.
-        let mutex = unsafe { Mutex::at(mutex as *mut pthread_mutex_t) };
-        L::may_adopt(&mutex.word, mutex.queue::<L::Queue>())
-    }
-
-    fn adopt(&self, mutex: u64, first: Handle, last: Handle) {
+    fn adopt(&self, mutex: u64, chain: Chain) {
         // SAFETY: the waiters in the chain have yet to acquire this mutex, so it exists.
         let mutex = unsafe { Mutex::at(mutex as *mut pthread_mutex_t) };
-        L::adopt(&mutex.word, mutex.queue::<L::Queue>(), first, last);
+        L::adopt(&mutex.word, mutex.queue::<L::Queue>(), chain);
     }
 }
 

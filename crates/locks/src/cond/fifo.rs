@@ -3,8 +3,7 @@
 //! **Problem.** Wake exactly one waiter per signal, in order; lose no signal to a waiter that gives up; after a broadcast,
 //! do not let a herd fall upon the mutex; and let the object be destroyed as soon as nobody is blocked on it. **Idea.** Waiters
 //! queue in nodes of the pool and sleep each on his own word. A signal takes the first off the queue; a broadcast takes
-//! all, and moves them to the mutex's own queue (*wait morphing*), or, where the mutex has none, chains them so that
-//! each wakes the next when it has the mutex. **Source.** POSIX.1-2017, `pthread_cond_*`; the destruction protocol is that of glibc's
+//! all, and hands them to the mutex's lock as a [`Chain`], to sleep on there (*wait morphing*). **Source.** POSIX.1-2017, `pthread_cond_*`; the destruction protocol is that of glibc's
 //! condition variable (a count of references, the destroyer waits for it); FIFO as in Dice, *Malthusian Locks*, §6.7's default.
 //!
 //! ## State: 20 bytes
@@ -17,7 +16,7 @@
 //!
 //! ## Invariants
 //! 1. A node is in the queue iff it is QUEUED or LEAVING (changed under `lock`, but for QUEUED -> LEAVING). A CLAIMED node is
-//!    the claimer's until he stores SIGNALED or PARKED.
+//!    the claimer's until he stores SIGNALED or PARKED, or hands it on, in a lock's queue, to whoever makes it HEAD.
 //! 2. Each waiter holds one reference from `enqueue` until it has finished with this object. A broadcast that *moves* a
 //!    waiter gives its reference back for it: such a waiter never looks here again.
 //! 3. A signal counts only on a node that it has changed from QUEUED to CLAIMED; a waiter gives up only by QUEUED -> LEAVING.
@@ -31,8 +30,9 @@
 //! the signaller's business and goes through the mutex), `refs` (AcqRel: the destroyer sees the last waiter done), and the glance at
 //! `head` in `signal` (Relaxed: a waiter that must be seen has queued under the mutex that the signaller has held since).
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+use crate::cond::chain::{Chain, claimed, tell, until_told};
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::node::{Node, state};
@@ -56,20 +56,18 @@ pub struct CondQueue<M: Machine> {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Signalled: acquire the mutex, then call [`pass_baton`] with what this holds.
+    /// Signalled: acquire the mutex, then call [`pass_baton`](crate::cond::pass_baton) with what this holds.
     Signaled(Option<Handle>),
-    /// Moved to the mutex's queue by a broadcast: finish with [`RawLock::lock_adopted`](crate::raw::RawLock::lock_adopted).
+    /// Moved to the mutex's lock by a broadcast: finish with [`RawLock::lock_adopted`](crate::raw::RawLock::lock_adopted).
     Moved(Handle),
     /// The deadline has passed, and no signal was consumed.
     TimedOut,
 }
 
-/// What a broadcast may do with the waiters of a mutex, which is named by its address.
+/// What a broadcast does with the waiters of a mutex, which is named by its address.
 pub trait Morph {
-    /// [`RawLock::may_adopt`](crate::raw::RawLock::may_adopt) of the mutex's lock.
-    fn may_adopt(&self, mutex: u64) -> bool;
     /// [`RawLock::adopt`](crate::raw::RawLock::adopt) of the mutex's lock.
-    fn adopt(&self, mutex: u64, first: Handle, last: Handle);
+    fn adopt(&self, mutex: u64, chain: Chain);
 }
 
 /// Somebody still waits: the object cannot be destroyed.
@@ -78,21 +76,6 @@ pub struct Busy;
 
 fn mutex_of<M: Machine>(node: &Node<M>) -> u64 {
     u64::from(node.mutex[0].load(Relaxed)) | u64::from(node.mutex[1].load(Relaxed)) << 32
-}
-
-/// Tells a claimed waiter that it may go. CLAIMED -> SIGNALED
-fn tell<M: Machine>(waiter: Handle) {
-    let node = waiter.node::<M>();
-    node.state.store(state::SIGNALED, Release);
-    M::unpark(node);
-}
-
-/// To be called by a waiter that a broadcast woke, once it has the mutex: wakes the next one. So at most one of them contends
-/// for the mutex at a time.
-pub fn pass_baton<M: Machine>(next: Option<Handle>) {
-    if let Some(next) = next {
-        tell::<M>(next);
-    }
 }
 
 impl<M: Machine> CondQueue<M> {
@@ -121,13 +104,14 @@ impl<M: Machine> CondQueue<M> {
         Futex::release::<M>(&self.lock);
     }
 
-    /// Queues the calling thread, which holds the mutex at address `mutex`. The caller then releases the mutex and calls
-    /// [`CondQueue::wait`].
+    /// Queues the calling thread, which holds the mutex at address `mutex` (0: one that is none of our locks, or that it goes on
+    /// holding). The caller then releases the mutex and calls [`CondQueue::wait`].
     pub fn enqueue(&self, mutex: u64) -> Handle {
         M::trace(Event::CondWait);
         let me = M::take_node();
         let node = me.node::<M>();
         node.prepare(state::QUEUED);
+        node.generation.store(node.generation.load(Relaxed).wrapping_add(1), Relaxed);
         node.mutex[0].store(mutex as u32, Relaxed);
         node.mutex[1].store((mutex >> 32) as u32, Relaxed);
         self.enter();
@@ -162,7 +146,7 @@ impl<M: Machine> CondQueue<M> {
         while let Some(handle) = Handle::from_word(here) {
             let node = handle.node::<M>();
             // Fails for a node that is LEAVING: it unlinks itself as soon as it gets `lock`.
-            if node.state.compare_exchange(state::QUEUED, state::CLAIMED, Relaxed, Relaxed).is_ok() {
+            if node.state.compare_exchange(state::QUEUED, claimed(node), Relaxed, Relaxed).is_ok() {
                 self.unlink(node);
                 return Some(handle);
             }
@@ -199,10 +183,7 @@ impl<M: Machine> CondQueue<M> {
     /// What becomes of a node that has been claimed.
     fn claimed(&self, me: Handle) -> Outcome {
         let node = me.node::<M>();
-        while node.state.load(Acquire) == state::CLAIMED {
-            M::park(&node.state, state::CLAIMED, None);
-        }
-        if node.state.load(Acquire) != state::SIGNALED {
+        if until_told(node) != state::SIGNALED {
             return Outcome::Moved(me);
         }
         let baton = if node.prev.load(Relaxed) == BY_BROADCAST {
@@ -236,10 +217,7 @@ impl<M: Machine> CondQueue<M> {
             return Outcome::TimedOut;
         }
         let node = me.node::<M>();
-        while node.state.load(Acquire) == state::CLAIMED {
-            M::park(&node.state, state::CLAIMED, None);
-        }
-        if node.state.load(Acquire) == state::SIGNALED && node.prev.load(Relaxed) != BY_BROADCAST {
+        if until_told(node) == state::SIGNALED && node.prev.load(Relaxed) != BY_BROADCAST {
             self.signal(); // Our reference keeps the object alive (invariant 3).
         }
         self.claimed(me)
@@ -319,38 +297,26 @@ impl<M: Machine> Default for CondQueue<M> {
     }
 }
 
-/// Moves a chain of claimed waiters to the queues of their mutexes, or sets it going hand over hand. (All have one mutex,
-/// unless the program does what POSIX leaves undefined.)
+/// Hands the waiters to the locks of their mutexes; those whose mutex is none of our locks all go at once, as glibc lets them.
+/// (All have one mutex, unless the program does what POSIX leaves undefined.)
 fn release_chain<M: Machine>(first: Handle, morph: &impl Morph) {
     let mut rest = Some(first);
     while let Some(first) = rest {
         let mutex = mutex_of(first.node::<M>());
-        let (mut last, mut length) = (first, 1);
+        let mut last = first;
         loop {
             rest = Handle::from_word(last.node::<M>().next.load(Relaxed));
             match rest {
-                Some(next) if mutex_of(next.node::<M>()) == mutex => (last, length) = (next, length + 1),
+                Some(next) if mutex_of(next.node::<M>()) == mutex => last = next,
                 _ => break,
             }
         }
         last.node::<M>().next.store(0, Relaxed);
-        if morph.may_adopt(mutex) {
-            park_chain::<M>(first, length);
-            morph.adopt(mutex, first, last);
+        let chain = Chain::new(first, last);
+        if first == last || mutex == 0 {
+            chain.scatter::<M>();
         } else {
-            tell::<M>(first);
+            morph.adopt(mutex, chain);
         }
-    }
-}
-
-/// CLAIMED -> PARKED, all along the chain. Release: who sees PARKED sees that `may_adopt` was asked.
-fn park_chain<M: Machine>(first: Handle, length: u32) {
-    let mut here = Some(first);
-    for _ in 0..length {
-        let Some(handle) = here else { return };
-        let node = handle.node::<M>();
-        here = Handle::from_word(node.next.load(Relaxed));
-        node.state.store(state::PARKED, Release);
-        M::trace(Event::CondMoved);
     }
 }

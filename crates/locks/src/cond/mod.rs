@@ -1,5 +1,7 @@
 //! Condition variables.
 
+pub mod chain;
 pub mod fifo;
 
-pub use fifo::{Busy, CondQueue, Morph, Outcome, pass_baton};
+pub use chain::{Chain, pass_baton};
+pub use fifo::{Busy, CondQueue, Morph, Outcome};

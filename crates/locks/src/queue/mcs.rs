@@ -9,7 +9,7 @@
 //! So any thread may release (POSIX), an uncontended acquisition touches no node at all, and a thread needs one node however
 //! many locks it holds. "Held, nobody waits" is the constant [`HELD`], not the lock's address, so a held lock may be moved.
 //! (2) A waiter may sleep after its spin budget. (3) A waiter may leave by time-out; its node stays behind and the releaser that
-//! reaches it skips it.
+//! reaches it skips it; a queue full of such nodes lets nobody join ([`LeftBehind`]).
 //!
 //! ## State                                                           ## The queue
 //! ```text
@@ -24,7 +24,7 @@
 //! ## Invariants
 //! 1. `next` is written by the holder, and by the one waiter that found `HELD` in `tail`; it is 0 when `tail` becomes `HELD`.
 //! 2. A node that has been linked changes state only by its own thread (WAITING -> PARKED, -> ABANDONED) and by the holder
-//!    (-> HEAD).
+//!    (-> HEAD). (One that came from a condition variable may be CLAIMED: its thread sleeps until it is HEAD.)
 //! 3. A node is given back by its thread after HEAD, or by the holder after ABANDONED; never while reachable from `next`.
 //! 4. After HEAD is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
 //!
@@ -42,10 +42,12 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::cond::Chain;
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
-use crate::node::{Node, state};
+use crate::node::{Node, is_asleep, state};
 use crate::raw::RawLock;
+use crate::wait::left::LeftBehind;
 use crate::wait::{self, SpinThenPark, WaitPolicy};
 
 const FREE: u32 = 0;
@@ -55,13 +57,15 @@ const HELD: u32 = Handle::RESERVED;
 /// The MCS lock; waiters wait by policy `W`.
 pub struct Mcs<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 
-/// The queue of an MCS lock: 8 bytes. The lock's word is not used.
+/// The queue of an MCS lock: 12 bytes. The lock's word is not used.
 #[repr(C)]
 pub struct McsQueue<M: Machine> {
     /// The last waiter, [`HELD`], or 0.
     pub tail: M::Word,
     /// The holder's successor.
     pub next: M::Word,
+    /// Nodes of waiters that gave up.
+    pub left: LeftBehind<M>,
 }
 
 impl<W: WaitPolicy> Mcs<W> {
@@ -69,13 +73,17 @@ impl<W: WaitPolicy> Mcs<W> {
     fn lock_slow<M: Machine>(queue: &McsQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
         M::trace(Event::Contended);
         let stamp = M::stamp();
+        let take = || queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
+        if let Some(ended) = queue.left.keep_out(until, take) {
+            return ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut));
+        }
         let me = M::take_node();
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         let previous = queue.tail.swap(me.word(), AcqRel);
         if previous != FREE {
             link(queue, previous, me);
-            if let Err(timed_out) = wait::turn::<M, W>(node, until) {
+            if let Err(timed_out) = wait::turn::<M, W>(node, until, &queue.left) {
                 // The node is the queue's now (invariant 3).
                 M::trace(Event::TimedOut);
                 return Err(timed_out);
@@ -141,14 +149,14 @@ fn grant<M: Machine>(queue: &McsQueue<M>, mut next: Handle) {
             next = first;
             continue;
         }
-        // WAITING | PARKED -> HEAD. A swap, not a CAS: whatever it was, the node is ours to dispose of afterwards.
+        // WAITING, or asleep -> HEAD. A swap, not a CAS: whatever it was, the node is ours to dispose of afterwards.
         let from = M::numa_node();
         let to = node.numa.load(Relaxed);
         match node.state.swap(state::HEAD, AcqRel) {
             state::ABANDONED => {}
             before => {
                 M::trace(if from == to { Event::HandoffSame } else { Event::HandoffOther });
-                if before == state::PARKED {
+                if is_asleep(before) {
                     M::trace(Event::Wake);
                     M::unpark(node);
                 }
@@ -179,6 +187,7 @@ fn bury<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
 
 /// The waiter behind `next`, which has given up; (tail = next) -> free if there is none. Gives the node back.
 fn skip<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>) -> Option<Handle> {
+    queue.left.remove();
     let mut after = node.next.load(Acquire);
     if after == 0 {
         queue.next.store(0, Relaxed);
@@ -196,7 +205,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Mcs<W> {
     type Queue = McsQueue<M>;
 
     fn new_queue() -> McsQueue<M> {
-        McsQueue { tail: M::Word::new(FREE), next: M::Word::new(0) }
+        McsQueue { tail: M::Word::new(FREE), next: M::Word::new(0), left: LeftBehind::new() }
     }
 
     /// 0 -> HELD
@@ -240,22 +249,20 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Mcs<W> {
         queue.tail.load(Relaxed) != FREE
     }
 
-    fn may_adopt(_: &M::Word, _: &McsQueue<M>) -> bool {
-        true
-    }
-
-    /// The chain goes behind the tail; if the lock was free, its first waiter owns it now.
-    fn adopt(_: &M::Word, queue: &McsQueue<M>, first: Handle, last: Handle) {
-        match queue.tail.swap(last.word(), AcqRel) {
-            FREE => grant(queue, first),
-            previous => link(queue, previous, first),
+    /// The chain goes behind the tail; if the lock was free, its first waiter owns it now. The store that links him, or grants
+    /// him the lock, is the last access (he stays CLAIMED until then: invariant 2 of `cond/chain`).
+    fn adopt(_: &M::Word, queue: &McsQueue<M>, chain: Chain) {
+        chain.park_followers::<M>(|_| ());
+        match queue.tail.swap(chain.last().word(), AcqRel) {
+            FREE => grant(queue, chain.first()),
+            previous => link(queue, previous, chain.first()),
         }
     }
 
     fn lock_adopted(_: &M::Word, queue: &McsQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
-        let _ = wait::turn::<M, W>(me.node(), None);
+        let _ = wait::turn::<M, W>(me.node(), None, &queue.left);
         own(queue, me);
     }
 }

@@ -9,20 +9,21 @@
 //!             └─next─> [B]  WAITING ──next─> [C]  PARKED ──next─> [D]  PARKED <── tail
 //! ```
 //!
-//! ## `head`: a handle and four flags
+//! ## `head`: a handle and three flags
 //! | bits | set by | cleared by | meaning |
 //! |---|---|---|---|
 //! | [`GRANTED`] | the releaser, instead of freeing the word | the head, which then holds the lock; or a waiter that finds the grant stale | the lock is reserved for the head |
 //! | [`PROMISED`] (both of the others) | the releaser, before it grants | the same | the lock is about to be granted: the head must not fall asleep |
 //! | [`NOTIFY`] | a holder that left the queue before a sleeper | the same holder's release; or the sleeper itself | the waiter named is to be head, but has not been told |
 //! | [`ARRIVAL`] | a newcomer | the same | somebody who has not queued polls the word |
-//! | [`JOINING`] | a broadcaster | the same | waiters of a condition variable are being put into the queue from outside |
 //!
 //! ## Invariants
-//! 1. At most one node is HEAD (or NAPPING). Only it, or the holder while there is none, names the next one.
+//! 1. At most one node is HEAD (or NAPPING). Only it, or the holder while there is none, names the next one; the first, whoever
+//!    found the queue empty.
 //! 2. `head` is 0 before `tail` can become 0 and before an unlinked successor can adopt the front: whoever is first next writes
 //!    `head` without competition.
-//! 3. A node is given back by its own thread when it leaves from the front; by whoever steps over it once ABANDONED; and, if
+//! 3. A node is given back by its own thread when it leaves from the front; once ABANDONED, by whoever steps over it at the front,
+//!    or by a shuffler that takes it out of the middle; and, if
 //!    [`LEFT`] was found in its `next`, by the successor that found it. Never while `tail` or a live `next` names it.
 //! 4. `next` of a node in the queue is written once by its successor (0 -> successor) and by the shuffler, which only touches
 //!    links of nodes that already have a successor, at or behind itself.
@@ -43,8 +44,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
-use crate::node::{LEFT, Node, state};
+use crate::node::{LEFT, Node, is_asleep, state};
 use crate::shuffle::shuffler;
+use crate::wait::left::LeftBehind;
 
 /// The lock is reserved for the head.
 pub const GRANTED: u32 = 1;
@@ -54,21 +56,19 @@ pub const NOTIFY: u32 = 2;
 pub const PROMISED: u32 = GRANTED | NOTIFY;
 /// A newcomer polls the word.
 pub const ARRIVAL: u32 = 4;
-/// A broadcaster is at work on the queue.
-pub const JOINING: u32 = 8;
-/// The flags that say nothing about the head.
-pub const GUESTS: u32 = ARRIVAL | JOINING;
 const SHIFT: u32 = 4;
 
 const _: () = assert!((Handle::LIMIT - 1).leading_zeros() >= SHIFT);
 
-/// The queue of a ShflLock: 8 bytes; with the word, 12.
+/// The queue of a ShflLock: 12 bytes; with the word, 16.
 #[repr(C)]
 pub struct ShflQueue<M: Machine> {
     /// The head and the flags.
     pub head: M::Word,
     /// The last waiter.
     pub tail: M::Word,
+    /// Nodes of waiters that left out of turn.
+    pub left: LeftBehind<M>,
 }
 
 /// What [`ShflQueue::step`] found behind a node.
@@ -94,25 +94,25 @@ pub fn naming(waiter: Handle) -> u32 {
 impl<M: Machine> ShflQueue<M> {
     /// An empty queue.
     pub fn new() -> Self {
-        Self { head: M::Word::new(0), tail: M::Word::new(0) }
+        Self { head: M::Word::new(0), tail: M::Word::new(0), left: LeftBehind::new() }
     }
 
-    /// Writes the head and its flags, leaving the [`GUESTS`] as they are.
+    /// Writes the head and its flags, leaving [`ARRIVAL`] as it is.
     pub fn set_head(&self, value: u32) {
         let mut seen = self.head.load(Relaxed);
-        while let Err(now) = self.head.compare_exchange(seen, value | (seen & GUESTS), AcqRel, Relaxed) {
+        while let Err(now) = self.head.compare_exchange(seen, value | (seen & ARRIVAL), AcqRel, Relaxed) {
             seen = now;
         }
     }
 
-    /// (head = from) -> (head = to), whatever the [`GUESTS`] are. Whether it was `from`.
+    /// (head = from) -> (head = to), whatever [`ARRIVAL`] is. Whether it was `from`.
     pub fn change_head(&self, from: u32, to: u32) -> bool {
         let mut seen = self.head.load(Relaxed);
         loop {
-            if seen & !GUESTS != from {
+            if seen & !ARRIVAL != from {
                 return false;
             }
-            match self.head.compare_exchange(seen, to | (seen & GUESTS), AcqRel, Relaxed) {
+            match self.head.compare_exchange(seen, to | (seen & ARRIVAL), AcqRel, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
             }
@@ -176,10 +176,11 @@ impl<M: Machine> ShflQueue<M> {
             let node = candidate.node::<M>();
             match node.state.load(Acquire) {
                 state::ABANDONED => {
+                    self.left.remove();
                     self.set_head(0); // Before the node is given back: `head` must never name a node that is not ours.
                     candidate = self.step(candidate)?;
                 }
-                state::PARKED if defer => {
+                seen if defer && is_asleep(seen) => {
                     self.set_head(naming(candidate) | NOTIFY);
                     return None;
                 }
@@ -187,7 +188,7 @@ impl<M: Machine> ShflQueue<M> {
                     start_clock(node);
                     self.set_head(naming(candidate));
                     if node.state.compare_exchange(seen, state::HEAD, AcqRel, Relaxed).is_ok() {
-                        return (seen == state::PARKED).then_some(candidate);
+                        return is_asleep(seen).then_some(candidate);
                     }
                 }
             }

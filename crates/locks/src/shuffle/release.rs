@@ -10,28 +10,29 @@ use crate::machine::{Handle, Machine, Word};
 use crate::node::{Node, state};
 use crate::shuffle::front::{GRANTED, NOTIFY, PROMISED, named, naming, overdue, pass_over};
 use crate::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
+use crate::wait::WaitPolicy;
 
-/// A head that has waited this many bounds is handed the lock even if it sleeps.
+/// A head that has waited this many bounds is handed the lock even if it sleeps, though its policy is to keep awake.
 const ASLEEP_FACTOR: u32 = 100;
 /// How far a releaser looks for somebody who can be woken, if the head cannot.
 const ROUSE_REACH: usize = 64;
 
 impl<M: Machine> Lock<'_, M> {
     /// Releases the lock while somebody waits. `head` is what the releaser saw, without guests.
-    pub(super) fn unlock_contended(&self, head: u32) {
+    pub(super) fn unlock_contended<W: WaitPolicy>(&self, head: u32) {
         match named(head).filter(|_| head & PROMISED == 0) {
             Some(waiter) if !pass_over(waiter.node::<M>()) => {
                 if self.free() == Some(0) && waiter.node::<M>().state.load(Relaxed) == state::NAPPING {
                     rouse::<M>(waiter);
                 }
             }
-            _ => self.unlock_slow(head),
+            _ => self.unlock_slow::<W>(head),
         }
     }
 
     /// The rare cases: a waiter has to be told that it is head; the head's wait may be overdue; the head did not survive a fork.
     #[cold]
-    fn unlock_slow(&self, head: u32) {
+    fn unlock_slow<W: WaitPolicy>(&self, head: u32) {
         let Some(waiter) = named(head) else {
             self.free();
             return;
@@ -46,17 +47,18 @@ impl<M: Machine> Lock<'_, M> {
             if let Some(next) = told.flatten() {
                 wake::<M>(next);
             }
-        } else if !self.hand_over_if_overdue(waiter, node) {
+        } else if !self.hand_over_if_overdue::<W>(waiter, node) {
             self.free();
         }
     }
 
-    fn hand_over_if_overdue(&self, waiter: Handle, node: &Node<M>) -> bool {
+    /// A head whose wait is overdue keeps awake, as far as its policy lets it and the scheduler lets it run.
+    fn hand_over_if_overdue<W: WaitPolicy>(&self, waiter: Handle, node: &Node<M>) -> bool {
         let bound = M::tunables().bound_us;
         let Some(waited) = overdue(node, bound) else { return false };
         match node.state.load(Relaxed) {
             state::HEAD => self.grant(waiter, node),
-            state::NAPPING if waited / ASLEEP_FACTOR >= bound => self.grant(waiter, node),
+            state::NAPPING if !W::SPINS || waited / ASLEEP_FACTOR >= bound => self.grant(waiter, node),
             _ => false,
         }
     }
@@ -102,14 +104,14 @@ impl<M: Machine> Lock<'_, M> {
 pub(super) fn wake<M: Machine>(waiter: Handle) {
     M::trace(Event::Wake);
     if M::unpark(waiter.node::<M>()) == 0 {
+        // It does not sleep where it should: it is about to see what happened, or it is frozen.
         rouse::<M>(waiter);
     }
 }
 
-/// The head does not sleep where it should: it is about to see what happened, or it is frozen. In case it is, wakes the first
-/// sleeper behind it, who will not wait for it for ever. Touches nodes only, which may have moved on meanwhile: then it
+/// The head may be frozen. In case it is, wakes the first sleeper behind it, who will not wait for it for ever. Touches nodes only, which may have moved on meanwhile: then it
 /// wakes somebody for nothing.
-fn rouse<M: Machine>(head: Handle) {
+pub(super) fn rouse<M: Machine>(head: Handle) {
     let mut here = head;
     for _ in 0..ROUSE_REACH {
         let Some(next) = Handle::from_word(here.node::<M>().next.load(Acquire)) else { return };

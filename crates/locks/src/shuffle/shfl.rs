@@ -20,18 +20,20 @@
 //! 5. *Every wait in the queue has a patience*: a waiter that has heard nothing for so long tries the word itself; if it gets
 //!    it, it leaves its node behind, and throws a head that did not run out of the queue. So a head that is frozen in a signal
 //!    handler, or an unlock by glibc's code that told nobody, delays others once, but never stops them. Who was moved here from
-//!    a condition variable sleeps without a patience; a releaser that finds nobody asleep where the head should be (the
-//!    kernel says how many it woke) wakes the next sleeper behind it, who then has one.
-//! 6. Nodes come from a pool, not the stack; a waiter may leave by time-out.
+//!    a condition variable sleeps without a patience, but the last of a broadcast's waiters is woken at once to have one, and
+//!    whoever wins out of turn gives his to another; and a releaser that finds nobody asleep where the head should be (the
+//!    kernel says how many it woke) wakes the next sleeper behind it.
+//! 6. Nodes come from a pool, not the stack; a waiter may leave by time-out, and leaves its node behind; a queue full of such
+//!    nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
 //!
-//! ## State: 12 bytes
+//! ## State: 16 bytes
 //! | `word` | meaning |
 //! |---|---|
 //! | 0 | free |
 //! | 1 | held (or reserved: `head` has GRANTED) |
 //! | 2 | the same, and somebody sleeps on the word: the head, or foreign code |
 //!
-//! `head` and `tail`: see [`front`](super::front). The wait in the queue is in [`turn`](super::turn), that of the head in
+//! `head`, `tail` and `left`: see [`front`](super::front). The wait in the queue is in [`turn`](super::turn), that of the head in
 //! [`head`](super::head), the release in [`release`](super::release).
 //!
 //! ## Invariants (beside those of `front`)
@@ -49,16 +51,17 @@
 //! | `word` swap 2 in `doze`, swap 1 in `grant` | AcqRel | each other | the second of the two sees what went before the first |
 
 use core::marker::PhantomData;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use crate::cond::Chain;
 use crate::event::Event;
-use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::node::state;
 use crate::policy::{Admission, SameNumaNode};
 use crate::raw::RawLock;
-use crate::shuffle::front::{GRANTED, GUESTS, JOINING, ShflQueue, named, naming, start_clock};
+use crate::shuffle::front::{ARRIVAL, GRANTED, ShflQueue, named, naming, start_clock};
 use crate::shuffle::head::Contended;
-use crate::shuffle::turn::{PATIENCE, Turn};
+use crate::shuffle::turn::Turn;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
 /// Nobody holds the lock.
@@ -95,6 +98,10 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
             M::waited(stamp);
             return Ok(());
         }
+        let take = || try_take::<M>(lock.word) || Self::try_stale(lock);
+        if let Some(ended) = lock.queue.left.keep_out(until, take) {
+            return ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut));
+        }
         let me = M::take_node();
         let turn = Self::line_up(lock, me, until);
         Self::finish(lock, me, turn, until).inspect(|()| M::waited(stamp))
@@ -105,7 +112,7 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         if !lock.queue.join(me, me) {
-            return lock.wait_turn::<W, P>(me, until, false);
+            return lock.wait_turn::<W, P>(me, until);
         }
         start_clock(node);
         node.state.store(state::HEAD, Relaxed); // Nobody else changes it yet: `head` does not name it.
@@ -189,11 +196,11 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     #[inline]
     fn unlock(word: &M::Word, queue: &ShflQueue<M>) {
         let lock = Lock { word, queue };
-        match queue.head.load(Relaxed) & !GUESTS {
+        match queue.head.load(Relaxed) & !ARRIVAL {
             0 => {
                 lock.free();
             }
-            head => lock.unlock_contended(head),
+            head => lock.unlock_contended::<W>(head),
         }
     }
 
@@ -201,29 +208,28 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
         word.load(Relaxed) != FREE
     }
 
-    /// Not if another broadcaster is at work: `JOINING` is one bit.
-    fn may_adopt(_: &M::Word, queue: &ShflQueue<M>) -> bool {
-        queue.head.fetch_or(JOINING, AcqRel) & JOINING == 0
-    }
-
-    fn adopt(_: &M::Word, queue: &ShflQueue<M>, first: Handle, last: Handle) {
-        let head = if queue.join(first, last) { queue.install(first, false) } else { None };
-        // The last access. The mutex is still there: each of the waiters waits for this before it goes on.
-        queue.head.fetch_and(!JOINING, Release);
-        if let Some(head) = head {
+    /// The chain goes behind the tail. The first of it stays CLAIMED until he is linked, or HEAD, and the queue is not accessed
+    /// after that (invariant 2 of `cond/chain`).
+    ///
+    /// Moved waiters sleep without a patience (departure 5); so that one of them has it, the last is woken, and goes on to wait
+    /// here. He may be gone already: then somebody is woken for nothing.
+    fn adopt(_: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
+        let (first, last) = (chain.first(), chain.last());
+        chain.park_followers::<M>(|_| ());
+        let claim = chain.claim_on_first::<M>();
+        if !queue.join(first, last) {
+            chain.park_first::<M>(claim);
+        } else if let Some(head) = queue.install(first, false) {
             super::release::wake::<M>(head);
         }
+        M::unpark(last.node::<M>());
     }
 
     fn lock_adopted(word: &M::Word, queue: &ShflQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         let lock = Lock { word, queue };
-        let turn = match lock.sleep_in_queue::<W>(me.node(), M::sooner(PATIENCE, None)) {
-            state::HEAD | state::EVICTED => Turn::Head,
-            _ => lock.wait_turn::<W, P>(me, None, true),
-        };
+        let turn = lock.wait_turn::<W, P>(me, None);
         // Without a deadline it cannot time out.
         let _ = Self::finish(&lock, me, turn, None);
-        M::spin_until(&queue.head, Acquire, Patience::Forever, |head| head & JOINING == 0);
     }
 }

@@ -28,6 +28,7 @@ use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::{Node, RETIRED, SHUFFLER, WALKING, state};
 use crate::policy::Admission;
+use crate::wait::left::LeftBehind;
 
 /// Whether this waiter is the shuffler: the role was passed to it.
 pub fn has_role<M: Machine>(node: &Node<M>) -> bool {
@@ -47,7 +48,7 @@ pub fn retire<M: Machine>(node: &Node<M>) -> bool {
 }
 
 /// One walk. The caller is the shuffler. Stops early when `stop` says that there is something better to do.
-pub fn walk<M: Machine, P: Admission>(me: Handle, mut stop: impl FnMut() -> bool) {
+pub fn walk<M: Machine, P: Admission>(me: Handle, left: &LeftBehind<M>, mut stop: impl FnMut() -> bool) {
     let node = me.node::<M>();
     let role = node.batch.load(Relaxed);
     // Pairs with `retire`: one of the two fails. Acquire: the links as the shuffler before left them.
@@ -65,7 +66,15 @@ pub fn walk<M: Machine, P: Admission>(me: Handle, mut stop: impl FnMut() -> bool
         let current = here.node::<M>();
         let Some(behind) = Handle::from_word(current.next.load(Acquire)) else { break };
         // `current` has a successor, so it is not the tail and its links are the shuffler's (invariant 4 of `front`).
-        if current.state.load(Relaxed) == state::ABANDONED || !P::together(node, current) {
+        // Acquire: its thread has done with it.
+        if current.state.load(Acquire) == state::ABANDONED {
+            // before -> current -> behind   ==>   before -> behind
+            before.node::<M>().next.store(behind.word(), Release);
+            left.remove();
+            M::give_node(here);
+            continue;
+        }
+        if !P::together(node, current) {
             before = here;
             continue;
         }

@@ -9,7 +9,8 @@ use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::node::{Node, state};
 use crate::policy::Admission;
-use crate::shuffle::front::{ARRIVAL, GRANTED, GUESTS, JOINING, NOTIFY, PROMISED, named, naming, start_clock, waited};
+use crate::shuffle::front::{ARRIVAL, GRANTED, NOTIFY, PROMISED, named, naming, start_clock, waited};
+use crate::shuffle::release::rouse;
 use crate::shuffle::shfl::{FREE, Lock, try_take};
 use crate::shuffle::shuffler;
 use crate::wait::WaitPolicy;
@@ -47,14 +48,8 @@ impl<M: Machine> Lock<'_, M> {
         won
     }
 
-    /// Waits in the queue. Who was `adopted` must not leave it out of turn while a broadcaster may still be at work on it: he
-    /// counts on the mutex being there until all waiters that he moves have had it.
-    pub(super) fn wait_turn<W: WaitPolicy, P: Admission>(
-        &self,
-        me: Handle,
-        until: Option<Deadline>,
-        adopted: bool,
-    ) -> Turn {
+    /// Waits in the queue.
+    pub(super) fn wait_turn<W: WaitPolicy, P: Admission>(&self, me: Handle, until: Option<Deadline>) -> Turn {
         let node = me.node::<M>();
         let mut patience = PATIENCE;
         loop {
@@ -70,10 +65,9 @@ impl<M: Machine> Lock<'_, M> {
             if self.claim_notice(me) {
                 return Turn::Head;
             }
-            let may_leave = !adopted || self.queue.head.load(Acquire) & JOINING == 0;
-            let won = may_leave && (try_take::<M>(self.word) || self.revoke_stale_grant());
+            let won = try_take::<M>(self.word) || self.revoke_stale_grant();
             if won || until.is_some_and(|deadline| M::expired(&deadline)) {
-                let turn = leave_node(node, won);
+                let turn = self.leave_node(node, won);
                 if matches!(turn, Turn::Won) {
                     self.evict_idle_head();
                 }
@@ -91,7 +85,7 @@ impl<M: Machine> Lock<'_, M> {
         let told = |seen| {
             polls = polls.wrapping_add(1);
             if !is_told(seen) && polls.is_multiple_of(WALK_EVERY) && shuffler::has_role(node) {
-                shuffler::walk::<M, P>(me, || is_told(node.state.load(Relaxed)));
+                shuffler::walk::<M, P>(me, &self.queue.left, || is_told(node.state.load(Relaxed)));
             }
             is_told(seen)
         };
@@ -116,7 +110,7 @@ impl<M: Machine> Lock<'_, M> {
     /// (head = me, NOTIFY) -> (head = me): the holder that was to tell us may have been released by code that tells nobody.
     fn claim_notice(&self, me: Handle) -> bool {
         let node = me.node::<M>();
-        if self.queue.head.load(Relaxed) & !GUESTS != naming(me) | NOTIFY {
+        if self.queue.head.load(Relaxed) & !ARRIVAL != naming(me) | NOTIFY {
             return false;
         }
         start_clock(node);
@@ -130,19 +124,38 @@ impl<M: Machine> Lock<'_, M> {
 
     /// (head = somebody, GRANTED) -> (head = somebody), if he has not taken it for long: the lock is ours.
     pub(super) fn revoke_stale_grant(&self) -> bool {
-        let head = self.queue.head.load(Acquire) & !GUESTS;
+        let head = self.queue.head.load(Acquire) & !ARRIVAL;
         let Some(taker) = named(head).filter(|_| head & PROMISED == GRANTED) else { return false };
         let age = M::micros().wrapping_sub(taker.node::<M>().granted_at.load(Relaxed));
         let stale = M::tunables().bound_us.saturating_mul(2).max(STALE_GRANT);
         age > stale && self.queue.change_head(head, head & !GRANTED)
     }
 
-    /// The holder, who has won the lock out of turn, throws the head out of the queue if that has not run for long.
+    /// WAITING | PARKED -> ABANDONED, unless the waiter has just become head.
+    fn leave_node(&self, node: &Node<M>, won: bool) -> Turn {
+        self.queue.left.add();
+        loop {
+            let seen = node.state.load(Acquire);
+            if is_told(seen) {
+                self.queue.left.remove();
+                return if won { Turn::HeadHolding } else { Turn::Head };
+            }
+            if node.state.compare_exchange(seen, state::ABANDONED, AcqRel, Relaxed).is_ok() {
+                return if won { Turn::Won } else { Turn::TimedOut };
+            }
+        }
+    }
+
+    /// The holder, who has won the lock out of turn, throws the head out of the queue if that has not run for long. He may have
+    /// been the only one with a patience: so he gives it to another sleeper.
     pub(super) fn evict_idle_head(&self) {
-        let head = self.queue.head.load(Relaxed) & !GUESTS;
-        let idle = named(head).filter(|_| head & (GRANTED | NOTIFY) == 0);
-        if let Some(idle) = idle.filter(|idle| idle.node::<M>().is_alive() && waited(idle.node::<M>()) > PATIENCE / 2) {
-            self.queue.evict(idle);
+        let head = self.queue.head.load(Relaxed) & !ARRIVAL;
+        let Some(waiter) = named(head).filter(|waiter| waiter.node::<M>().is_alive()) else { return };
+        if head & (GRANTED | NOTIFY) == 0 && waited(waiter.node::<M>()) > PATIENCE / 2 {
+            self.queue.evict(waiter);
+        }
+        if let Some(head) = named(self.queue.head.load(Relaxed)) {
+            rouse::<M>(head);
         }
     }
 }
@@ -151,17 +164,4 @@ impl<M: Machine> Lock<'_, M> {
 /// contends as the head finds out.)
 fn is_told(seen: u32) -> bool {
     matches!(seen, state::HEAD | state::EVICTED)
-}
-
-/// WAITING | PARKED -> ABANDONED, unless the waiter has just become head.
-fn leave_node<M: Machine>(node: &Node<M>, won: bool) -> Turn {
-    loop {
-        let seen = node.state.load(Acquire);
-        if is_told(seen) {
-            return if won { Turn::HeadHolding } else { Turn::Head };
-        }
-        if node.state.compare_exchange(seen, state::ABANDONED, AcqRel, Relaxed).is_ok() {
-            return if won { Turn::Won } else { Turn::TimedOut };
-        }
-    }
 }

@@ -40,7 +40,7 @@ impl<M: Machine> RawLock<M> for Busted {
         <Futex as RawLock<M>>::unlock(word, queue);
     }
 
-    fn is_locked(word: &M::Word, _: &()) -> bool {
-        word.load(core::sync::atomic::Ordering::Relaxed) != 0
+    fn is_locked(word: &M::Word, queue: &()) -> bool {
+        <Futex as RawLock<M>>::is_locked(word, queue)
     }
 }

@@ -16,19 +16,24 @@
 //! 1. A thread sleeps only after it wrote 2, and only while the word holds 2 (the kernel checks).
 //! 2. A thread that has slept acquires with 2: others may still sleep, and their wake-up is now its duty.
 //! 3. After the releasing exchange only the *address* of the word is used, for the wake.
+//! 4. The waiters of a broadcast are moved to the word by the kernel, asleep. The first of them is told, and acquires as one
+//!    that has slept (2). If the lock is held meanwhile, its release must wake somebody, too, should the first be frozen.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | CAS 0 -> 1, swap 2 | Acquire | `swap(0)` | sees the last section |
 //! | `swap(0)` in `unlock` | Release | both | hands over this section |
+//! | CAS 1 -> 2 in `adopt` | Relaxed | – | orders nothing. It comes after the moves: either it is seen by the release, or the lock is free, and the first will see to the rest |
 //!
 //! **Cannot:** be fair. A running thread passes sleepers over without bound.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::cond::Chain;
 use crate::event::Event;
-use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
+use crate::machine::{Deadline, Handle, Machine, TimedOut, Unparked, Word};
+use crate::node::state;
 use crate::raw::RawLock;
 
 const FREE: u32 = 0;
@@ -47,6 +52,29 @@ impl Futex {
                 M::park(word, CONTENDED, None);
             }
         }
+    }
+
+    /// [`RawLock::adopt`]. (word, sleepers) -> (2 if held, sleepers + followers); see invariant 4.
+    ///
+    /// The first stays CLAIMED until the word has been accessed for the last time. If he does not sleep where he should, he may
+    /// be frozen: then one of the others is woken instead.
+    pub(super) fn adopt_on_word<M: Machine>(word: &M::Word, chain: &Chain) {
+        let address: *const M::Word = word;
+        chain.park_followers::<M>(|follower| M::requeue(follower, address));
+        let _ = word.compare_exchange(HELD, CONTENDED, Relaxed, Relaxed);
+        let first = chain.first().node::<M>();
+        first.state.store(state::PARKED, Release);
+        if M::unpark(first) == 0 {
+            M::wake(address, 1);
+        }
+    }
+
+    /// [`RawLock::lock_adopted`]: 0 -> 2, sleeping while it is not 0.
+    pub(super) fn lock_as_sleeper<M: Machine>(word: &M::Word, me: Handle) {
+        M::trace(Event::Acquire);
+        // Without a deadline it cannot time out.
+        let _ = Self::lock_slow::<M>(word, None);
+        M::give_node(me);
     }
 
     /// [`RawLock::unlock`], uncounted.
@@ -129,5 +157,13 @@ impl<M: Machine> RawLock<M> for Futex {
 
     fn is_locked(word: &M::Word, _: &()) -> bool {
         word.load(Relaxed) != FREE
+    }
+
+    fn adopt(word: &M::Word, _: &(), chain: Chain) {
+        Self::adopt_on_word::<M>(word, &chain);
+    }
+
+    fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
+        Self::lock_as_sleeper::<M>(word, me);
     }
 }

@@ -6,15 +6,15 @@
 //! Locks*, §5.1 ("randomised back-off is more suitable for global spinning").
 //!
 //! **Departures.** (1) A waiter whose spin budget is spent gives its CPU away for the back-off, so that more threads than
-//! CPUs do not stop each other. (2) Release is an exchange, not a store, so that a sleeper of glibc's own lock code on the
-//! same word (value 2) is seen and woken.
+//! CPUs do not stop each other. (2) Release is an exchange, not a store, so that a sleeper on the word (value 2) is seen and
+//! woken: glibc's own lock code on the same word, or a waiter that a broadcast has moved there.
 //!
 //! ## State
 //! | word | meaning |
 //! |------|---------|
 //! | 0 | free |
 //! | 1 | held |
-//! | 2 | held, and foreign code (glibc's own) sleeps on the word; our code never writes it |
+//! | 2 | held, and somebody sleeps on the word; who has slept there acquires with 2, as in [`Futex`] |
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -27,9 +27,11 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::cond::Chain;
 use crate::event::Event;
-use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::raw::RawLock;
+use crate::spin::Futex;
 
 /// Back-off starts here (µs) …
 const BACKOFF_MIN: u32 = 8;
@@ -102,14 +104,24 @@ impl<M: Machine> RawLock<M> for Tas {
         Ok(())
     }
 
+    /// 1 -> 0, or 2 -> 0 and wake one.
     #[inline]
     fn unlock(word: &M::Word, _: &()) {
         if word.swap(0, Release) > 1 {
-            M::wake(word, u32::MAX);
+            M::trace(Event::Wake);
+            M::wake(word, 1);
         }
     }
 
     fn is_locked(word: &M::Word, _: &()) -> bool {
         word.load(Relaxed) != 0
+    }
+
+    fn adopt(word: &M::Word, _: &(), chain: Chain) {
+        Futex::adopt_on_word::<M>(word, &chain);
+    }
+
+    fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
+        Futex::lock_as_sleeper::<M>(word, me);
     }
 }

@@ -12,11 +12,14 @@
 //! The spin budget is the machine's ([`Patience::Budget`]): a measured round trip, cut short where another task is seen
 //! to want the CPU.
 
+pub mod left;
+
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
 use crate::node::{Node, state};
+use left::LeftBehind;
 
 /// How threads wait.
 pub trait WaitPolicy: 'static {
@@ -56,10 +59,14 @@ impl WaitPolicy for Park {
 }
 
 /// Waits in a strict queue: WAITING | PARKED -> HEAD (`Ok`), or, when the deadline has passed, -> ABANDONED, and the node
-/// is the queue's.
+/// is the queue's, where it is counted.
 ///
 /// Acquire on `state` pairs with the Release of whoever stores HEAD: the lock's hand-off goes through this word.
-pub fn turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+pub fn turn<M: Machine, W: WaitPolicy>(
+    node: &Node<M>,
+    until: Option<Deadline>,
+    left: &LeftBehind<M>,
+) -> Result<(), TimedOut> {
     let is_head = |s| s == state::HEAD;
     if W::SPINS && M::spin_until(&node.state, Acquire, W::patience(until, Patience::Budget), is_head).is_some() {
         return Ok(());
@@ -74,7 +81,7 @@ pub fn turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>) 
             return Ok(());
         }
         if until.is_some_and(|deadline| M::expired(&deadline)) {
-            return abandon(node, seen);
+            return abandon(node, seen, left);
         }
         if seen == state::PARKED {
             M::trace(Event::Park);
@@ -87,9 +94,13 @@ pub fn turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>) 
 ///
 /// Release orders the leaver's last look at its node before its reuse by whoever finds it abandoned; Acquire on failure is
 /// the hand-off.
-fn abandon<M: Machine>(node: &Node<M>, seen: u32) -> Result<(), TimedOut> {
+fn abandon<M: Machine>(node: &Node<M>, seen: u32, left: &LeftBehind<M>) -> Result<(), TimedOut> {
+    left.add();
     match node.state.compare_exchange(seen, state::ABANDONED, Release, Acquire) {
         Ok(_) => Err(TimedOut),
-        Err(_) => Ok(()),
+        Err(_) => {
+            left.remove();
+            Ok(())
+        }
     }
 }

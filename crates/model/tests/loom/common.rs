@@ -4,6 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use flashlock_locks::cond::Chain;
+use flashlock_locks::cond::chain::{claimed, until_told};
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
 use flashlock_locks::node::state;
 use flashlock_locks::raw::RawLock;
@@ -96,14 +98,18 @@ pub(crate) fn sleepers(numa: &[u32]) -> Vec<Handle> {
     nodes
 }
 
-/// Puts the sleepers into the lock's queue; the caller holds the lock.
+/// Puts the sleepers into the lock's queue, as a broadcast does.
 pub(crate) fn adopt<L: Lock>(mutex: &Mutex<L>, sleepers: &[Handle]) {
-    assert!(L::may_adopt(&mutex.word, &mutex.queue));
-    L::adopt(&mutex.word, &mutex.queue, sleepers[0], sleepers[sleepers.len() - 1]);
+    for sleeper in sleepers {
+        let node = sleeper.node::<Loom>();
+        node.state.store(claimed(node), Relaxed);
+    }
+    L::adopt(&mutex.word, &mutex.queue, Chain::new(sleepers[0], sleepers[sleepers.len() - 1]));
 }
 
 /// What the thread does whose node was adopted.
 pub(crate) fn adopted_section<L: Lock>(mutex: &Mutex<L>, me: Handle) {
+    until_told(me.node::<Loom>());
     L::lock_adopted(&mutex.word, &mutex.queue, me);
     mutex.visit();
     mutex.unlock();

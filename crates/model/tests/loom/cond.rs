@@ -7,7 +7,7 @@ use flashlock_locks::cond::fifo::Outcome;
 use flashlock_locks::machine::Handle;
 use flashlock_locks::queue::Mcs;
 use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::spin::Futex;
+use flashlock_locks::spin::{Futex, Tas};
 use flashlock_locks::wait::Park;
 use flashlock_model::Setup;
 use flashlock_model::harness::Waited;
@@ -76,6 +76,29 @@ pub(crate) fn broadcast<L: Lock>(waiters: usize, moves: bool) {
         thread.join().expect("no panic");
     }
     assert!(shared.cond.destroy());
+}
+
+/// Two wait; a broadcast from outside moves them. The last to go frees the mutex.
+pub(crate) fn moved_from_outside<L: Lock>() {
+    let shared = Shared::<L>::new();
+    shared.mutex.lock();
+    let waiters = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));
+    shared.mutex.unlock();
+    let threads = waiters.map(|me| {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            flashlock_model::harness::finish(shared.cond.queue.wait(me, None), &shared.mutex);
+            let last = shared.mutex.visit() == 1;
+            shared.mutex.unlock();
+            if last {
+                shared.mutex.free();
+            }
+        })
+    });
+    shared.cond.broadcast(&shared.mutex, true);
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
 }
 
 /// A waiter whose deadline passes, and a signal: the signal is consumed by the wait or it is not, and no node is lost.
@@ -165,7 +188,17 @@ fn a_broadcast_reaches_all() {
         explore("broadcast to two, mcs", Preemptions(1), SETUP, move || broadcast::<Mcs<Park>>(2, moves));
         explore("broadcast to two, shfl", Preemptions(1), SETUP, move || broadcast::<Shfl<Park>>(2, moves));
     }
-    explore("broadcast to two, futex", Preemptions(2), SETUP, || broadcast::<Futex>(2, false));
+    explore("broadcast to two, hand over hand", Preemptions(2), SETUP, || broadcast::<Futex>(2, false));
+    explore("broadcast to two, futex", Preemptions(2), SETUP, || broadcast::<Futex>(2, true));
+    explore("broadcast to two, tas", Preemptions(1), SETUP, || broadcast::<Tas>(2, true));
+}
+
+#[test]
+fn moved_waiters_may_free_the_mutex() {
+    explore("moved, freed, futex", Preemptions(2), SETUP, moved_from_outside::<Futex>);
+    explore("moved, freed, tas", Preemptions(2), SETUP, moved_from_outside::<Tas>);
+    explore("moved, freed, mcs", Preemptions(2), SETUP, moved_from_outside::<Mcs<Park>>);
+    explore("moved, freed, shfl", Preemptions(2), SETUP, moved_from_outside::<Shfl<Park>>);
 }
 
 #[test]
@@ -181,6 +214,7 @@ fn a_signal_and_a_deadline() {
 fn destroyed_as_soon_as_nobody_is_blocked() {
     explore("destroy after signal", Preemptions(4), SETUP, || destroy::<Futex>(false, false));
     explore("destroy after broadcast", Preemptions(4), SETUP, || destroy::<Futex>(true, false));
+    explore("destroy after move, futex", Preemptions(4), SETUP, || destroy::<Futex>(true, true));
     explore("destroy after move, mcs", Preemptions(3), SETUP, || destroy::<Mcs<Park>>(true, true));
     explore("destroy after move, shfl", Preemptions(3), SETUP, || destroy::<Shfl<Park>>(true, true));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::cond::fifo::Outcome;
+use flashlock_locks::cond::{Chain, Outcome};
 use flashlock_locks::machine::{Handle, Machine, Word as _};
 use flashlock_locks::node::{Node, SHUFFLER, state};
 use flashlock_locks::shuffle::Shfl;
@@ -165,7 +165,7 @@ fn evicts_a_head_that_walks() {
                 head.node::<Loom>().state.store(state::EVICTED, Release);
             })
         };
-        walks::shuffle(head);
+        walks::shuffle(&mutex, head);
         evicts.join().expect("no panic");
         walks::told(&mutex);
         Loom::give_node(head);
@@ -181,12 +181,35 @@ fn two_shufflers() {
         let (mutex, nodes) = walks::queue(&[0, 1, 0, 1, 0, 1]);
         let second = nodes[1];
         second.node::<Loom>().batch.store(SHUFFLER | 1, Relaxed);
-        let other = thread::spawn(move || walks::shuffle(second));
-        walks::shuffle(nodes[0]);
+        let other = {
+            let mutex = mutex.clone();
+            thread::spawn(move || walks::shuffle(&mutex, second))
+        };
+        walks::shuffle(&mutex, nodes[0]);
         other.join().expect("no panic");
         walks::complete(&mutex, &nodes);
         walks::dissolve(&mutex);
     });
+}
+
+/// The first waiter is told before the others are moved: he may free the mutex.
+pub(crate) struct TellsFirst;
+impl FutexBug for TellsFirst {
+    fn adopt<M: Machine>(word: &M::Word, chain: Chain) {
+        let first = chain.first().node::<M>();
+        chain.park_followers::<M>(|_| ());
+        first.state.store(state::PARKED, Release);
+        M::unpark(first);
+        M::unpark(chain.last().node::<M>());
+        let _ = word.compare_exchange(1, 2, Relaxed, Relaxed);
+    }
+}
+
+#[test]
+fn adoption() {
+    let moved = Preemptions(2);
+    find("the moved are forgotten", moved, SETUP, crate::cond::moved_from_outside::<MutantFutex<MovedForgets>>);
+    find("tells before it moves", moved, SETUP, crate::cond::moved_from_outside::<MutantFutex<TellsFirst>>);
 }
 
 #[test]

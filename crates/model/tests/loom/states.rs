@@ -1,10 +1,11 @@
 //! Queues built by hand, and two or three who race from there.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
+use flashlock_locks::cond::Chain;
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::{Handle, Machine, Word as _};
+use flashlock_locks::machine::{Handle, Word as _};
 use flashlock_locks::node::{LEFT, state};
 use flashlock_locks::queue::Mcs;
 use flashlock_locks::shuffle::Shfl;
@@ -50,24 +51,14 @@ pub(crate) fn moved_from_outside<L: Lock>() {
     let asleep = sleepers(&[0, 0]);
     let threads = [0, 1].map(|i| {
         let (mutex, me) = (mutex.clone(), asleep[i]);
-        let node = me.node::<Loom>();
-        node.state.store(state::CLAIMED, Relaxed);
-        thread::spawn(move || {
-            Loom::spin_until(&node.state, Acquire, flashlock_locks::machine::Patience::Forever, |s| {
-                s != state::CLAIMED
-            });
-            adopted_section(&mutex, me);
-        })
+        me.node::<Loom>().state.store(state::CLAIMED, Relaxed);
+        thread::spawn(move || adopted_section(&mutex, me))
     });
     let user = {
         let mutex = mutex.clone();
         thread::spawn(move || mutex.section())
     };
-    assert!(L::may_adopt(&mutex.word, &mutex.queue));
-    for me in &asleep {
-        me.node::<Loom>().state.store(state::PARKED, std::sync::atomic::Ordering::Release);
-    }
-    L::adopt(&mutex.word, &mutex.queue, asleep[0], asleep[1]);
+    L::adopt(&mutex.word, &mutex.queue, Chain::new(asleep[0], asleep[1]));
     for thread in threads.into_iter().chain([user]) {
         thread.join().expect("no panic");
     }

@@ -16,7 +16,7 @@ use flashlock_model::loom::explore;
 use flashlock_model::{Loom, Setup};
 use loom::thread;
 
-use crate::common::{ALL, Mutex, adopt, sleepers};
+use crate::common::{ALL, Mutex, adopt, sleepers, world};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(7) };
 
@@ -37,8 +37,12 @@ pub(crate) fn queue(numa: &[u32]) -> (Arc<Queue>, Vec<Handle>) {
 const MIXED: &[u32] = &[0, 1, 0, 0, 1];
 
 /// One walk.
-pub(crate) fn shuffle(me: Handle) {
-    walk::<Loom, SameNumaNode>(me, || false);
+pub(crate) fn shuffle(mutex: &Queue, me: Handle) {
+    shuffle_until(mutex, me, || false);
+}
+
+fn shuffle_until(mutex: &Queue, me: Handle, stop: impl FnMut() -> bool) {
+    walk::<Loom, SameNumaNode>(me, &mutex.queue.left, stop);
 }
 
 /// The release tells the head that was installed by a holder.
@@ -75,6 +79,7 @@ pub(crate) fn dissolve(mutex: &Queue) {
         mutex.queue.pass(head, false);
     }
     assert_eq!(mutex.queue.tail.load(Relaxed), 0);
+    assert_eq!(mutex.queue.left.0.load(Relaxed), 0, "abandoned nodes");
     mutex.unlock();
 }
 
@@ -87,7 +92,7 @@ fn against_a_joiner() {
             let mutex = mutex.clone();
             thread::spawn(move || assert!(!mutex.queue.join(joiner, joiner)))
         };
-        shuffle(nodes[0]);
+        shuffle(&mutex, nodes[0]);
         joins.join().expect("no panic");
         nodes.push(joiner);
         complete(&mutex, &nodes);
@@ -102,15 +107,24 @@ fn against_a_waiter_that_gives_up() {
     explore("walk, abandon", ALL, SETUP, || {
         let (mutex, nodes) = queue(MIXED);
         let fickle = nodes[2];
-        let gives_up = thread::spawn(move || {
-            let state = &fickle.node::<Loom>().state;
-            for seen in [state::PARKED, state::WAITING] {
-                let _ = state.compare_exchange(seen, state::ABANDONED, AcqRel, Relaxed);
-            }
-        });
-        shuffle(nodes[0]);
+        let gives_up = {
+            let mutex = mutex.clone();
+            thread::spawn(move || {
+                mutex.queue.left.add();
+                let state = &fickle.node::<Loom>().state;
+                let gone = [state::PARKED, state::WAITING]
+                    .into_iter()
+                    .any(|seen| state.compare_exchange(seen, state::ABANDONED, AcqRel, Relaxed).is_ok());
+                assert!(gone, "nobody else changes it but to WAITING");
+            })
+        };
+        shuffle(&mutex, nodes[0]);
         gives_up.join().expect("no panic");
-        complete(&mutex, &nodes);
+        // It stays behind, or the shuffler has come across it.
+        let stayed = world().arena.taken().contains(&fickle);
+        let expected: Vec<_> = nodes.into_iter().filter(|node| stayed || *node != fickle).collect();
+        assert_eq!(mutex.queue.left.0.load(Relaxed), u32::from(stayed));
+        complete(&mutex, &expected);
         dissolve(&mutex);
     });
 }
@@ -127,7 +141,7 @@ fn against_a_waiter_that_falls_asleep() {
             // Woken ahead of its turn, or left asleep: then it is not woken for nothing.
             node.state.load(Relaxed)
         });
-        shuffle(nodes[0]);
+        shuffle(&mutex, nodes[0]);
         sleeps.join().expect("no panic");
         complete(&mutex, &nodes);
         dissolve(&mutex);
@@ -152,7 +166,7 @@ fn against_the_head_that_leaves() {
                 mutex.queue.pass(head, false);
             })
         };
-        walk::<Loom, SameNumaNode>(second, || second.node::<Loom>().state.load(Relaxed) == state::HEAD);
+        shuffle_until(&mutex, second, || second.node::<Loom>().state.load(Relaxed) == state::HEAD);
         leaves.join().expect("no panic");
         complete(&mutex, &nodes[1..]);
         dissolve(&mutex);
@@ -169,7 +183,7 @@ fn against_an_eviction() {
             let mutex = mutex.clone();
             thread::spawn(move || mutex.queue.evict(head))
         };
-        shuffle(head);
+        shuffle(&mutex, head);
         evicts.join().expect("no panic");
         let evicted = head.node::<Loom>().state.load(Relaxed) == state::EVICTED;
         if evicted {
@@ -187,13 +201,16 @@ fn against_an_eviction() {
 pub(crate) fn handover() {
     let (mutex, nodes) = queue(&[0, 1, 0, 1, 0, 1]);
     let second = nodes[2];
-    let other = thread::spawn(move || {
-        if has_role(second.node::<Loom>()) {
-            shuffle(second);
-        }
-    });
+    let other = {
+        let mutex = mutex.clone();
+        thread::spawn(move || {
+            if has_role(second.node::<Loom>()) {
+                shuffle(&mutex, second);
+            }
+        })
+    };
     let group_of_two = || second.node::<Loom>().batch.load(Relaxed) != 0;
-    walk::<Loom, SameNumaNode>(nodes[0], group_of_two);
+    shuffle_until(&mutex, nodes[0], group_of_two);
     other.join().expect("no panic");
     complete(&mutex, &nodes);
     dissolve(&mutex);

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use flashlock_locks::cond::Chain;
 use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Unparked, Word as _};
 use flashlock_locks::node::state;
+use flashlock_locks::queue::Mcs;
 use flashlock_locks::queue::mcs::McsQueue;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::shuffle::{Shfl, ShflQueue};
@@ -20,6 +22,12 @@ pub(crate) trait FutexBug: 'static {
     }
     fn lock_slow<M: Machine>(word: &M::Word) {
         <Futex as RawLock<M>>::lock(word, &());
+    }
+    fn adopt<M: Machine>(word: &M::Word, chain: Chain) {
+        <Futex as RawLock<M>>::adopt(word, &(), chain);
+    }
+    fn lock_adopted<M: Machine>(word: &M::Word, me: Handle) {
+        <Futex as RawLock<M>>::lock_adopted(word, &(), me);
     }
 }
 
@@ -43,6 +51,21 @@ impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
     }
     fn is_locked(word: &M::Word, _: &()) -> bool {
         word.load(Relaxed) != 0
+    }
+    fn adopt(word: &M::Word, _: &(), chain: Chain) {
+        B::adopt::<M>(word, chain);
+    }
+    fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
+        B::lock_adopted::<M>(word, me);
+    }
+}
+
+/// The first waiter of a broadcast acquires with 1: those who were moved to the word are forgotten.
+pub(crate) struct MovedForgets;
+impl FutexBug for MovedForgets {
+    fn lock_adopted<M: Machine>(word: &M::Word, me: Handle) {
+        <Futex as RawLock<M>>::lock(word, &());
+        M::give_node(me);
     }
 }
 
@@ -206,7 +229,7 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantMcs<B> {
     type Queue = McsQueue<M>;
 
     fn new_queue() -> Self::Queue {
-        McsQueue { tail: M::Word::new(0), next: M::Word::new(0) }
+        <Mcs<Park> as RawLock<M>>::new_queue()
     }
     fn try_lock(_: &M::Word, queue: &Self::Queue) -> bool {
         queue.tail.compare_exchange(0, 1, Acquire, Relaxed).is_ok()

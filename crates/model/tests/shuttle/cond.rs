@@ -43,7 +43,7 @@ fn spawn<L: Lock>(shared: &Arc<Shared<L>>, body: impl Fn(&Shared<L>) + Send + 's
 }
 
 /// Two producers, two consumers; a signal for each item, or a broadcast, in or after the section; some waits are timed.
-fn producers_and_consumers<L: Lock>(timed: bool, moves: bool) {
+pub(crate) fn producers_and_consumers<L: Lock>(timed: bool, moves: bool) {
     const EACH: u32 = 2;
     let shared = Shared::<L>::new();
     let consume = move |shared: &Shared<L>| {

@@ -105,7 +105,6 @@ frozen! {
 }
 
 #[test]
-#[ignore = "a waiter that was moved sleeps without a patience: behind a head that freezes while it polls, it waits for somebody to come"]
 fn moved_waiters_go_on() {
     both("shfl_stp frozen, moved", 20_000, FAST, || frozen_before_woken::<Shfl<SpinThenPark>>(true));
     both("shfl_park frozen, moved", 20_000, FAST, || frozen_before_woken::<Shfl<Park>>(true));

@@ -94,7 +94,7 @@ macro_rules! lifetime {
             fn mutex_after_broadcast() {
                 for setup in [STILL, FLOWING] {
                     for moves in [false, true] {
-                        for waiters in [1, 2] {
+                        for waiters in [1, 2, 3] {
                             let name = concat!(stringify!($name), " freed after broadcast");
                             both(name, 4000, setup, move || last_waiter_frees::<$lock>(waiters, moves));
                         }

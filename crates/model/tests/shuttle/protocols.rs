@@ -7,6 +7,7 @@ use flashlock_model::shuttle::{By, find};
 use flashlock_model::{Fault, Field, Setup};
 
 use crate::common::{FLOWING, Load, Lock, OVERDUE, STILL, both, rounds};
+use crate::cond::producers_and_consumers;
 use crate::lifetime::last_frees;
 use crate::mutants::*;
 
@@ -43,6 +44,13 @@ fn mcs() {
     broken::<MutantMcs<LETS_SLEEP>>("lets the successor sleep", STILL);
     broken_when_timed::<MutantMcs<ABANDONS_BY_STORE>>("abandons by a store");
     broken_when_timed::<MutantMcs<GRANTS_ABANDONED>>("hands over to the abandoned");
+}
+
+/// What can go wrong when a broadcast moves waiters.
+#[test]
+fn adoption() {
+    let body = || producers_and_consumers::<MutantFutex<MovedForgets>>(false, true);
+    find("the moved are forgotten", By::Random, SCHEDULES, STILL, body);
 }
 
 #[test]

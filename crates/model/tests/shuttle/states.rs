@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
+use flashlock_locks::cond::Chain;
 use flashlock_locks::machine::{Machine, Word as _};
 use flashlock_locks::node::state;
 use flashlock_locks::raw::RawLock;
@@ -24,11 +25,10 @@ fn head_names_no_free_node() {
     let nodes = [(); 3].map(|()| Shuttle::take_node());
     for (i, handle) in nodes.iter().enumerate() {
         let node = handle.node::<Shuttle>();
-        node.prepare(state::PARKED);
+        node.prepare(state::CLAIMED);
         node.next.store(nodes.get(i + 1).map_or(0, |next| next.word()), Relaxed);
     }
-    assert!(<Lock as RawLock<Shuttle>>::may_adopt(&mutex.word, &mutex.queue));
-    <Lock as RawLock<Shuttle>>::adopt(&mutex.word, &mutex.queue, nodes[0], nodes[2]);
+    <Lock as RawLock<Shuttle>>::adopt(&mutex.word, &mutex.queue, Chain::new(nodes[0], nodes[2]));
 
     let gives_up = thread::spawn(move || {
         let node = nodes[1].node::<Shuttle>();

@@ -1,0 +1,72 @@
+//! # Nodes that were left behind
+//!
+//! A waiter that gives up goes at once and leaves its node in the queue, for whoever reaches it. Behind a holder that does not
+//! release, nobody does: a program that tries again and again, each time with a deadline, would add a node each time. So the
+//! nodes left behind in one queue are counted, and when there are [`MAX`], newcomers do not queue: they look for the lock now and
+//! then, from outside, until some were removed. A queue so holds at most `MAX` nodes beside one for each thread that waits.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::machine::{Deadline, Machine, TimedOut, Word};
+
+/// How many abandoned nodes a queue may hold before newcomers stay outside.
+pub const MAX: i32 = 64;
+/// The first break between two looks from outside, in µs …
+const BREAK_MIN: u32 = 50;
+/// … which doubles up to here.
+const BREAK_MAX: u32 = 1_000;
+
+/// How many abandoned nodes a queue holds; all-zero is none. All accesses are Relaxed: it is a count, and orders nothing.
+#[repr(transparent)]
+pub struct LeftBehind<M: Machine>(pub M::Word);
+
+impl<M: Machine> LeftBehind<M> {
+    /// None.
+    pub fn new() -> Self {
+        Self(M::Word::new(0))
+    }
+
+    /// A waiter is about to leave its node behind; said before it does, so that the count is never too low.
+    pub fn add(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// A node was removed, or its waiter did not leave after all.
+    pub fn remove(&self) {
+        self.0.fetch_add(u32::MAX, Relaxed);
+    }
+
+    /// Keeps a newcomer out of a queue that is full of abandoned nodes, who meanwhile tries to `take` the lock. `None` when there
+    /// is room in the queue.
+    #[inline]
+    pub fn keep_out(&self, until: Option<Deadline>, take: impl FnMut() -> bool) -> Option<Result<(), TimedOut>> {
+        if self.is_full() { self.wait_outside(until, take) } else { None }
+    }
+
+    /// Signed: a forked child may remove more than it knows of.
+    fn is_full(&self) -> bool {
+        self.0.load(Relaxed) as i32 >= MAX
+    }
+
+    #[cold]
+    fn wait_outside(&self, until: Option<Deadline>, mut take: impl FnMut() -> bool) -> Option<Result<(), TimedOut>> {
+        let mut pause = BREAK_MIN;
+        while self.is_full() {
+            if take() {
+                return Some(Ok(()));
+            }
+            if until.is_some_and(|deadline| M::expired(&deadline)) {
+                return Some(Err(TimedOut));
+            }
+            M::relax(pause);
+            pause = (pause * 2).min(BREAK_MAX);
+        }
+        None
+    }
+}
+
+impl<M: Machine> Default for LeftBehind<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
