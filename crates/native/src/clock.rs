@@ -112,8 +112,9 @@ pub fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
         Clock::Monotonic => (other.sec, other.nsec) < (soon.sec, soon.nsec),
         Clock::Realtime => {
             let now = kernel_time(libc::CLOCK_REALTIME);
-            let left = i128::from(other.sec - now.tv_sec) * i128::from(NS_PER_SEC) + i128::from(other.nsec)
-                - i128::from(now.tv_nsec);
+            // In 128 bits: any second that POSIX allows is a point in the past or in the future, however far.
+            let left = (i128::from(other.sec) - i128::from(now.tv_sec)) * i128::from(NS_PER_SEC)
+                + (i128::from(other.nsec) - i128::from(now.tv_nsec));
             left < i128::from(micros) * 1000
         }
     };
@@ -137,10 +138,20 @@ mod tests {
 
     #[test]
     fn the_sooner_deadline_wins_on_either_clock() {
-        let past = Deadline { clock: Clock::Realtime, sec: 1, nsec: 0 };
-        assert_eq!(sooner(1_000_000, Some(past)), past);
-        let far = Deadline { clock: Clock::Realtime, sec: i64::MAX / 4, nsec: 0 };
-        assert_eq!(sooner(1_000, Some(far)).clock, Clock::Monotonic);
-        assert!(expired(&past) && !expired(&far));
+        for clock in [Clock::Realtime, Clock::Monotonic] {
+            for nsec in [0, 999_999_999] {
+                for sec in [i64::MIN, i64::MIN + 1, i64::MIN / 4, -1, 0] {
+                    let past = Deadline { clock, sec, nsec };
+                    assert_eq!(sooner(u32::MAX, Some(past)), past);
+                    assert!(expired(&past), "{past:?}");
+                }
+                for sec in [i64::MAX, i64::MAX - 1, i64::MAX / 4, 1 << 40] {
+                    let far = Deadline { clock, sec, nsec };
+                    let soon = sooner(0, Some(far));
+                    assert!(soon != far && soon.clock == Clock::Monotonic && expired(&soon), "{far:?}");
+                    assert!(!expired(&far), "{far:?}");
+                }
+            }
+        }
     }
 }
