@@ -63,12 +63,6 @@ pub fn gettid() -> Option<u32> {
     u32::try_from(unsafe { syscall(libc::SYS_gettid, [0; 6]) }).ok()
 }
 
-/// The process id, from the kernel.
-pub fn getpid() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { syscall(libc::SYS_getpid, [0; 6]) as u32 }
-}
-
 /// Lets another thread run, if one wants to.
 pub fn yield_now() {
     // SAFETY: no arguments.
