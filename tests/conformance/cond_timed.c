@@ -155,6 +155,25 @@ CHECK(cond_timed, huge_deadlines_wait_for_the_signal)
     }
 }
 
+CHECK(cond_timed, passed_deadlines_time_out_at_once)
+{
+    static const time_t seconds[] = {0, -1, INT32_MIN, INT64_MIN};
+    enum { TRIES = 20, SOON_US = 10000 };
+    for (int i = 0; i < WAYS * 4; i++) {
+        struct fixture f = make(&ways[i % WAYS]);
+        struct timespec deadline = {seconds[i / WAYS], 999};
+        long took_us = LONG_MAX;
+        CHECK_OK(pthread_mutex_lock(&f.mutex));
+        for (int try = 0; try < TRIES && took_us > SOON_US; try++) {
+            struct timespec begun = time_after_ms(CLOCK_MONOTONIC, 0);
+            must_time_out(&f, deadline);
+            took_us = -time_missing_us(CLOCK_MONOTONIC, begun);
+        }
+        CHECK_TRUE(took_us <= SOON_US, "a wait until second %lld takes %ld us", (long long)deadline.tv_sec, took_us);
+        CHECK_OK(pthread_mutex_unlock(&f.mutex));
+    }
+}
+
 struct staggered {
     struct fixture f;
     atomic_int tickets;

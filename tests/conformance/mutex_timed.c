@@ -167,6 +167,32 @@ CHECK(mutex_timed, passed_deadline_on_held_mutex_times_out)
         CHECK_RC(lock_until(ways[i], &mutex, deadlines[d]), ETIMEDOUT);
 }
 
+/* Not even a waiter behind others waits: the quickest of some tries tells it from a machine that is busy. */
+CHECK(mutex_timed, passed_deadline_behind_a_waiter_times_out_at_once)
+{
+    static const struct timespec deadlines[] = {
+        {0, 0}, {1, 999999999}, {-1, 0}, {INT64_MIN, 0}, {INT64_MIN, 999999999}, {INT64_MIN + 1, 5}};
+    enum { TRIES = 20, SOON_US = 10000 };
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    struct locker first;
+    CHECK_OK(pthread_mutex_lock(&mutex));
+    locker_start(&first, &mutex, NULL, NULL);
+    WAYS(i) for (int d = 0; d < 6; d++)
+    {
+        long took_us = LONG_MAX;
+        for (int try = 0; try < TRIES && took_us > SOON_US; try++) {
+            struct timespec begun = time_after_ms(CLOCK_MONOTONIC, 0);
+            CHECK_RC(lock_until(ways[i], &mutex, deadlines[d]), ETIMEDOUT);
+            took_us = -time_missing_us(CLOCK_MONOTONIC, begun);
+        }
+        CHECK_TRUE(took_us <= SOON_US, "%s until second %lld waits for %ld us", ways[i]->name,
+                   (long long)deadlines[d].tv_sec, took_us);
+    }
+    CHECK_TRUE(!locker_got_it(&first), "a held mutex was got");
+    CHECK_OK(pthread_mutex_unlock(&mutex));
+    locker_join(&first);
+}
+
 CHECK(mutex_timed, bad_nanoseconds_on_held_mutex_are_einval)
 {
     static const long nanoseconds[] = {-1, 1000000000, LONG_MAX, LONG_MIN};

@@ -161,6 +161,8 @@ fn text(value: Option<&Value>) -> String {
         Some(Value::Bool(true)) => "yes".to_owned(),
         Some(Value::String(text)) => text.replace('|', "\\|").replace('\n', " "),
         Some(Value::Array(values)) => values.iter().map(|value| text(Some(value))).collect::<Vec<_>>().join(", "),
+        // Such as an option: the command's own pages say more of it.
+        Some(Value::Object(fields)) if fields.contains_key("name") => text(fields.get("name")),
         Some(other) => other.to_string(),
     }
 }
@@ -172,10 +174,9 @@ mod tests {
     #[test]
     fn the_table_has_all_fields_of_all_rows() {
         let json = r#"[{"name":"a","bytes":4,"default":true,"exceptions":[]},
-            {"name":"b","waits":["x","y"],"exceptions":[{"check":"c","reason":"r"}]}]"#;
+            {"name":"b","waits":["x","y"],"options":[{"name":"o","most":9}],"exceptions":[{"check":"c","reason":"r"}]}]"#;
         let table = catalogue_table(json).expect("valid");
-        let expected =
-            "| name | bytes | default | waits |\n|---|---|---|---|\n| `a` | 4 | yes |  |\n| `b` |  |  | x, y |\n";
+        let expected = "| name | bytes | default | waits | options |\n|---|---|---|---|---|\n| `a` | 4 | yes |  |  |\n| `b` |  |  | x, y | o |\n";
         assert_eq!(table, expected);
     }
 

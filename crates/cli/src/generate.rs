@@ -11,6 +11,7 @@ use flashlock_locks::event::Event;
 
 use crate::args::Cli;
 use crate::failure::Failure;
+use crate::lock_choice::explained;
 use crate::screen;
 
 /// Write man pages, shell completions or the reference into a directory
@@ -122,6 +123,9 @@ fn locks() -> String {
             ("values of `wait=`, the first is the default", lock.waits.join(", ")),
         ] {
             page.push_str(&format!("| {name} | {text} |\n"));
+        }
+        for option in lock.options.iter().map(|option| option.info()) {
+            page.push_str(&format!("| `{}=` | {} |\n", option.name, explained(option)));
         }
         for exception in lock.exceptions {
             page.push_str(&format!("| cannot: `{}` | {} |\n", exception.check, exception.reason));

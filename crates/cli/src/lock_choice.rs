@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use flashlock_locks::catalogue::{DEFAULT, LOCKS};
+use flashlock_locks::catalogue::{DEFAULT, LOCKS, OptionInfo};
 use flashlock_native::settings::{self, Choice};
 
 use crate::failure::Failure;
@@ -47,6 +47,12 @@ impl LockChoice {
 /// The names of all locks.
 pub(crate) fn known() -> String {
     LOCKS.iter().map(|lock| lock.name).collect::<Vec<_>>().join(" ")
+}
+
+/// What an option means, which values it takes, and which it has when the user says nothing.
+pub(crate) fn explained(option: &OptionInfo) -> String {
+    let OptionInfo { unit, meaning, least, most, default, .. } = option;
+    format!("{unit} {meaning}: {least} to {most} (default {default})")
 }
 
 /// What `FLASHLOCK_TOPOLOGY` imagines, if it is set; an error if it makes no sense.
@@ -95,6 +101,11 @@ mod tests {
         let failure = LockChoice::parse("mcz", "--lock").unwrap_err();
         assert_eq!(failure.code(), 2);
         assert!(failure.to_string().starts_with("--lock 'mcz': unknown lock 'mcz'; known are: tas"), "{failure}");
+        let failure = LockChoice::parse("tas:bound=5", "--lock").unwrap_err().to_string();
+        assert!(
+            failure.starts_with("--lock 'tas:bound=5': lock tas takes no option 'bound'; it takes: wait"),
+            "{failure}"
+        );
         assert!(LockChoice::parse("", "--lock").unwrap_err().to_string().contains("known are: tas"));
     }
 

@@ -1,11 +1,11 @@
 //! `flashlock locks`: the catalogue.
 
-use flashlock_locks::catalogue::{DEFAULT, Exception, LOCKS, LockId, LockInfo};
+use flashlock_locks::catalogue::{DEFAULT, Exception, LOCKS, LockId, LockInfo, OptionInfo};
 use flashlock_report::table;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::lock_choice::{LockParser, known};
+use crate::lock_choice::{LockParser, explained, known};
 use crate::screen::{self, HEADING, styled};
 
 const EXAMPLES: &str = "\
@@ -43,9 +43,34 @@ struct Row {
     fair: &'static str,
     strict: bool,
     waits: &'static [&'static str],
+    options: Vec<OptionRow>,
     default: bool,
     interposable: bool,
     exceptions: Vec<ExceptionRow>,
+}
+
+/// An option that a lock takes, beside `wait=`.
+#[derive(Serialize)]
+struct OptionRow {
+    name: &'static str,
+    least: u32,
+    most: u32,
+    default: u32,
+    unit: &'static str,
+    meaning: &'static str,
+}
+
+impl From<&OptionInfo> for OptionRow {
+    fn from(option: &OptionInfo) -> Self {
+        Self {
+            name: option.name,
+            least: option.least,
+            most: option.most,
+            default: option.default,
+            unit: option.unit,
+            meaning: option.meaning,
+        }
+    }
 }
 
 /// What a lock cannot do.
@@ -75,6 +100,7 @@ impl From<&LockInfo> for Row {
             fair: lock.fair,
             strict: lock.strict,
             waits: lock.waits,
+            options: lock.options.iter().map(|option| OptionRow::from(option.info())).collect(),
             default: lock.id == DEFAULT,
             interposable: true,
             exceptions: lock.exceptions.iter().map(ExceptionRow::from).collect(),
@@ -140,13 +166,16 @@ fn describe(lock: &LockInfo, width: u16) -> String {
         ("NUMA-aware", yes(lock.numa_aware).to_owned()),
         ("state", format!("{} bytes in the lock, {} for each waiting thread", lock.bytes, lock.bytes_per_waiter)),
         ("atomics", format!("{} to acquire, {} to release, uncontended", lock.atomics_lock, lock.atomics_unlock)),
-        ("wait=", format!("{} (the first is the default)", lock.waits.join(", "))),
         ("try it", format!("flashlock run --lock {} --stats -- PROGRAM", lock.name)),
+        ("wait=", format!("{} (the first is the default)", lock.waits.join(", "))),
     ];
     let mark = if lock.id == DEFAULT { ", the default" } else { "" };
     let mut out = format!("{}: {}{mark}\n", styled(HEADING, lock.name), lock.title);
     for (name, text) in fields {
         out.push_str(&table::field(name, &text, 10, width));
+    }
+    for option in lock.options.iter().map(|option| option.info()) {
+        out.push_str(&table::field(&format!("{}=", option.name), &explained(option), 10, width));
     }
     match lock.exceptions {
         [] => out.push_str(&table::field("cannot", "nothing that glibc's mutex can do is known to fail", 10, width)),
@@ -162,6 +191,7 @@ fn describe(lock: &LockInfo, width: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashlock_locks::catalogue::OPTIONS;
 
     #[test]
     fn every_lock_is_listed_and_described() {
@@ -170,6 +200,10 @@ mod tests {
             assert!(table.contains(lock.name), "{table}");
             let text = anstream::adapter::strip_str(&describe(lock, 80)).to_string();
             assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            for option in OPTIONS {
+                let named = text.contains(&format!("{}=", option.name));
+                assert_eq!(named, lock.options.contains(&option.id), "{}: {text}", option.name);
+            }
         }
         assert_eq!(table.matches(" *").count(), 1, "{table}");
     }

@@ -1,6 +1,7 @@
 //! `flashlock run`: a program under a lock.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use flashlock_locks::catalogue::{LOCKS, OPTIONS};
 use flashlock_native::settings;
 use flashlock_native::stats::{self, Block};
 use flashlock_report::machine::Machine;
@@ -26,14 +28,9 @@ Examples:
   flashlock run --stats -- ./server              then show what its locks did
   flashlock run --stats=json --stats-file s.json -- ./server
   flashlock run                                  demonstrate on this machine
-  flashlock run --lock futex --threads 32        demonstrate another lock
+  flashlock run --lock futex --threads 32        demonstrate another lock";
 
-Lock options (--lock NAME:option=value,option=value):
-  wait      spin, stp (spin, then park) or park, as far as the lock has them
-  bound     microseconds until the first waiter is handed the lock (shfl; 1000)
-  shuffles  waiters moved before arrival order rules again (shfl; 1024)
-  ahead     sleepers woken before their turn (shfl; 1)
-
+const NOTES: &str = "\
 Without --stats, flashlock becomes the program: its signals, exit status and
 process id are the program's. With --stats, it waits for the program, passes
 signals on to it, and then ends as the program ended, by the same signal if it
@@ -48,6 +45,22 @@ that only glibc can serve (robust, process-shared, priority-inheriting or
 Exit status: the program's; 125 flashlock itself failed, 126 the program cannot
 be executed, 127 it was not found, 2 wrong usage.";
 
+/// What stands under the options in `--help`.
+fn help() -> String {
+    let mut text = format!("{EXAMPLES}\n\nLock options (--lock NAME:option=value,option=value):\n");
+    let mut say = |name: &str, what: &str, locks: &str| {
+        let _ = writeln!(text, "  {name:<9} {what} ({locks})");
+    };
+    say("wait", "spin, stp (spin, then park) or park", "every lock, as far as it can");
+    for option in OPTIONS {
+        let takers = LOCKS.iter().filter(|lock| lock.options.contains(&option.id));
+        let takers: Vec<&str> = takers.map(|lock| lock.name).collect();
+        let what = format!("{} {}", option.unit, option.meaning);
+        say(option.name, &what, &format!("{}; {}", takers.join(", "), option.default));
+    }
+    format!("{text}\n{NOTES}")
+}
+
 /// Run a program with its pthread locks replaced
 ///
 /// Runs a dynamically linked program with its pthread mutexes and condition variables replaced by a lock of the
@@ -55,7 +68,7 @@ be executed, 127 it was not found, 2 wrong usage.";
 ///
 /// Without a program, a demonstration is run instead: many threads and one hot mutex, under glibc and under the lock.
 #[derive(clap::Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = help())]
 pub(crate) struct Args {
     /// The lock and its options; by default what FLASHLOCK says, else the default lock
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockParser, hide_possible_values = true)]

@@ -1,11 +1,12 @@
 //! # The catalogue of locks
 //!
-//! The one list from which the command line, the preload's dispatch, the tests and the documentation are generated. A new
-//! lock is its file, one row here, and its page.
+//! The lists from which the command line, the preload's dispatch, the tests and the documentation are generated. A new lock is its
+//! file, one row here, and its page. A new option is one row here, and its name in the rows of the locks that take it.
 
 /// Calls `$use` with every lock:
 /// `(Variant, "name", [wait => type, …], { facts })`. The waits are the values of `wait=` that the lock has, each with the
-/// type that implements it; the first is its default.
+/// type that implements it; the first is its default. Among the facts are the further options that the lock takes, by their
+/// [`OptionId`].
 #[macro_export]
 macro_rules! for_each_lock {
     ($use:path) => {
@@ -15,7 +16,7 @@ macro_rules! for_each_lock {
                 paper: "Anderson, TPDS 1990; back-off as in Malthusian Locks, section 5.1",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: waiters may be passed over without bound",
-                strict: false,
+                strict: false, options: [],
                 exceptions: [],
             }),
             (Futex, "futex", [park => $crate::spin::Futex], {
@@ -23,7 +24,7 @@ macro_rules! for_each_lock {
                 paper: "Drepper, Futexes Are Tricky, 2011, section 5",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: a running thread passes sleepers over without bound",
-                strict: false,
+                strict: false, options: [],
                 exceptions: [],
             }),
             (Mcs, "mcs", [stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>, spin => $crate::queue::Mcs<$crate::wait::Spin>, park => $crate::queue::Mcs<$crate::wait::Park>], {
@@ -31,14 +32,14 @@ macro_rules! for_each_lock {
                 paper: "Mellor-Crummey & Scott, TOCS 1991 (K42 variant)",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",
-                strict: true,
+                strict: true, options: [],
                 exceptions: [
                     ("mutex_foreign.*", "its word does not follow glibc's protocol: code that bypasses flashlock must not touch its mutexes"),
                     ("slow_motion.*foreign*", "as above"),
                     ("signals.frozen_*", "the lock is handed to the first waiter, whether it runs or not"),
                     ("signals.handler_blocks_on_another_mutex_inside_a_lock", "as above: the lock may be handed to the thread whose handler waits"),
                     ("slow_motion.*stopped_anywhere_stops_nobody_else", "as above"),
-                    ("slow_motion.release_at_any_point_of_a_lock", "the releaser waits for a successor that has joined the queue but not linked itself"),
+                    ("slow_motion.release_at_any_point_of_a*lock", "the releaser waits for a successor that has joined the queue but not linked itself"),
                     ("slow_motion.fork_with_a_waiter_anywhere", "as above"),
                     ("torture.freeze-waiter", "the lock is handed to the first waiter, whether it runs or not"),
                 ],
@@ -48,10 +49,89 @@ macro_rules! for_each_lock {
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 33-69",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "bounded: after bound= microseconds the first waiter is handed the lock",
-                strict: false, exceptions: [],
+                strict: false, options: [Bound, Shuffles, Ahead],
+                exceptions: [],
             }),
         }
     };
+}
+
+/// Calls `$use` with every option that is a number:
+/// `(Variant, "name", field of Tunables = default, least..=most, "unit", "meaning")`.
+#[macro_export]
+macro_rules! for_each_option {
+    ($use:path) => {
+        $use! {
+            (Bound, "bound", bound_us = 1000, 0..=10_000_000, "microseconds", "until the first waiter is handed the lock"),
+            (Shuffles, "shuffles", max_shuffles = 1024, 0..=1_000_000, "waiters", "moved before arrival order rules again"),
+            (Ahead, "ahead", wake_ahead = 1, 0..=1000, "sleepers", "woken before their turn"),
+        }
+    };
+}
+
+/// What is known of an option, other than `wait=`, which is a choice among types.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionInfo {
+    /// Which one it is.
+    pub id: OptionId,
+    /// Its name, as users write it.
+    pub name: &'static str,
+    /// The least value it takes.
+    pub least: u32,
+    /// The greatest.
+    pub most: u32,
+    /// What it has when the user says nothing.
+    pub default: u32,
+    /// What is counted.
+    pub unit: &'static str,
+    /// What it means: continues the unit.
+    pub meaning: &'static str,
+    /// Its value in a set of tunables.
+    pub get: fn(&Tunables) -> u32,
+    /// Changes it there. The value is in its range.
+    pub set: fn(&mut Tunables, u32),
+}
+
+macro_rules! define_options {
+    ($(($variant:ident, $name:literal, $field:ident = $default:literal, $least:literal..=$most:literal, $unit:literal, $meaning:literal)),* $(,)?) => {
+        /// Names an option.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum OptionId {
+            $(#[doc = concat!("`", $name, "=`: ", $unit, " ", $meaning)] $variant),*
+        }
+
+        /// All options, in the order in which they are shown.
+        pub const OPTIONS: &[OptionInfo] = &[$(OptionInfo {
+            id: OptionId::$variant, name: $name, least: $least, most: $most, default: $default,
+            unit: $unit, meaning: $meaning,
+            get: |tunables| tunables.$field, set: |tunables, value| tunables.$field = value,
+        }),*];
+
+        /// What a user may tune, by `FLASHLOCK=name:option=value`. Read once, constant afterwards.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Tunables {
+            $(#[doc = concat!($unit, " ", $meaning, " (`", $name, "=`)")] pub $field: u32),*
+        }
+
+        impl Tunables {
+            /// What holds when the user says nothing.
+            pub const DEFAULT: Self = Self { $($field: $default),* };
+        }
+    };
+}
+
+for_each_option!(define_options);
+
+/// Waits and bounds are compared in microseconds that wrap at 2^32: up to `BOUND_FACTOR` times the bound must be told from a time
+/// not yet come, so be less than half of that.
+const BOUND_FACTOR: u64 = 200;
+const _: () = assert!(OPTIONS[OptionId::Bound as usize].most as u64 * BOUND_FACTOR <= 1 << 31);
+
+impl OptionId {
+    /// What is known of it.
+    pub fn info(self) -> &'static OptionInfo {
+        &OPTIONS[self as usize]
+    }
 }
 
 /// The lock used when the user names none.
@@ -93,6 +173,8 @@ pub struct LockInfo {
     pub strict: bool,
     /// The values of `wait=` it takes; the first is its default.
     pub waits: &'static [&'static str],
+    /// The other options that it takes.
+    pub options: &'static [OptionId],
     /// What it cannot do that glibc's mutex can.
     pub exceptions: &'static [Exception],
 }
@@ -101,7 +183,8 @@ macro_rules! define_catalogue {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], {
         title: $title:literal, paper: $paper:literal, bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
         atomics_lock: $al:literal, atomics_unlock: $au:literal, numa_aware: $numa:literal, fair: $fair:literal,
-        strict: $strict:literal, exceptions: [$(($check:literal, $reason:literal)),* $(,)?] $(,)?
+        strict: $strict:literal, options: [$($option:ident),* $(,)?],
+        exceptions: [$(($check:literal, $reason:literal)),* $(,)?] $(,)?
     })),* $(,)?) => {
         /// Names a lock.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,12 +197,20 @@ macro_rules! define_catalogue {
             id: LockId::$variant, name: $name, title: $title, paper: $paper, bytes: $bytes, bytes_per_waiter: $waiter,
             atomics_lock: $al, atomics_unlock: $au, numa_aware: $numa, fair: $fair, strict: $strict,
             waits: &[$(stringify!($wait)),+],
+            options: &[$(OptionId::$option),*],
             exceptions: &[$(Exception { check: $check, reason: $reason }),*],
         }),*];
     };
 }
 
 for_each_lock!(define_catalogue);
+
+impl LockInfo {
+    /// The option of that name, if the lock takes it.
+    pub fn option(&self, name: &str) -> Option<&'static OptionInfo> {
+        self.options.iter().map(|option| option.info()).find(|option| option.name == name)
+    }
+}
 
 impl LockId {
     /// What is known of it.
@@ -144,6 +235,23 @@ mod tests {
             assert_eq!(LockId::from_name(lock.name), Some(lock.id));
         }
         assert_eq!(LockId::from_name("no-such-lock"), None);
+    }
+
+    #[test]
+    fn options_are_a_table_of_the_tunables() {
+        for (index, option) in OPTIONS.iter().enumerate() {
+            assert_eq!((option.id as usize, option.name), (index, option.id.info().name));
+            assert!((option.least..=option.most).contains(&option.default), "{}", option.name);
+            let mut tunables = Tunables::DEFAULT;
+            assert_eq!((option.get)(&tunables), option.default);
+            (option.set)(&mut tunables, option.most);
+            for other in OPTIONS {
+                let expected = if other.id == option.id { other.most } else { other.default };
+                assert_eq!((other.get)(&tunables), expected, "{} after {}", other.name, option.name);
+            }
+            assert!(LOCKS.iter().any(|lock| lock.options.contains(&option.id)), "no lock takes {}", option.name);
+        }
+        assert!(LockId::Tas.info().option("bound").is_none() && LockId::Shfl.info().option("bound").is_some());
     }
 
     #[test]

@@ -12,6 +12,7 @@
 use core::num::NonZeroU32;
 use core::sync::atomic::Ordering;
 
+pub use crate::catalogue::Tunables;
 use crate::event::Event;
 use crate::node::Node;
 
@@ -114,22 +115,6 @@ pub enum Unparked {
     Woken,
     /// The deadline has passed.
     TimedOut,
-}
-
-/// What a user may tune, by `FLASHLOCK=name:option=value`. Read once, constant afterwards.
-#[derive(Clone, Copy, Debug)]
-pub struct Tunables {
-    /// After how many microseconds at the head of a queue a waiter is handed the lock (`bound=`).
-    pub bound_us: u32,
-    /// How many waiters a shuffler may move before arrival order rules again (`shuffles=`).
-    pub max_shuffles: u32,
-    /// How many parked waiters behind the head are woken before their turn (`ahead=`).
-    pub wake_ahead: u32,
-}
-
-impl Tunables {
-    /// What holds when the user says nothing.
-    pub const DEFAULT: Self = Self { bound_us: 1000, max_shuffles: 1024, wake_ahead: 1 };
 }
 
 /// A computer as the locks see it. All functions act for the calling thread.

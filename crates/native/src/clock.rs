@@ -2,18 +2,34 @@
 //!
 //! Lock paths ask for the time by [`now`], in nanoseconds of `CLOCK_MONOTONIC`. A system call costs 100 ns or more, and
 //! libc's `clock_gettime` may be interposed by the program (and may then lock a mutex), so the time stamp counter is used where
-//! it is invariant. Its rate is measured on the side: the first reading remembers both clocks, and a reading at least
-//! [`SETTLE_NS`] later computes the rate, to a few parts in ten thousand. That is good enough for intervals, and not for
-//! points in time: deadlines are made from, and compared with, the kernel's clocks.
+//! it is invariant. Its rate is measured on the side: the first reading of both clocks is remembered, and one at least [`SETTLE_NS`]
+//! later tells the rate; until then the kernel is asked. That is good enough for intervals, and not for points in time: deadlines
+//! are made from, and compared with, the kernel's clocks.
+//!
+//! A reading counts only if it took so short that nobody was preempted in it ([`LONGEST_READING`]); a rate only if a real counter can
+//! have it. And the counter is distrusted for good if it is ever seen to have left the kernel's clock, as after a sleep that reset it or
+//! on another host: who makes a deadline has the kernel's time at hand and compares ([`still_agrees`]).
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use flashlock_locks::machine::{Clock, Deadline};
 
 use crate::sys;
 
-/// How long the counter's rate is measured.
-const SETTLE_NS: u64 = 5_000_000;
+/// How long the counter's rate is measured. With readings of a few thousand ticks it is known to some parts in ten thousand.
+const SETTLE_NS: u64 = 20_000_000;
+/// In ticks: the call between two looks at the counter takes hundreds, a few thousand on a slow virtual machine. Where it
+/// always takes longer, the kernel's clock stays in use.
+const LONGEST_READING: u64 = 20_000;
+/// Rates that are believed, 32.32 fixed point: counters run at 200 MHz to 20 GHz.
+const RATES: core::ops::RangeInclusive<u64> = (1 << 32) / 20..=5 << 32;
+/// How far the clocks may come apart: a fixed time, for unlucky readings, and a share (one part in so many) of the time since the first
+/// reading, for the rate's error and for the kernel's clock being steered.
+const APART_NS: u64 = 1_000_000;
+const APART_SHARE: u64 = 64;
 const NS_PER_SEC: u64 = 1_000_000_000;
 
 static BASE_NS: AtomicU64 = AtomicU64::new(0);
@@ -22,41 +38,96 @@ static BASE_TICKS: AtomicU64 = AtomicU64::new(0);
 static RATE: AtomicU64 = AtomicU64::new(0);
 const NO_COUNTER: u64 = u64::MAX;
 
-/// Nanoseconds of a clock that never jumps.
+/// Both clocks at one moment.
+#[derive(Clone, Copy)]
+struct Reading {
+    ns: u64,
+    ticks: u64,
+}
+
+/// Nanoseconds of a clock that never jumps, but for the few microseconds by which two readings may be wrong; callers subtract
+/// saturating.
 #[inline]
 pub fn now() -> u64 {
-    match RATE.load(Relaxed) {
+    // Acquire pairs with the Release in `calibrate`: with a rate come the bases.
+    match RATE.load(Acquire) {
         0 => calibrate(),
         NO_COUNTER => kernel_now(libc::CLOCK_MONOTONIC),
-        rate => {
-            let ticks = ticks().wrapping_sub(BASE_TICKS.load(Relaxed));
-            BASE_NS.load(Relaxed) + ((u128::from(ticks) * u128::from(rate)) >> 32) as u64
-        }
+        rate => counted(base(), ticks(), rate),
     }
+}
+
+/// The first reading.
+fn base() -> Reading {
+    Reading { ns: BASE_NS.load(Relaxed), ticks: BASE_TICKS.load(Relaxed) }
+}
+
+/// The time when the counter stands at `ticks`.
+fn counted(base: Reading, ticks: u64, rate: u64) -> u64 {
+    let passed = (u128::from(ticks.wrapping_sub(base.ticks)) * u128::from(rate)) >> 32;
+    base.ns.wrapping_add(passed as u64)
 }
 
 /// The kernel's time, which is also used as long as the rate is not known.
 ///
-/// Races are harmless: the bases are written once, by the thread that wins `BASE_NS`, before anybody can compute a rate that
-/// is not discarded (`BASE_TICKS` is 0 until then).
+/// Races are harmless: the bases are written once, by the thread that wins `BASE_NS`, and a rate is computed only by who sees both
+/// (`BASE_TICKS` is 0 until it is written, and written after `BASE_NS`).
 #[cold]
 fn calibrate() -> u64 {
     if !counter_is_invariant() {
         RATE.store(NO_COUNTER, Relaxed);
         return kernel_now(libc::CLOCK_MONOTONIC);
     }
-    let ticks = ticks();
-    let now = kernel_now(libc::CLOCK_MONOTONIC);
-    let (base_ns, base_ticks) = (BASE_NS.load(Relaxed), BASE_TICKS.load(Relaxed));
-    if base_ns == 0 {
-        if BASE_NS.compare_exchange(0, now, Relaxed, Relaxed).is_ok() {
-            BASE_TICKS.store(ticks, Relaxed);
+    let before = ticks();
+    let ns = kernel_now(libc::CLOCK_MONOTONIC);
+    let Some(reading) = reading(before, ns, ticks()) else { return ns };
+    // Acquire pairs with the Release of `BASE_TICKS` below.
+    let ticks = BASE_TICKS.load(Acquire);
+    if ticks == 0 {
+        if BASE_NS.compare_exchange(0, reading.ns, Relaxed, Relaxed).is_ok() {
+            BASE_TICKS.store(reading.ticks, Release);
         }
-    } else if base_ticks != 0 && now > base_ns + SETTLE_NS && ticks > base_ticks {
-        let rate = (u128::from(now - base_ns) << 32) / u128::from(ticks - base_ticks);
-        RATE.store((rate as u64).clamp(1, NO_COUNTER - 1), Relaxed);
+    } else if let Some(rate) = rate(base(), reading) {
+        // Fails if another thread has found one, or found that there is none. Release pairs with the Acquire in `now`.
+        let _ = RATE.compare_exchange(0, rate, Release, Relaxed);
     }
-    now
+    ns
+}
+
+/// What was read between two looks at the counter, if nothing came between them. (A counter that went back has moved to a CPU where
+/// it runs behind; nothing is learned then.)
+fn reading(before: u64, ns: u64, after: u64) -> Option<Reading> {
+    let took = after.checked_sub(before).filter(|took| *took <= LONGEST_READING)?;
+    Some(Reading { ns, ticks: before + took / 2 })
+}
+
+/// The rate between two readings: `None` if they are too close, [`NO_COUNTER`] if no counter runs like that.
+fn rate(base: Reading, now: Reading) -> Option<u64> {
+    let passed = now.ns.checked_sub(base.ns).filter(|passed| *passed >= SETTLE_NS)?;
+    let ticks = now.ticks.checked_sub(base.ticks).filter(|ticks| *ticks > 0);
+    let rate = ticks.and_then(|ticks| u64::try_from((u128::from(passed) << 32) / u128::from(ticks)).ok());
+    Some(rate.filter(|rate| RATES.contains(rate)).unwrap_or(NO_COUNTER))
+}
+
+/// Whether the counter, used since `base`, has stayed with the kernel's clock.
+fn still_agrees(base: Reading, kernel_ns: u64, counted_ns: u64) -> bool {
+    counted_ns.abs_diff(kernel_ns) <= APART_NS + kernel_ns.saturating_sub(base.ns) / APART_SHARE
+}
+
+/// Looks whether the counter can still be trusted, once more if it seems not: the thread may have been preempted since it asked the
+/// kernel.
+#[inline]
+fn compare(kernel_ns: u64) {
+    let rate = RATE.load(Acquire);
+    if rate == 0 || rate == NO_COUNTER || still_agrees(base(), kernel_ns, counted(base(), ticks(), rate)) {
+        return;
+    }
+    let before = ticks();
+    let ns = kernel_now(libc::CLOCK_MONOTONIC);
+    let Some(again) = reading(before, ns, ticks()) else { return };
+    if !still_agrees(base(), again.ns, counted(base(), again.ticks, rate)) {
+        RATE.store(NO_COUNTER, Relaxed);
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -105,15 +176,18 @@ pub fn expired(deadline: &Deadline) -> bool {
 
 /// The point of the monotonic clock so many microseconds from now, or `other` if that comes first.
 pub fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
-    let at = kernel_now(libc::CLOCK_MONOTONIC) + u64::from(micros) * 1000;
+    let now = kernel_now(libc::CLOCK_MONOTONIC);
+    compare(now);
+    let at = now + u64::from(micros) * 1000;
     let soon = Deadline { clock: Clock::Monotonic, sec: (at / NS_PER_SEC) as i64, nsec: (at % NS_PER_SEC) as u32 };
     let Some(other) = other else { return soon };
     let other_is_sooner = match other.clock {
         Clock::Monotonic => (other.sec, other.nsec) < (soon.sec, soon.nsec),
         Clock::Realtime => {
             let now = kernel_time(libc::CLOCK_REALTIME);
-            let left = i128::from(other.sec - now.tv_sec) * i128::from(NS_PER_SEC) + i128::from(other.nsec)
-                - i128::from(now.tv_nsec);
+            // In 128 bits: any second that POSIX allows is a point in the past or in the future, however far.
+            let left = (i128::from(other.sec) - i128::from(now.tv_sec)) * i128::from(NS_PER_SEC)
+                + (i128::from(other.nsec) - i128::from(now.tv_nsec));
             left < i128::from(micros) * 1000
         }
     };
@@ -126,21 +200,73 @@ mod tests {
 
     #[test]
     fn the_counter_runs_at_the_kernels_rate() {
-        now();
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        now();
+        // Until the counter is in use, if there is one: a preempted reading is made again.
+        let begun = std::time::Instant::now();
+        while RATE.load(Relaxed) == 0 && begun.elapsed() < std::time::Duration::from_secs(10) {
+            now();
+        }
+        assert_ne!(RATE.load(Relaxed), 0, "not calibrated in ten seconds");
         let (here, kernel) = (now(), kernel_now(libc::CLOCK_MONOTONIC));
         std::thread::sleep(std::time::Duration::from_millis(50));
         let (here, kernel) = (now() - here, kernel_now(libc::CLOCK_MONOTONIC) - kernel);
         assert!(here / 2 < kernel && kernel / 2 < here, "{here} {kernel}");
     }
 
+    const BASE: Reading = Reading { ns: 7_000, ticks: 1_000 };
+
+    #[test]
+    fn a_reading_with_a_preemption_in_it_does_not_count() {
+        let read = reading(1_000, 5, 1_600).unwrap();
+        assert_eq!((read.ns, read.ticks), (5, 1_300));
+        assert!(reading(1_000, 5, 1_000 + LONGEST_READING).is_some());
+        assert!(reading(1_000, 5, 1_001 + LONGEST_READING).is_none());
+        assert!(reading(1_000, 5, 999).is_none());
+        assert!(reading(0, 5, u64::MAX).is_none());
+    }
+
+    #[test]
+    fn a_rate_is_told_by_distant_readings_and_must_be_plausible() {
+        let after = |ns, ticks| rate(BASE, Reading { ns: BASE.ns + ns, ticks: BASE.ticks + ticks });
+        assert_eq!(after(SETTLE_NS - 1, 2 * SETTLE_NS), None);
+        assert_eq!(after(SETTLE_NS, 2 * SETTLE_NS), Some(1 << 31));
+        assert_eq!(after(SETTLE_NS, 4 * SETTLE_NS), Some(1 << 30));
+        for (ns, ticks) in [(SETTLE_NS, 0), (SETTLE_NS, SETTLE_NS / 6), (SETTLE_NS, 21 * SETTLE_NS), (u64::MAX / 2, 1)]
+        {
+            assert_eq!(after(ns, ticks), Some(NO_COUNTER), "{ticks} ticks in {ns} ns");
+        }
+        assert_eq!(rate(BASE, Reading { ns: BASE.ns + SETTLE_NS, ticks: 0 }), Some(NO_COUNTER));
+        assert_eq!(rate(BASE, Reading { ns: 0, ticks: 2_000 }), None);
+    }
+
+    #[test]
+    fn a_counter_that_leaves_the_kernels_clock_is_distrusted() {
+        const HOUR: u64 = 3_600 * NS_PER_SEC;
+        let now = BASE.ns + HOUR;
+        assert!(still_agrees(BASE, now, now + HOUR / 100) && still_agrees(BASE, now, now - HOUR / 100));
+        assert!(!still_agrees(BASE, now, now + HOUR / 50) && !still_agrees(BASE, now, now - HOUR / 50));
+        assert!(
+            still_agrees(BASE, BASE.ns, BASE.ns + APART_NS) && !still_agrees(BASE, BASE.ns, BASE.ns + 2 * APART_NS)
+        );
+        // The counter began anew.
+        assert!(!still_agrees(BASE, now, counted(BASE, 0, 1 << 31)));
+    }
+
     #[test]
     fn the_sooner_deadline_wins_on_either_clock() {
-        let past = Deadline { clock: Clock::Realtime, sec: 1, nsec: 0 };
-        assert_eq!(sooner(1_000_000, Some(past)), past);
-        let far = Deadline { clock: Clock::Realtime, sec: i64::MAX / 4, nsec: 0 };
-        assert_eq!(sooner(1_000, Some(far)).clock, Clock::Monotonic);
-        assert!(expired(&past) && !expired(&far));
+        for clock in [Clock::Realtime, Clock::Monotonic] {
+            for nsec in [0, 999_999_999] {
+                for sec in [i64::MIN, i64::MIN + 1, i64::MIN / 4, -1, 0] {
+                    let past = Deadline { clock, sec, nsec };
+                    assert_eq!(sooner(u32::MAX, Some(past)), past);
+                    assert!(expired(&past), "{past:?}");
+                }
+                for sec in [i64::MAX, i64::MAX - 1, i64::MAX / 4, 1 << 40] {
+                    let far = Deadline { clock, sec, nsec };
+                    let soon = sooner(0, Some(far));
+                    assert!(soon != far && soon.clock == Clock::Monotonic && expired(&soon), "{far:?}");
+                    assert!(!expired(&far), "{far:?}");
+                }
+            }
+        }
     }
 }

@@ -1,9 +1,13 @@
 //! # The epoch: telling a forked child from its parent
 //!
 //! A queue node that a forked child inherits may belong to a thread which does not exist there. Each node carries the
-//! epoch in which it was queued. The current epoch (the process id) lives in a page that the kernel wipes in a forked child
+//! epoch in which it was queued. The current epoch lives in a page that the kernel wipes in a forked child
 //! (`MADV_WIPEONFORK`, Linux 4.14), however the fork was made; who finds it zero fills it in. Where the page cannot be had, the epoch is
 //! constant, and a child that inherits waiters may hang on them.
+//!
+//! An epoch is a number that no ancestor has had: one more than the last that was given out in this process or, for that memory is
+//! inherited, in any of its ancestors. (A process id would not do: it comes again, and the first process of each container has the
+//! same.)
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -12,6 +16,8 @@ use crate::sys;
 const PAGE: usize = 4096;
 
 static FALLBACK: AtomicU32 = AtomicU32::new(1);
+/// The last epoch that was given out. Not wiped.
+static LAST: AtomicU32 = AtomicU32::new(0);
 static EPOCH: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The current process's epoch, never 0.
@@ -41,7 +47,11 @@ fn refresh() -> u32 {
     // SAFETY: as in `current`.
     let word = unsafe { &*page };
     if word.load(Ordering::Relaxed) == 0 {
-        word.store(sys::getpid().max(1), Ordering::Relaxed); // Every thread of the process writes the same.
+        // Given out before it is used, so that a child forked by another thread in between counts on from it: Release, and its
+        // partner is the fork, which copies `LAST` no older than the page. Of several threads one prevails; the loads are of one
+        // word alone, so Relaxed suffices.
+        let next = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
+        let _ = word.compare_exchange(0, next, Ordering::Release, Ordering::Relaxed);
     }
     word.load(Ordering::Relaxed)
 }
@@ -58,20 +68,39 @@ fn wiped_page() -> Option<*mut AtomicU32> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_forked_child_has_an_epoch_of_its_own() {
-        let mine = current();
-        assert_eq!(mine, current());
+    /// Whether the check holds in a forked child.
+    fn in_a_child(check: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child calls only async-signal-safe functions.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let differs = current() != mine;
+            let status = if check() { 0 } else { 1 };
             // SAFETY: ends the child without running the parent's destructors.
-            unsafe { libc::_exit(if differs { 0 } else { 1 }) };
+            unsafe { libc::_exit(status) };
         }
         let mut status = 0;
         // SAFETY: `status` is writable.
         unsafe { libc::waitpid(child, &raw mut status, 0) };
-        assert_eq!(status, 0);
+        status == 0
+    }
+
+    /// What the kernel does to a child, again and again in one process, whose id stays the same.
+    #[test]
+    fn no_epoch_comes_again_in_a_line_of_descent() {
+        assert!(in_a_child(|| {
+            let mut seen = [0; 100];
+            for epoch in &mut seen {
+                *epoch = current();
+                // SAFETY: as in `current`.
+                unsafe { &*EPOCH.load(Ordering::Acquire) }.store(0, Ordering::Relaxed);
+            }
+            seen.iter().enumerate().all(|(at, epoch)| *epoch != 0 && !seen[..at].contains(epoch))
+        }));
+    }
+
+    #[test]
+    fn a_forked_child_has_an_epoch_of_its_own() {
+        let mine = current();
+        assert_eq!(mine, current());
+        assert!(in_a_child(|| current() != mine));
     }
 }

@@ -1,11 +1,13 @@
 //! # The pool of queue nodes
 //!
-//! Type-stable and never unmapped: a stale handle names a valid node. Nodes come in chunks that double in size; the first is
-//! static, so that a program whose locks are hardly contended maps nothing.
+//! Type-stable and never unmapped: a stale handle names a valid node. Nodes come in chunks that double in size. The first is
+//! static and zero, half a megabyte of addresses without memory behind them until nodes are used, from the first one up: so the first
+//! [`FIRST`] simultaneous waiters of a process cost no system call, neither time on the way to a lock nor a permission that a sandbox
+//! may have taken away. Who needs one more maps the next chunk, in the lock call in which he waits.
 //!
 //! ```text
 //!   handle h >= 2    index = h - 2
-//!   chunk 0: 64 nodes | chunk 1: 64 | chunk 2: 128 | chunk 3: 256 | …  chunk k >= 1 begins at index 64 << (k - 1)
+//!   chunk 0: 4096 nodes | chunk 1: 4096 | chunk 2: 8192 | …  chunk k >= 1 begins at index 4096 << (k - 1)
 //! ```
 //!
 //! ## Invariants
@@ -25,8 +27,9 @@ use flashlock_locks::node::Node;
 use crate::machine::{Native, Sink};
 use crate::{futex, sys};
 
-const FIRST: u32 = 64;
-const CHUNKS: usize = 22;
+/// Nodes that need not be mapped.
+pub const FIRST: u32 = 4096;
+const CHUNKS: usize = 16;
 /// Handles 0 and 1 name no node.
 const OFFSET: u32 = Handle::RESERVED + 1;
 
@@ -183,7 +186,7 @@ fn map_chunk(chunk: usize) {
     }
 }
 
-/// No memory for 64 bytes: the thread can neither wait nor fail. It sleeps until the process is ended by whoever runs out of
+/// No memory for a node: the thread can neither wait nor fail. It sleeps until the process is ended by whoever runs out of
 /// memory first; nothing is corrupted.
 fn exhausted() -> ! {
     sys::warn(&[b"flashlock: out of memory for a queue node\n"]);
@@ -200,12 +203,12 @@ mod tests {
     #[test]
     fn indices_fall_into_doubling_chunks() {
         assert_eq!(locate(0), (0, 0));
-        assert_eq!(locate(63), (0, 63));
-        assert_eq!(locate(64), (1, 0));
-        assert_eq!(locate(127), (1, 63));
-        assert_eq!(locate(128), (2, 0));
-        assert_eq!(locate(255), (2, 127));
-        assert_eq!(locate(256), (3, 0));
+        assert_eq!(locate(FIRST - 1), (0, FIRST - 1));
+        assert_eq!(locate(FIRST), (1, 0));
+        assert_eq!(locate(2 * FIRST - 1), (1, FIRST - 1));
+        assert_eq!(locate(2 * FIRST), (2, 0));
+        assert_eq!(locate(4 * FIRST - 1), (2, 2 * FIRST - 1));
+        assert_eq!(locate(4 * FIRST), (3, 0));
         assert!(locate(Handle::LIMIT - OFFSET - 1).0 <= CHUNKS);
     }
 

@@ -1,11 +1,9 @@
 //! # What the user chose: `FLASHLOCK=name[:option=value,…]`
 //!
-//! | option | values | default | meaning |
-//! |---|---|---|---|
-//! | `wait` | `spin`, `stp`, `park` (as far as the lock has them) | the lock's first | how waiters wait |
-//! | `bound` | µs, 0 to 60,000,000 | 1000 | after how long the first waiter is handed the lock (`shfl`) |
-//! | `shuffles` | 0 to 1,000,000 | 1024 | how many waiters may be moved before arrival order rules again (`shfl`) |
-//! | `ahead` | 0 to 1000 | 1 | how many sleepers are woken before their turn (`shfl`) |
+//! Which options a lock takes, their ranges and defaults say the catalogue's lists ([`LOCKS`], [`OPTIONS`]); beside those, each lock
+//! takes `wait`, one of its ways of waiting.
+//!
+//! [`OPTIONS`]: flashlock_locks::catalogue::OPTIONS
 //!
 //! Parsing allocates nothing: it runs in the first lock call of a process, perhaps inside malloc.
 
@@ -16,7 +14,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use flashlock_locks::catalogue::{DEFAULT, LOCKS, LockId};
+use flashlock_locks::catalogue::{DEFAULT, LOCKS, LockId, OptionId};
 use flashlock_locks::machine::Tunables;
 
 /// The environment variable that names the lock.
@@ -45,10 +43,10 @@ impl Choice {
 pub enum BadChoice<'a> {
     /// There is no such lock.
     Lock(&'a str),
-    /// There is no such option.
-    Option(&'a str),
-    /// The option does not take this value: option, value, what it takes.
-    Value(&'a str, &'a str, &'static str),
+    /// This lock takes no such option.
+    Option(LockId, &'a str),
+    /// The option does not take this value.
+    Value(OptionId, &'a str),
     /// This lock cannot wait that way.
     Wait(LockId, &'a str),
 }
@@ -66,15 +64,23 @@ impl BadChoice<'_> {
                     say(lock.name);
                 }
             }
-            Self::Option(name) => {
-                for part in ["unknown option '", name, "'; known are: wait bound shuffles ahead"] {
+            Self::Option(lock, name) => {
+                for part in ["lock ", lock.info().name, " takes no option '", name, "'; it takes: wait"] {
                     say(part);
+                }
+                for option in lock.info().options {
+                    say(" ");
+                    say(option.info().name);
                 }
             }
-            Self::Value(option, value, takes) => {
-                for part in ["option ", option, " does not take '", value, "', but ", takes] {
+            Self::Value(option, value) => {
+                let option = option.info();
+                for part in ["option ", option.name, " does not take '", value, "', but ", option.unit, " from "] {
                     say(part);
                 }
+                say(decimal(option.least, &mut [0; 10]));
+                say(" to ");
+                say(decimal(option.most, &mut [0; 10]));
             }
             Self::Wait(lock, value) => {
                 for part in ["lock ", lock.info().name, " does not take wait='", value, "'; it takes:"] {
@@ -109,23 +115,31 @@ pub fn parse(text: &str) -> Result<Choice, BadChoice<'_>> {
     choice.lock = LockId::from_name(name).ok_or(BadChoice::Lock(name))?;
     for option in options.split(',').filter(|option| !option.is_empty()) {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
-        let number = |max, takes| match value.parse::<u32>() {
-            Ok(number) if number <= max => Ok(number),
-            _ => Err(BadChoice::Value(key, value, takes)),
-        };
-        match key {
-            "wait" => {
-                let waits = choice.lock.info().waits;
-                let known = waits.iter().position(|&wait| wait == value);
-                choice.wait = known.ok_or(BadChoice::Wait(choice.lock, value))?;
-            }
-            "bound" => choice.tunables.bound_us = number(60_000_000, "microseconds from 0 to 60000000")?,
-            "shuffles" => choice.tunables.max_shuffles = number(1_000_000, "a number from 0 to 1000000")?,
-            "ahead" => choice.tunables.wake_ahead = number(1000, "a number from 0 to 1000")?,
-            _ => return Err(BadChoice::Option(key)),
+        let lock = choice.lock;
+        if key == "wait" {
+            let known = lock.info().waits.iter().position(|&wait| wait == value);
+            choice.wait = known.ok_or(BadChoice::Wait(lock, value))?;
+            continue;
         }
+        let option = lock.info().option(key).ok_or(BadChoice::Option(lock, key))?;
+        let number = value.parse().ok().filter(|number| (option.least..=option.most).contains(number));
+        (option.set)(&mut choice.tunables, number.ok_or(BadChoice::Value(option.id, value))?);
     }
     Ok(choice)
+}
+
+/// A number in decimal, without allocating.
+fn decimal(mut number: u32, room: &mut [u8; 10]) -> &str {
+    let mut begin = room.len();
+    loop {
+        begin -= 1;
+        room[begin] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            // Digits are UTF-8.
+            return core::str::from_utf8(&room[begin..]).unwrap_or_default();
+        }
+    }
 }
 
 /// Reads `NODESxCORESxSMT`: the three numbers, each from 1 to 4096.
@@ -172,6 +186,7 @@ pub fn set_tunables(tunables: Tunables) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashlock_locks::catalogue::OPTIONS;
 
     #[test]
     fn good_choices() {
@@ -186,10 +201,44 @@ mod tests {
     fn bad_choices_say_what_is_right() {
         let say = |text| parse(text).unwrap_err().to_string();
         assert!(say("mcz").contains("unknown lock 'mcz'; known are: tas futex mcs shfl"));
-        assert!(say("shfl:colour=red").contains("unknown option 'colour'"));
+        assert_eq!(say("shfl:colour=red"), "lock shfl takes no option 'colour'; it takes: wait bound shuffles ahead");
         assert!(say("tas:wait=park").contains("it takes: stp"));
-        assert!(say("shfl:bound=soon").contains("microseconds"));
+        assert_eq!(say("shfl:bound=soon"), "option bound does not take 'soon', but microseconds from 0 to 10000000");
         assert!(say("shfl:bound").contains("does not take ''"));
+    }
+
+    #[test]
+    fn a_lock_takes_the_options_of_its_row_and_no_others() {
+        for lock in LOCKS {
+            for option in OPTIONS {
+                for value in [option.least, option.most] {
+                    let text = format!("{}:{}={value}", lock.name, option.name);
+                    match parse(&text) {
+                        Ok(choice) => assert_eq!((option.get)(&choice.tunables), value, "{text}"),
+                        Err(error) => assert_eq!(error, BadChoice::Option(lock.id, option.name), "{text}"),
+                    }
+                    assert_eq!(parse(&text).is_ok(), lock.options.contains(&option.id), "{text}");
+                }
+            }
+        }
+        assert_eq!(parse("tas:bound=5").unwrap_err().to_string(), "lock tas takes no option 'bound'; it takes: wait");
+    }
+
+    #[test]
+    fn values_outside_their_range_are_refused() {
+        for option in OPTIONS {
+            for value in [u64::from(option.most) + 1, u64::from(u32::MAX) + 1] {
+                let text = format!("shfl:{}={value}", option.name);
+                assert!(matches!(parse(&text), Err(BadChoice::Value(found, _)) if found == option.id), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_written() {
+        for number in [0, 7, 10, 60_000_000, u32::MAX] {
+            assert_eq!(decimal(number, &mut [0; 10]), number.to_string());
+        }
     }
 
     #[test]

@@ -109,7 +109,7 @@ fn contend(word: &AtomicU32, order: Ordering, mut done: impl FnMut(u32) -> bool)
     let (learned, last_won) = thread::contention();
     let hot = begun.saturating_sub(last_won) < HOT_NS + 4 * learned;
     let away = if hot { learned } else { 0 };
-    while away > 0 && clock::now() - begun < away {
+    while away > 0 && clock::now().saturating_sub(begun) < away {
         spin_loop();
     }
     let seen = word.load(order);
@@ -142,15 +142,16 @@ fn poll(word: &AtomicU32, order: Ordering, patience: Patience, done: &mut impl F
             continue;
         }
         let now = clock::now();
+        let waited = now.saturating_sub(start);
         let preempted = now.saturating_sub(last) > PREEMPTED_NS;
         last = now;
         if preempted {
             LAST_PREEMPTED.store(now, Relaxed);
         }
         match patience {
-            Patience::Budget | Patience::Contend if preempted || now - start > budget_ns() => return None,
+            Patience::Budget | Patience::Contend if preempted || waited > budget_ns() => return None,
             Patience::Until(deadline) if clock::expired(&deadline) => return None,
-            Patience::Forever | Patience::Until(_) if preempted || now - start > YIELD_AFTER_NS => sys::yield_now(),
+            Patience::Forever | Patience::Until(_) if preempted || waited > YIELD_AFTER_NS => sys::yield_now(),
             _ => {}
         }
     }

@@ -125,22 +125,41 @@ fn map(fd: i32) -> Option<&'static Block> {
     (address > 0).then(|| unsafe { &*(address as *const Block) })
 }
 
-/// Counts into the block behind this descriptor from now on. Whether it is one of ours.
+/// Counts into the block behind this descriptor from now on. Whether it is one of ours. Several threads may do so at once: one of
+/// them attaches, and if there are counters already, they stay.
 pub fn attach(fd: i32) -> bool {
+    if !ATTACHED.load(Relaxed).is_null() {
+        return true;
+    }
+    let Some(block) = is_trusted(fd).then(|| map(fd)).flatten() else { return false };
+    let fresh = core::ptr::from_ref(block).cast_mut();
+    let is_ours = block.magic.load(Acquire) == MAGIC && block.version.load(Relaxed) == VERSION;
+    // Release pairs with the Acquire in `shard`.
+    let won = is_ours && ATTACHED.compare_exchange(core::ptr::null_mut(), fresh, Release, Relaxed).is_ok();
+    if won {
+        block.processes.fetch_add(1, Relaxed);
+    } else {
+        // SAFETY: mapped just now, and seen by nobody else.
+        unsafe { sys::syscall(libc::SYS_munmap, [fresh as usize, size_of::<Block>(), 0, 0, 0, 0]) };
+    }
+    is_ours
+}
+
+/// Whether the descriptor is an anonymous file that cannot grow or shrink, and has the right size.
+fn is_trusted(fd: i32) -> bool {
     let mut size = core::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: F_GET_SEALS takes no argument; fstat writes a stat. Only a sealable anonymous file answers the first.
-    let trusted = unsafe {
-        sys::syscall(libc::SYS_fcntl, [fd as usize, libc::F_GET_SEALS as usize, 0, 0, 0, 0]) == SEALS as isize
+    unsafe {
+        are_enough(sys::syscall(libc::SYS_fcntl, [fd as usize, libc::F_GET_SEALS as usize, 0, 0, 0, 0]))
             && sys::syscall(libc::SYS_fstat, [fd as usize, size.as_mut_ptr() as usize, 0, 0, 0, 0]) == 0
             && size.assume_init().st_size == size_of::<Block>() as libc::off_t
-    };
-    let Some(block) = trusted.then(|| map(fd)).flatten() else { return false };
-    if block.magic.load(Acquire) != MAGIC || block.version.load(Relaxed) != VERSION {
-        return false;
     }
-    block.processes.fetch_add(1, Relaxed);
-    ATTACHED.store(core::ptr::from_ref(block).cast_mut(), Release);
-    true
+}
+
+/// Whether these seals, or minus an error number, hold the size. There may be more: where the administrator forbids executable
+/// anonymous files, the kernel adds one of its own.
+fn are_enough(seals: isize) -> bool {
+    seals >= 0 && seals & SEALS as isize == SEALS as isize
 }
 
 #[inline]
@@ -179,6 +198,18 @@ mod tests {
     }
 
     #[test]
+    fn seals_must_hold_the_size_and_may_do_more() {
+        const EXEC: isize = 0x20;
+        assert!(are_enough(SEALS as isize) && are_enough(SEALS as isize | EXEC));
+        for too_little in [0, EXEC, libc::F_SEAL_GROW as isize, (SEALS & !libc::F_SEAL_SHRINK) as isize] {
+            assert!(!are_enough(too_little), "{too_little:#x}");
+        }
+        for error in [-(libc::EBADF as isize), -(libc::EINVAL as isize), -1] {
+            assert!(!are_enough(error), "{error}");
+        }
+    }
+
+    #[test]
     fn only_a_block_of_ours_is_attached() {
         assert!(!attach(0) && !attach(-1) && !attach(9_999));
         let file = std::fs::File::open("/proc/self/exe").unwrap();
@@ -190,5 +221,9 @@ mod tests {
         let totals = block.totals();
         assert_eq!((totals.processes, totals.of(Event::Park), totals.of(Event::Grant)), (1, 1, 0));
         assert_eq!(totals.waits[bucket(1000)], 1);
+        // The first counters stay, and the process is counted once.
+        let (other, unused) = Block::create().unwrap();
+        assert!(attach(fd.as_raw_fd()) && attach(other.as_raw_fd()));
+        assert_eq!((block.totals().processes, unused.totals().processes), (1, 0));
     }
 }

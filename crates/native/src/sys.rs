@@ -57,16 +57,10 @@ pub unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> isize {
     result
 }
 
-/// The calling thread's id, from the kernel.
-pub fn gettid() -> u32 {
+/// The calling thread's id, from the kernel; `None` where a sandbox refuses it.
+pub fn gettid() -> Option<u32> {
     // SAFETY: no arguments.
-    unsafe { syscall(libc::SYS_gettid, [0; 6]) as u32 }
-}
-
-/// The process id, from the kernel.
-pub fn getpid() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { syscall(libc::SYS_getpid, [0; 6]) as u32 }
+    u32::try_from(unsafe { syscall(libc::SYS_gettid, [0; 6]) }).ok()
 }
 
 /// Lets another thread run, if one wants to.

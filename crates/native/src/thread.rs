@@ -9,7 +9,7 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::sync::atomic::{
-    AtomicU32,
+    AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
@@ -21,8 +21,9 @@ use crate::{clock, epoch, pool, sys};
 struct Local {
     /// A free node, kept for the next wait. An atomic, so that a signal handler may take and give one, too.
     spare: AtomicU32,
-    /// The thread's id and the epoch in which it was asked for.
-    id: Cell<(u32, u32)>,
+    /// The thread's id (low half) and the epoch in which it was asked for. One word: a signal handler that asks, too, must not come
+    /// between the two.
+    id: AtomicU64,
     random: Cell<u32>,
     /// How long to stay away from a hot lock, and when the thread last won one (ns).
     contention: Cell<(u64, u64)>,
@@ -32,7 +33,7 @@ struct Local {
 
 thread_local! {
     static LOCAL: Local = const {
-        Local { spare: AtomicU32::new(0), id: Cell::new((0, 0)), random: Cell::new(0), contention: Cell::new((0, 0)), place: Cell::new(0) }
+        Local { spare: AtomicU32::new(0), id: AtomicU64::new(0), random: Cell::new(0), contention: Cell::new((0, 0)), place: Cell::new(0) }
     };
 }
 
@@ -56,19 +57,28 @@ pub fn give_node<S: Sink>(handle: Handle) {
     }
 }
 
-/// The thread's kernel id. A forked child's thread asks anew.
+/// Ids that the kernel never gives: for threads that it refuses theirs.
+const REFUSED: u32 = 1 << 31;
+
+/// The thread's kernel id. A forked child's thread asks anew. In a sandbox where that fails, another number that no thread of the
+/// process shares.
 #[inline]
 pub fn id() -> u32 {
     LOCAL.with(|local| {
-        let (id, asked_in) = local.id.get();
-        let now = epoch::current();
-        if asked_in == now {
-            return id;
-        }
-        let id = sys::gettid();
-        local.id.set((id, now));
-        id
+        let known = local.id.load(Relaxed);
+        if (known >> 32) as u32 == epoch::current() { known as u32 } else { ask_id() }
     })
+}
+
+#[cold]
+fn ask_id() -> u32 {
+    let id = known_or_place(sys::gettid());
+    LOCAL.with(|local| local.id.store(u64::from(epoch::current()) << 32 | u64::from(id), Relaxed));
+    id
+}
+
+fn known_or_place(id: Option<u32>) -> u32 {
+    id.unwrap_or_else(|| REFUSED | place())
 }
 
 /// What the thread has learned of contention: how long to stay away, and when it last won (ns).
@@ -96,7 +106,9 @@ pub fn random() -> u32 {
     LOCAL.with(|local| {
         let mut x = local.random.get();
         if x == 0 {
-            x = (clock::now() as u32 ^ id().wrapping_mul(0x9e37_79b9)) | 1;
+            // Where the thread's own things lie tells it from the others, without asking the kernel.
+            let here = core::ptr::from_ref(local) as usize >> 6;
+            x = (clock::now() as u32 ^ (here as u32).wrapping_mul(0x9e37_79b9)) | 1;
         }
         x ^= x << 13;
         x ^= x >> 17;
@@ -148,6 +160,14 @@ mod tests {
             std::thread::spawn(|| give_node::<NoStats>(take_node::<NoStats>())).join().unwrap();
         }
         assert!(pool::size() < 1_000, "{} nodes after 2,000 threads, one after the other", pool::size());
+    }
+
+    #[test]
+    fn ids_are_the_kernels_or_else_unlike_any_of_them() {
+        assert_eq!((id(), id()), (sys::gettid().unwrap(), sys::gettid().unwrap()));
+        assert_eq!(known_or_place(Some(17)), 17);
+        let (here, there) = (known_or_place(None), std::thread::spawn(|| known_or_place(None)).join().unwrap());
+        assert!(here != there && here >= REFUSED && there >= REFUSED);
     }
 
     #[test]

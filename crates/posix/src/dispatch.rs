@@ -4,13 +4,13 @@
 //! functions jump through [`table`]; at first that points to functions which read the settings, install the right table and
 //! go on there. So a lock call costs one indirect jump, and nothing asks whether statistics are on.
 //!
-//! Resolution reads `environ` only: it allocates nothing and looks up no symbol, for it may run inside malloc, and before any
-//! constructor. What wants more ([`init`]) waits for our constructor.
+//! Resolution reads the [`environment`] only: it allocates nothing, writes nothing and looks up no symbol, for it may run inside
+//! malloc, and before any constructor. What wants more ([`init`]) waits for our constructor.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::c_int;
 use core::sync::atomic::{
     AtomicPtr,
-    Ordering::{Acquire, Release},
+    Ordering::{AcqRel, Acquire},
 };
 
 use flashlock_locks::catalogue::LockId;
@@ -19,10 +19,11 @@ use flashlock_locks::machine::Machine;
 use flashlock_locks::raw::RawLock;
 #[cfg(feature = "stats")]
 use flashlock_native::Counting;
-use flashlock_native::settings::{self, Choice};
+use flashlock_native::settings::{self, BadChoice, Choice};
 use flashlock_native::{Native, NoStats, Word32, clock, epoch, numa, spin, stats, sys, thread};
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 
+use crate::environment::{self, Unreadable, Value};
 use crate::{cond, glibc, layout, mutex};
 
 macro_rules! define_table {
@@ -98,6 +99,7 @@ pub fn table() -> &'static Table {
 macro_rules! define_choosers {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
         /// The table of a choice. The order of each list is that of `LockInfo::waits`.
+        #[inline(never)]
         fn plain(choice: &Choice) -> &'static Table {
             match choice.lock {
                 $(LockId::$variant => {
@@ -109,6 +111,7 @@ macro_rules! define_choosers {
 
         /// The same, counting.
         #[cfg(feature = "stats")]
+        #[inline(never)]
         fn counting(choice: &Choice) -> &'static Table {
             match choice.lock {
                 $(LockId::$variant => {
@@ -122,79 +125,62 @@ macro_rules! define_choosers {
 
 for_each_lock!(define_choosers);
 
-/// The value of an environment variable, without libc's `getenv` (which a program may interpose).
-fn environment(name: &str) -> Option<&'static str> {
-    unsafe extern "C" {
-        static environ: *const *const c_char;
-    }
-    // SAFETY: `environ` is null or a null-terminated array of C strings, which nobody changes before `main`; a thread that
-    // calls `setenv` later finds everything resolved.
-    unsafe {
-        let mut entry = environ;
-        while !entry.is_null() && !(*entry).is_null() {
-            let text = CStr::from_ptr(*entry).to_bytes();
-            if let Some(value) = text.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"=")) {
-                return core::str::from_utf8(value).ok();
-            }
-            entry = entry.add(1);
-        }
-    }
-    None
+/// What the user chose.
+enum Wanted<'a> {
+    Good(Choice),
+    Bad(BadChoice<'a>),
+    Unreadable,
 }
 
-/// Reads the settings and installs the table. Several threads may do so at once: all come to the same result, and one of them
-/// reports what is wrong.
+impl<'a> Wanted<'a> {
+    fn read(value: Option<&'a Value>) -> Self {
+        match value.map_or(Ok(""), Value::text) {
+            Ok(text) if is_busted(text) => Self::Good(Choice::DEFAULT),
+            Ok(text) => settings::parse(text).map_or_else(Self::Bad, Self::Good),
+            Err(Unreadable) => Self::Unreadable,
+        }
+    }
+
+    fn choice(&self) -> Choice {
+        if let Self::Good(choice) = self { *choice } else { Choice::DEFAULT }
+    }
+}
+
+/// Reads the settings and installs the table. Several threads may do so at once: one table is installed, whose all of them use.
+/// What is wrong is not reported here, in somebody's lock call, but by [`init`].
 #[cold]
 fn resolve() -> &'static Table {
-    let wanted = environment(settings::ENV).unwrap_or("");
-    let parsed = settings::parse(wanted);
-    let choice = parsed.unwrap_or(Choice::DEFAULT);
-    let first = settings::set_tunables(choice.tunables);
-    let chosen = if layout::prepare() { choose(wanted, &choice) } else { &GLIBC };
-    if first {
-        if core::ptr::eq(chosen, &raw const GLIBC) {
-            let version = layout::glibc_version().to_bytes();
-            sys::warn(&[b"flashlock: glibc ", version, b" is unknown to this version; its own locks are used\n"]);
-        } else if let Err(bad) = parsed
-            && !is_busted(wanted)
-        {
-            sys::warn(&[b"flashlock: "]);
-            bad.explain(&mut |part| sys::warn(&[part.as_bytes()]));
-            sys::warn(&[b"; using ", choice.lock.info().name.as_bytes(), b"\n"]);
-            forget(wanted);
-        }
-        if let Some(fd) = stats_fd() {
-            stats::attach(fd);
-        }
-    }
-    TABLE.store(core::ptr::from_ref(chosen).cast_mut(), Release);
-    chosen
-}
-
-/// Empties a value in the environment, so that the processes that inherit it do not report it again.
-fn forget(value: &'static str) {
-    if !value.is_empty() {
-        // SAFETY: `environment` gave it: it lies in the environment's own strings, which POSIX lets a program write to, before its
-        // NUL; the reference is not used afterwards.
-        unsafe { value.as_ptr().cast_mut().write(0) };
+    let value = environment::value(settings::ENV);
+    let choice = Wanted::read(value.as_ref()).choice();
+    settings::set_tunables(choice.tunables);
+    let text = value.as_ref().and_then(|value| value.text().ok()).unwrap_or("");
+    let chosen = if layout::prepare() { choose(text, &choice, stats_fd()) } else { &GLIBC };
+    let chosen = core::ptr::from_ref(chosen).cast_mut();
+    // Release: with the table comes all that was settled before; pairs with the Acquire in `table` and here.
+    match TABLE.compare_exchange((&raw const FIRST).cast_mut(), chosen, AcqRel, Acquire) {
+        Ok(_) => table(),
+        // SAFETY: as in `table`.
+        Err(winner) => unsafe { &*winner },
     }
 }
 
 fn stats_fd() -> Option<i32> {
-    environment(stats::ENV)?.parse().ok()
+    environment::value(stats::ENV)?.text().ok()?.parse().ok()
 }
 
 fn is_busted(wanted: &str) -> bool {
     cfg!(feature = "busted") && wanted == "busted"
 }
 
-fn choose(_wanted: &str, choice: &Choice) -> &'static Table {
+/// The table of a choice. It counts only if there are counters: the descriptor comes from the environment, and anybody may have put
+/// it there.
+fn choose(_wanted: &str, choice: &Choice, _stats: Option<i32>) -> &'static Table {
     #[cfg(feature = "busted")]
     if is_busted(_wanted) {
         return const { &Table::of::<flashlock_locks::spin::busted::Busted, Native<NoStats>>() };
     }
     #[cfg(feature = "stats")]
-    if stats_fd().is_some() {
+    if _stats.is_some_and(stats::attach) {
         return counting(choice);
     }
     plain(choice)
@@ -206,17 +192,74 @@ pub fn init() {
     if core::ptr::eq(table(), &raw const FIRST) {
         resolve();
     }
-    let imagined = environment(settings::ENV_TOPOLOGY).filter(|text| !text.is_empty());
-    let topology = imagined.and_then(settings::parse_topology);
-    if let (Some(text), None) = (imagined, topology) {
-        let name = settings::ENV_TOPOLOGY.as_bytes();
-        sys::warn(&[b"flashlock: ", name, b"='", text.as_bytes(), b"' is not NODESxCORESxSMT; ignored\n"]);
-        forget(text);
-    }
-    numa::prepare(topology.map(|[nodes, _, _]| nodes));
+    report_lock();
+    numa::prepare(imagined_nodes());
     thread::prepare();
     epoch::current();
     clock::now();
     spin::prepare();
     glibc::prepare();
+}
+
+/// Says what is wrong with the choice of a lock, once: processes that inherit it find it empty.
+fn report_lock() {
+    if core::ptr::eq(table(), &raw const GLIBC) {
+        let version = layout::glibc_version().to_bytes();
+        sys::warn(&[b"flashlock: glibc ", version, b" is unknown to this version; its own locks are used\n"]);
+        return;
+    }
+    let Some(value) = environment::value(settings::ENV) else { return };
+    match Wanted::read(Some(&value)) {
+        Wanted::Good(_) => return,
+        Wanted::Bad(bad) => {
+            sys::warn(&[b"flashlock: "]);
+            bad.explain(&mut |part| sys::warn(&[part.as_bytes()]));
+        }
+        Wanted::Unreadable => sys::warn(&[b"flashlock: ", settings::ENV.as_bytes(), UNREADABLE]),
+    }
+    sys::warn(&[b"; using ", Choice::DEFAULT.lock.info().name.as_bytes(), b"\n"]);
+    value.forget();
+}
+
+/// What is said of a value that is [`Unreadable`].
+const UNREADABLE: &[u8] = b" is not UTF-8, or longer than 255 bytes";
+const _: () = assert!(environment::LONGEST == 255);
+
+/// How many NUMA nodes `FLASHLOCK_TOPOLOGY` imagines. Says once what is wrong with it.
+fn imagined_nodes() -> Option<u32> {
+    let value = environment::value(settings::ENV_TOPOLOGY)?;
+    let name = settings::ENV_TOPOLOGY.as_bytes();
+    match value.text() {
+        Ok("") => return None,
+        Ok(text) => match settings::parse_topology(text) {
+            Some([nodes, _, _]) => return Some(nodes),
+            None => sys::warn(&[b"flashlock: ", name, b"='", text.as_bytes(), b"' is not NODESxCORESxSMT; ignored\n"]),
+        },
+        Err(Unreadable) => sys::warn(&[b"flashlock: ", name, UNREADABLE, b"; ignored\n"]),
+    }
+    value.forget();
+    None
+}
+
+#[cfg(all(test, feature = "stats"))]
+mod tests {
+    use super::*;
+    use flashlock_native::stats::Block;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn only_counters_of_ours_select_the_counting_table() {
+        let choose = |fd| core::ptr::from_ref(choose("", &Choice::DEFAULT, fd));
+        let plain = choose(None);
+        let foreign = std::fs::File::open("/proc/self/exe").unwrap();
+        // SAFETY: the name is a C string; the descriptor stays open to the end of the test.
+        let unsealed = unsafe { libc::memfd_create(c"foreign".as_ptr(), libc::MFD_ALLOW_SEALING) };
+        assert!(unsealed >= 0);
+        for fd in [-1, 0, 1, 9_999, foreign.as_raw_fd(), unsealed] {
+            assert_eq!(choose(Some(fd)), plain, "descriptor {fd}");
+        }
+        let (ours, block) = Block::create().unwrap();
+        assert_ne!(choose(Some(ours.as_raw_fd())), plain);
+        assert_eq!(block.totals().processes, 1);
+    }
 }

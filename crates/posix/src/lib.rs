@@ -11,6 +11,7 @@
 //! | [`mutex`], [`cond`] | the semantics, generic over the lock |
 //! | [`c11`] | `mtx_*` and `cnd_*` |
 //! | [`dispatch`] | from the exported function to the chosen lock |
+//! | `environment` | the settings' text |
 //! | [`glibc`] | the real functions |
 //!
 //! Every function of this crate may be called before any constructor has run, from several threads at once, in a forked child,
@@ -19,6 +20,7 @@
 pub mod c11;
 pub mod cond;
 pub mod dispatch;
+mod environment;
 pub mod glibc;
 pub mod kind;
 pub mod layout;

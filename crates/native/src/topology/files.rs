@@ -1,8 +1,4 @@
-//! # What machine this is, read from `/sys`
-//!
-//! For people and for result files, not for locks: reading takes milliseconds and allocates, so nothing here may be called
-//! in a lock path (a lock asks [`crate::numa`]). Containers and virtual machines hide parts of `/sys` and `/proc`: whatever
-//! is missing or unreadable is `None` or empty, never an error and never a guess.
+//! # The machine as `/sys` and `/proc` describe it
 //!
 //! | what | where |
 //! |---|---|
@@ -18,154 +14,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::settings;
+use super::{Cache, Cpu, Node, Topology};
 
-/// A machine: this one, or an imagined one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Topology {
-    /// `Some([nodes, cores per node, threads per core])` if this machine does not exist.
-    pub imagined: Option<[u32; 3]>,
-    /// The CPU's name.
-    pub model: Option<String>,
-    /// Whether the CPU says that a hypervisor runs under this system: what it tells of packages, caches and nodes is then
-    /// what the hypervisor chose to show.
-    pub virtualised: Option<bool>,
-    /// The kernel's release.
-    pub kernel: Option<String>,
-    /// The CPUs that are online, by number.
-    pub cpus: Vec<Cpu>,
-    /// The numbers of the CPUs that exist and are switched off.
-    pub offline: Vec<u32>,
-    /// Every cache once, the small ones first.
-    pub caches: Vec<Cache>,
-    /// The NUMA nodes, by number.
-    pub nodes: Vec<Node>,
-}
-
-/// A CPU as the kernel counts them: one hardware thread.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cpu {
-    /// Its number.
-    pub id: u32,
-    /// The package (socket) it is in.
-    pub package: Option<u32>,
-    /// Its die within the package.
-    pub die: Option<u32>,
-    /// Its core within the package.
-    pub core: Option<u32>,
-    /// The CPUs of the same core, itself among them.
-    pub siblings: Vec<u32>,
-    /// Its NUMA node.
-    pub node: Option<u32>,
-    /// Whether this process may run on it.
-    pub usable: bool,
-}
-
-/// A cache and who shares it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cache {
-    /// 1 is the nearest to the CPU.
-    pub level: u32,
-    /// What it holds: `Data`, `Instruction` or `Unified`, as the kernel says it.
-    pub kind: Option<String>,
-    /// Its size in bytes.
-    pub bytes: Option<u64>,
-    /// The CPUs that share it.
-    pub cpus: Vec<u32>,
-}
-
-/// A NUMA node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
-    /// Its number.
-    pub id: u32,
-    /// Its online CPUs; a node may have none.
-    pub cpus: Vec<u32>,
-    /// Its memory in KiB.
-    pub memory_kib: Option<u64>,
-    /// How far the online nodes are, in the order of [`Topology::nodes`]; 10 is local.
-    pub distances: Vec<u32>,
-}
-
-impl Topology {
-    /// More CPUs than this are not imagined.
-    pub const MOST_IMAGINED: u64 = 1 << 16;
-
-    /// This machine.
-    pub fn read() -> Self {
-        Self::read_under(Path::new("/"))
+/// The machine whose `/sys` and `/proc` are found under `root`.
+pub(super) fn read(root: &Path) -> Topology {
+    let system = root.join("sys/devices/system");
+    let info = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
+    let nodes = read_nodes(&system.join("node"));
+    let cpus = read_cpus(&system.join("cpu"), &info, &nodes, usable(&root.join("proc/self/status")).as_deref());
+    Topology {
+        imagined: None,
+        model: field(&info, "model name").map(str::to_owned),
+        virtualised: field(&info, "flags").map(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
+        kernel: text(&root.join("proc/sys/kernel/osrelease")),
+        caches: read_caches(&system.join("cpu"), &cpus),
+        offline: list(&system.join("cpu/offline")).unwrap_or_default(),
+        cpus,
+        nodes,
     }
-
-    /// The machine that `FLASHLOCK_TOPOLOGY` imagines, or this one if it is not set or makes no sense.
-    pub fn from_environment() -> Self {
-        let text = std::env::var(settings::ENV_TOPOLOGY).unwrap_or_default();
-        settings::parse_topology(&text).and_then(Self::imagined).unwrap_or_else(Self::read)
-    }
-
-    /// The machine whose `/sys` and `/proc` are found under `root`.
-    pub fn read_under(root: &Path) -> Self {
-        let system = root.join("sys/devices/system");
-        let info = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
-        let nodes = read_nodes(&system.join("node"));
-        let cpus = read_cpus(&system.join("cpu"), &info, &nodes, usable(&root.join("proc/self/status")).as_deref());
-        Self {
-            imagined: None,
-            model: field(&info, "model name").map(str::to_owned),
-            virtualised: field(&info, "flags").map(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
-            kernel: text(&root.join("proc/sys/kernel/osrelease")),
-            caches: read_caches(&system.join("cpu"), &cpus),
-            offline: list(&system.join("cpu/offline")).unwrap_or_default(),
-            cpus,
-            nodes,
-        }
-    }
-
-    /// A machine of so many NUMA nodes, cores per node and hardware threads per core, numbered as Linux does: first one
-    /// thread of each core, then the others. `None` for a zero and above [`Self::MOST_IMAGINED`] CPUs.
-    pub fn imagined([nodes, cores, smt]: [u32; 3]) -> Option<Self> {
-        let total = u64::from(nodes).checked_mul(u64::from(cores))?.checked_mul(u64::from(smt))?;
-        if total == 0 || total > Self::MOST_IMAGINED {
-            return None;
-        }
-        let all_cores = nodes * cores;
-        let cpu = |id: u32| {
-            let core = id % all_cores;
-            let siblings = (0..smt).map(|thread| core + thread * all_cores).collect();
-            let node = Some(core / cores);
-            Cpu { id, package: node, die: Some(0), core: Some(core % cores), siblings, node, usable: true }
-        };
-        let cpus: Vec<Cpu> = (0..all_cores * smt).map(cpu).collect();
-        let node = |id: u32| Node {
-            id,
-            cpus: cpus.iter().filter(|cpu| cpu.node == Some(id)).map(|cpu| cpu.id).collect(),
-            memory_kib: None,
-            distances: (0..nodes).map(|other| if other == id { 10 } else { 20 }).collect(),
-        };
-        let nodes_made = (0..nodes).map(node).collect();
-        Some(Self { imagined: Some([nodes, cores, smt]), nodes: nodes_made, cpus, ..Self::default() })
-    }
-
-    /// How many packages there are; `None` unless every CPU tells.
-    pub fn packages(&self) -> Option<usize> {
-        distinct(self.cpus.iter().map(|cpu| cpu.package))
-    }
-
-    /// How many cores there are; `None` unless every CPU tells.
-    pub fn cores(&self) -> Option<usize> {
-        distinct(self.cpus.iter().map(|cpu| Some((cpu.package?, cpu.die.unwrap_or(0), cpu.core?))))
-    }
-
-    /// How many CPUs this process may use.
-    pub fn usable(&self) -> usize {
-        self.cpus.iter().filter(|cpu| cpu.usable).count()
-    }
-}
-
-fn distinct<T: Ord>(values: impl Iterator<Item = Option<T>>) -> Option<usize> {
-    let mut values: Vec<T> = values.collect::<Option<_>>()?;
-    values.sort();
-    values.dedup();
-    (!values.is_empty()).then_some(values.len())
 }
 
 fn read_cpus(system: &Path, info: &str, nodes: &[Node], usable: Option<&[u32]>) -> Vec<Cpu> {
@@ -392,22 +258,5 @@ mod tests {
         for wrong in ["x", "1-", "0-4294967295"] {
             assert_eq!(parse_list(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn imagined_machines() {
-        let machine = Topology::imagined([2, 18, 2]).unwrap();
-        assert_eq!((machine.cpus.len(), machine.cores(), machine.packages()), (72, Some(36), Some(2)));
-        assert_eq!((machine.cpus[37].siblings.as_slice(), machine.cpus[35].node), ([1, 37].as_slice(), Some(1)));
-        assert_eq!(machine.nodes[1].distances, [20, 10]);
-        assert_eq!(Topology::imagined([4096, 4096, 4096]), None);
-        assert_eq!(Topology::imagined([0, 1, 1]), None);
-    }
-
-    #[test]
-    fn this_machine_has_a_cpu() {
-        let machine = Topology::read();
-        assert!(machine.usable() >= 1);
-        assert_eq!(machine.usable(), crate::sys::usable_cpus() as usize);
     }
 }

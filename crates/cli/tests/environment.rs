@@ -1,0 +1,48 @@
+//! The preload alone, without `flashlock run`: what it makes of an environment that anybody may have written.
+
+mod common;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Output};
+
+use common::{preload, threads};
+
+/// A shell under the preload that starts a program with threads, and then one more process.
+fn run_with(name: &str, value: &[u8]) -> Output {
+    let mut command = Command::new("sh");
+    for name in ["FLASHLOCK", "FLASHLOCK_TOPOLOGY", "FLASHLOCK_STATS_FD"] {
+        command.env_remove(name);
+    }
+    command.args(["-c", &format!("{} && env true", threads(5))]);
+    command.env("LD_PRELOAD", preload()).env(name, OsStr::from_bytes(value)).output().unwrap()
+}
+
+#[test]
+fn what_is_wrong_is_reported_once_for_a_tree_of_processes() {
+    let long = [b'x'; 300];
+    let cases: [(&str, &[u8], &str); 7] = [
+        ("FLASHLOCK", b"mcz", "unknown lock 'mcz'; known are: tas futex mcs shfl; using shfl"),
+        ("FLASHLOCK", b"mcs\xff", "FLASHLOCK is not UTF-8, or longer than 255 bytes; using shfl"),
+        ("FLASHLOCK", &long, "FLASHLOCK is not UTF-8, or longer than 255 bytes; using shfl"),
+        ("FLASHLOCK_TOPOLOGY", b"many", "FLASHLOCK_TOPOLOGY='many' is not NODESxCORESxSMT; ignored"),
+        ("FLASHLOCK_TOPOLOGY", b"2x2x2\xc3", "FLASHLOCK_TOPOLOGY is not UTF-8, or longer than 255 bytes; ignored"),
+        ("FLASHLOCK", b"", ""),
+        ("FLASHLOCK_TOPOLOGY", b"2x2x2", ""),
+    ];
+    for (name, value, complaint) in cases {
+        let output = run_with(name, value);
+        assert!(output.status.success(), "{complaint}: {output:?}");
+        let expected = if complaint.is_empty() { String::new() } else { format!("flashlock: {complaint}\n") };
+        assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
+    }
+}
+
+#[test]
+fn a_descriptor_that_is_not_ours_changes_nothing() {
+    for number in ["0", "1", "2", "-1", "99999", "999999999999999999999", "x", ""] {
+        let output = run_with("FLASHLOCK_STATS_FD", number.as_bytes());
+        assert!(output.status.success() && output.stderr.is_empty(), "{number}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("operations"), "{number}: {output:?}");
+    }
+}

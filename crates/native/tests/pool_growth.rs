@@ -1,0 +1,25 @@
+//! More nodes at once than the pool begins with.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
+
+use flashlock_native::{NoStats, pool};
+
+#[test]
+fn the_pool_grows_and_its_nodes_are_distinct() {
+    let wanted = 5 * pool::FIRST + 1;
+    let mut taken: Vec<_> = (0..wanted).map(|_| pool::take::<NoStats>()).collect();
+    for (index, handle) in taken.iter().enumerate() {
+        pool::node::<NoStats>(*handle).since.0.store(index as u32, Relaxed);
+    }
+    for (index, handle) in taken.iter().enumerate() {
+        assert_eq!(pool::node::<NoStats>(*handle).since.0.load(Relaxed), index as u32);
+    }
+    let lines: HashSet<_> = taken.iter().map(|handle| std::ptr::from_ref(pool::slot(*handle)) as usize / 128).collect();
+    assert_eq!(lines.len(), wanted as usize);
+    for handle in taken.drain(..) {
+        pool::give::<NoStats>(handle);
+    }
+    let again: HashSet<_> = (0..wanted).map(|_| pool::take::<NoStats>().word()).collect();
+    assert_eq!((again.len(), pool::size()), (wanted as usize, wanted));
+}

@@ -1,0 +1,151 @@
+//! # The environment, read where it lies
+//!
+//! Without libc's `getenv`, which a program may interpose, and without allocation: this runs in the first lock call of a process,
+//! perhaps inside malloc. A value is copied out byte by byte, because another thread may be emptying it meanwhile
+//! ([`Value::forget`]); what may change is never seen through a Rust reference, only through raw pointers and atomics.
+
+use core::ffi::c_char;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// The longest value that is understood, in bytes.
+pub(crate) const LONGEST: usize = 255;
+
+/// The value of an environment variable.
+pub(crate) struct Value {
+    /// Its first byte in the environment; it ends with a NUL.
+    place: *mut u8,
+    copy: [u8; LONGEST],
+    /// How long it is; [`Value::TOO_LONG`] if it is longer than `copy`.
+    length: usize,
+}
+
+/// A value that cannot be text of ours: not UTF-8, or longer than [`LONGEST`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable;
+
+impl Value {
+    const TOO_LONG: usize = usize::MAX;
+
+    /// The value at `place`.
+    ///
+    /// # Safety
+    /// There are bytes there, up to a NUL, which live as long as the process and which nobody but [`Value::forget`] changes.
+    unsafe fn at(place: *mut u8) -> Self {
+        let mut value = Self { place, copy: [0; LONGEST], length: 0 };
+        loop {
+            // SAFETY: the caller's; no byte before this one was the NUL. Relaxed: a byte means nothing beyond itself.
+            let byte = unsafe { AtomicU8::from_ptr(place.add(value.length)).load(Relaxed) };
+            if byte == 0 {
+                return value;
+            }
+            let Some(room) = value.copy.get_mut(value.length) else {
+                value.length = Self::TOO_LONG;
+                return value;
+            };
+            *room = byte;
+            value.length += 1;
+        }
+    }
+
+    /// What it says.
+    pub(crate) fn text(&self) -> Result<&str, Unreadable> {
+        let bytes = self.copy.get(..self.length).ok_or(Unreadable)?;
+        core::str::from_utf8(bytes).map_err(|_| Unreadable)
+    }
+
+    /// Empties it in the environment, so that the processes that inherit it do not report it again.
+    pub(crate) fn forget(self) {
+        // SAFETY: as in `at`; the byte is the value's first, or its NUL. POSIX lets a program write to the environment's strings.
+        unsafe { AtomicU8::from_ptr(self.place).store(0, Relaxed) };
+    }
+}
+
+/// The value of an environment variable; `None` if it is not set.
+pub(crate) fn value(name: &str) -> Option<Value> {
+    unsafe extern "C" {
+        static environ: *const *mut c_char;
+    }
+    // SAFETY: `environ` is null or a null-terminated array of C strings, which nobody changes before `main`; a thread that calls
+    // `setenv` later finds everything resolved.
+    unsafe { find(environ, name) }
+}
+
+/// # Safety
+/// `entries` is null or a null-terminated array of C strings, whose values are as [`Value::at`] wants them.
+unsafe fn find(mut entries: *const *mut c_char, name: &str) -> Option<Value> {
+    // SAFETY: the caller's; nothing behind the null is read.
+    unsafe {
+        while !entries.is_null() && !(*entries).is_null() {
+            if let Some(place) = value_in(*entries, name) {
+                return Some(Value::at(place));
+            }
+            entries = entries.add(1);
+        }
+    }
+    None
+}
+
+/// Where the value begins in `NAME=value`, if the entry is of that name. Reads nothing behind the `=`.
+///
+/// # Safety
+/// `entry` is a C string.
+unsafe fn value_in(entry: *mut c_char, name: &str) -> Option<*mut u8> {
+    let mut here = entry.cast::<u8>();
+    for &wanted in name.as_bytes().iter().chain(b"=") {
+        // SAFETY: the caller's; all bytes before this one were as wanted, so none was the NUL.
+        unsafe {
+            if *here != wanted {
+                return None;
+            }
+            here = here.add(1);
+        }
+    }
+    Some(here)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+
+    /// Entries as the kernel passes them: writable, and never freed.
+    fn entries(texts: &[&[u8]]) -> Vec<*mut c_char> {
+        let entry = |text: &&[u8]| CString::new(*text).unwrap().into_raw();
+        texts.iter().map(entry).chain([core::ptr::null_mut()]).collect()
+    }
+
+    fn found(entries: &[*mut c_char], name: &str) -> Option<Value> {
+        // SAFETY: made by `entries`.
+        unsafe { find(entries.as_ptr(), name) }
+    }
+
+    #[test]
+    fn the_variable_of_that_very_name_is_found() {
+        let list =
+            entries(&[b"FLASH=1", b"FLASHLOCK_TOPOLOGY=2x2x1", b"FLASHLOCK=mcs", b"FLASHLOCK=late", b"FLASHLOCK"]);
+        assert_eq!(found(&list, "FLASHLOCK").unwrap().text(), Ok("mcs"));
+        assert_eq!(found(&list, "FLASHLOCK_TOPOLOGY").unwrap().text(), Ok("2x2x1"));
+        assert!(found(&list, "FLASHLOCK_STATS_FD").is_none());
+        // SAFETY: null is no array at all.
+        assert!(unsafe { find(core::ptr::null(), "FLASHLOCK") }.is_none());
+    }
+
+    #[test]
+    fn what_is_no_text_of_ours_is_unreadable() {
+        let longest = [b"A=".to_vec(), vec![b'x'; LONGEST]].concat();
+        let longer = [b"B=".to_vec(), vec![b'x'; LONGEST + 1]].concat();
+        let list = entries(&[&longest, &longer, b"C=mcs\xff", b"D="]);
+        assert_eq!(found(&list, "A").unwrap().text().map(str::len), Ok(LONGEST));
+        assert_eq!(found(&list, "B").unwrap().text(), Err(Unreadable));
+        assert_eq!(found(&list, "C").unwrap().text(), Err(Unreadable));
+        assert_eq!(found(&list, "D").unwrap().text(), Ok(""));
+    }
+
+    #[test]
+    fn a_forgotten_value_is_empty() {
+        let list = entries(&[b"A=1", b"FLASHLOCK=mcz", b"B=2"]);
+        found(&list, "FLASHLOCK").unwrap().forget();
+        assert_eq!(found(&list, "FLASHLOCK").unwrap().text(), Ok(""));
+        assert_eq!(found(&list, "B").unwrap().text(), Ok("2"));
+    }
+}
