@@ -132,6 +132,8 @@ int trylock_elsewhere(pthread_mutex_t *mutex);
 int unlock_elsewhere(pthread_mutex_t *mutex);
 /* Waits for a child process: its exit status, or 256 + the signal that ended it. */
 int process_status(pid_t pid);
+/* A fork without the handlers of pthread_atfork: _Fork, or before glibc 2.34 the system call. */
+pid_t raw_fork(void);
 /* The path of a file that stands beside this program; the buffer is static. */
 const char *beside_program(const char *name);
 uint32_t random_next(uint32_t *state);
