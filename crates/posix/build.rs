@@ -77,7 +77,10 @@ fn link_as_on_glibc_2_31() {
         linker.args(["-shared", "-nostdlib", "-fno-builtin", "-w"]).arg(source_file);
         linker.arg(format!("-Wl,-soname,{soname}")).arg(format!("-Wl,--version-script={}", script_file.display()));
         let status = linker.arg("-o").arg(out.join(format!("{stem}_2_31.so"))).status();
-        assert!(status.is_ok_and(|status| status.success()), "cannot build the stand-in for {soname}: is there a C compiler?");
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "cannot build the stand-in for {soname}: is there a C compiler?"
+        );
         println!("cargo::rustc-link-lib=dylib={}_2_31", stem.trim_start_matches("lib"));
     }
 }

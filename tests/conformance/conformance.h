@@ -58,6 +58,13 @@ _Noreturn void check_skipped(const char *file, int line, const char *reason);
 const char *code_name(int code);
 
 #define FAIL(...) check_failed(__FILE__, __LINE__, __VA_ARGS__)
+/* Where glibc has its locks: before 2.34 not in libc.so.6. */
+#if __GLIBC_PREREQ(2, 34)
+#define LOCKS_LIBRARY "libc.so.6"
+#else
+#define LOCKS_LIBRARY "libpthread.so.0"
+#endif
+
 #define SKIP(reason) check_skipped(__FILE__, __LINE__, reason)
 
 /* A return code, as a number and a name. */
