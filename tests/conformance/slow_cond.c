@@ -2,6 +2,7 @@
 #include "slow_motion.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 /*
  * A slow waiter and a partner. After each step the waiter lets the partner try for the mutex; the partner gets it once the
@@ -52,7 +53,9 @@ static void *partner(void *unused)
 static void let_partner_try(void)
 {
     if (atomic_load(&acted)) {
-        nap_us(1);
+        /* Not nap_us: a cancellation point in this handler would end the wait anywhere, with the mutex released, too. */
+        struct timespec moment = {0, 1000};
+        syscall(SYS_nanosleep, &moment, NULL);
         return;
     }
     int asked = gate_count(&ask) + 1;
@@ -64,6 +67,7 @@ static void let_partner_try(void)
 static void clean(void *argument)
 {
     struct stage *s = argument;
+    slow_end(); /* a trap while pthread_create blocks all signals would kill us */
     s->cleaned = true;
     CHECK_RC(trylock_elsewhere(&s->mutex), EBUSY);
     CHECK_OK(pthread_mutex_unlock(&s->mutex));
