@@ -1,11 +1,85 @@
-//! Builds the shim for cancellation points, which needs `pthread_cleanup_push`, a C macro.
+//! Builds the shim for cancellation points, which needs `pthread_cleanup_push`, a C macro, and sees to it that a library built on
+//! a new glibc loads on an old one ([`link_as_on_glibc_2_31`]).
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// Functions which today's glibc has in `libc.so.6` with the version `GLIBC_2.34`: the library, the version and their names, as
+/// every glibc since 2.31 has them, too. x86-64's versions; a version includes those above it.
+const MOVED: [(&str, &str, &[&str]); 4] = [
+    (
+        "libpthread.so.0",
+        "GLIBC_2.2.5",
+        &[
+            "pthread_key_create",
+            "pthread_key_delete",
+            "pthread_mutexattr_init",
+            "pthread_mutexattr_settype",
+            "pthread_setspecific",
+            "pthread_testcancel",
+            "sem_wait",
+        ],
+    ),
+    (
+        "libpthread.so.0",
+        "GLIBC_2.3.3",
+        &[
+            "__pthread_register_cancel",
+            "__pthread_unregister_cancel",
+            "__pthread_unwind_next",
+            "pthread_condattr_setclock",
+        ],
+    ),
+    ("libpthread.so.0", "GLIBC_2.30", &["sem_clockwait"]),
+    ("libdl.so.2", "GLIBC_2.2.5", &["dlsym", "dlvsym"]),
+];
 
 fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/cancel.c");
-    cc::Build::new()
-        .file("src/cancel.c")
-        .define("_GNU_SOURCE", None)
-        .flag("-std=gnu11")
-        .warnings_into_errors(true)
-        .compile("flashlock_cancel");
+    println!("cargo::rerun-if-changed=src/stat.c");
+    let mut shim = cc::Build::new();
+    shim.file("src/cancel.c").define("_GNU_SOURCE", None).flag("-std=gnu11").warnings_into_errors(true);
+    let target = |part| env::var(format!("CARGO_CFG_TARGET_{part}")).unwrap_or_default();
+    if (target("ARCH").as_str(), target("ENV").as_str()) == ("x86_64", "gnu") {
+        link_as_on_glibc_2_31();
+        // Whole: only the standard library refers to it, and that comes after us on the linker's command line.
+        shim.file("src/stat.c").link_lib_modifier("+whole-archive");
+    }
+    shim.compile("flashlock_cancel");
+}
+
+/// Makes the linker take [`MOVED`] from where glibc 2.31 has them. glibc 2.34 merged `libpthread` and `libdl` into `libc`, under a
+/// new symbol version, and a library linked there does not load on an older glibc; but the old names, with libraries that are
+/// empty by now, are still served. So the linker is shown, before the real `libc.so.6`, a `libpthread.so.0` and a
+/// `libdl.so.2` as they were: libraries with these symbols and nothing behind them, used for linking only. The price: the dynamic
+/// linker opens two empty libraries more when a program starts.
+fn link_as_on_glibc_2_31() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    println!("cargo::rustc-link-search=native={}", out.display());
+    for (soname, name) in [("libpthread.so.0", "pthread_2_31"), ("libdl.so.2", "dl_2_31")] {
+        stand_in(soname, &out.join(format!("lib{name}")));
+        println!("cargo::rustc-link-lib=dylib={name}");
+    }
+}
+
+/// Builds `STEM.so`, which looks to the linker like the library `soname`.
+fn stand_in(soname: &str, stem: &Path) {
+    let (mut source, mut script, mut parent) = (String::new(), String::new(), "");
+    for (_, version, names) in MOVED.iter().filter(|(library, ..)| *library == soname) {
+        source.extend(names.iter().map(|name| format!("void {name}(void) {{}}\n")));
+        script += &format!("{version} {{ global: {}; }} {parent};\n", names.join("; "));
+        parent = version;
+    }
+    let (source_file, script_file) = (stem.with_extension("c"), stem.with_extension("map"));
+    fs::write(&source_file, source).expect("OUT_DIR can be written to");
+    fs::write(&script_file, script).expect("OUT_DIR can be written to");
+    let mut linker = cc::Build::new().get_compiler().to_command();
+    linker.args(["-shared", "-nostdlib", "-fno-builtin", "-w"]).arg(source_file);
+    linker.arg(format!("-Wl,-soname,{soname}")).arg(format!("-Wl,--version-script={}", script_file.display()));
+    let status = linker.arg("-o").arg(stem.with_extension("so")).status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "cannot build the stand-in for {soname}: is there a C compiler?"
+    );
 }

@@ -262,7 +262,11 @@ static void signal_and_cancel(bool cancel_first)
         }
         if (cancel_first) HOT_OK(pthread_cancel(victim));
         HOT_OK(pthread_cond_signal(&d.cond));
-        if (!cancel_first) HOT_OK(pthread_cancel(victim));
+        if (!cancel_first) {
+            int result = pthread_cancel(victim);
+            /* The signal may have ended it; glibc before 2.34 then says so. */
+            if (result != ESRCH) HOT_OK(result);
+        }
         /* The result of the join does not tell: a late cancel shows there even if the wait had returned. */
         thread_join(victim);
         HOT_OK(pthread_mutex_lock(&d.mutex));
@@ -313,6 +317,13 @@ static void run_cxx(const char *name)
 
 CHECK(cond_cancel, cxx_destructors_run_through_pthread_cond_wait) { run_cxx("cxx_pthread_wait"); }
 
-CHECK(cond_cancel, cxx_destructors_run_through_condition_variable) { run_cxx("cxx_condition_variable"); }
+CHECK(cond_cancel, cxx_destructors_run_through_condition_variable)
+{
+    /* Before, std::condition_variable::wait was noexcept, and a cancellation through it terminates the program. */
+    void *cxx = dlopen("libstdc++.so.6", RTLD_NOW);
+    if (cxx && !dlvsym(cxx, "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE", "GLIBCXX_3.4.30"))
+        SKIP("std::condition_variable of a libstdc++ before GCC 12 cannot be cancelled");
+    run_cxx("cxx_condition_variable");
+}
 
 CHECK(cond_cancel, cxx_condition_variable_wait_for_and_until) { run_cxx("cxx_timed_waits"); }

@@ -58,6 +58,13 @@ _Noreturn void check_skipped(const char *file, int line, const char *reason);
 const char *code_name(int code);
 
 #define FAIL(...) check_failed(__FILE__, __LINE__, __VA_ARGS__)
+/* Where glibc has its locks: before 2.34 not in libc.so.6. */
+#if __GLIBC_PREREQ(2, 34)
+#define LOCKS_LIBRARY "libc.so.6"
+#else
+#define LOCKS_LIBRARY "libpthread.so.0"
+#endif
+
 #define SKIP(reason) check_skipped(__FILE__, __LINE__, reason)
 
 /* A return code, as a number and a name. */
@@ -132,6 +139,8 @@ int trylock_elsewhere(pthread_mutex_t *mutex);
 int unlock_elsewhere(pthread_mutex_t *mutex);
 /* Waits for a child process: its exit status, or 256 + the signal that ended it. */
 int process_status(pid_t pid);
+/* A fork without the handlers of pthread_atfork: _Fork, or before glibc 2.34 the system call. */
+pid_t raw_fork(void);
 /* The path of a file that stands beside this program; the buffer is static. */
 const char *beside_program(const char *name);
 uint32_t random_next(uint32_t *state);

@@ -74,8 +74,8 @@ CHECK(fork, child_releases_with_timed_waiters_left_behind)
 
 CHECK(fork, child_releases_adaptive_with_5_waiters) { fork_with_waiters(fork, PTHREAD_MUTEX_ADAPTIVE_NP, 5, NULL); }
 
-/* _Fork runs no atfork handlers: an implementation must notice the new process by itself. */
-CHECK(fork, child_of_raw_fork_releases_with_5_waiters) { fork_with_waiters(_Fork, KIND_DEFAULT, 5, NULL); }
+/* No atfork handlers run: an implementation must notice the new process by itself. */
+CHECK(fork, child_of_raw_fork_releases_with_5_waiters) { fork_with_waiters(raw_fork, KIND_DEFAULT, 5, NULL); }
 
 static void *fork_from_here(void *unused)
 {
@@ -210,7 +210,7 @@ CHECK(fork, child_waits_on_a_condition_of_its_own)
 {
     struct sleepers s = SLEEPERS_INITIALIZER;
     sleepers_start(&s, 4); /* left behind, waiting */
-    for (int i = 0; i < 5; i++) in_child(i % 2 ? fork : _Fork, wait_anew, NULL);
+    for (int i = 0; i < 5; i++) in_child(i % 2 ? fork : raw_fork, wait_anew, NULL);
     sleepers_give(&s, 4);
     CHECK_OK(pthread_cond_broadcast(&s.cond));
     sleepers_join(&s);

@@ -126,7 +126,7 @@ CHECK(fork, storm_leaves_a_quiet_mutex_usable)
     hammers_start();
     for (int i = 0; i < 40 && !time_is_short(); i++) {
         if (i % 2) CHECK_OK(pthread_mutex_lock(&quiet));
-        pid_t pid = i % 4 < 2 ? fork() : _Fork();
+        pid_t pid = i % 4 < 2 ? fork() : raw_fork();
         if (i % 2) CHECK_OK(pthread_mutex_unlock(&quiet));
         if (pid == 0) {
             for (int lap = 0; lap < 1000; lap++) {

@@ -145,7 +145,7 @@ static void explain(struct job *job, int status)
     if (job->overdue)
         snprintf(what, sizeof what, "still running after %d s", options.timeout);
     else if (WIFSIGNALED(status))
-        snprintf(what, sizeof what, "killed by SIG%s", sigabbrev_np(WTERMSIG(status)));
+        snprintf(what, sizeof what, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         snprintf(what, sizeof what, "ended early with status %d", WEXITSTATUS(status));
     if (atomic_load(&report->progress_line) > 0)

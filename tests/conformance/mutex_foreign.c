@@ -33,7 +33,7 @@ static struct foreign load(void *library, const char *prefix)
 
 static void *open_libc(void)
 {
-    void *libc = dlopen("libc.so.6", RTLD_NOW);
+    void *libc = dlopen(LOCKS_LIBRARY, RTLD_NOW);
     if (!libc) FAIL("%s", dlerror());
     return libc;
 }

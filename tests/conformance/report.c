@@ -80,7 +80,10 @@ const char *code_name(int code)
     static _Thread_local char buffers[3][32];
     static _Thread_local int turn;
     char *buffer = buffers[turn++ % 3];
-    const char *name = code == 0 ? NULL : strerrorname_np(code);
+    const char *name = NULL;
+#if __GLIBC_PREREQ(2, 32)
+    if (code != 0) name = strerrorname_np(code);
+#endif
     if (name)
         snprintf(buffer, sizeof buffers[0], "%d (%s)", code, name);
     else

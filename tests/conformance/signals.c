@@ -256,7 +256,11 @@ CHECK(signals, handler_waits_with_a_deadline_inside_a_lock)
 
 static void *wait_on_small_signal_stack(void *argument)
 {
+#ifdef _SC_SIGSTKSZ /* glibc 2.34 */
     stack_t stack = {.ss_size = sysconf(_SC_SIGSTKSZ)};
+#else
+    stack_t stack = {.ss_size = SIGSTKSZ};
+#endif
     stack.ss_sp = malloc(stack.ss_size);
     CHECK_EQ(sigaltstack(&stack, NULL), 0);
     struct locker *locker = argument;

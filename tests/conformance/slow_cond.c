@@ -2,6 +2,7 @@
 #include "slow_motion.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 /*
  * A slow waiter and a partner. After each step the waiter lets the partner try for the mutex; the partner gets it once the
@@ -48,14 +49,13 @@ static void *partner(void *unused)
     return unused;
 }
 
-/*
- * The partner may have to wait for something the slow one has in hand: it is not waited for longer than this. This runs in a
- * signal handler, inside the wait: it must not be a cancellation point, as a nap is.
- */
+/* The partner may have to wait for something the slow one has in hand: it is not waited for longer than this. */
 static void let_partner_try(void)
 {
     if (atomic_load(&acted)) {
-        sched_yield();
+        /* Not nap_us: a cancellation point in this handler would end the wait anywhere, with the mutex released, too. */
+        struct timespec moment = {0, 1000};
+        syscall(SYS_nanosleep, &moment, NULL);
         return;
     }
     int asked = gate_count(&ask) + 1;
@@ -67,6 +67,7 @@ static void let_partner_try(void)
 static void clean(void *argument)
 {
     struct stage *s = argument;
+    slow_end(); /* a trap while pthread_create blocks all signals would kill us */
     s->cleaned = true;
     CHECK_RC(trylock_elsewhere(&s->mutex), EBUSY);
     CHECK_OK(pthread_mutex_unlock(&s->mutex));

@@ -215,7 +215,7 @@ CHECK(slow_motion, second_arrival_at_any_point_of_unlock)
 /* Company, as in mutex_foreign.c: one side's waiter arrives during the other side's unlock. */
 static mutex_call *libc_call(const char *name)
 {
-    void *libc = dlopen("libc.so.6", RTLD_NOW);
+    void *libc = dlopen(LOCKS_LIBRARY, RTLD_NOW);
     if (!libc) FAIL("%s", dlerror());
     return (mutex_call *)dlsym(libc, name);
 }

@@ -164,6 +164,15 @@ int process_status(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
 }
 
+pid_t raw_fork(void)
+{
+#if __GLIBC_PREREQ(2, 34)
+    return _Fork();
+#else
+    return (pid_t)syscall(SYS_fork);
+#endif
+}
+
 const char *beside_program(const char *name)
 {
     static char path[PATH_MAX];

@@ -109,7 +109,7 @@ CHECK(threads, all_file_descriptors_closed)
 {
     struct sleepers s = SLEEPERS_INITIALIZER;
     struct rlimit none = {0, 0};
-    syscall(SYS_close_range, 3, ~0U, 0);
+    syscall(__NR_close_range, 3, ~0U, 0);
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
     check_excludes(&s.mutex);
     sleepers_start(&s, 4);

@@ -61,7 +61,11 @@ impl Conformance {
     const JOBS: u64 = 4;
 
     pub(crate) fn build(globs: &[String], others: Vec<PathBuf>) -> Result<Self> {
-        let program = workspace::build_tests("conformance", "target/conformance")?.join("conformance");
+        Self::of(workspace::build_tests("conformance", "target/conformance")?.join("conformance"), globs, others)
+    }
+
+    /// The same with a program that has been built already.
+    pub(crate) fn of(program: PathBuf, globs: &[String], others: Vec<PathBuf>) -> Result<Self> {
         let mut suite = Self { program, checks: Vec::new(), is_whole: globs.is_empty(), others };
         let listed = suite.start(&Under::Glibc, &["--list".to_owned()], globs, Duration::from_secs(20))?;
         suite.checks = listed.successful()?.lines().map(str::to_owned).collect();

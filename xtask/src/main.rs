@@ -9,6 +9,7 @@ mod apps;
 mod child;
 mod conformance;
 mod docs;
+mod glibc;
 mod instructions;
 mod locks;
 mod mallocs;
@@ -49,6 +50,8 @@ enum Task {
     Torture(torture::Options),
     /// The conformance suite together with other allocators
     Mallocs(mallocs::Options),
+    /// Conformance and torture on other versions of glibc, out of Debian's archive
+    Glibc(glibc::Options),
     /// Real programs with checked output, under glibc and under some locks
     Apps(apps::Options),
     /// Proof by instruction counts that statistics cost nothing when they are off
@@ -82,6 +85,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Conformance(options) => conformance::run(options).map(Some),
         Task::Torture(options) => torture::run(options).map(Some),
         Task::Mallocs(options) => mallocs::run(options).map(Some),
+        Task::Glibc(options) => glibc::run(options).map(Some),
         Task::Apps(options) => apps::run(options).map(Some),
         Task::Instructions(options) => instructions::run(options).map(Some),
         Task::Results(options) => results::run(options).map(|()| None),

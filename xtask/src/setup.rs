@@ -9,8 +9,9 @@ use clap::Args;
 use crate::apps;
 use crate::child::Program;
 
-/// What conformance, torture, mallocs and instructions need.
-const BASE: [&str; 6] = ["gcc", "g++", "libc6-dev", "valgrind", "libjemalloc2", "libtcmalloc-minimal4"];
+/// What conformance, torture, mallocs, instructions and glibc need.
+const BASE: [&str; 7] =
+    ["gcc", "g++", "libc6-dev", "valgrind", "libjemalloc2", "libtcmalloc-minimal4", "debian-archive-keyring"];
 
 #[derive(Args)]
 pub(crate) struct Options {

@@ -27,9 +27,10 @@ pub(crate) trait Suite {
 }
 
 /// One row of the table.
-struct Row {
-    name: String,
-    tally: Tally,
+pub(crate) struct Row {
+    /// `glibc`, or the lock's name.
+    pub(crate) name: String,
+    pub(crate) tally: Tally,
     /// How many excepted checks failed.
     excepted: usize,
     elapsed: Duration,
@@ -43,6 +44,15 @@ struct Judge {
 
 /// Runs the suite under glibc and under the locks. Prints failures as they come, then the table.
 pub(crate) fn run(suite: &dyn Suite, locks: &[Lock]) -> Result<Tally> {
+    let mut sum = Tally::default();
+    for row in rows(suite, locks)? {
+        sum += row.tally;
+    }
+    Ok(sum)
+}
+
+/// The same, with the count of each row.
+pub(crate) fn rows(suite: &dyn Suite, locks: &[Lock]) -> Result<Vec<Row>> {
     let mut judge = Judge { rows: Vec::new(), skipped_by_glibc: HashSet::new() };
     judge.row("glibc", || suite.run(&Under::Glibc, suite.checks(), false), None)?;
     for lock in locks {
@@ -58,11 +68,7 @@ pub(crate) fn run(suite: &dyn Suite, locks: &[Lock]) -> Result<Tally> {
         judge.find_stale_exceptions(suite, lock);
     }
     println!("{}", table(&judge.rows));
-    let mut sum = Tally::default();
-    for row in &judge.rows {
-        sum += row.tally;
-    }
-    Ok(sum)
+    Ok(judge.rows)
 }
 
 /// Why a lock may fail a check of the suite, if it may.

@@ -60,7 +60,8 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-struct Torture {
+/// The torture program, built, and how it is to be run.
+pub(crate) struct Torture {
     program: PathBuf,
     scenarios: Vec<String>,
     threads: Vec<u32>,
@@ -75,7 +76,11 @@ impl Torture {
     const SHORT_MARGIN: f64 = 3.0;
 
     fn build(options: &Options) -> Result<Self> {
-        let program = workspace::build_tests("torture", "target/torture")?.join("torture");
+        Self::of(workspace::build_tests("torture", "target/torture")?.join("torture"), options)
+    }
+
+    /// The same with a program that has been built already.
+    pub(crate) fn of(program: PathBuf, options: &Options) -> Result<Self> {
         let mut list = Command::new(&program);
         list.arg("--list");
         let listed = Program::new(list, Duration::from_secs(20)).run()?.successful()?;

@@ -57,19 +57,23 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: &[S], limit: Duration) -> Result
 
 /// Runs a `build.sh OUTDIR` of `tests/`, unless nothing has changed since, and returns the output directory.
 pub(crate) fn build_tests(name: &str, out: &str) -> Result<PathBuf> {
+    build_tests_with(name, &path(out), &[])
+}
+
+/// The same with variables in the environment. They are not compared: a directory stands for one set of them.
+pub(crate) fn build_tests_with(name: &str, out: &Path, environment: &[(&str, String)]) -> Result<PathBuf> {
     let sources = path(&format!("tests/{name}"));
     let script = require(sources.join("build.sh"), "it is part of the repository: check it out")?;
-    let out = path(out);
     let stamp = out.join("built");
     if is_newer(&stamp, &sources)? {
-        return Ok(out);
+        return Ok(out.to_owned());
     }
     let mut command = Command::new("sh");
-    command.arg(&script).arg(&out).current_dir(root());
+    command.arg(&script).arg(out).envs(environment.iter().cloned()).current_dir(root());
     let done = Program::new(command, Duration::from_secs(300)).run()?;
     done.successful().with_context(|| format!("cannot build tests/{name} (gcc missing? cargo xtask setup)"))?;
     std::fs::write(&stamp, "").with_context(|| format!("cannot write {}", stamp.display()))?;
-    Ok(out)
+    Ok(out.to_owned())
 }
 
 /// Whether a file exists and is newer than every file of a directory, and than the directory itself.
