@@ -1,0 +1,71 @@
+//! Waiters that time out behind a holder who does not release use a bounded number of nodes, and the lock works afterwards.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flashlock_locks::for_each_lock;
+use flashlock_locks::machine::{Clock, Deadline};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::wait::left;
+use flashlock_native::{Native, NoStats, Word32, pool};
+
+const TRIES: u32 = 2_000;
+const THREADS: u32 = 3;
+
+struct Lock<L: RawLock<Native<NoStats>>> {
+    word: Word32,
+    queue: L::Queue,
+}
+
+/// One thread holds the lock, one waits for it, and others try again and again, with a deadline that has passed.
+fn try_in_vain<L: RawLock<Native<NoStats>>>()
+where
+    L::Queue: Send + Sync,
+{
+    let lock = Arc::new(Lock::<L> { word: Word32(0.into()), queue: L::new_queue() });
+    let before = pool::size();
+    L::lock(&lock.word, &lock.queue);
+    let patient = {
+        let lock = lock.clone();
+        std::thread::spawn(move || {
+            L::lock(&lock.word, &lock.queue);
+            L::unlock(&lock.word, &lock.queue);
+        })
+    };
+    std::thread::sleep(Duration::from_millis(20));
+    let past = Deadline { clock: Clock::Monotonic, sec: 0, nsec: 0 };
+    let hasty: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let lock = lock.clone();
+            std::thread::spawn(move || {
+                for _ in 0..TRIES {
+                    assert!(L::lock_until(&lock.word, &lock.queue, past).is_err());
+                }
+            })
+        })
+        .collect();
+    for thread in hasty {
+        thread.join().unwrap();
+    }
+    let used = pool::size() - before;
+    assert!(used <= left::MAX as u32 + 2 * THREADS + 2, "{used} nodes");
+    L::unlock(&lock.word, &lock.queue);
+    patient.join().unwrap();
+    // Nobody is in the way of those who come now.
+    assert!(L::try_lock(&lock.word, &lock.queue));
+    L::unlock(&lock.word, &lock.queue);
+}
+
+macro_rules! for_all {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        #[test]
+        fn abandoned_nodes_are_bounded() {
+            $($(
+                println!("{}:wait={}", $name, stringify!($wait));
+                try_in_vain::<$type>();
+            )+)*
+        }
+    };
+}
+
+for_each_lock!(for_all);
