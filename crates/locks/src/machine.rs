@@ -125,11 +125,47 @@ pub struct Tunables {
     pub max_shuffles: u32,
     /// How many parked waiters behind the head are woken before their turn (`ahead=`).
     pub wake_ahead: u32,
+    /// CNA: one hand-over in so many ends the preference for the holder's NUMA node (`threshold=`).
+    pub threshold: u32,
+    /// CNA: whether a thread counts down to that hand-over, instead of drawing at each (`draw=`).
+    pub countdown: bool,
+    /// CNA: while nobody is aside, one hand-over in so many looks for a waiter of the holder's NUMA node (`reduction=`).
+    pub reduction: u32,
+    /// CNA: a thread asks for its NUMA node at one contended acquisition in so many (`refresh=`).
+    pub refresh: u32,
+    /// MCSCR: one release in so many serves the eldest passive waiter (`eldest=`).
+    pub eldest: u32,
+}
+
+/// A word that each thread keeps between its lock operations; 0 at first. A hint: a signal handler that uses locks may change it
+/// at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// CNA: hand-overs until the thread gives the lock to another NUMA node.
+    HandOvers,
+    /// CNA: the NUMA node that the thread was on when it asked.
+    Node,
+    /// CNA: how many contended acquisitions may still rely on that.
+    NodeUses,
+}
+
+impl Local {
+    /// How many words there are.
+    pub const COUNT: usize = 3;
 }
 
 impl Tunables {
     /// What holds when the user says nothing.
-    pub const DEFAULT: Self = Self { bound_us: 1000, max_shuffles: 1024, wake_ahead: 1 };
+    pub const DEFAULT: Self = Self {
+        bound_us: 1000,
+        max_shuffles: 1024,
+        wake_ahead: 1,
+        threshold: 1 << 16,
+        countdown: false,
+        reduction: 1,
+        refresh: 1,
+        eldest: 1000,
+    };
 }
 
 /// A computer as the locks see it. All functions act for the calling thread.
@@ -156,6 +192,9 @@ pub trait Machine: Sized + 'static {
 
     /// Lets other threads run: a short, polite break of up to `micros` microseconds.
     fn relax(micros: u32);
+
+    /// Polls nothing for so many polite steps of the CPU (a few to some forty ns each), while others run.
+    fn pause(steps: u32);
 
     /// Sleeps while `word` holds `expected`, until a [`Machine::wake`] of the word or the deadline.
     fn park(word: &Self::Word, expected: u32, until: Option<Deadline>) -> Unparked;
@@ -187,6 +226,12 @@ pub trait Machine: Sized + 'static {
 
     /// A pseudo-random number.
     fn random() -> u32;
+
+    /// What the calling thread keeps there.
+    fn local(which: Local) -> u32;
+
+    /// Keeps it.
+    fn set_local(which: Local, value: u32);
 
     /// What the user tuned.
     fn tunables() -> &'static Tunables;

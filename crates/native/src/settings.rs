@@ -6,6 +6,11 @@
 //! | `bound` | µs, 0 to 60,000,000 | 1000 | after how long the first waiter is handed the lock (`shfl`) |
 //! | `shuffles` | 0 to 1,000,000 | 1024 | how many waiters may be moved before arrival order rules again (`shfl`) |
 //! | `ahead` | 0 to 1000 | 1 | how many sleepers are woken before their turn (`shfl`) |
+//! | `threshold` | 1 to 1,000,000,000 | 65536 | one hand-over in so many ends the preference for the holder's NUMA node (`cna`) |
+//! | `draw` | `random`, `countdown` | `random` | how that hand-over is chosen: by a draw at each, or counted down by each thread (`cna`) |
+//! | `reduction` | 1 to 1,000,000,000 | 1 | while nobody is aside, one hand-over in so many looks for a waiter of the holder's NUMA node (`cna`) |
+//! | `refresh` | 1 to 1,000,000,000 | 1 | a thread asks for its NUMA node at one contended acquisition in so many (`cna`) |
+//! | `eldest` | 1 to 1,000,000,000 | 1000 | one release in so many serves the eldest passive waiter (`mcscr`) |
 //!
 //! Parsing allocates nothing: it runs in the first lock call of a process, perhaps inside malloc.
 
@@ -67,7 +72,11 @@ impl BadChoice<'_> {
                 }
             }
             Self::Option(name) => {
-                for part in ["unknown option '", name, "'; known are: wait bound shuffles ahead"] {
+                for part in [
+                    "unknown option '",
+                    name,
+                    "'; known are: wait bound shuffles ahead threshold draw reduction refresh eldest",
+                ] {
                     say(part);
                 }
             }
@@ -113,6 +122,10 @@ pub fn parse(text: &str) -> Result<Choice, BadChoice<'_>> {
             Ok(number) if number <= max => Ok(number),
             _ => Err(BadChoice::Value(key, value, takes)),
         };
+        let one_or_more = || match number(1_000_000_000, "a number from 1 to 1000000000")? {
+            0 => Err(BadChoice::Value(key, value, "a number from 1 to 1000000000")),
+            number => Ok(number),
+        };
         match key {
             "wait" => {
                 let waits = choice.lock.info().waits;
@@ -122,6 +135,17 @@ pub fn parse(text: &str) -> Result<Choice, BadChoice<'_>> {
             "bound" => choice.tunables.bound_us = number(60_000_000, "microseconds from 0 to 60000000")?,
             "shuffles" => choice.tunables.max_shuffles = number(1_000_000, "a number from 0 to 1000000")?,
             "ahead" => choice.tunables.wake_ahead = number(1000, "a number from 0 to 1000")?,
+            "threshold" => choice.tunables.threshold = one_or_more()?,
+            "draw" => {
+                choice.tunables.countdown = match value {
+                    "random" => false,
+                    "countdown" => true,
+                    _ => return Err(BadChoice::Value(key, value, "random or countdown")),
+                }
+            }
+            "reduction" => choice.tunables.reduction = one_or_more()?,
+            "refresh" => choice.tunables.refresh = one_or_more()?,
+            "eldest" => choice.tunables.eldest = one_or_more()?,
             _ => return Err(BadChoice::Option(key)),
         }
     }
@@ -183,9 +207,20 @@ mod tests {
     }
 
     #[test]
+    fn options_of_the_two_list_locks() {
+        let choice = parse("cna:threshold=9,draw=countdown,reduction=256,refresh=1000").unwrap().tunables;
+        assert_eq!((choice.threshold, choice.countdown, choice.reduction, choice.refresh), (9, true, 256, 1000));
+        assert_eq!(parse("mcscr:eldest=5").unwrap().tunables.eldest, 5);
+        let say = |text| parse(text).unwrap_err().to_string();
+        assert!(say("cna:draw=lots").contains("random or countdown"));
+        assert!(say("cna:threshold=0").contains("from 1 to"));
+        assert!(say("mcscr:eldest=1000000001").contains("from 1 to"));
+    }
+
+    #[test]
     fn bad_choices_say_what_is_right() {
         let say = |text| parse(text).unwrap_err().to_string();
-        assert!(say("mcz").contains("unknown lock 'mcz'; known are: tas futex mcs shfl"));
+        assert!(say("mcz").contains("unknown lock 'mcz'; known are: tas futex ticket mcs cna mcscr shfl"));
         assert!(say("shfl:colour=red").contains("unknown option 'colour'"));
         assert!(say("tas:wait=park").contains("it takes: stp"));
         assert!(say("shfl:bound=soon").contains("microseconds"));

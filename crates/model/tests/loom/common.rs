@@ -14,7 +14,7 @@ use flashlock_model::{Loom, Setup, harness};
 use loom::thread;
 
 /// A bound that every wait exceeds.
-pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, wake_ahead: 1 };
+pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, ..Tunables::DEFAULT };
 
 /// Two racers; all schedules.
 pub(crate) const ALL: Depth = Depth::Exhaustive;
