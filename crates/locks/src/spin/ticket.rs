@@ -5,9 +5,10 @@
 //! CACM 22(2), 1979; as a lock with proportional back-off, Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 2. In Dice,
 //! *Malthusian Locks*, §5.4: direct hand-off with global spinning.
 //!
-//! **Departures.** (1) Back-off: a waiter with n before it polls at intervals in proportion to n; once its spin budget is spent, it naps
-//! in proportion to n. Only the next one polls all the time, and offers its CPU to others when it has been pre-empted. (2) A number that
-//! was drawn must be called and served, so a waiter that may give up draws none: a **timed acquisition** polls, and takes the
+//! **Departures.** (1) Back-off: a waiter with n before it polls at intervals in proportion to n, and once its spin budget is
+//! spent, it naps between polls, as long as n says. So more threads than CPUs, or a waiter that outranks the holder, do
+//! not stop each other; a hand-over to a waiter that naps is late by what is left of the nap. (2) A number that was drawn must
+//! be called and served, so a waiter that may give up draws none: a **timed acquisition** polls, and takes the
 //! lock only when nobody holds it and nobody has a number. What that costs: it yields to every waiter without a deadline, and may see its deadline pass
 //! while others come and go. (3) In a forked child the numbers of threads that do not exist there are never served: the first who
 //! uses the lock in a process throws them away.
@@ -35,8 +36,9 @@
 //! | `next` add, CAS | Relaxed | – | only who has which number; a section is handed over by `serving` |
 //! | `epoch` store / load | Release / Acquire | each other | who draws sees that old numbers are gone |
 //!
-//! **Cannot:** let a newcomer in while the next in line is not running; sleep (waiters nap, and poll); be fair to timed acquisitions; move
-//! the waiters of a broadcast to itself.
+//! **Cannot:** let a newcomer in while the next in line is not running; sleep until it is called (waiters nap, and poll); serve
+//! timed and tried acquisitions in turn, or at all while others keep coming: they need the lock free, with no number drawn, from the look at
+//! `serving` to the CAS of `next`; take the waiters of a broadcast into its queue, having none.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -111,21 +113,15 @@ impl<M: Machine> TicketQueue<M> {
     #[cold]
     fn await_turn(&self, mine: u32) {
         let ahead = |serving: u32| mine.wrapping_sub(serving);
-        loop {
-            let patience = if ahead(self.serving.load(Relaxed)) > 1 { Patience::Budget } else { Patience::Forever };
-            let poll = |serving| {
-                if ahead(serving) > 1 {
-                    M::pause((ahead(serving) - 1).saturating_mul(STEPS_EACH).min(STEPS_MAX));
-                }
-                ahead(serving) == 0
-            };
-            if M::spin_until(&self.serving, Acquire, patience, poll).is_some() {
-                return;
-            }
-            let others = ahead(self.serving.load(Relaxed)).saturating_sub(1);
-            if others > 0 {
-                M::relax(others.saturating_mul(NAP_EACH).min(NAP_MAX));
-            }
+        let done = |serving| {
+            // Proportional: who has others before it leaves the line alone for longer.
+            let others = ahead(serving).saturating_sub(1);
+            M::pause(others.saturating_mul(STEPS_EACH).min(STEPS_MAX));
+            ahead(serving) == 0
+        };
+        while M::spin_until(&self.serving, Acquire, Patience::Budget, done).is_none() {
+            let ahead = ahead(self.serving.load(Relaxed));
+            M::relax(ahead.saturating_mul(NAP_EACH).clamp(1, NAP_MAX));
         }
     }
 }
