@@ -121,7 +121,6 @@ fn cna() {
     explore("two aside", two, STAYS, two_aside::<Cna<Park>>);
     find("others aside forgotten", two, STAYS, two_aside::<Mutant<DropsTheRest>>);
     explore("both lists", two, LEAVES, both_lists::<Cna<Park>>);
-    find("main queue forgotten", two, LEAVES, both_lists::<Mutant<DropsTheMainQueue>>);
 }
 
 #[test]

@@ -119,19 +119,3 @@ impl Succession for SetsUnlinkedAside {
         SameNode::recall(queue, last)
     }
 }
-
-/// Serves those aside, and forgets the main queue.
-pub(crate) struct DropsTheMainQueue;
-impl Succession for DropsTheMainQueue {
-    fn choose<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Handle {
-        let Some(last) = queue.last_aside() else { return SameNode::choose(queue, first) };
-        let link = &last.node::<M>().next;
-        let head = Link::from_word(link.load(Relaxed)).expect("a ring").to();
-        queue.aside.store(0, Relaxed);
-        link.store(0, Relaxed);
-        head
-    }
-    fn recall<M: Machine>(queue: &AsideQueue<M>, last: Handle) -> (Handle, Handle) {
-        SameNode::recall(queue, last)
-    }
-}

@@ -63,8 +63,6 @@ fn cna() {
     broken_aside::<MutantAside<WAKES_NONE>>("wakes nobody aside", stays, load);
     broken_aside::<Mutant<DropsTheRest>>("others aside forgotten", stays, load);
     broken_aside::<Mutant<SetsUnlinkedAside>>("unlinked set aside", stays, load);
-    let leaves = Setup { random: None, tunables: &SHORT_PREFERENCE, ..STILL };
-    broken_aside::<Mutant<DropsTheMainQueue>>("main queue forgotten", leaves, load);
 }
 
 #[test]
