@@ -46,7 +46,8 @@ use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::state;
 use crate::policy::one_in;
-use crate::queue::aside::{AsideLock, AsideQueue, Link, Succession};
+use crate::queue::aside::{AsideLock, AsideQueue, Succession};
+use crate::queue::link::{Link, handle_in};
 use crate::wait::SpinThenPark;
 
 /// The MCSCR lock; waiters wait by policy `W`.
@@ -131,7 +132,7 @@ fn take_eldest<M: Machine>(queue: &AsideQueue<M>, eldest: Handle) {
     M::trace(Event::Eldest);
     let node = eldest.node::<M>();
     let newest = node.next.load(Relaxed);
-    let is_alone = newest & (Handle::LIMIT - 1) == eldest.word();
+    let is_alone = handle_in(newest) == Some(eldest);
     match Handle::from_word(node.prev.load(Relaxed)) {
         Some(newer) if !is_alone => {
             newer.node::<M>().next.store(newest, Relaxed);

@@ -56,7 +56,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::event::Event;
 use crate::machine::{Handle, Local, Machine, Word};
 use crate::policy::one_in;
-use crate::queue::aside::{AsideLock, AsideQueue, Link, Succession};
+use crate::queue::aside::{AsideLock, AsideQueue, Succession};
+use crate::queue::link::Link;
 use crate::wait::SpinThenPark;
 
 /// The CNA lock; waiters wait by policy `W`.

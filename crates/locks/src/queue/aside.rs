@@ -59,6 +59,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::node::state;
+use crate::queue::link::{Link, handle_in};
 use crate::raw::RawLock;
 use crate::wait::{self, WaitPolicy};
 
@@ -70,52 +71,6 @@ pub const HELD_ASIDE: u32 = HELD | Handle::LIMIT;
 
 /// So many time-outs let nodes pile up aside before the holder goes through them.
 pub const SWEEP_AFTER: u32 = 16;
-
-const HANDLE: u32 = Handle::LIMIT - 1;
-const NUMA_SHIFT: u32 = Handle::LIMIT.trailing_zeros();
-/// NUMA nodes from this on do not fit into a link: whoever wants to know looks into the queue node.
-const FAR: u32 = u32::MAX >> NUMA_SHIFT;
-
-const _: () = assert!(Handle::LIMIT.is_power_of_two() && FAR == 15);
-
-/// What a node's `next` holds: who follows, and on which NUMA node (plus one, in the top four bits; 0 for "not said").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
-    word: u32,
-    to: Handle,
-}
-
-impl Link {
-    /// The link to a waiter that is on this NUMA node.
-    pub fn new(to: Handle, numa: u32) -> Self {
-        let said = if numa < FAR { numa + 1 } else { 0 };
-        Self { word: to.word() | said << NUMA_SHIFT, to }
-    }
-
-    /// The link in a word, or `None` if there is nobody.
-    pub fn from_word(word: u32) -> Option<Self> {
-        Handle::from_word(word & HANDLE).map(|to| Self { word, to })
-    }
-
-    /// Whom it names.
-    pub fn to(self) -> Handle {
-        self.to
-    }
-
-    /// The word to store.
-    pub fn word(self) -> u32 {
-        self.word
-    }
-
-    /// The NUMA node of whom it names. Touches that one's line only where the link does not say. Relaxed: the node was
-    /// published with the link.
-    pub fn numa<M: Machine>(self) -> u32 {
-        match self.word >> NUMA_SHIFT {
-            0 => self.to.node::<M>().numa.load(Relaxed),
-            said => said - 1,
-        }
-    }
-}
 
 /// The two lists: 16 bytes. The lock's word is not used.
 #[repr(C)]
@@ -198,7 +153,7 @@ impl<M: Machine> AsideQueue<M> {
                 continue;
             }
             let tail = self.tail.load(Acquire);
-            match Handle::from_word(tail & HANDLE) {
+            match handle_in(tail) {
                 Some(last) if last.node::<M>().is_alive() => {
                     await_link::<M>(&self.next);
                     continue;
@@ -247,7 +202,7 @@ impl<M: Machine> AsideQueue<M> {
     /// Puts `first` behind `previous`, what `tail` held. Behind a node whose thread did not survive a fork it is the first of a
     /// new queue.
     fn link(&self, previous: u32, first: Link) {
-        match Handle::from_word(previous & HANDLE).map(Handle::node::<M>) {
+        match handle_in(previous).map(Handle::node::<M>) {
             Some(node) if node.is_alive() => node.next.store(first.word(), Release),
             _ => self.next.store(first.word(), Release),
         }
@@ -400,5 +355,17 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
         // Without a deadline it cannot time out.
         let _ = wait::turn::<M, W>(me.node(), None);
         queue.own(me);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentinels_name_nobody() {
+        for word in [FREE, HELD, HELD_ASIDE] {
+            assert_eq!((handle_in(word), Link::from_word(word)), (None, None));
+        }
     }
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
 use flashlock_locks::node::{Node, state};
-use flashlock_locks::queue::aside::{AsideLock, AsideQueue, Link, Succession};
+use flashlock_locks::queue::aside::{AsideLock, AsideQueue, Succession};
+use flashlock_locks::queue::link::Link;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
 use flashlock_model::harness;

@@ -6,7 +6,8 @@ use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Wo
 use flashlock_locks::node::state;
 use flashlock_locks::numa::Cna;
 use flashlock_locks::numa::cna::SameNode;
-use flashlock_locks::queue::aside::{AsideLock, AsideQueue, HELD_ASIDE, Link, Succession};
+use flashlock_locks::queue::aside::{AsideLock, AsideQueue, HELD_ASIDE, Succession};
+use flashlock_locks::queue::link::Link;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
 
