@@ -114,10 +114,8 @@ lifetime! {
     mcs_stp: Mcs<SpinThenPark>;
     mcs_park: Mcs<Park>;
     ticket: Ticket;
-    cna_spin: Cna<Spin>;
     cna_stp: Cna<SpinThenPark>;
     cna_park: Cna<Park>;
-    mcscr_spin: Mcscr<Spin>;
     mcscr_stp: Mcscr<SpinThenPark>;
     mcscr_park: Mcscr<Park>;
     shfl_spin: Shfl<Spin>;

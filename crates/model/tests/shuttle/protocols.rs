@@ -59,7 +59,6 @@ fn cna() {
     }
     both("the mutants' skeleton", SCHEDULES / 5, stays, rounds::<MutantAside<KEEPS>>(load));
     broken_aside::<MutantAside<FREES>>("frees with waiters aside", stays, load);
-    broken_aside::<MutantAside<SWAPS_TAIL>>("tail by an exchange", stays, load);
     broken_aside::<MutantAside<WAKES_NONE>>("wakes nobody aside", stays, load);
     broken_aside::<Mutant<DropsTheRest>>("others aside forgotten", stays, load);
     broken_aside::<Mutant<SetsUnlinkedAside>>("unlinked set aside", stays, load);
