@@ -28,11 +28,10 @@ fn an_unknown_lock_lists_the_known_ones() {
             c
         },
     ] {
-        command
-            .assert()
-            .code(2)
-            .stdout(is_empty())
-            .stderr(starts_with("flashlock: ").and(contains("unknown lock 'mcz'; known are: tas futex mcs shfl")));
+        command.assert().code(2).stdout(is_empty()).stderr(
+            starts_with("flashlock: ")
+                .and(contains("unknown lock 'mcz'; known are: tas futex ticket mcs cna mcscr shfl")),
+        );
     }
 }
 

@@ -9,7 +9,7 @@
 //! | [`raw`] | the interface that all locks share |
 //! | [`wait`] | waiting policies: spin, spin-then-park, park |
 //! | [`policy`] | admission policies for shuffling locks |
-//! | [`spin`], [`queue`], [`shuffle`] | the locks |
+//! | [`spin`], [`queue`], [`shuffle`], [`numa`], [`malthusian`] | the locks |
 //! | [`cond`] | the condition variable |
 //! | [`catalogue`] | the list of locks that everything else is generated from |
 //! | [`event`] | the list of events that statistics are generated from |
@@ -23,7 +23,9 @@ pub mod catalogue;
 pub mod cond;
 pub mod event;
 pub mod machine;
+pub mod malthusian;
 pub mod node;
+pub mod numa;
 pub mod policy;
 pub mod queue;
 pub mod raw;

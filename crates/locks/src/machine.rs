@@ -117,6 +117,23 @@ pub enum Unparked {
     TimedOut,
 }
 
+/// A word that each thread keeps between its lock operations; 0 at first. A hint: a signal handler that uses locks may change it
+/// at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// CNA: hand-overs until the thread gives the lock to another NUMA node.
+    HandOvers,
+    /// CNA: the NUMA node that the thread was on when it asked.
+    Node,
+    /// CNA: how many contended acquisitions may still rely on that.
+    NodeUses,
+}
+
+impl Local {
+    /// How many words there are.
+    pub const COUNT: usize = 3;
+}
+
 /// A computer as the locks see it. All functions act for the calling thread.
 pub trait Machine: Sized + 'static {
     /// The machine's atomic word.
@@ -141,6 +158,9 @@ pub trait Machine: Sized + 'static {
 
     /// Lets other threads run: a short, polite break of up to `micros` microseconds.
     fn relax(micros: u32);
+
+    /// Polls nothing for so many polite steps of the CPU (a few to some forty ns each), while others run.
+    fn pause(steps: u32);
 
     /// Sleeps while `word` holds `expected`, until a [`Machine::wake`] of the word or the deadline.
     fn park(word: &Self::Word, expected: u32, until: Option<Deadline>) -> Unparked;
@@ -176,6 +196,12 @@ pub trait Machine: Sized + 'static {
 
     /// A pseudo-random number.
     fn random() -> u32;
+
+    /// What the calling thread keeps there.
+    fn local(which: Local) -> u32;
+
+    /// Keeps it.
+    fn set_local(which: Local, value: u32);
 
     /// What the user tuned.
     fn tunables() -> &'static Tunables;

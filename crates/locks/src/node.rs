@@ -84,7 +84,7 @@ pub struct Node<M: Machine> {
     pub state: M::Word,
     /// The successor's handle, 0, or [`LEFT`].
     pub next: M::Word,
-    /// The predecessor's handle; kept on condition variables only.
+    /// The predecessor's handle; kept on condition variables, and by MCSCR for passive waiters.
     pub prev: M::Word,
     /// The NUMA node its thread ran on when it queued.
     pub numa: M::Word,
@@ -141,9 +141,14 @@ impl<M: Machine> Node<M> {
     /// Makes the node ready to be queued. Relaxed throughout: it is the caller's alone, and the release half of the
     /// read-modify-write that links it into a queue publishes it.
     pub fn prepare(&self, initial: u32) {
+        self.prepare_on(M::numa_node(), initial);
+    }
+
+    /// The same, for a thread that knows on which NUMA node it runs.
+    pub fn prepare_on(&self, numa: u32, initial: u32) {
         self.state.store(initial, Ordering::Relaxed);
         self.next.store(0, Ordering::Relaxed);
-        self.numa.store(M::numa_node(), Ordering::Relaxed);
+        self.numa.store(numa, Ordering::Relaxed);
         self.epoch.store(M::epoch(), Ordering::Relaxed);
         self.batch.store(0, Ordering::Relaxed);
     }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, Tunables, Unparked, Word as _};
+use flashlock_locks::machine::{Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word as _};
 use flashlock_locks::node::Node;
 
 use crate::checker::Checker;
@@ -58,6 +58,8 @@ impl<C: Checker> Machine for Model<C> {
         C::yield_now();
     }
 
+    fn pause(_steps: u32) {}
+
     fn park(word: &Word<C>, expected: u32, until: Option<Deadline>) -> Unparked {
         kernel::park(&World::get(), word, expected, until)
     }
@@ -91,7 +93,15 @@ impl<C: Checker> Machine for Model<C> {
     }
 
     fn random() -> u32 {
-        C::random()
+        World::<C>::current(|world| world.random.get()).unwrap_or_else(C::random)
+    }
+
+    fn local(which: Local) -> u32 {
+        World::<C>::current(|world| world.local(which))
+    }
+
+    fn set_local(which: Local, value: u32) {
+        World::<C>::current(|world| world.set_local(which, value));
     }
 
     fn tunables() -> &'static Tunables {

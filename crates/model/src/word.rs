@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use flashlock_locks::cond::fifo::CondQueue;
 use flashlock_locks::machine;
 use flashlock_locks::node::Node;
+use flashlock_locks::queue::aside::AsideQueue;
 use flashlock_locks::queue::mcs::McsQueue;
 use flashlock_locks::shuffle::ShflQueue;
+use flashlock_locks::spin::ticket::TicketQueue;
 
 use crate::Model;
 use crate::checker::Checker;
@@ -23,10 +25,16 @@ pub enum Field {
     Untagged,
     /// A lock's word.
     LockWord,
-    /// `McsQueue::tail`, `ShflQueue::tail`.
+    /// `McsQueue::tail`, `AsideQueue::tail`, `ShflQueue::tail`.
     LockTail,
-    /// `McsQueue::next`.
+    /// `McsQueue::next`, `AsideQueue::next`.
     LockNext,
+    /// `AsideQueue::aside`.
+    LockAside,
+    /// `TicketQueue`.
+    TicketNext,
+    TicketServing,
+    TicketEpoch,
     /// `ShflQueue::head`.
     LockHead,
     NodeState,
@@ -205,6 +213,30 @@ impl<C: Checker> Tag for McsQueue<Model<C>> {
         self.tail.tag(Field::Freed);
         self.next.tag(Field::Freed);
         self.left.0.tag(Field::Freed);
+    }
+}
+
+impl<C: Checker> Tag for AsideQueue<Model<C>> {
+    fn tag(&self) {
+        self.tail.tag(Field::LockTail);
+        self.next.tag(Field::LockNext);
+        self.aside.tag(Field::LockAside);
+    }
+
+    fn free(&self) {
+        [&self.tail, &self.next, &self.aside, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker> Tag for TicketQueue<Model<C>> {
+    fn tag(&self) {
+        self.next.tag(Field::TicketNext);
+        self.serving.tag(Field::TicketServing);
+        self.epoch.tag(Field::TicketEpoch);
+    }
+
+    fn free(&self) {
+        [&self.next, &self.serving, &self.epoch].iter().for_each(|word| word.tag(Field::Freed));
     }
 }
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::{Clock, Deadline, Tunables, Word as _};
+use flashlock_locks::machine::{Clock, Deadline, Local, Tunables, Word as _};
 
 use crate::arena::Arena;
 use crate::checker::Checker;
@@ -46,6 +46,8 @@ pub struct Setup {
     pub micros_step: u32,
     /// What the user tuned.
     pub tunables: &'static Tunables,
+    /// What `Machine::random` says; without it, the checker.
+    pub random: Option<u32>,
     /// Whether there are more tasks than CPUs.
     pub crowded: bool,
     /// Ordering bugs.
@@ -66,6 +68,7 @@ impl Setup {
             spurious: 0,
             micros_step: 0,
             tunables: &Tunables::DEFAULT,
+            random: None,
             crowded: false,
             weaken: &[],
             fault: None,
@@ -79,6 +82,8 @@ struct PerThread {
     numa: u32,
     /// Freezes when this many more waits have begun (0: never).
     freeze_in: u32,
+    /// What lock algorithms keep.
+    local: [u32; Local::COUNT],
 }
 
 /// One execution's machine.
@@ -93,6 +98,7 @@ pub struct World<C: Checker> {
     pub(crate) now: Cell<u32>,
     micros: Cell<u32>,
     epoch: Cell<u32>,
+    pub(crate) random: Cell<Option<u32>>,
     threads: RefCell<Vec<(C::Id, PerThread)>>,
     /// Frozen threads stay so until this holds.
     thawed: Cell<bool>,
@@ -117,6 +123,7 @@ impl<C: Checker> World<C> {
             now: Cell::new(0),
             micros: Cell::new(1),
             epoch: Cell::new(1),
+            random: Cell::new(setup.random),
             threads: RefCell::new(Vec::new()),
             thawed: Cell::new(false),
             events: RefCell::new(vec![0; Event::ALL.len()]),
@@ -191,9 +198,27 @@ impl<C: Checker> World<C> {
         self.with_thread(|mine| mine.numa = node);
     }
 
+    /// What `Machine::random` says from now on.
+    pub fn set_random(&self, random: Option<u32>) {
+        self.random.set(random);
+    }
+
+    /// The world goes on as a child that was forked just now: threads of before do not exist in it.
+    pub fn fork(&self) {
+        self.epoch.set(self.epoch.get() + 1);
+    }
+
     /// On which NUMA node the calling thread runs.
     pub fn numa(&self) -> u32 {
         self.with_thread(|mine| mine.numa)
+    }
+
+    pub(crate) fn local(&self, which: Local) -> u32 {
+        self.with_thread(|mine| mine.local[which as usize])
+    }
+
+    pub(crate) fn set_local(&self, which: Local, value: u32) {
+        self.with_thread(|mine| mine.local[which as usize] = value);
     }
 
     /// The calling thread freezes when it begins its `waits`-th wait from now, as one whose signal handler sleeps.

@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::{ConstWord, Deadline, Handle, Machine, Patience, Tunables, Unparked, Word};
+use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word};
 use flashlock_locks::node::Node;
 
 use crate::{clock, epoch, futex, numa, pool, settings, spin, stats, sys, thread};
@@ -119,6 +119,12 @@ impl<S: Sink> Machine for Native<S> {
         sys::nap(micros);
     }
 
+    fn pause(steps: u32) {
+        for _ in 0..steps {
+            core::hint::spin_loop();
+        }
+    }
+
     fn park(word: &Word32, expected: u32, until: Option<Deadline>) -> Unparked {
         let unparked = futex::park(&word.0, expected, until);
         if unparked == Unparked::Woken {
@@ -165,6 +171,14 @@ impl<S: Sink> Machine for Native<S> {
 
     fn random() -> u32 {
         thread::random()
+    }
+
+    fn local(which: Local) -> u32 {
+        thread::kept(which)
+    }
+
+    fn set_local(which: Local, value: u32) {
+        thread::keep(which, value);
     }
 
     fn tunables() -> &'static Tunables {

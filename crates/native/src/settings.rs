@@ -198,9 +198,20 @@ mod tests {
     }
 
     #[test]
+    fn options_of_the_two_list_locks() {
+        let choice = parse("cna:threshold=9,countdown=1,reduction=256,refresh=1000").unwrap().tunables;
+        assert_eq!((choice.threshold, choice.countdown, choice.reduction, choice.refresh), (9, 1, 256, 1000));
+        assert_eq!(parse("mcscr:eldest=5").unwrap().tunables.eldest, 5);
+        let say = |text| parse(text).unwrap_err().to_string();
+        assert!(say("cna:countdown=lots").contains("from 0 to 1"));
+        assert!(say("cna:threshold=0").contains("from 1 to"));
+        assert!(say("mcscr:eldest=1000000001").contains("from 1 to"));
+    }
+
+    #[test]
     fn bad_choices_say_what_is_right() {
         let say = |text| parse(text).unwrap_err().to_string();
-        assert!(say("mcz").contains("unknown lock 'mcz'; known are: tas futex mcs shfl"));
+        assert!(say("mcz").contains("unknown lock 'mcz'; known are: tas futex ticket mcs cna mcscr shfl"));
         assert_eq!(say("shfl:colour=red"), "lock shfl takes no option 'colour'; it takes: wait bound shuffles ahead");
         assert!(say("tas:wait=park").contains("it takes: stp"));
         assert_eq!(say("shfl:bound=soon"), "option bound does not take 'soon', but microseconds from 0 to 10000000");

@@ -13,7 +13,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-use flashlock_locks::machine::Handle;
+use flashlock_locks::machine::{Handle, Local as Kept};
 
 use crate::machine::{NoStats, Sink};
 use crate::{clock, epoch, pool, sys};
@@ -29,11 +29,20 @@ struct Local {
     contention: Cell<(u64, u64)>,
     /// One more than the thread's place in the order in which threads came here; 0 if it has none.
     place: Cell<u32>,
+    /// What lock algorithms keep.
+    kept: [Cell<u32>; Kept::COUNT],
 }
 
 thread_local! {
     static LOCAL: Local = const {
-        Local { spare: AtomicU32::new(0), id: AtomicU64::new(0), random: Cell::new(0), contention: Cell::new((0, 0)), place: Cell::new(0) }
+        Local {
+            spare: AtomicU32::new(0),
+            id: AtomicU64::new(0),
+            random: Cell::new(0),
+            contention: Cell::new((0, 0)),
+            place: Cell::new(0),
+            kept: [const { Cell::new(0) }; Kept::COUNT],
+        }
     };
 }
 
@@ -99,6 +108,16 @@ pub fn place() -> u32 {
         }
         local.place.get() - 1
     })
+}
+
+/// What the thread keeps for a lock algorithm.
+pub(crate) fn kept(which: Kept) -> u32 {
+    LOCAL.with(|local| local.kept[which as usize].get())
+}
+
+/// Keeps it.
+pub(crate) fn keep(which: Kept, value: u32) {
+    LOCAL.with(|local| local.kept[which as usize].set(value));
 }
 
 /// A pseudo-random number (Marsaglia's xorshift, 32 bits).

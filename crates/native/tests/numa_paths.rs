@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::Word;
+use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::numa::Cna;
 use flashlock_locks::queue::Mcs;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::shuffle::Shfl;
@@ -17,12 +19,12 @@ const THREADS: usize = 9;
 /// A machine that is too slow to show anything in this time fails the test.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Hand-offs made from each node, and events that only shuffling makes.
+/// Hand-offs made from each node, and how often waiters were moved.
 struct ByNode;
 
 static SAME: [AtomicU64; NODES] = [const { AtomicU64::new(0) }; NODES];
 static OTHER: [AtomicU64; NODES] = [const { AtomicU64::new(0) }; NODES];
-static SHUFFLED: AtomicU64 = AtomicU64::new(0);
+static MOVED: AtomicU64 = AtomicU64::new(0);
 
 impl Sink for ByNode {
     fn event(event: Event) {
@@ -30,7 +32,7 @@ impl Sink for ByNode {
         match event {
             Event::HandoffSame => SAME[here].fetch_add(1, Relaxed),
             Event::HandoffOther => OTHER[here].fetch_add(1, Relaxed),
-            Event::Shuffle => SHUFFLED.fetch_add(1, Relaxed),
+            Event::Shuffle | Event::Alteration | Event::Cull => MOVED.fetch_add(1, Relaxed),
             _ => 0,
         };
     }
@@ -80,11 +82,11 @@ where
     stop.store(true, Relaxed);
     let made: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     assert_eq!(shared.count.load(Relaxed), made, "exclusion");
-    assert!(in_time, "same {SAME:?}, other {OTHER:?}, shuffled {SHUFFLED:?}");
+    assert!(in_time, "same {SAME:?}, other {OTHER:?}, moved {MOVED:?}");
 }
 
 fn reset() {
-    for counter in SAME.iter().chain(&OTHER).chain([&SHUFFLED]) {
+    for counter in SAME.iter().chain(&OTHER).chain([&MOVED]) {
         counter.store(0, Relaxed);
     }
 }
@@ -100,5 +102,9 @@ fn every_node_hands_over_to_itself_and_to_others() {
     let everywhere = || all_positive(&SAME) && all_positive(&OTHER);
     contend::<Mcs>(everywhere);
     reset();
-    contend::<Shfl>(|| everywhere() && SHUFFLED.load(Relaxed) > 0);
+    contend::<Cna>(|| everywhere() && MOVED.load(Relaxed) > 0);
+    reset();
+    contend::<Mcscr>(|| everywhere() && MOVED.load(Relaxed) > 0);
+    reset();
+    contend::<Shfl>(|| everywhere() && MOVED.load(Relaxed) > 0);
 }

@@ -7,6 +7,12 @@ use crate::machine::{Machine, Word};
 use crate::node::Node;
 use core::sync::atomic::Ordering::Relaxed;
 
+/// A Bernoulli trial: true once in `times` on average; never for 0, always for 1.
+pub fn one_in<M: Machine>(times: u32) -> bool {
+    // The high half of the product is uniform below `times`; no division.
+    times != 0 && (u64::from(M::random()) * u64::from(times)) >> 32 == 0
+}
+
 /// Decides who is grouped with whom.
 pub trait Admission: 'static {
     /// Whether `waiter` should follow directly behind `shuffler`'s group.

@@ -1,5 +1,7 @@
-//! Strict queue locks: first come, first served, by direct hand-off.
+//! Queue locks that hand over directly: first come, first served, or with waiters set aside.
 
+pub mod aside;
+pub mod link;
 pub mod mcs;
 
 pub use mcs::Mcs;

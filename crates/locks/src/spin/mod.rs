@@ -1,9 +1,11 @@
-//! Locks whose whole state is one word.
+//! Locks whose waiters poll or sleep on the lock itself.
 
 #[cfg(feature = "busted")]
 pub mod busted;
 pub mod futex;
 pub mod tas;
+pub mod ticket;
 
 pub use futex::Futex;
 pub use tas::Tas;
+pub use ticket::Ticket;

@@ -43,9 +43,14 @@ impl<M: Machine> LeftBehind<M> {
         if self.is_full() { self.wait_outside(until, take) } else { None }
     }
 
-    /// Signed: a forked child may remove more than it knows of.
+    /// How many there are. Signed: a forked child may remove more than it knows of.
+    #[inline]
+    pub fn count(&self) -> i32 {
+        self.0.load(Relaxed) as i32
+    }
+
     fn is_full(&self) -> bool {
-        self.0.load(Relaxed) as i32 >= MAX
+        self.count() >= MAX
     }
 
     #[cold]

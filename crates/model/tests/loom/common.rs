@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use flashlock_locks::cond::Chain;
 use flashlock_locks::cond::chain::{claimed, until_told};
@@ -16,7 +16,7 @@ use flashlock_model::{Loom, Setup, harness};
 use loom::thread;
 
 /// A bound that every wait exceeds.
-pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, wake_ahead: 1 };
+pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, ..Tunables::DEFAULT };
 
 /// Two racers; all schedules.
 pub(crate) const ALL: Depth = Depth::Exhaustive;
@@ -98,13 +98,25 @@ pub(crate) fn sleepers(numa: &[u32]) -> Vec<Handle> {
     nodes
 }
 
-/// Puts the sleepers into the lock's queue, as a broadcast does.
-pub(crate) fn adopt<L: Lock>(mutex: &Mutex<L>, sleepers: &[Handle]) {
+/// The sleepers were taken off a condition variable, and not told yet.
+pub(crate) fn claim(sleepers: &[Handle]) {
     for sleeper in sleepers {
         let node = sleeper.node::<Loom>();
         node.state.store(claimed(node), Relaxed);
     }
+}
+
+/// Puts claimed sleepers into the lock's queue, as a broadcast does; the first waits like the others from then on.
+pub(crate) fn adopt_claimed<L: Lock>(mutex: &Mutex<L>, sleepers: &[Handle]) {
     L::adopt(&mutex.word, &mutex.queue, Chain::new(sleepers[0], sleepers[sleepers.len() - 1]));
+    let first = sleepers[0].node::<Loom>();
+    let _ = first.state.compare_exchange(claimed(first), state::PARKED, Release, Relaxed);
+}
+
+/// Claims the sleepers and puts them into the lock's queue.
+pub(crate) fn adopt<L: Lock>(mutex: &Mutex<L>, sleepers: &[Handle]) {
+    claim(sleepers);
+    adopt_claimed(mutex, sleepers);
 }
 
 /// What the thread does whose node was adopted.

@@ -1,8 +1,10 @@
 //! Mutual exclusion, and that each critical section sees the ones before it.
 
+use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::numa::Cna;
 use flashlock_locks::queue::Mcs;
 use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::spin::{Futex, Tas};
+use flashlock_locks::spin::{Futex, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
 use flashlock_model::loom::Depth::Preemptions;
@@ -42,6 +44,13 @@ excluding! {
     mcs_spin: Mcs<Spin>, 4, 2;
     mcs_stp: Mcs<SpinThenPark>, 3, 3;
     mcs_park: Mcs<Park>, 3, 3;
+    ticket: Ticket, 3, 1;
+    cna_spin: Cna<Spin>, 3, 1;
+    cna_stp: Cna<SpinThenPark>, 3, 2;
+    cna_park: Cna<Park>, 3, 3;
+    mcscr_spin: Mcscr<Spin>, 3, 1;
+    mcscr_stp: Mcscr<SpinThenPark>, 3, 2;
+    mcscr_park: Mcscr<Park>, 3, 3;
     shfl_spin: Shfl<Spin>, 3, 2;
     shfl_stp: Shfl<SpinThenPark>, 3, 2;
     shfl_park: Shfl<Park>, 4, 3;

@@ -3,6 +3,9 @@
 // loom's atomics are not `Sync`, and need not be: its threads are coroutines of one.
 #![allow(clippy::arc_with_non_send_sync)]
 
+mod aside;
+#[path = "../shared/aside_mutants.rs"]
+mod aside_mutants;
 mod common;
 mod cond;
 mod exclusion;

@@ -3,14 +3,17 @@
 
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
+use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::numa::Cna;
 use flashlock_locks::queue::Mcs;
 use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::spin::{Futex, Tas};
+use flashlock_locks::spin::{Futex, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::find;
 use flashlock_model::{Field, Op, Setup, Weaken};
 
+use crate::aside::{self, STAYS};
 use crate::common::{HASTY, sections};
 use crate::{cond, states};
 
@@ -45,6 +48,18 @@ found! {
     mcs_enqueue_acquire: [weak(Field::LockTail, Op::Swap, AcqRel, Release)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);
     mcs_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);
     mcs_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);
+
+    ticket_unlock: [weak(Field::TicketServing, Op::Store, Release, Relaxed)], SETUP, sections::<Ticket>(&[1, 1]);
+    ticket_lock: [weak(Field::TicketServing, Op::Load, Acquire, Relaxed)], SETUP, sections::<Ticket>(&[1, 1]);
+
+    cna_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
+    cna_lock_fast: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
+    cna_enqueue_acquire: [weak(Field::LockTail, Op::Swap, AcqRel, Release)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
+    cna_enqueue_release: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)], STAYS, aside::choice_against_joiner::<Cna<SpinThenPark>>;
+    cna_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
+    cna_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
+    cna_recall: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], STAYS, aside::recall_against_joiner::<Cna<SpinThenPark>>;
+    mcscr_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], STAYS, aside::recall_against_joiner::<Mcscr<SpinThenPark>>;
 
     shfl_unlock: [weak(Field::LockWord, Op::Swap, Release, Relaxed)], SETUP, sections::<Shfl<Park>>(&[1, 1]);
     shfl_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Shfl<SpinThenPark>>(&[1, 1]);

@@ -15,6 +15,8 @@ use flashlock_model::loom::{explore, find};
 use flashlock_model::{Fault, Field, Loom, Setup};
 use loom::thread;
 
+use crate::aside::{self, LEAVES, STAYS};
+use crate::aside_mutants::*;
 use crate::common::{ALL, HASTY, Lock, Mutex, sections, sleepers, timed};
 use crate::cond::Shared;
 use crate::mutants::*;
@@ -54,14 +56,19 @@ fn last_frees<L: Lock>() {
 
 #[test]
 fn nothing_is_touched_after_release() {
+    use flashlock_locks::malthusian::Mcscr;
+    use flashlock_locks::numa::Cna;
     use flashlock_locks::queue::Mcs;
-    use flashlock_locks::spin::Tas;
+    use flashlock_locks::spin::{Tas, Ticket};
     use flashlock_locks::wait::SpinThenPark;
 
     let overdue = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
     explore("tas freed", BOUND, SETUP, last_frees::<Tas>);
     explore("futex freed", BOUND, SETUP, last_frees::<Futex>);
     explore("mcs freed", BOUND, SETUP, last_frees::<Mcs<SpinThenPark>>);
+    explore("ticket freed", BOUND, SETUP, last_frees::<Ticket>);
+    explore("cna freed", BOUND, SETUP, last_frees::<Cna<SpinThenPark>>);
+    explore("mcscr freed", BOUND, SETUP, last_frees::<Mcscr<SpinThenPark>>);
     explore("shfl freed", BOUND, SETUP, last_frees::<Shfl<Park>>);
     explore("shfl granted, freed", BOUND, overdue, last_frees::<Shfl<Park>>);
 }
@@ -75,6 +82,45 @@ fn mcs() {
     find("abandons by a store", BOUND, SETUP, timed::<MutantMcs<ABANDONS_BY_STORE>>());
     find("hands over to the abandoned", BOUND, SETUP, timed::<MutantMcs<GRANTS_ABANDONED>>());
     find("lets the successor sleep", BOUND, SETUP, sections::<MutantMcs<LETS_SLEEP>>(&[1, 1]));
+}
+
+/// The first of the main queue and one aside wait, and the draw says that those aside come back.
+fn both_lists<L: aside::TwoLists>() {
+    let (mutex, mut asleep) = aside::with_aside::<L>(1);
+    let behind = sleepers(&[0]);
+    crate::common::adopt(&mutex, &behind);
+    asleep.extend(behind);
+    let threads: Vec<_> = asleep.into_iter().map(|me| aside::comes_back(&mutex, me)).collect();
+    mutex.unlock();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+}
+
+/// Two aside come back.
+fn two_aside<L: aside::TwoLists>() {
+    let (mutex, asleep) = aside::with_aside::<L>(2);
+    let threads: Vec<_> = asleep.into_iter().map(|me| aside::comes_back(&mutex, me)).collect();
+    mutex.unlock();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+}
+
+#[test]
+fn cna() {
+    use flashlock_locks::numa::Cna;
+
+    let (two, leaver) = (Preemptions(2), aside::choice_against_leaver::<MutantAside<GRANTS_GONE>>);
+    explore("the mutants' skeleton", two, STAYS, aside::recall_against_joiner::<MutantAside<KEEPS>>);
+    find("frees with waiters aside", two, STAYS, aside::recall_against_joiner::<MutantAside<FREES>>);
+    find("tail by an exchange", two, STAYS, aside::recall_against_joiner::<MutantAside<SWAPS_TAIL>>);
+    find("wakes nobody aside", two, STAYS, aside::recall_against_joiner::<MutantAside<WAKES_NONE>>);
+    find("hands over to who has gone", two, STAYS, move || leaver(true));
+    find("unlinked set aside", two, STAYS, aside::choice_against_joiner::<Mutant<SetsUnlinkedAside>>);
+    explore("two aside", two, STAYS, two_aside::<Cna<Park>>);
+    find("others aside forgotten", two, STAYS, two_aside::<Mutant<DropsTheRest>>);
+    explore("both lists", two, LEAVES, both_lists::<Cna<Park>>);
 }
 
 #[test]

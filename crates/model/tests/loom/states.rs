@@ -6,10 +6,13 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use flashlock_locks::cond::Chain;
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Handle, Word as _};
+use flashlock_locks::malthusian::Mcscr;
 use flashlock_locks::node::{LEFT, state};
+use flashlock_locks::numa::Cna;
 use flashlock_locks::queue::Mcs;
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::shuffle::front::{NOTIFY, named, naming};
+use flashlock_locks::spin::Ticket;
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::explore;
@@ -91,6 +94,10 @@ macro_rules! adopting {
 adopting! {
     mcs_stp: Mcs<SpinThenPark>, 1;
     mcs_park: Mcs<Park>, 1;
+    cna_stp: Cna<SpinThenPark>, 1;
+    cna_park: Cna<Park>, 1;
+    mcscr_stp: Mcscr<SpinThenPark>, 1;
+    mcscr_park: Mcscr<Park>, 1;
     shfl_stp: Shfl<SpinThenPark>, 1;
     shfl_park: Shfl<Park>, 1;
 }
@@ -235,4 +242,26 @@ fn head_and_next_give_up() {
 #[test]
 fn giving_up_and_being_made_head() {
     explore("next gives up", ALL, SETUP, head_and_next_give_up);
+}
+
+/// A child, forked while the lock was held and somebody waited, starts a thread: both throw the old number away, or wait for it.
+fn forked() {
+    let mutex = Arc::new(Mutex::<Ticket>::new());
+    mutex.lock();
+    mutex.queue.next.fetch_add(1, Relaxed); // The number of a waiter that stays behind.
+    world().fork();
+    let other = {
+        let mutex = mutex.clone();
+        thread::spawn(move || mutex.section())
+    };
+    mutex.visit();
+    mutex.unlock();
+    mutex.section();
+    other.join().expect("no panic");
+    assert!(!mutex.is_locked());
+}
+
+#[test]
+fn a_forked_child_throws_numbers_away() {
+    explore("ticket, forked", Preemptions(3), SETUP, forked);
 }

@@ -1,9 +1,11 @@
 //! A deadline that passes while the lock is handed over.
 
 use flashlock_locks::event::Event;
+use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::numa::Cna;
 use flashlock_locks::queue::Mcs;
 use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::spin::{Futex, Tas};
+use flashlock_locks::spin::{Futex, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
 use flashlock_model::loom::Depth::Preemptions;
@@ -34,6 +36,12 @@ timing_out! {
     mcs_spin: Mcs<Spin>, 3;
     mcs_stp: Mcs<SpinThenPark>, 3;
     mcs_park: Mcs<Park>, 3;
+    ticket: Ticket, 2;
+    cna_spin: Cna<Spin>, 2;
+    cna_stp: Cna<SpinThenPark>, 2;
+    cna_park: Cna<Park>, 3;
+    mcscr_stp: Mcscr<SpinThenPark>, 2;
+    mcscr_park: Mcscr<Park>, 3;
     shfl_stp: Shfl<SpinThenPark>, 2;
     shfl_park: Shfl<Park>, 2;
 }

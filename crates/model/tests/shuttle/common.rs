@@ -33,7 +33,7 @@ pub(crate) fn any(n: u32) -> u32 {
 }
 
 /// A bound that every wait exceeds.
-pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, wake_ahead: 1 };
+pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, ..Tunables::DEFAULT };
 
 /// Time stands still: a wake-up that is lost is a deadlock.
 pub(crate) const STILL: Setup = Setup { recycles: true, polls: 3, ..Setup::new(8) };

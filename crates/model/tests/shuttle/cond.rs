@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::event::Event;
+use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::numa::Cna;
 use flashlock_locks::queue::Mcs;
 use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::spin::{Futex, Tas};
+use flashlock_locks::spin::{Futex, Tas, Ticket};
 use flashlock_locks::wait::{Park, SpinThenPark};
 use flashlock_model::harness::Waited;
 use flashlock_model::{Setup, shuttle::By, shuttle::explore};
@@ -239,6 +241,11 @@ conds! {
     futex: Futex;
     mcs_stp: Mcs<SpinThenPark>;
     mcs_park: Mcs<Park>;
+    ticket: Ticket;
+    cna_stp: Cna<SpinThenPark>;
+    cna_park: Cna<Park>;
+    mcscr_stp: Mcscr<SpinThenPark>;
+    mcscr_park: Mcscr<Park>;
     shfl_stp: Shfl<SpinThenPark>;
     shfl_park: Shfl<Park>;
 }

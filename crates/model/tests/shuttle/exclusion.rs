@@ -1,8 +1,10 @@
 //! Every thread gets the lock as often as it asks, alone.
 
+use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::numa::Cna;
 use flashlock_locks::queue::Mcs;
 use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::spin::{Futex, Tas};
+use flashlock_locks::spin::{Futex, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 
 use crate::common::{FLOWING, Load, OVERDUE, STILL, both, rounds};
@@ -39,6 +41,12 @@ rounds! {
     mcs_spin: Mcs<Spin>;
     mcs_stp: Mcs<SpinThenPark>;
     mcs_park: Mcs<Park>;
+    ticket: Ticket;
+    cna_spin: Cna<Spin>;
+    cna_stp: Cna<SpinThenPark>;
+    cna_park: Cna<Park>;
+    mcscr_stp: Mcscr<SpinThenPark>;
+    mcscr_park: Mcscr<Park>;
     shfl_spin: Shfl<Spin>;
     shfl_stp: Shfl<SpinThenPark>;
     shfl_park: Shfl<Park>;

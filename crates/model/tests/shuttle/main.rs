@@ -1,5 +1,8 @@
 //! The locks under shuttle: protocols, in larger models.
 
+mod aside;
+#[path = "../shared/aside_mutants.rs"]
+mod aside_mutants;
 mod common;
 mod cond;
 mod exclusion;

@@ -1,16 +1,20 @@
 //! Protocol bugs, one at a time: each must be found.
 
+use flashlock_locks::machine::Tunables;
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::Futex;
 use flashlock_locks::wait::Park;
 use flashlock_model::shuttle::{By, find};
 use flashlock_model::{Fault, Field, Setup};
 
+use crate::aside_mutants::*;
 use crate::common::{FLOWING, Load, Lock, OVERDUE, STILL, both, rounds};
 use crate::cond::producers_and_consumers;
 use crate::lifetime::last_frees;
 use crate::mutants::*;
 
+/// CNA leaves its node at every second hand-over, MCSCR serves the eldest as often.
+pub(crate) const SHORT_PREFERENCE: Tunables = Tunables { threshold: 2, eldest: 2, ..Tunables::DEFAULT };
 const LOAD: Load = Load { threads: 3, rounds: 2, nodes: 1, timed: false, hold: 0 };
 /// Much less than the sound locks are tried with.
 const SCHEDULES: usize = 5000;
@@ -51,6 +55,21 @@ fn mcs() {
 fn adoption() {
     let body = || producers_and_consumers::<MutantFutex<MovedForgets>>(false, true);
     find("the moved are forgotten", By::Random, SCHEDULES, STILL, body);
+}
+
+#[test]
+fn cna() {
+    // Enough threads on two nodes, long enough in the section, for waiters to be set aside.
+    let load = Load { threads: 5, rounds: 2, nodes: 2, timed: false, hold: 20 };
+    let stays = Setup { random: Some(u32::MAX), ..STILL };
+    fn broken_aside<L: Lock>(name: &str, setup: Setup, load: Load) {
+        find(name, By::Random, SCHEDULES, setup, rounds::<L>(load));
+    }
+    both("the mutants' skeleton", SCHEDULES / 5, stays, rounds::<MutantAside<KEEPS>>(load));
+    broken_aside::<MutantAside<FREES>>("frees with waiters aside", stays, load);
+    broken_aside::<MutantAside<WAKES_NONE>>("wakes nobody aside", stays, load);
+    broken_aside::<Mutant<DropsTheRest>>("others aside forgotten", stays, load);
+    broken_aside::<Mutant<SetsUnlinkedAside>>("unlinked set aside", stays, load);
 }
 
 #[test]

@@ -1,0 +1,143 @@
+//! # MCSCR: an MCS lock that restricts concurrency
+//!
+//! **Problem.** Threads beyond those that keep a lock busy do not make the program faster. They make it slower: each brings its
+//! own data into the shared cache, and its own wish for a CPU. **Idea.** Let as few threads circulate through the lock as keep
+//! it busy, the **active circulating set** (ACS), and let the others be **passive** (PS) meanwhile. There are surplus threads when more
+//! than one waits in the queue: the releaser **culls** one. There are too few when nobody does: it takes the one that became passive last,
+//! which is the warmest, and the likeliest to be still polling. **Source.** Dice, *Malthusian Locks*, EuroSys 2017: §1 (ACS, PS, work
+//! conservation), §4 (this lock), §5.1 and §5.4 (waiting, succession).
+//!
+//! **Departures.** Those of [`queue::aside`](crate::queue::aside): the holder keeps no node, waiters may time out. (1) The text
+//! lets the releaser excise any node between its own and the tail: here it is the first, so the lock goes to who came after it.
+//! (2) A first waiter that has given up is taken out instead of culled.
+//!
+//! ## The two lists
+//! ```text
+//!   main queue:    next ─> [S] ──> [T] <── tail           S is surplus: T waits, too. The next release culls S and serves T
+//!   passive list:  aside ────────────────┐
+//!                    ┌─> [P] ──> [Q] ──> [R] ─┐           P became passive last, R first (the eldest)
+//!                    └────────────────────────┘           prev: Q -> P, R -> Q; that of P, the newest, means nothing
+//! ```
+//!
+//! ## The release
+//! | passive list | trial | main queue | successor | moves |
+//! |---|---|---|---|---|
+//! | any | no | two or more | its second | its first is culled: newest of the passive list |
+//! | any | no | one | that one | – |
+//! | not empty | yes | one or more | the eldest | out of the passive list; the main queue waits behind it |
+//! | not empty | no | empty | the newest | out of the passive list: re-provisioned |
+//! | not empty | yes | empty | the eldest | out of the passive list |
+//! | empty | – | empty | – | the lock is free |
+//!
+//! The trial is a draw at each release that finds passive waiters, and says yes once in `eldest=` (1,000) times: that is all the
+//! long-term fairness there is. **Work conservation**: the last row is the only one that frees the lock, and nobody waits there.
+//! All steps take constant time.
+//!
+//! ## Invariants and orderings
+//! Those of [`queue::aside`](crate::queue::aside), and: `prev` of a passive node that is not the newest names the next newer one.
+//! `prev`, like all of the passive list, is the holder's: Relaxed.
+//!
+//! **Cannot:** what `mcs` cannot; and bound a wait in time: the eldest of n passive waiters waits for 1,000 releases on average,
+//! the newest, at worst, for n times as many.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::event::Event;
+use crate::machine::{Handle, Machine, Word};
+use crate::node::state;
+use crate::policy::one_in;
+use crate::queue::aside::{AsideLock, AsideQueue, Succession};
+use crate::queue::link::{Link, handle_in};
+use crate::wait::SpinThenPark;
+
+/// The MCSCR lock; waiters wait by policy `W`.
+pub type Mcscr<W = SpinThenPark> = AsideLock<Fewest, W>;
+
+/// As few threads as keep the lock busy.
+pub struct Fewest;
+
+impl Succession for Fewest {
+    fn choose<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Handle {
+        if queue.has_aside()
+            && is_eldests_turn::<M>()
+            && let Some(eldest) = queue.last_aside()
+        {
+            take_eldest(queue, eldest);
+            eldest.node::<M>().next.store(first.word(), Relaxed);
+            return eldest;
+        }
+        let node = first.to().node::<M>();
+        // Acquire: the second's node must be seen prepared. A second that has not linked itself yet is no surplus yet.
+        match Link::from_word(node.next.load(Acquire)) {
+            // Relaxed: a hint. Who gives up later is found when its turn comes.
+            Some(second) if node.state.load(Relaxed) != state::ABANDONED => {
+                cull(queue, first);
+                second.to()
+            }
+            _ => first.to(),
+        }
+    }
+
+    fn recall<M: Machine>(queue: &AsideQueue<M>, eldest: Handle) -> (Handle, Handle) {
+        let taken = if is_eldests_turn::<M>() {
+            take_eldest(queue, eldest);
+            eldest
+        } else {
+            take_newest(queue, eldest)
+        };
+        (taken, taken)
+    }
+}
+
+/// The Bernoulli trial for long-term fairness.
+fn is_eldests_turn<M: Machine>() -> bool {
+    one_in::<M>(M::tunables().eldest)
+}
+
+/// Makes `surplus`, the first of the main queue, the newest passive waiter.
+fn cull<M: Machine>(queue: &AsideQueue<M>, surplus: Link) {
+    M::trace(Event::Cull);
+    let node = surplus.to().node::<M>();
+    let Some(eldest) = queue.last_aside() else {
+        node.next.store(surplus.word(), Relaxed);
+        return queue.aside.store(surplus.to().word(), Relaxed);
+    };
+    let link = &eldest.node::<M>().next;
+    let newest = link.load(Relaxed);
+    if let Some(newest) = Link::from_word(newest) {
+        newest.to().node::<M>().prev.store(surplus.to().word(), Relaxed);
+    }
+    node.next.store(newest, Relaxed);
+    link.store(surplus.word(), Relaxed);
+}
+
+/// Takes the newest passive waiter out of the list that ends with `eldest`.
+fn take_newest<M: Machine>(queue: &AsideQueue<M>, eldest: Handle) -> Handle {
+    M::trace(Event::Reprovision);
+    let link = &eldest.node::<M>().next;
+    match Link::from_word(link.load(Relaxed)).map(Link::to) {
+        Some(newest) if newest != eldest => {
+            link.store(newest.node::<M>().next.load(Relaxed), Relaxed);
+            newest
+        }
+        _ => {
+            queue.aside.store(0, Relaxed);
+            eldest
+        }
+    }
+}
+
+/// Takes `eldest`, the last, out of the passive list.
+fn take_eldest<M: Machine>(queue: &AsideQueue<M>, eldest: Handle) {
+    M::trace(Event::Eldest);
+    let node = eldest.node::<M>();
+    let newest = node.next.load(Relaxed);
+    let is_alone = handle_in(newest) == Some(eldest);
+    match Handle::from_word(node.prev.load(Relaxed)) {
+        Some(newer) if !is_alone => {
+            newer.node::<M>().next.store(newest, Relaxed);
+            queue.aside.store(newer.word(), Relaxed);
+        }
+        _ => queue.aside.store(0, Relaxed),
+    }
+}

@@ -1,0 +1,185 @@
+//! # CNA: a compact NUMA-aware lock
+//!
+//! **Problem.** A first-come-first-served lock hands itself, and the data it protects, from socket to socket at almost every
+//! release. Hierarchical locks avoid that with a lock for each socket, and grow with the machine. **Idea.** One queue word, as
+//! in MCS. The holder passes over waiters of other sockets and sets them aside, in a **secondary queue**, as long as it finds one
+//! of its own socket in the main queue; now and then, and whenever it finds none, the secondary queue comes back.
+//! **Source.** Dice & Kogan, *Compact NUMA-Aware Locks*, EuroSys 2019: §4 (idea), §5 and figures 2–5 (code), §6 (optimizations).
+//!
+//! **Departures.** Those of [`queue::aside`](crate::queue::aside): the holder keeps no node, so the secondary queue is named by
+//! the lock (4 bytes more) and not by the holder's `spin` word; its head needs no `secTail`, for the list is circular.
+//! (1) "My socket" is the releaser's now, not that of its node when it queued. (2) When the main queue is found empty, those
+//! who join at the very moment at which the secondary queue comes back stand behind it; the paper lets the holder look among them.
+//!
+//! ## The two queues, at hand-overs (§4, figure 1; `t4:0` waits on socket 0)
+//! ```text
+//! holder  main queue, first to last        secondary queue     the holder's release
+//! t1:0    t2:1 t3:1 t4:0 t5:0 t6:1         –                   finds t4; t2 and t3 go aside
+//! t4:0    t5:0 t6:1 t1:0                   t2:1 t3:1           t5 is next, and of its socket: nothing moves
+//! t5:0    t6:1 t1:0                        t2:1 t3:1           finds t1; t6 goes aside, behind t3
+//! t1:0    t7:1                             t2:1 t3:1 t6:1      finds nobody: the secondary queue comes back, before t7
+//! t2:1    t3:1 t6:1 t7:1                   –
+//! ```
+//!
+//! ## Choosing the successor
+//! | secondary queue | draw | main queue | successor | moves |
+//! |---|---|---|---|---|
+//! | empty | `reduction` says "do not look" | any | its first | – |
+//! | any | stay | first is local | its first | – |
+//! | any | stay | first local one is at place n | that one | the n − 1 before it, to the end of the secondary queue |
+//! | not empty | leave, or none is local | any | first of the secondary queue | all of it, before the main queue |
+//! | empty | leave, or none is local | any | its first | – |
+//! | not empty | – | empty | first of the secondary queue | all of it: it is the main queue |
+//!
+//! ## Options (§5, §6)
+//! | `FLASHLOCK=cna:…` | default | meaning |
+//! |---|---|---|
+//! | `threshold=N` | 65536 | one hand-over in N, on average, ends the preference for the socket (the paper's THRESHOLD + 1) |
+//! | `countdown=0`, `1` | 0 | a draw at each hand-over; or each thread draws a number, uniform with mean N, and counts its hand-overs down |
+//! | `reduction=N` | 1 | while the secondary queue is empty, look for a local waiter at one hand-over in N (*shuffle reduction*; the paper's THRESHOLD2 + 1 was 256) |
+//! | `refresh=N` | 1 | a thread asks on which node it runs at one contended acquisition in N; for machines where that is slow |
+//!
+//! The node number travels with the link (§6): a local waiter is recognised without a look at its line, and the scan reads no
+//! line but those of the waiters that it moves. It does so for nodes 0 to 14; for others, and for waiters that a broadcast moved here, the scan
+//! reads the waiter's line.
+//!
+//! ## Invariants and orderings
+//! Those of [`queue::aside`](crate::queue::aside). The scan follows links that may be written at that moment (Acquire: the
+//! waiter that a link names must be seen prepared) and stops before one that is 0, so that whom it moves has a successor (invariant 2 there).
+//! What it stores is Relaxed: nobody but the next holder reads it, and the hand-over orders it.
+//!
+//! **Cannot:** what `mcs` cannot; and bound a wait in time: a waiter of another socket waits for N hand-overs on average,
+//! however long they take.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::event::Event;
+use crate::machine::{Handle, Local, Machine, Word};
+use crate::policy::one_in;
+use crate::queue::aside::{AsideLock, AsideQueue, Succession};
+use crate::queue::link::Link;
+use crate::wait::SpinThenPark;
+
+/// The CNA lock; waiters wait by policy `W`.
+pub type Cna<W = SpinThenPark> = AsideLock<SameNode, W>;
+
+/// Waiters of the holder's NUMA node first.
+pub struct SameNode;
+
+impl Succession for SameNode {
+    fn arrive<M: Machine>() -> u32 {
+        let refresh = M::tunables().refresh;
+        if refresh <= 1 {
+            return M::numa_node();
+        }
+        let left = M::local(Local::NodeUses);
+        if left == 0 {
+            let node = M::numa_node();
+            M::set_local(Local::Node, node);
+            M::set_local(Local::NodeUses, refresh - 1);
+            return node;
+        }
+        M::set_local(Local::NodeUses, left - 1);
+        M::local(Local::Node)
+    }
+
+    fn here<M: Machine>() -> u32 {
+        let known = M::tunables().refresh > 1 && M::local(Local::NodeUses) > 0;
+        if known { M::local(Local::Node) } else { M::numa_node() }
+    }
+
+    fn choose<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Handle {
+        if !queue.has_aside() && !one_in::<M>(M::tunables().reduction) {
+            return first.to();
+        }
+        if keep_lock_local::<M>()
+            && let Some(successor) = find_local(queue, first)
+        {
+            return successor;
+        }
+        match queue.last_aside() {
+            Some(last) => {
+                // The whole secondary queue before the main queue.
+                let head = take_all(queue, last);
+                last.node::<M>().next.store(first.word(), Relaxed);
+                head
+            }
+            None => first.to(),
+        }
+    }
+
+    fn recall<M: Machine>(queue: &AsideQueue<M>, last: Handle) -> (Handle, Handle) {
+        (take_all(queue, last), last)
+    }
+}
+
+/// Empties the secondary queue, whose last is `last`; its first. The last one's link is the caller's to write.
+fn take_all<M: Machine>(queue: &AsideQueue<M>, last: Handle) -> Handle {
+    M::trace(Event::Alteration);
+    queue.aside.store(0, Relaxed);
+    Link::from_word(last.node::<M>().next.load(Relaxed)).map_or(last, Link::to)
+}
+
+/// Whether to look for a successor on this node (figure 5's `keep_lock_local`).
+fn keep_lock_local<M: Machine>() -> bool {
+    let tunables = M::tunables();
+    if tunables.countdown == 0 {
+        return !one_in::<M>(tunables.threshold);
+    }
+    match M::local(Local::HandOvers) {
+        // Nothing drawn yet.
+        0 => {
+            M::set_local(Local::HandOvers, draw::<M>(tunables.threshold));
+            true
+        }
+        1 => {
+            M::set_local(Local::HandOvers, draw::<M>(tunables.threshold));
+            false
+        }
+        left => {
+            M::set_local(Local::HandOvers, left - 1);
+            true
+        }
+    }
+}
+
+/// A number from 1 to 2 × `mean` − 1, each as likely.
+fn draw<M: Machine>(mean: u32) -> u32 {
+    let range = 2 * u64::from(mean.max(1)) - 1;
+    let number = 1 + ((u64::from(M::random()) * range) >> 32);
+    number.min(u64::from(u32::MAX)) as u32
+}
+
+/// The first waiter of the main queue on this node. Those before it go to the end of the secondary queue (figure 5's
+/// `find_successor`).
+fn find_local<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Option<Handle> {
+    let here = SameNode::here::<M>();
+    if first.numa::<M>() == here {
+        return Some(first.to());
+    }
+    let mut before = first.to();
+    loop {
+        let current = Link::from_word(before.node::<M>().next.load(Acquire))?;
+        if current.numa::<M>() == here {
+            set_aside(queue, first, before);
+            return Some(current.to());
+        }
+        before = current.to();
+    }
+}
+
+/// Moves `first … last`, which begin the main queue, to the end of the secondary queue.
+fn set_aside<M: Machine>(queue: &AsideQueue<M>, first: Link, last: Handle) {
+    M::trace(Event::Alteration);
+    let head = match queue.last_aside() {
+        Some(end) => {
+            let link = &end.node::<M>().next;
+            let head = link.load(Relaxed);
+            link.store(first.word(), Relaxed);
+            head
+        }
+        None => first.word(),
+    };
+    last.node::<M>().next.store(head, Relaxed);
+    queue.aside.store(last.word(), Relaxed);
+}

@@ -1,0 +1,5 @@
+//! Locks that keep their hand-offs on one NUMA node.
+
+pub mod cna;
+
+pub use cna::Cna;

@@ -1,0 +1,82 @@
+//! # A link that says where its waiter is
+//!
+//! A handle has 28 bits, so four bits of the word that names a waiter are left to say on which NUMA node that waiter is. Who
+//! looks for one of his own node then need not touch the line of each (Dice & Kogan, CNA, §6).
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::machine::{Handle, Machine, Word};
+
+const HANDLE: u32 = Handle::LIMIT - 1;
+const NUMA_SHIFT: u32 = Handle::LIMIT.trailing_zeros();
+/// NUMA nodes from this on do not fit into a link: whoever wants to know looks into the queue node.
+const FAR: u32 = u32::MAX >> NUMA_SHIFT;
+
+const _: () = assert!(Handle::LIMIT.is_power_of_two() && FAR == 15);
+
+/// The handle in a word whose top four bits say something else.
+pub fn handle_in(word: u32) -> Option<Handle> {
+    Handle::from_word(word & HANDLE)
+}
+
+/// What a node's `next` holds: who follows, and on which NUMA node (plus one, in the top four bits; 0 for "not said").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    word: u32,
+    to: Handle,
+}
+
+impl Link {
+    /// The link to a waiter that is on this NUMA node.
+    pub fn new(to: Handle, numa: u32) -> Self {
+        let said = if numa < FAR { numa + 1 } else { 0 };
+        Self { word: to.word() | said << NUMA_SHIFT, to }
+    }
+
+    /// The link in a word, or `None` if there is nobody.
+    pub fn from_word(word: u32) -> Option<Self> {
+        handle_in(word).map(|to| Self { word, to })
+    }
+
+    /// Whom it names.
+    pub fn to(self) -> Handle {
+        self.to
+    }
+
+    /// The word to store.
+    pub fn word(self) -> u32 {
+        self.word
+    }
+
+    /// The NUMA node of whom it names. Touches that one's line only where the link does not say. Relaxed: the node was
+    /// published with the link.
+    pub fn numa<M: Machine>(self) -> u32 {
+        match self.word >> NUMA_SHIFT {
+            0 => self.to.node::<M>().numa.load(Relaxed),
+            said => said - 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_says_whom_and_where() {
+        for handle in [2, 77, Handle::LIMIT - 1] {
+            let to = Handle::from_word(handle).unwrap();
+            for numa in [0, 1, 14] {
+                let link = Link::from_word(Link::new(to, numa).word()).unwrap();
+                assert_eq!((link.to(), link.word() >> NUMA_SHIFT), (to, numa + 1));
+            }
+            // Too far to be said: nothing spills into the handle.
+            for numa in [15, 16, 4095, u32::MAX] {
+                let link = Link::from_word(Link::new(to, numa).word()).unwrap();
+                assert_eq!((link.to(), link.word() >> NUMA_SHIFT), (to, 0));
+            }
+            // A chain linked by a condition variable says nothing.
+            assert_eq!(Link::from_word(handle).unwrap().to(), to);
+        }
+    }
+}

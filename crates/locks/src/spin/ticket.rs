@@ -1,0 +1,203 @@
+//! # Ticket: take a number, wait for it to be called
+//!
+//! **Problem.** A test-and-set lock serves whoever is lucky. **Idea.** Two counters: who comes draws the next number, who leaves calls
+//! the next one. First come, first served, in eight bytes and without nodes; release is a store. **Source.** Reed & Kanodia,
+//! CACM 22(2), 1979; as a lock with proportional back-off, Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 2. In Dice,
+//! *Malthusian Locks*, §5.4: direct hand-off with global spinning.
+//!
+//! **Departures.** (1) Back-off: a waiter with n before it polls at intervals in proportion to n, and once its spin budget (for
+//! the next in line: a millisecond, in which it yields where it was pre-empted) is spent, it naps between polls, as long as n says. So more threads than CPUs, or a waiter that outranks the holder, do
+//! not stop each other; a hand-over to a waiter that naps is late by what is left of the nap. (2) A number that was drawn must
+//! be called and served, so a waiter that may give up draws none: a **timed acquisition** polls, and takes the
+//! lock only when nobody holds it and nobody has a number. What that costs: it yields to every waiter without a deadline, and may see its deadline pass
+//! while others come and go. (3) In a forked child the numbers of threads that do not exist there are never served: the first who
+//! uses the lock in a process throws them away.
+//!
+//! ## State
+//! | `next` | `serving` | meaning |
+//! |--------|-----------|---------|
+//! | n | n | free (n = 0 at first: all-zero is free) |
+//! | n + 1 + w | n | n is held, w wait |
+//!
+//! `epoch` is the machine's epoch in which the lock was last used, 0 before; [`SETTLING`] while numbers are thrown away.
+//!
+//! ## Invariants
+//! 1. `serving` is written by the holder of that number only; `next` only by who draws, except while `epoch` is SETTLING.
+//! 2. Nobody draws, and nobody calls, in a process whose epoch is not in `epoch`.
+//! 3. After the store to `serving` the releaser does not touch the lock.
+//! 4. Counters wrap. A number is drawn by (next = s) -> (next = s + 1) when s was being served; if 2^32 numbers were drawn between the two
+//!    looks, s is not being served: hence who draws by CAS waits for its turn like anybody else.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | `serving` load that finds our number | Acquire | `serving` store | sees the last section |
+//! | `serving` store | Release | that load | hands over this section |
+//! | `next` add, CAS | Relaxed | – | only who has which number; a section is handed over by `serving` |
+//! | `epoch` store / load | Release / Acquire | each other | who draws sees that old numbers are gone |
+//!
+//! **Cannot:** let a newcomer in while the next in line is not running; sleep until it is called (waiters nap, and poll); serve
+//! timed and tried acquisitions in turn, or at all while others keep coming: they need the lock free, with no number drawn, from the look at
+//! `serving` to the CAS of `next`; take the waiters of a broadcast into its queue, having none.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
+use crate::raw::RawLock;
+
+/// Bit of `epoch`: a thread of that epoch is throwing away numbers of threads that do not exist. (Epochs are below: a thread that
+/// did not survive a fork while it was at it is told from one that is at it here.)
+const SETTLING: u32 = 1 << 31;
+/// Steps of a pause for each waiter ahead, and the longest pause.
+const STEPS_EACH: u32 = 16;
+const STEPS_MAX: u32 = 512;
+/// A nap for each waiter ahead, and the longest nap (µs).
+const NAP_EACH: u32 = 5;
+const NAP_MAX: u32 = 500;
+/// How long the next in line polls, offering its CPU where others want it, before it naps (µs).
+const NEXT_POLLS: u32 = 1000;
+
+/// The ticket lock.
+pub struct Ticket;
+
+/// Its counters: 12 bytes. The lock's word is not used.
+#[repr(C)]
+pub struct TicketQueue<M: Machine> {
+    /// The number that the next thread draws.
+    pub next: M::Word,
+    /// The number that has the lock, or, if nobody has drawn it yet, that will.
+    pub serving: M::Word,
+    /// The epoch of those who have drawn.
+    pub epoch: M::Word,
+}
+
+impl<M: Machine> TicketQueue<M> {
+    /// To be called before drawing and before calling (invariant 2).
+    #[inline]
+    fn settle(&self) {
+        if self.epoch.load(Acquire) != M::epoch() {
+            self.settle_slow();
+        }
+    }
+
+    /// The first use in this process: no number drawn so far will be served, but that of the holder.
+    #[cold]
+    fn settle_slow(&self) {
+        let now = M::epoch();
+        let seen = self.epoch.load(Acquire);
+        let stale = seen != now && seen != now | SETTLING;
+        if stale && self.epoch.compare_exchange(seen, now | SETTLING, Relaxed, Relaxed).is_ok() {
+            let serving = self.serving.load(Relaxed);
+            if self.next.load(Relaxed) != serving {
+                self.next.store(serving.wrapping_add(1), Relaxed);
+            }
+            self.epoch.store(now, Release);
+        } else {
+            M::spin_until(&self.epoch, Acquire, Patience::Forever, |epoch| epoch == now);
+        }
+    }
+
+    /// (n, n) -> (n + 1, n)
+    #[inline]
+    fn try_draw(&self) -> bool {
+        let serving = self.serving.load(Acquire);
+        if self.next.compare_exchange(serving, serving.wrapping_add(1), Relaxed, Relaxed).is_err() {
+            return false;
+        }
+        if self.serving.load(Acquire) != serving {
+            self.await_turn(serving); // Invariant 4.
+        }
+        true
+    }
+
+    /// Waits until `mine` is served.
+    #[cold]
+    fn await_turn(&self, mine: u32) {
+        let ahead = |serving: u32| mine.wrapping_sub(serving);
+        let done = |serving| {
+            // Proportional: who has others before it leaves the line alone for longer.
+            let others = ahead(serving).saturating_sub(1);
+            M::pause(others.saturating_mul(STEPS_EACH).min(STEPS_MAX));
+            ahead(serving) == 0
+        };
+        loop {
+            let patience = match ahead(self.serving.load(Relaxed)) {
+                0 | 1 => Patience::Until(M::sooner(NEXT_POLLS, None)),
+                _ => Patience::Budget,
+            };
+            if M::spin_until(&self.serving, Acquire, patience, done).is_some() {
+                return;
+            }
+            let ahead = ahead(self.serving.load(Relaxed));
+            M::relax(ahead.saturating_mul(NAP_EACH).clamp(1, NAP_MAX));
+        }
+    }
+}
+
+impl<M: Machine> RawLock<M> for Ticket {
+    type Queue = TicketQueue<M>;
+
+    fn new_queue() -> TicketQueue<M> {
+        let zero = || M::Word::new(0);
+        TicketQueue { next: zero(), serving: zero(), epoch: zero() }
+    }
+
+    #[inline]
+    fn try_lock(_: &M::Word, queue: &TicketQueue<M>) -> bool {
+        queue.settle();
+        let taken = queue.try_draw();
+        if taken {
+            M::trace(Event::Acquire);
+        }
+        taken
+    }
+
+    #[inline]
+    fn lock(_: &M::Word, queue: &TicketQueue<M>) {
+        M::trace(Event::Acquire);
+        queue.settle();
+        let mine = queue.next.fetch_add(1, Relaxed);
+        if queue.serving.load(Acquire) != mine {
+            M::trace(Event::Contended);
+            let stamp = M::stamp();
+            queue.await_turn(mine);
+            M::waited(stamp);
+        }
+    }
+
+    /// Polls; draws only a number that is being served (departure 2).
+    fn lock_until(_: &M::Word, queue: &TicketQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+        queue.settle();
+        if !queue.try_draw() {
+            M::trace(Event::Contended);
+            let stamp = M::stamp();
+            let free = |_| queue.try_draw();
+            while M::spin_until(&queue.serving, Relaxed, Patience::Budget, free).is_none() {
+                if M::expired(&until) {
+                    M::trace(Event::TimedOut);
+                    return Err(TimedOut);
+                }
+                M::relax(NAP_EACH);
+            }
+            M::waited(stamp);
+        }
+        M::trace(Event::Acquire);
+        Ok(())
+    }
+
+    /// Calls the next number. Of a free lock: nothing.
+    #[inline]
+    fn unlock(_: &M::Word, queue: &TicketQueue<M>) {
+        queue.settle();
+        // Relaxed: our own number, or, if we do not hold the lock, anything.
+        let serving = queue.serving.load(Relaxed);
+        if queue.next.load(Relaxed) != serving {
+            queue.serving.store(serving.wrapping_add(1), Release);
+        }
+    }
+
+    fn is_locked(_: &M::Word, queue: &TicketQueue<M>) -> bool {
+        queue.next.load(Relaxed) != queue.serving.load(Relaxed)
+    }
+}

@@ -1,0 +1,205 @@
+//! The two lists of CNA and MCSCR: built by hand, for it takes three waiters to have both, and raced from there.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::{Handle, Word as _};
+use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::node::state;
+use flashlock_locks::numa::Cna;
+use flashlock_locks::queue::aside::{AsideQueue, HELD_ASIDE, SWEEP_AT};
+use flashlock_locks::wait::{Park, SpinThenPark};
+use flashlock_model::loom::Depth::Preemptions;
+use flashlock_model::loom::explore;
+use flashlock_model::{Loom, Setup};
+use loom::thread::{self, JoinHandle};
+
+use crate::common::{ALL, Lock, Mutex, adopt, adopt_claimed, adopted_section, claim, sleepers, world};
+
+/// A lock with two lists.
+pub(crate) trait TwoLists: Lock<Queue = AsideQueue<Loom>> {}
+impl<L: Lock<Queue = AsideQueue<Loom>>> TwoLists for L {}
+
+/// Draws say no: CNA stays on its node, MCSCR does not serve the eldest.
+pub(crate) const STAYS: Setup = Setup { polls: 1, random: Some(u32::MAX), ..Setup::new(6) };
+/// Draws say yes.
+pub(crate) const LEAVES: Setup = Setup { random: Some(0), ..STAYS };
+
+/// A waiter that was adopted wakes up, has the lock, and goes.
+pub(crate) fn comes_back<L: TwoLists>(mutex: &Arc<Mutex<L>>, me: Handle) -> JoinHandle<()> {
+    let mutex = mutex.clone();
+    thread::spawn(move || adopted_section(&mutex, me))
+}
+
+/// A newcomer on this NUMA node has the lock, and goes.
+pub(crate) fn joins<L: TwoLists>(mutex: &Arc<Mutex<L>>, numa: u32) -> JoinHandle<()> {
+    let mutex = mutex.clone();
+    thread::spawn(move || {
+        world().set_numa(numa);
+        mutex.section();
+    })
+}
+
+/// A waiter's deadline passes, once.
+fn gives_up(me: Handle) -> JoinHandle<bool> {
+    thread::spawn(move || {
+        let state = &me.node::<Loom>().state;
+        state.compare_exchange(state::PARKED, state::ABANDONED, AcqRel, Relaxed).is_ok()
+    })
+}
+
+/// The lock is held by this thread, on node 0, with these waiters, all of node 1, in the main queue.
+fn with_main<L: TwoLists>(count: usize) -> (Arc<Mutex<L>>, Vec<Handle>) {
+    let mutex = Arc::new(Mutex::<L>::new());
+    mutex.lock();
+    let asleep = sleepers(&[1, 1][..count]);
+    adopt(&mutex, &asleep);
+    (mutex, asleep)
+}
+
+/// The same with this many aside, and an empty main queue: another of node 0 was behind them, has had the lock since, and holds it.
+pub(crate) fn with_aside<L: TwoLists>(count: usize) -> (Arc<Mutex<L>>, Vec<Handle>) {
+    let mutex = Arc::new(Mutex::<L>::new());
+    mutex.lock();
+    let mut asleep = Vec::new();
+    world().set_random(STAYS.random);
+    for _ in 0..count {
+        let pair = sleepers(&[1, 0]);
+        adopt(&mutex, &pair);
+        mutex.unlock();
+        L::lock_adopted(&mutex.word, &mutex.queue, pair[1]);
+        asleep.push(pair[0]);
+    }
+    world().set_random(world().setup.random);
+    assert_eq!(mutex.queue.tail.load(Relaxed), HELD_ASIDE);
+    (mutex, asleep)
+}
+
+fn all_done<L: TwoLists>(mutex: &Mutex<L>, threads: impl IntoIterator<Item = JoinHandle<()>>) {
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert!(!mutex.is_locked());
+}
+
+/// The holder finds the main queue empty and takes waiters back, while somebody joins.
+pub(crate) fn recall_against_joiner<L: TwoLists>() {
+    let (mutex, asleep) = with_aside::<L>(1);
+    let threads = [comes_back(&mutex, asleep[0]), joins(&mutex, 0)];
+    mutex.visit();
+    mutex.unlock();
+    all_done(&mutex, threads);
+}
+
+/// The holder looks behind the first waiter, while somebody joins there; sets the first aside, or does not.
+pub(crate) fn choice_against_joiner<L: TwoLists>() {
+    let (mutex, asleep) = with_main::<L>(1);
+    let threads = [comes_back(&mutex, asleep[0]), joins(&mutex, 0)];
+    mutex.visit();
+    mutex.unlock();
+    all_done(&mutex, threads);
+}
+
+/// The only waiters, one aside or one in the main queue, give up as the holder turns to them. The lock is free then, and no node is lost.
+pub(crate) fn choice_against_leaver<L: TwoLists>(aside: bool) {
+    let (mutex, asleep) = if aside { with_aside::<L>(1) } else { with_main::<L>(1) };
+    let me = asleep[0];
+    let leaver = gives_up(me);
+    mutex.visit();
+    mutex.unlock();
+    if leaver.join().expect("no panic") {
+        assert!(!mutex.is_locked(), "nobody waits");
+    } else {
+        adopted_section(&mutex, me);
+        assert!(!mutex.is_locked());
+    }
+}
+
+/// The holder goes through those aside, one of whom is giving up.
+fn sweep_against_leaver<L: TwoLists>() {
+    let (mutex, asleep) = with_aside::<L>(2);
+    mutex.queue.left.0.store(SWEEP_AT as u32, Relaxed);
+    let leaver = gives_up(asleep[0]);
+    mutex.visit();
+    mutex.unlock();
+    let gone = leaver.join().expect("no panic");
+    // Whoever has the lock releases it, and so on.
+    for me in asleep.into_iter().rev().filter(|&me| !gone || world().arena.taken().contains(&me)) {
+        if me.node::<Loom>().state.load(Relaxed) == state::HEAD {
+            adopted_section(&mutex, me);
+        }
+    }
+    while let Some(me) = world().arena.taken().first().copied().filter(|_| mutex.is_locked()) {
+        adopted_section(&mutex, me);
+    }
+    assert!(!mutex.is_locked());
+}
+
+/// Somebody who does not hold the lock, and may find it free, puts a waiter into the main queue.
+fn adopts_against_release<L: TwoLists>() {
+    let (mutex, asleep) = with_aside::<L>(1);
+    let moved = sleepers(&[1])[0];
+    let outside = {
+        let mutex = mutex.clone();
+        claim(&[moved]);
+        thread::spawn(move || adopt_claimed(&mutex, &[moved]))
+    };
+    let threads = [comes_back(&mutex, asleep[0]), comes_back(&mutex, moved)];
+    mutex.visit();
+    mutex.unlock();
+    outside.join().expect("no panic");
+    all_done(&mutex, threads);
+}
+
+macro_rules! two_lists {
+    ($($name:ident: $lock:ty, $bound:literal;)*) => {$(
+        mod $name {
+            use super::*;
+
+            fn check(what: &str, setup: Setup, body: fn()) -> flashlock_model::harness::Totals {
+                explore(&format!("{} {what}", stringify!($name)), Preemptions($bound), setup, body)
+            }
+
+            #[test]
+            fn taken_back_while_somebody_joins() {
+                check("recall, join", STAYS, recall_against_joiner::<$lock>);
+                check("recall, join, drawn", LEAVES, recall_against_joiner::<$lock>);
+            }
+
+            #[test]
+            fn set_aside_while_somebody_joins() {
+                let moved = |totals: flashlock_model::harness::Totals| totals.of(Event::Alteration) + totals.of(Event::Cull);
+                assert!(moved(check("choice, join", STAYS, choice_against_joiner::<$lock>)) > 0);
+                check("choice, join, drawn", LEAVES, choice_against_joiner::<$lock>);
+            }
+
+            #[test]
+            fn adopted_while_the_lock_is_released() {
+                check("adopt, release", STAYS, adopts_against_release::<$lock>);
+            }
+        }
+    )*};
+}
+
+two_lists! {
+    cna_stp: Cna<SpinThenPark>, 2;
+    cna_park: Cna<Park>, 2;
+    mcscr_stp: Mcscr<SpinThenPark>, 2;
+    mcscr_park: Mcscr<Park>, 2;
+}
+
+#[test]
+fn giving_up_as_ones_turn_comes() {
+    for aside in [false, true] {
+        explore("cna, leaver", ALL, STAYS, move || choice_against_leaver::<Cna<Park>>(aside));
+        explore("mcscr, leaver", ALL, STAYS, move || choice_against_leaver::<Mcscr<Park>>(aside));
+        explore("mcscr, leaver, drawn", ALL, LEAVES, move || choice_against_leaver::<Mcscr<Park>>(aside));
+    }
+}
+
+#[test]
+fn giving_up_as_the_holder_sweeps() {
+    explore("cna, sweep", ALL, STAYS, sweep_against_leaver::<Cna<Park>>);
+    explore("mcscr, sweep", ALL, STAYS, sweep_against_leaver::<Mcscr<Park>>);
+}

@@ -1,0 +1,109 @@
+//! MCSCR's active circulating set and its passive list (Malthusian Locks, §4).
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::Tunables;
+use flashlock_locks::malthusian::mcscr::Fewest;
+
+use crate::script::{NO, Script, YES, play, world};
+
+type Mcscr = Script<Fewest>;
+
+/// What a release must leave: who holds, who else is active and waits, who is passive (newest first).
+fn expect(script: &Mcscr, served: Option<usize>, holder: usize, active: &[usize], passive: &[usize]) {
+    assert_eq!(served, Some(holder), "who is served");
+    assert_eq!(script.main(), active, "active, #{holder} holding");
+    assert_eq!(script.aside(), passive, "passive, #{holder} holding");
+}
+
+/// One surplus waiter is culled at each release, until one active waiter is left; then it is MCS.
+#[test]
+fn culling() {
+    play("culling", 1, &Tunables::DEFAULT, || {
+        let script = Mcscr::new();
+        script.arrive(&[0, 0, 0, 0, 0, 0]);
+        expect(&script, script.release(0), 1, &[2, 3, 4, 5], &[0]);
+        expect(&script, script.release(0), 3, &[4, 5], &[2, 0]);
+        expect(&script, script.release(0), 5, &[], &[4, 2, 0]);
+        // A thread that circulates finds the lock with nobody active waiting, and is served next: nothing to cull.
+        script.arrive(&[0]);
+        expect(&script, script.release(0), 6, &[], &[4, 2, 0]);
+        assert_eq!(world().events(Event::Cull), 3);
+        assert_eq!(world().events(Event::Reprovision), 0);
+        script.drain();
+    });
+}
+
+/// Nobody active waits: the newest passive waiter has the lock, then the next newest. The lock is never free.
+#[test]
+fn re_provision() {
+    play("re-provision", 1, &Tunables::DEFAULT, || {
+        let script = Mcscr::new();
+        script.arrive(&[0, 0, 0, 0]);
+        expect(&script, script.release(0), 1, &[2, 3], &[0]);
+        expect(&script, script.release(0), 3, &[], &[2, 0]);
+        expect(&script, script.release(0), 2, &[], &[0]);
+        script.arrive(&[0, 0, 0]);
+        expect(&script, script.release(0), 5, &[6], &[4, 0]);
+        expect(&script, script.release(0), 6, &[], &[4, 0]);
+        expect(&script, script.release(0), 4, &[], &[0]);
+        expect(&script, script.release(0), 0, &[], &[]);
+        assert_eq!(script.release(0), None);
+        assert_eq!(world().events(Event::Reprovision), 3);
+    });
+}
+
+/// The trial says yes: the eldest passive waiter is served, before who is active; with nobody active, too.
+#[test]
+fn the_eldest() {
+    play("eldest", 1, &Tunables::DEFAULT, || {
+        let script = Mcscr::new();
+        script.arrive(&[0, 0, 0, 0, 0, 0]);
+        script.release(0);
+        script.release(0);
+        expect(&script, script.release(0), 5, &[], &[4, 2, 0]);
+        script.arrive(&[0]);
+        world().set_random(YES);
+        expect(&script, script.release(0), 0, &[6], &[4, 2]);
+        world().set_random(NO);
+        expect(&script, script.release(0), 6, &[], &[4, 2]);
+        world().set_random(YES);
+        expect(&script, script.release(0), 2, &[], &[4]);
+        expect(&script, script.release(0), 4, &[], &[]);
+        assert_eq!(script.release(0), None);
+        assert_eq!(world().events(Event::Eldest), 3);
+    });
+}
+
+/// `eldest=1`: the degenerate case, nobody is passive for long, and all are served.
+#[test]
+fn always_the_eldest() {
+    static ALWAYS: Tunables = Tunables { eldest: 1, ..Tunables::DEFAULT };
+    play("always the eldest", 1, &ALWAYS, || {
+        let script = Mcscr::new();
+        script.arrive(&[0, 0, 0, 0]);
+        let served: Vec<_> = (0..4).map(|_| script.release(0).expect("somebody waits")).collect();
+        assert_eq!(served, [1, 0, 3, 2]);
+        assert_eq!(script.release(0), None);
+    });
+}
+
+/// A forked child, whose parent had active and passive waiters.
+#[test]
+fn a_forked_child_forgets_both_lists() {
+    for newcomers in [&[][..], &[0, 0]] {
+        play("fork", 1, &Tunables::DEFAULT, move || {
+            let script = Mcscr::new();
+            script.arrive(&[0, 0, 0, 0]);
+            expect(&script, script.release(0), 1, &[2, 3], &[0]);
+            script.fork();
+            let lost = world().arena.taken();
+            script.arrive_singly(newcomers);
+            if !newcomers.is_empty() {
+                expect(&script, script.release(0), 5, &[], &[4]);
+                assert_eq!(script.release(0), Some(4));
+            }
+            assert_eq!(script.release(0), None);
+            lost.into_iter().for_each(|node| world().arena.give(node));
+        });
+    }
+}

@@ -1,0 +1,181 @@
+//! One thread plays all threads: it puts waiters into the queue, lets them give up, releases, and goes on as whoever was
+//! handed the lock.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use flashlock_locks::cond::Chain;
+use flashlock_locks::cond::chain::claimed;
+use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
+use flashlock_locks::node::{Node, state};
+use flashlock_locks::queue::aside::{AsideLock, AsideQueue, Succession};
+use flashlock_locks::queue::link::Link;
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::wait::Park;
+use flashlock_model::harness;
+use flashlock_model::shuttle::{By, Shuttled, explore};
+use flashlock_model::world::World;
+use flashlock_model::{Setup, Shuttle};
+
+/// A draw that says no, whatever the odds (but for one in one).
+pub(crate) const NO: Option<u32> = Some(u32::MAX);
+/// A draw that says yes.
+pub(crate) const YES: Option<u32> = Some(0);
+
+const SETUP: Setup = Setup { recycles: true, random: NO, ..Setup::new(100) };
+
+/// Names a waiter: the number of its arrival, from 0.
+pub(crate) type Id = usize;
+
+/// Runs `body` once, or under so many random choices.
+pub(crate) fn play(name: &str, times: usize, tunables: &'static Tunables, body: impl Fn() + Send + Sync + 'static) {
+    explore(name, By::Random, times, Setup { tunables, ..SETUP }, body);
+}
+
+/// The running execution's world.
+pub(crate) fn world() -> Rc<World<Shuttled>> {
+    World::get()
+}
+
+#[derive(Clone, Copy)]
+struct Waiter {
+    id: Id,
+    handle: Handle,
+    gone: bool,
+}
+
+/// A lock that is held, and its waiters.
+pub(crate) struct Script<S: Succession> {
+    mutex: harness::Mutex<Shuttled, AsideLock<S, Park>>,
+    /// Who has arrived and has not had the lock, in order; those that gave up stay.
+    waiters: RefCell<Vec<Waiter>>,
+    arrived: RefCell<Id>,
+}
+
+impl<S: Succession> Script<S> {
+    /// Somebody holds the lock, and nobody waits.
+    pub(crate) fn new() -> Self {
+        let script = Self { mutex: harness::Mutex::new(), waiters: RefCell::new(Vec::new()), arrived: RefCell::new(0) };
+        script.mutex.lock();
+        script
+    }
+
+    fn queue(&self) -> &AsideQueue<Shuttle> {
+        &self.mutex.queue
+    }
+
+    /// One waiter for each NUMA node named joins the queue, all in one chain.
+    pub(crate) fn arrive(&self, numa: &[u32]) {
+        let chain: Vec<_> = numa.iter().map(|_| Shuttle::take_node()).collect();
+        for (i, (handle, &numa)) in chain.iter().zip(numa).enumerate() {
+            let node: &Node<Shuttle> = handle.node();
+            node.prepare_on(numa, state::CLAIMED);
+            node.next.store(chain.get(i + 1).map_or(0, |next| next.word()), Relaxed);
+            let mut arrived = self.arrived.borrow_mut();
+            self.waiters.borrow_mut().push(Waiter { id: *arrived, handle: *handle, gone: false });
+            *arrived += 1;
+        }
+        let first = chain[0].node::<Shuttle>();
+        first.state.store(claimed(first), Relaxed);
+        let chain = Chain::new(chain[0], chain[chain.len() - 1]);
+        <AsideLock<S, Park> as RawLock<Shuttle>>::adopt(&self.mutex.word, self.queue(), chain);
+        // The first waits like the others, and may give up.
+        let _ = first.state.compare_exchange(claimed(first), state::PARKED, Relaxed, Relaxed);
+    }
+
+    /// Each NUMA node's waiter arrives alone: links then say who is where.
+    pub(crate) fn arrive_singly(&self, numa: &[u32]) {
+        numa.iter().for_each(|&numa| self.arrive(&[numa]));
+    }
+
+    fn handle(&self, id: Id) -> Handle {
+        let waiters = self.waiters.borrow();
+        waiters.iter().find(|waiter| waiter.id == id).expect("it waits").handle
+    }
+
+    fn id(&self, handle: Handle) -> Id {
+        // The latest: a node may serve again once its former waiter is out of the queue.
+        let waiters = self.waiters.borrow();
+        waiters.iter().rev().find(|waiter| waiter.handle == handle).expect("a waiter that has arrived").id
+    }
+
+    /// A waiter's deadline passes.
+    pub(crate) fn give_up(&self, id: Id) {
+        let node: &Node<Shuttle> = self.handle(id).node();
+        assert!(node.state.compare_exchange(state::PARKED, state::ABANDONED, Relaxed, Relaxed).is_ok());
+        self.queue().left.add();
+        self.waiters.borrow_mut().iter_mut().filter(|waiter| waiter.id == id).for_each(|waiter| waiter.gone = true);
+    }
+
+    /// The holder, on this NUMA node, releases; who has the lock now. Nobody has it only if nobody waits.
+    pub(crate) fn release(&self, numa: u32) -> Option<Id> {
+        world().set_numa(numa);
+        let waiting: Vec<_> = self.waiters.borrow().iter().copied().filter(|waiter| !waiter.gone).collect();
+
+        self.mutex.unlock();
+
+        let is_head = |waiter: &&Waiter| waiter.handle.node::<Shuttle>().state.load(Relaxed) == state::HEAD;
+        let served: Vec<_> = waiting.iter().filter(is_head).collect();
+        let somebody = !waiting.is_empty();
+        assert_eq!(served.len(), usize::from(somebody), "work conservation: {} waited", waiting.len());
+        assert_eq!(self.mutex.is_locked(), somebody, "work conservation: {} waited", waiting.len());
+        let Waiter { id, handle, .. } = **served.first()?;
+        self.waiters.borrow_mut().retain(|other| other.id != id);
+        <AsideLock<S, Park> as RawLock<Shuttle>>::lock_adopted(&self.mutex.word, self.queue(), handle);
+        self.mutex.visit();
+        self.forget_given_back();
+        Some(id)
+    }
+
+    /// Who gave up and was taken out of the queue is no waiter any more.
+    fn forget_given_back(&self) {
+        let taken = world().arena.taken();
+        self.waiters.borrow_mut().retain(|waiter| taken.contains(&waiter.handle));
+    }
+
+    /// The free lock is taken again.
+    pub(crate) fn lock(&self) {
+        self.forget_given_back();
+        assert!(self.mutex.try_lock());
+    }
+
+    /// The process forks; those who wait do not exist in the child.
+    pub(crate) fn fork(&self) {
+        world().fork();
+        self.waiters.borrow_mut().clear();
+    }
+
+    fn ids(&self, first: u32, last: Option<Handle>) -> Vec<Id> {
+        let mut ids = Vec::new();
+        let mut here = Link::from_word(first);
+        while let Some(link) = here {
+            let node: &Node<Shuttle> = link.to().node();
+            ids.push(self.id(link.to()));
+            assert!(ids.len() <= 100, "a ring: {ids:?}");
+            assert_eq!(link.numa::<Shuttle>(), node.numa.load(Relaxed), "the link says where its waiter is");
+            here = if Some(link.to()) == last { None } else { Link::from_word(node.next.load(Relaxed)) };
+        }
+        ids
+    }
+
+    /// The main queue, first to last.
+    pub(crate) fn main(&self) -> Vec<Id> {
+        let ids = self.ids(self.queue().next.load(Relaxed), None);
+        if let Some(last) = ids.last() {
+            assert_eq!(self.handle(*last).word(), self.queue().tail.load(Relaxed), "the tail");
+        }
+        ids
+    }
+
+    /// Those set aside, first to last.
+    pub(crate) fn aside(&self) -> Vec<Id> {
+        let Some(last) = Handle::from_word(self.queue().aside.load(Relaxed)) else { return Vec::new() };
+        self.ids(last.node::<Shuttle>().next.load(Relaxed), Some(last))
+    }
+
+    /// Serves all who wait, so that no node is left.
+    pub(crate) fn drain(&self) {
+        while self.release(0).is_some() {}
+    }
+}

@@ -1,0 +1,50 @@
+//! Waiters set aside: five threads on two NUMA nodes, with and without deadlines; each gets the lock as often as it asks, alone.
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::Tunables;
+use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::numa::Cna;
+use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::Setup;
+use flashlock_model::harness::Totals;
+
+use crate::common::{FLOWING, Load, Lock, STILL, both, rounds};
+use crate::protocols::SHORT_PREFERENCE;
+
+/// Sections long enough for a queue to build up.
+const LOAD: Load = Load { threads: 5, rounds: 3, nodes: 2, timed: false, hold: 20 };
+
+/// Draws say no; draws say yes at every second hand-over.
+fn schedules<L: Lock>(name: &str, shows: &[Event], drawn: &[Event]) {
+    let shown = |totals: [Totals; 2], events: &[Event]| totals[0].shows(events);
+    let stays = Setup { random: Some(u32::MAX), nodes: 24, ..STILL };
+    shown(both(&format!("{name} stays"), 4000, stays, rounds::<L>(LOAD)), shows);
+    let leaves = Setup { tunables: &SHORT_PREFERENCE, nodes: 24, ..STILL };
+    shown(both(&format!("{name} leaves"), 4000, leaves, rounds::<L>(LOAD)), drawn);
+    let timed = Load { timed: true, ..LOAD };
+    let flowing = Setup { tunables: &SHORT_PREFERENCE, nodes: 64, ..FLOWING };
+    shown(both(&format!("{name} timed"), 4000, flowing, rounds::<L>(timed)), &[Event::TimedOut]);
+}
+
+#[test]
+fn cna() {
+    let shows = [Event::Alteration, Event::HandoffSame, Event::HandoffOther];
+    schedules::<Cna<Spin>>("cna spin", &shows, &shows);
+    schedules::<Cna<SpinThenPark>>("cna stp", &shows, &shows);
+    schedules::<Cna<Park>>("cna park", &shows, &shows);
+}
+
+#[test]
+fn cna_with_every_option() {
+    static ALL: Tunables = Tunables { threshold: 3, countdown: 1, reduction: 2, refresh: 3, ..Tunables::DEFAULT };
+    let setup = Setup { tunables: &ALL, nodes: 24, ..STILL };
+    both("cna, options", 4000, setup, rounds::<Cna<Park>>(LOAD))[0].shows(&[Event::Alteration]);
+}
+
+#[test]
+fn mcscr() {
+    let (shows, drawn) = ([Event::Cull, Event::Reprovision], [Event::Cull, Event::Eldest]);
+    schedules::<Mcscr<Spin>>("mcscr spin", &shows, &drawn);
+    schedules::<Mcscr<SpinThenPark>>("mcscr stp", &shows, &drawn);
+    schedules::<Mcscr<Park>>("mcscr park", &shows, &drawn);
+}
