@@ -46,7 +46,7 @@ macro_rules! for_each_lock {
                     ("signals.frozen_*", "the lock is handed to the first waiter, whether it runs or not"),
                     ("signals.handler_blocks_on_another_mutex_inside_a_lock", "as above: the lock may be handed to the thread whose handler waits"),
                     ("slow_motion.*stopped_anywhere_stops_nobody_else", "as above"),
-                    ("slow_motion.release_at_any_point_of_a_lock", "the releaser waits for a successor that has joined the queue but not linked itself"),
+                    ("slow_motion.release_at_any_point_of_a*lock", "the releaser waits for a successor that has joined the queue but not linked itself"),
                     ("slow_motion.fork_with_a_waiter_anywhere", "as above"),
                     ("torture.freeze-waiter", "the lock is handed to the first waiter, whether it runs or not"),
                 ],
