@@ -30,6 +30,8 @@ const TIME: f64 = 60.0;
 const NO_AXIS: &str = "all";
 /// Into so many rounds the map's time is divided.
 const ROUNDS_OF_MAP: f64 = 8.0;
+/// A run of the map need not be longer than this, in seconds.
+const LONGEST: f64 = 0.25;
 /// What a process of the map takes beside its measurement, in seconds.
 const START: f64 = 0.015;
 
@@ -78,7 +80,7 @@ impl Plan {
         let library = preload::find()?;
         let time = args.time.unwrap_or(TIME);
         let runs = cells.len() * (locks.len() + 1);
-        let share = (time / (ROUNDS_OF_MAP * runs as f64) - START).clamp(0.02, 1.0);
+        let share = (time / (ROUNDS_OF_MAP * runs as f64) - START).clamp(0.02, LONGEST);
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Ok(Self {
             locks,

@@ -9,6 +9,8 @@ use super::merit::name;
 use super::plan::Plan;
 use crate::screen::{BAD, HEADING, WARNING, paragraph, styled};
 
+/// How a warning begins.
+const LOUD: &str = "Noisy:";
 /// No figure.
 const NONE: &str = "–";
 
@@ -73,38 +75,26 @@ fn short(number: f64) -> String {
 /// All figures of each lock, over all numbers of threads.
 fn summary(results: &Results, group: &Group, width: u16) -> String {
     let Some(merit) = results.metric(&group.merit) else { return String::new() };
-    let single = group.cells.len() == 1;
-    let title = if single { merit.title.as_str() } else { "" };
-    let columns = ["lock", "ratio", "95 % interval", title, "CPU time", "switches", "memory", "failed"];
-    let keep = |index: usize| single || index != 3;
-    let kept = columns.iter().enumerate().filter(|(index, _)| keep(*index)).map(|(_, column)| *column);
-    let mut table = table::new(kept, width);
+    let any_failed = results.locks.iter().any(|lock| results.failures(&group.title, lock).0 > 0);
+    // One number of threads has one figure; of several, the table above has all.
+    let columns = [
+        ("lock", true),
+        ("ratio", true),
+        ("95 % interval", true),
+        (short_title(&merit.name), group.cells.len() == 1),
+        ("CPU time", true),
+        ("switches", true),
+        ("memory", true),
+        ("failed", any_failed),
+    ];
+    let kept = |cells: [String; 8]| cells.into_iter().zip(columns).filter(|(_, (_, keep))| *keep).map(|(cell, _)| cell);
+    let mut table = table::new(columns.into_iter().filter(|(_, keep)| *keep).map(|(title, _)| title), width);
     table::numbers(&mut table, 1..columns.len());
+    table::keep_whole(&mut table, 0);
     for lock in &results.locks {
-        let figure = |metric: &str| results.figure_over_cells(&group.title, lock, metric).map(|spread| spread.median);
-        let shown = |metric: &str, show: fn(f64) -> String| figure(metric).map_or_else(|| NONE.to_owned(), show);
-        let ratio = overall(results, group, lock);
-        let (failed, all) = results.failures(&group.title, lock);
-        let row = [
-            lock.clone(),
-            ratio.map_or_else(|| NONE.to_owned(), |ratio| units::three_digits(ratio.mean)),
-            ratio.and_then(interval).unwrap_or_default(),
-            shown(&merit.name, units::three_digits),
-            shown(name::CPU, |seconds| units::nanoseconds((seconds * 1e9) as u64)),
-            match all > failed {
-                true => format!("{} + {}", shown(name::VOLUNTARY, whole), shown(name::INVOLUNTARY, whole)),
-                false => NONE.to_owned(),
-            },
-            // Without a figure the program is smaller than this command, which is where the kernel begins to count.
-            match figure(name::MEMORY) {
-                Some(kib) => units::bytes((kib as u64).div_ceil(1024) << 20),
-                None => if all > failed { "small" } else { NONE }.to_owned(),
-            },
-            if failed > 0 { format!("{failed} of {all}") } else { String::new() },
-        ];
-        table.add_row(row.into_iter().enumerate().filter(|(index, _)| keep(*index)).map(|(_, cell)| cell));
+        table.add_row(kept(summary_row(results, group, lock)));
     }
-    let over = if single { String::new() } else { format!(", over all numbers of {}", group.axis) };
+    let over = if group.cells.len() == 1 { String::new() } else { format!(", over all numbers of {}", group.axis) };
     let legend = format!(
         "ratio: to glibc, of {}{over}; {}. CPU time, context switches (voluntary + not) and peak memory of the largest process: \
          of one run, the median; memory is small where it is less than this command's own.",
@@ -112,6 +102,41 @@ fn summary(results: &Results, group: &Group, width: u16) -> String {
         merit.better.words()
     );
     format!("{}\n{}\n", table::text(&table), paragraph(&legend, width))
+}
+
+fn summary_row(results: &Results, group: &Group, lock: &str) -> [String; 8] {
+    let figure = |metric: &str| results.figure_over_cells(&group.title, lock, metric).map(|spread| spread.median);
+    let shown = |metric: &str, show: fn(f64) -> String| figure(metric).map_or_else(|| NONE.to_owned(), show);
+    let seconds: fn(f64) -> String = |seconds| units::nanoseconds((seconds * 1e9) as u64);
+    let ratio = overall(results, group, lock);
+    let (failed, all) = results.failures(&group.title, lock);
+    let measured = all > failed;
+    [
+        lock.to_owned(),
+        ratio.map_or_else(|| NONE.to_owned(), |ratio| units::three_digits(ratio.mean)),
+        ratio.and_then(interval).unwrap_or_default(),
+        shown(&group.merit, if group.merit == name::SECONDS { seconds } else { units::three_digits }),
+        shown(name::CPU, seconds),
+        match measured {
+            true => format!("{}+{}", shown(name::VOLUNTARY, whole), shown(name::INVOLUNTARY, whole)),
+            false => NONE.to_owned(),
+        },
+        match figure(name::MEMORY) {
+            Some(kib) => units::bytes((kib as u64).div_ceil(1024) << 20),
+            // The program is smaller than this command, which is where the kernel begins to count.
+            None => if measured { "small" } else { NONE }.to_owned(),
+        },
+        if failed > 0 { format!("{failed} of {all}") } else { String::new() },
+    ]
+}
+
+/// A heading for the compared metric.
+fn short_title(metric: &str) -> &'static str {
+    match metric {
+        name::SECONDS => "run time",
+        name::OPERATIONS => "ops/µs",
+        _ => "metric",
+    }
 }
 
 fn whole(number: f64) -> String {
@@ -144,7 +169,7 @@ fn failures(results: &Results, group: &Group, width: u16) -> String {
             units::counted(all as u64, "run"),
             first.how
         );
-        out.push_str(&format!("{} {}", styled(BAD, "failure:"), paragraph(&what, width.saturating_sub(9))));
+        out.push_str(&paragraph(&what, width).replacen("failed", &styled(BAD, "failed"), 1));
         for line in first.output.lines() {
             out.push_str(&format!("    {line}\n"));
         }
@@ -162,5 +187,6 @@ fn noise(results: &Results, width: u16) -> String {
     }
     let loud = " Somebody else uses this machine, or its clock rates change: intervals are wide, and small differences stay unseen. \
                 Measure again when it is quiet.";
-    format!("{} {}\n", styled(WARNING, "noisy machine:"), paragraph(&(text + loud), width))
+    let told = paragraph(&format!("{LOUD} {text}{loud}"), width);
+    told.replacen(LOUD, &styled(WARNING, LOUD), 1) + "\n"
 }
