@@ -179,7 +179,7 @@ fn failures(results: &Results, group: &Group, width: u16) -> String {
 
 fn noise(results: &Results, width: u16) -> String {
     let Some(noise) = results.noise else { return String::new() };
-    let spread = units::percent(noise.spread);
+    let spread = format!("{:.0} %", noise.spread * 100.0);
     let text =
         format!("A loop of constant work, run between the runs, varied by {spread} (the middle 80 % of its times).");
     if noise.spread < Noise::LOUD {
