@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use flashlock_report::results::{Group, Noise, Results};
+use flashlock_report::statistics::verdict::LEAST_ROUNDS;
 use flashlock_report::statistics::{Direction, Ratio, Verdict};
 use flashlock_report::units::three_digits;
 
@@ -73,6 +74,9 @@ fn verdict_line(verdict: &Verdict, baseline: &str) -> String {
         let shown = of.map(|standing| format!("`{}` ({} times)", standing.lock, with_interval(&standing.advantage)));
         shown.collect::<Vec<_>>().join(", ")
     };
+    if verdict.standings.iter().all(|standing| standing.p.is_none()) {
+        return format!("Too few rounds to tell a difference from noise: {LEAST_ROUNDS} are needed.");
+    }
     let (better, worse) = (named(Direction::Better), named(Direction::Worse));
     match (better.is_empty(), worse.is_empty()) {
         (true, true) => format!("No lock differs from {baseline} beyond the noise."),
