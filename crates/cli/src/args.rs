@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::screen::{self, When};
-use crate::{demo, doctor, generate, locks, run, topology};
+use crate::{compare, doctor, generate, locks, run, topology};
 
 const EXAMPLES: &str = "\
 Where to begin:
   flashlock doctor                    can flashlock work here?
   flashlock doctor PROGRAM            what can it do for this program?
-  flashlock run                       a short demonstration on this machine
+  flashlock compare                   which lock is best on this machine, in a minute
+  flashlock compare -- PROGRAM        which lock is best for this program
   flashlock run --stats -- PROGRAM    run it, then show what its locks did
   flashlock locks                     which locks there are
 
@@ -23,7 +24,7 @@ Environment:
   NO_COLOR                no colours, unless --color=always
 
 Exit status: 0 fine, 1 something failed or was found wrong, 2 wrong usage.
-`flashlock run` ends as the program ended.";
+`flashlock run` ends as the program ended; `flashlock compare` has more to say.";
 const HINT: &str = "See 'flashlock --help' for where to begin, 'flashlock VERB --help' for a verb.";
 
 /// Locks that scale, for programs as they are
@@ -48,11 +49,12 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     Run(run::Args),
+    Compare(compare::Args),
     Locks(locks::Args),
     Topology(topology::Args),
     Doctor(doctor::Args),
     Generate(generate::Args),
-    DemoWorker(demo::worker::Args),
+    MapWorker(compare::worker::Args),
     /// The child of `doctor` that tries the locks
     #[command(hide = true)]
     SelfTest,

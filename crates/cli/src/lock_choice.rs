@@ -32,7 +32,8 @@ impl LockChoice {
         Self::parse(&text, settings::ENV)
     }
 
-    fn parse(text: &str, from: &str) -> Result<Self, Failure> {
+    /// From a text; `from` says in errors where it was given.
+    pub(crate) fn parse(text: &str, from: &str) -> Result<Self, Failure> {
         let bad = |what: &dyn std::fmt::Display| {
             Failure::usage(format_args!("{from} '{text}': {what} (flashlock locks describes them)"))
         };
@@ -42,6 +43,23 @@ impl LockChoice {
         let choice = settings::parse(text).map_err(|error| bad(&error))?;
         Ok(Self { text: text.to_owned(), choice })
     }
+}
+
+/// Several locks in one text, with commas between: `shfl:bound=100,ahead=2,mcs` are two. What follows a comma and has an equals
+/// sign is another option of the lock before it.
+pub(crate) fn split_list(text: &str) -> Vec<String> {
+    let mut locks: Vec<String> = Vec::new();
+    for piece in text.split(',') {
+        let is_option = piece.contains('=') && !piece.contains(':');
+        match locks.last_mut() {
+            Some(last) if is_option && last.contains(':') => {
+                last.push(',');
+                last.push_str(piece);
+            }
+            _ => locks.push(piece.to_owned()),
+        }
+    }
+    locks
 }
 
 /// The names of all locks.
@@ -107,6 +125,16 @@ mod tests {
             "{failure}"
         );
         assert!(LockChoice::parse("", "--lock").unwrap_err().to_string().contains("known are: tas"));
+    }
+
+    #[test]
+    fn lists_of_locks_with_options() {
+        assert_eq!(
+            split_list("shfl:bound=100,ahead=2,mcs,tas:wait=stp"),
+            ["shfl:bound=100,ahead=2", "mcs", "tas:wait=stp"]
+        );
+        assert_eq!(split_list("mcs,wait=park"), ["mcs", "wait=park"]);
+        assert_eq!(split_list(""), [""]);
     }
 
     #[test]

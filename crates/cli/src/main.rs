@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`args`] | the command line: verbs and what all of them share |
-//! | [`run`], [`demo`], [`locks`], [`topology`], [`doctor`], [`generate`] | the verbs |
+//! | [`run`], [`compare`], [`locks`], [`topology`], [`doctor`], [`generate`] | the verbs |
 //! | [`lock_choice`], [`preload`] | which lock, and the library that brings it into a program |
 //! | [`launch`] | starting a program, forwarding signals, ending as it ended |
 //! | [`elf`], [`search`], [`inspect`] | what a program file is, where files are found, what flashlock can do for it |
@@ -11,10 +11,11 @@
 //! | [`screen`], [`failure`] | output and errors |
 //!
 //! Exit status: 0 all is well, 1 something failed or was found wrong, 2 wrong usage; `run` ends as the program ended, with 125
-//! if flashlock itself failed, 126 if the program could not be executed and 127 if it was not found.
+//! if flashlock itself failed, 126 if the program could not be executed and 127 if it was not found; [`compare`] has statuses of
+//! its own for programs that fail.
 
 mod args;
-mod demo;
+mod compare;
 mod doctor;
 mod elf;
 mod failure;
@@ -53,11 +54,12 @@ fn main() -> ExitCode {
 fn perform(cli: &Cli) -> Result<u8, Failure> {
     match &cli.verb {
         Verb::Run(args) => run::run(args),
+        Verb::Compare(args) => compare::run(args),
         Verb::Locks(args) => locks::run(args),
         Verb::Topology(args) => topology::run(args),
         Verb::Doctor(args) => doctor::run(args),
         Verb::Generate(args) => generate::run(args),
-        Verb::DemoWorker(args) => demo::worker::run(args),
+        Verb::MapWorker(args) => compare::worker::run(args),
         Verb::SelfTest => doctor::self_test::child(),
     }
 }

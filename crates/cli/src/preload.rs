@@ -3,6 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use flashlock_native::{settings, stats};
 
 use crate::failure::Failure;
 
@@ -80,6 +83,18 @@ pub(crate) fn prepend(library: &Path, existing: Option<&OsStr>) -> OsString {
 pub(crate) fn without_ours(existing: Option<&OsStr>) -> OsString {
     let foreign: Vec<&OsStr> = entries(existing).filter(|entry| !is_ours(entry)).collect();
     foreign.join(OsStr::new(":"))
+}
+
+/// Puts a command under a lock, or under glibc's if there is none: whatever this command itself was started under. What is
+/// preloaded besides stays.
+pub(crate) fn put_under(command: &mut Command, lock: Option<(&Path, &str)>) {
+    let existing = without_ours(std::env::var_os(LD_PRELOAD).as_deref());
+    command.env_remove(stats::ENV).env_remove(settings::ENV).env_remove(LD_PRELOAD);
+    if let Some((library, text)) = lock {
+        command.env(settings::ENV, text).env(LD_PRELOAD, prepend(library, Some(&existing)));
+    } else if !existing.is_empty() {
+        command.env(LD_PRELOAD, existing);
+    }
 }
 
 /// Whether an entry of LD_PRELOAD is flashlock's library.

@@ -19,7 +19,7 @@ use flashlock_report::run_stats::{self, Outcome, RunStats};
 use crate::failure::Failure;
 use crate::launch::{self, Ended, OWN_FAILURE, Program};
 use crate::lock_choice::{LockChoice, LockParser, imagined_topology};
-use crate::{demo, inspect, preload, screen};
+use crate::{compare, inspect, preload, screen};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,8 +27,7 @@ Examples:
   flashlock run --lock mcs:wait=park -- ./server
   flashlock run --stats -- ./server              then show what its locks did
   flashlock run --stats=json --stats-file s.json -- ./server
-  flashlock run                                  demonstrate on this machine
-  flashlock run --lock futex --threads 32        demonstrate another lock";
+  flashlock run --lock futex                     no program: a demonstration";
 
 const NOTES: &str = "\
 Without --stats, flashlock becomes the program: its signals, exit status and
@@ -66,7 +65,8 @@ fn help() -> String {
 /// Runs a dynamically linked program with its pthread mutexes and condition variables replaced by a lock of the
 /// catalogue (see `flashlock locks`). The program needs no change, and programs that it starts are covered too.
 ///
-/// Without a program, a demonstration is run instead: many threads and one hot mutex, under glibc and under the lock.
+/// Without a program, a demonstration is run instead: what `flashlock compare` does with this lock and many threads, for a
+/// few seconds.
 #[derive(clap::Args)]
 #[command(after_long_help = help())]
 pub(crate) struct Args {
@@ -87,9 +87,6 @@ pub(crate) struct Args {
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     #[arg(value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
-
-    #[command(flatten, next_help_heading = "Demonstration (without CMD)")]
-    demo: demo::Options,
 }
 
 /// How statistics are reported.
@@ -115,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let lock = LockChoice::find(args.lock.as_deref())?;
     let imagined = imagined_topology()?;
     if args.command.is_empty() {
-        return demo::run(&args.demo, &lock);
+        return compare::demonstrate(&lock);
     }
     let library = preload::find().map_err(|failure| failure.with_code(OWN_FAILURE))?;
     let program = Program::new(&args.command)?;

@@ -131,7 +131,7 @@ fn the_doctor_sees_a_broken_environment() {
 #[test]
 fn help_teaches_and_usage_errors_are_two() {
     flashlock().arg("--help").assert().success().stdout(contains("Where to begin"));
-    for verb in ["run", "locks", "topology", "doctor"] {
+    for verb in ["run", "compare", "locks", "topology", "doctor"] {
         flashlock().args([verb, "--help"]).assert().success().stdout(contains("Examples:"));
         flashlock().args([verb, "--no-such-option"]).assert().code(2).stderr(starts_with("flashlock: "));
     }
@@ -185,7 +185,7 @@ fn documents_are_generated() {
         ["flashlock.1", "flashlock-run.1", "flashlock.bash", "_flashlock", "flashlock.fish", "flashlock-doctor.md"]
     {
         let text = std::fs::read_to_string(directory.join(name)).unwrap();
-        assert!(text.contains("flashlock") && !text.contains("demo-worker"), "{name}");
+        assert!(text.contains("flashlock") && !text.contains("map-worker"), "{name}");
     }
     std::fs::remove_dir_all(&directory).unwrap();
     flashlock().args(["generate", "man", "/proc/nowhere"]).assert().code(1).stderr(contains("cannot write into"));

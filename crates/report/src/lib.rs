@@ -6,6 +6,9 @@
 //! | module | holds |
 //! |---|---|
 //! | [`run_stats`] | the counters of `flashlock run --stats`: schema, collecting, text |
+//! | [`results`] | measurements under several locks: schema, what follows from the runs, CSV |
+//! | [`statistics`] | spreads, ratios with their interval, verdicts |
+//! | [`chart`] | results as an SVG picture |
 //! | [`provenance`], [`machine`] | what every result file says: who made it, of what, when, where |
 //! | [`counts`] | named counters that keep their order |
 //! | [`table`], [`units`], [`date`] | the look of tables and numbers |
@@ -14,12 +17,15 @@
 //! A schema has a name and a version. Adding a field keeps the version; renaming, removing or changing the meaning of one
 //! raises it. Readers ignore fields that they do not know and refuse versions that they do not know.
 
+pub mod chart;
 pub mod counts;
 pub mod date;
 pub mod error;
 pub mod machine;
 pub mod provenance;
+pub mod results;
 pub mod run_stats;
+pub mod statistics;
 pub mod table;
 pub mod units;
 

@@ -70,14 +70,14 @@ impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unknown = || "unknown".to_owned();
         let part = |number: Option<usize>, noun| {
-            number.map_or_else(|| format!("unknown {noun}s"), |number| units::counted(number as u64, noun))
+            number.map(|number| format!(", {}", units::counted(number as u64, noun))).unwrap_or_default()
         };
         f.write_str(self.cpu.as_deref().unwrap_or("unknown CPU"))?;
         write!(f, ", {}", units::counted(self.cpus as u64, "CPU"))?;
         if self.usable_cpus != self.cpus {
             write!(f, " ({} usable)", self.usable_cpus)?;
         }
-        write!(f, ", {}, {}", part(self.packages, "package"), part(self.numa_nodes, "NUMA node"))?;
+        write!(f, "{}{}", part(self.packages, "package"), part(self.numa_nodes, "NUMA node"))?;
         if self.virtualised == Some(true) {
             f.write_str(", virtual")?;
         }

@@ -1,6 +1,6 @@
 //! The one look that all tables have.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
 
 /// How wide text may be where nobody says how wide the screen is.
 pub const WIDTH: u16 = 80;
@@ -22,6 +22,13 @@ pub fn numbers(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
+    }
+}
+
+/// Never breaks what stands in this column, such as names.
+pub fn keep_whole(table: &mut Table, index: usize) {
+    if let Some(column) = table.column_mut(index) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
     }
 }
 

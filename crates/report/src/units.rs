@@ -42,6 +42,22 @@ pub fn significant(value: f64) -> String {
     }
 }
 
+/// Three significant digits, also of what is far below one, without an exponent and without losing digits before the point.
+pub fn three_digits(number: f64) -> String {
+    if number == 0.0 || !number.is_finite() {
+        return number.to_string();
+    }
+    // Of the rounded number: 0.09996 has one digit less behind the point than its own logarithm says.
+    let rounded: f64 = format!("{number:.2e}").parse().unwrap_or(number);
+    let decimals = (2.0 - rounded.abs().log10().floor()).clamp(0.0, 6.0) as usize;
+    let text = format!("{:.decimals$}", number.abs());
+    let sign = if number < 0.0 { "-" } else { "" };
+    match text.len() {
+        4.. if decimals == 0 && number.abs() < 1e15 => format!("{sign}{}", count(number.abs().round() as u64)),
+        _ => format!("{sign}{text}"),
+    }
+}
+
 /// A share of one as a percentage that tells 0 from little, and all from almost all.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
@@ -80,6 +96,12 @@ mod tests {
     fn times() {
         let shown = [0, 999, 1000, 1024, 12_345, 999_499, 999_500, 1_500_000_000, 100_000_000_000].map(nanoseconds);
         assert_eq!(shown, ["0 ns", "999 ns", "1.00 µs", "1.02 µs", "12.3 µs", "999 µs", "1.00 ms", "1.50 s", "100 s"]);
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let shown = [0.0123, 0.09996, 1.0, 12.34, 999.6, 22680.0, 1234567.0, -0.5, -4321.0].map(three_digits);
+        assert_eq!(shown, ["0.0123", "0.100", "1.00", "12.3", "1,000", "22,680", "1,234,567", "-0.500", "-4,321"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use flashlock_native::settings::Choice;
 use flashlock_native::stats::Block;
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
+use flashlock_report::results::{self, Better, Failed, Group, Metric, Noise, Point, Results, Run};
 use flashlock_report::run_stats::{Outcome, Resources, RunStats, SCHEMA, VERSION};
 
 fn sample() -> RunStats {
@@ -48,4 +49,81 @@ fn errors_name_the_file_and_what_is_wrong_with_it() {
     }
     let error = RunStats::read(&PathBuf::from("/no/such/file.json")).unwrap_err().to_string();
     assert!(error.starts_with("/no/such/file.json: No such file"), "{error}");
+}
+
+/// Two rounds of two locks, one of which failed once.
+fn results() -> Results {
+    let point = |lock: &str, speeds: &[f64]| Point {
+        group: "G".into(),
+        cell: "8".into(),
+        lock: lock.into(),
+        runs: (0..)
+            .zip(speeds)
+            .map(|(round, speed)| Run { round, values: [("speed".into(), *speed)].into() })
+            .collect(),
+        ..Point::default()
+    };
+    let failed = Failed { round: 2, how: "exit status 1".into(), output: "two\n\"lines\"".into() };
+    let mut results = Results {
+        provenance: Provenance::now(results::SCHEMA, results::VERSION, vec!["x".into()], Machine::here(None)),
+        name: "n".into(),
+        metrics: vec![Metric { name: "speed".into(), title: "Speed, m/s".into(), better: Better::More }],
+        groups: vec![Group {
+            title: "G".into(),
+            axis: "threads".into(),
+            cells: vec!["8".into()],
+            merit: "speed".into(),
+        }],
+        locks: vec!["glibc".into(), "mcs".into()],
+        noise: Noise::of(&[100.0, 0.1 + 0.2, 102.0]),
+        points: vec![
+            point("glibc", &[0.1, 1e-7, 3.0]),
+            Point { failures: vec![failed], ..point("mcs", &[0.3, 2.5e-7]) },
+        ],
+        ..Results::default()
+    };
+    results.derive();
+    results.judge();
+    results
+}
+
+#[test]
+fn results_are_read_as_they_were_written() {
+    let written = results();
+    let text = written.json().unwrap();
+    assert_eq!(Results::read(&file("results.json", &text)).unwrap(), written);
+    // One line for each point.
+    assert_eq!(text.lines().filter(|line| line.contains("\"runs\"")).count(), 2, "{text}");
+    let empty = Results { points: Vec::new(), ..written };
+    assert_eq!(Results::read(&file("empty-results.json", &empty.json().unwrap())).unwrap(), empty);
+}
+
+#[test]
+fn results_that_contradict_themselves_are_refused() {
+    let good = results().json().unwrap();
+    for (name, from, to, expected) in [
+        ("group", "{\"group\":\"G\"", "{\"group\":\"H\"", "points[0].group is 'H', which 'groups' does not list"),
+        ("cell", "\"cell\":\"8\"", "\"cell\":\"9\"", "points[0].cell is '9'"),
+        ("lock", "\"lock\":\"mcs\",\"fig", "\"lock\":\"tas\",\"fig", "points[1].lock is 'tas'"),
+        ("merit", "\"merit\": \"speed\"", "\"merit\": \"grace\"", "group 'G' compares 'grace'"),
+        ("figure", "\"speed\":1e-7", "\"haste\":1e-7", "points[0].figures or runs is 'haste'"),
+    ] {
+        let bad = good.replacen(from, to, 1);
+        assert_ne!(bad, good, "{name}: `{from}` is not in\n{good}");
+        let error = Results::read(&file(&format!("bad-{name}.json"), &bad)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn what_follows_from_the_runs() {
+    let results = results();
+    let ratio = results.point("G", "8", "mcs").unwrap().ratio.unwrap();
+    assert!((ratio.mean - 7.5_f64.sqrt()).abs() < 1e-12 && ratio.rounds == 2, "{ratio:?}");
+    assert_eq!(results.failures("G", "mcs"), (1, 3));
+    assert!(results.verdicts["G"].standing("mcs").unwrap().failed);
+    assert_eq!(results.point("G", "8", "glibc").unwrap().ratio, None);
+    let csv = results.csv();
+    assert!(csv.starts_with("group,threads,lock,round,speed,failure\nG,8,glibc,0,0.1,\n"), "{csv}");
+    assert!(csv.ends_with("G,8,mcs,2,,exit status 1\n"), "{csv}");
 }

@@ -1,5 +1,7 @@
 //! What is measured: programs of `tests/bench`, how they are called, and which of their figures count.
 
+use flashlock_report::results::{self, Better};
+
 /// One results file.
 pub(crate) struct Bench {
     /// The file's name, and the argument of `cargo xtask results`.
@@ -13,7 +15,7 @@ pub(crate) struct Bench {
     pub(crate) metric: Metric,
     /// Figures that are reported as they are.
     pub(crate) further: &'static [Metric],
-    /// Whether a chart is drawn: one panel for each group, one point for each cell.
+    /// Whether a chart is drawn.
     pub(crate) charted: bool,
 }
 
@@ -39,7 +41,30 @@ pub(crate) struct Metric {
     /// What it is, with its unit.
     pub(crate) title: &'static str,
     /// What is good.
-    pub(crate) better: &'static str,
+    pub(crate) better: Better,
+}
+
+impl Bench {
+    /// All figures, the one that is compared first.
+    pub(crate) fn metrics(&self) -> Vec<results::Metric> {
+        let metric = |metric: &Metric| results::Metric {
+            name: metric.field.to_owned(),
+            title: metric.title.to_owned(),
+            better: metric.better,
+        };
+        std::iter::once(&self.metric).chain(self.further).map(metric).collect()
+    }
+
+    /// The groups, as a results file describes them.
+    pub(crate) fn described(&self) -> Vec<results::Group> {
+        let group = |group: &Group| results::Group {
+            title: group.title.clone(),
+            axis: group.axis.to_owned(),
+            cells: group.cells.iter().map(|cell| cell.heading.clone()).collect(),
+            merit: self.metric.field.to_owned(),
+        };
+        self.groups.iter().map(group).collect()
+    }
 }
 
 /// How many threads share the hot lock.
@@ -64,12 +89,8 @@ fn pair() -> Bench {
                 process has one thread; a second one, asleep, ends that.",
         program: "pair",
         groups: vec![Group { title: "One pair of lock and unlock".to_owned(), axis: "process", cells }],
-        metric: Metric { field: "median_ns", title: "Time, ns", better: "less is better" },
-        further: &[Metric {
-            field: "min_ns",
-            title: "Least time of a batch of 1,000 pairs, ns",
-            better: "less is better",
-        }],
+        metric: Metric { field: "median_ns", title: "Time, ns", better: Better::Less },
+        further: &[Metric { field: "min_ns", title: "Least time of a batch of 1,000 pairs, ns", better: Better::Less }],
         charted: false,
     }
 }
@@ -91,19 +112,19 @@ fn hot() -> Bench {
                 about 100 cycles.",
         program: "hotlock",
         groups: LINES.iter().map(|&lines| group(lines)).collect(),
-        metric: Metric { field: "ops_per_ms", title: "Critical sections per ms", better: "more is better" },
+        metric: Metric { field: "ops_per_ms", title: "Critical sections per ms", better: Better::More },
         further: &[
             Metric {
                 field: "fairness",
-                title: "Share of the sections that fell to the busier half of the threads",
-                better: "0.5 is fair, 1 is not",
+                title: "Share of the sections that fell to the busier half of the threads (0.5 is fair)",
+                better: Better::Less,
             },
             Metric {
                 field: "wait_p99_ns",
                 title: "99th percentile of the wait for the lock, ns",
-                better: "less is better",
+                better: Better::Less,
             },
-            Metric { field: "cpu_seconds", title: "CPU time used, s", better: "less is better" },
+            Metric { field: "cpu_seconds", title: "CPU time used, s", better: Better::Less },
         ],
         charted: true,
     }
@@ -117,11 +138,11 @@ fn million() -> Bench {
         about: "A million mutexes, each locked at least once by one of 64 threads, and some of them with contention.",
         program: "million",
         groups: vec![Group { title: "Resident memory".to_owned(), axis: "", cells }],
-        metric: Metric { field: "vm_rss_kib", title: "Resident memory of the process, KiB", better: "less is better" },
+        metric: Metric { field: "vm_rss_kib", title: "Resident memory of the process, KiB", better: Better::Less },
         further: &[Metric {
             field: "extra_bytes_per_mutex",
             title: "Bytes for each mutex beyond the 40 of `pthread_mutex_t`, threads included",
-            better: "less is better",
+            better: Better::Less,
         }],
         charted: false,
     }

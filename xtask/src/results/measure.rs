@@ -1,65 +1,69 @@
 //! The runs themselves: rounds, random order, and what each program printed.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use flashlock_report::provenance::Provenance;
+use flashlock_report::results::{Failed, Method, Point, Results, Run};
+use flashlock_report::statistics::Random;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value};
 
-use super::benches::{Bench, Cell, Metric};
-use super::statistics::{Random, Spread};
+use super::benches::{Bench, Cell};
 use crate::child::Program;
 use crate::locks::Under;
 use crate::workspace;
 
-/// What one run printed.
-pub(crate) struct Sample {
-    pub(crate) lock: String,
-    pub(crate) round: u32,
-    /// Which group and which cell of it.
-    pub(crate) place: (usize, usize),
-    pub(crate) printed: Map<String, Value>,
-}
-
-/// All runs of one bench.
-pub(crate) struct Measured {
-    /// glibc first.
-    pub(crate) locks: Vec<String>,
-    pub(crate) rounds: u32,
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    /// How long each run measures.
     pub(crate) seconds: f64,
-    pub(crate) seed: u64,
-    pub(crate) samples: Vec<Sample>,
-    /// The runs that failed, in words.
-    pub(crate) failures: Vec<String>,
+    /// How often everything is repeated.
+    pub(crate) rounds: u32,
 }
 
-/// Runs a bench: in each round, every cell under every contestant.
+/// Runs a bench: in each round, every cell under every contestant, glibc's first in the list.
 pub(crate) fn run(
     bench: &Bench,
     programs: &Path,
     contestants: &[(String, Under)],
-    seconds: f64,
-    rounds: u32,
-) -> Result<Measured> {
+    extent: Extent,
+    provenance: Provenance,
+) -> Result<Results> {
     let program = workspace::require(programs.join(bench.program), "see tests/bench/build.sh")?;
+    let Extent { seconds, rounds } = extent;
     let seed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    let locks = contestants.iter().map(|(name, _)| name.clone()).collect();
-    let mut measured = Measured { locks, rounds, seconds, seed, samples: Vec::new(), failures: Vec::new() };
+    let mut results = Results {
+        provenance,
+        name: bench.name.to_owned(),
+        title: bench.title.to_owned(),
+        about: bench.about.to_owned(),
+        metrics: bench.metrics(),
+        groups: bench.described(),
+        locks: contestants.iter().map(|(name, _)| name.clone()).collect(),
+        method: Method { rounds, seconds: Some(seconds), seed, interrupted: false },
+        points: Vec::new(),
+        ..Results::default()
+    };
+    let cells = cells(bench);
+    results.points = points(&cells, &results.locks);
     let mut random = Random::new(seed);
-    let cells: usize = bench.groups.iter().map(|group| group.cells.len()).sum();
-    let progress = progress(bench, u64::from(rounds) * (cells * contestants.len()) as u64)?;
+    let progress = progress(bench, u64::from(rounds) * results.points.len() as u64)?;
     for round in 0..rounds {
-        for (group, cell, place) in places(bench) {
-            let mut order: Vec<&(String, Under)> = contestants.iter().collect();
+        for (c, (_, cell)) in cells.iter().enumerate() {
+            let mut order: Vec<usize> = (0..contestants.len()).collect();
             random.shuffle(&mut order);
-            for (lock, under) in order {
-                match run_once(&program, cell, under, seconds) {
-                    Ok(printed) => measured.samples.push(Sample { lock: lock.clone(), round, place, printed }),
+            for contestant in order {
+                let point = &mut results.points[c * contestants.len() + contestant];
+                match run_once(&program, cell, &contestants[contestant].1, seconds) {
+                    Ok(printed) => point.runs.push(Run { round, values: figures(bench, &printed) }),
                     Err(error) => {
-                        let heading = &cell.heading;
-                        measured.failures.push(format!("{lock}, {group}, {heading}, round {}: {error:#}", round + 1));
+                        let how = format!("{error:#}");
+                        point.failures.push(Failed { round, how, output: String::new() });
                     }
                 }
                 progress.inc(1);
@@ -67,7 +71,8 @@ pub(crate) fn run(
         }
     }
     progress.finish_and_clear();
-    Ok(measured)
+    results.derive();
+    Ok(results)
 }
 
 fn progress(bench: &Bench, runs: u64) -> Result<ProgressBar> {
@@ -75,11 +80,26 @@ fn progress(bench: &Bench, runs: u64) -> Result<ProgressBar> {
     Ok(ProgressBar::new(runs).with_style(style).with_message(bench.name))
 }
 
-/// All cells, with their group's title and their place.
-fn places(bench: &Bench) -> impl Iterator<Item = (&str, &Cell, (usize, usize))> {
-    bench.groups.iter().enumerate().flat_map(|(g, group)| {
-        group.cells.iter().enumerate().map(move |(c, cell)| (group.title.as_str(), cell, (g, c)))
-    })
+/// All cells, with their group's title.
+fn cells(bench: &Bench) -> Vec<(&str, &Cell)> {
+    bench.groups.iter().flat_map(|group| group.cells.iter().map(move |cell| (group.title.as_str(), cell))).collect()
+}
+
+/// A point without runs for every lock in every cell.
+fn points(cells: &[(&str, &Cell)], locks: &[String]) -> Vec<Point> {
+    let point = |group: &str, cell: &Cell, lock: &String| Point {
+        group: group.to_owned(),
+        cell: cell.heading.clone(),
+        lock: lock.clone(),
+        ..Point::default()
+    };
+    cells.iter().flat_map(|(group, cell)| locks.iter().map(move |lock| point(group, cell, lock))).collect()
+}
+
+/// The figures that count, of all that a program printed.
+fn figures(bench: &Bench, printed: &Map<String, Value>) -> BTreeMap<String, f64> {
+    let figure = |name: String| Some((name.clone(), printed.get(&name)?.as_f64()?));
+    bench.metrics().into_iter().filter_map(|metric| figure(metric.name)).collect()
 }
 
 fn run_once(program: &Path, cell: &Cell, under: &Under, seconds: f64) -> Result<Map<String, Value>> {
@@ -96,77 +116,5 @@ fn run_once(program: &Path, cell: &Cell, under: &Under, seconds: f64) -> Result<
     match printed.get("format").and_then(Value::as_str) {
         Some("flashlock-bench/1") => Ok(printed),
         other => bail!("the program prints the format {other:?}, not flashlock-bench/1"),
-    }
-}
-
-impl Measured {
-    /// One figure of one lock in one cell, by round.
-    fn by_round(&self, lock: &str, place: (usize, usize), metric: &Metric) -> Vec<(u32, f64)> {
-        let here = self.samples.iter().filter(|sample| sample.lock == lock && sample.place == place);
-        here.filter_map(|sample| Some((sample.round, sample.printed.get(metric.field)?.as_f64()?))).collect()
-    }
-
-    /// One figure of one lock in one cell, of every run that succeeded.
-    pub(crate) fn runs(&self, lock: &str, place: (usize, usize), metric: &Metric) -> Vec<f64> {
-        self.by_round(lock, place, metric).into_iter().map(|(_, value)| value).collect()
-    }
-
-    /// A figure over all rounds. `None` if no run succeeded.
-    pub(crate) fn figure(&self, lock: &str, place: (usize, usize), metric: &Metric) -> Option<Spread> {
-        Spread::of(&self.runs(lock, place, metric))
-    }
-
-    /// The figure divided by glibc's of the same round, over all rounds in which both succeeded.
-    pub(crate) fn ratio(&self, lock: &str, place: (usize, usize), metric: &Metric) -> Option<Spread> {
-        let glibc = self.by_round("glibc", place, metric);
-        let ratio = |(round, value): (u32, f64)| {
-            let (_, base) = glibc.iter().find(|(other, base)| *other == round && *base > 0.0)?;
-            Some(value / base)
-        };
-        Spread::of(&self.by_round(lock, place, metric).into_iter().filter_map(ratio).collect::<Vec<_>>())
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    pub(crate) const SPEED: Metric = Metric { field: "speed", title: "Speed, m/s", better: "more is better" };
-
-    /// Two rounds of two locks in one cell; in the second the machine is half as fast.
-    pub(crate) fn measured() -> Measured {
-        let sample = |lock: &str, round, speed: f64| Sample {
-            lock: lock.to_owned(),
-            round,
-            place: (0, 0),
-            printed: Map::from_iter([("speed".to_owned(), speed.into())]),
-        };
-        Measured {
-            locks: vec!["glibc".into(), "mcs".into(), "broken".into()],
-            rounds: 2,
-            seconds: 0.1,
-            seed: 1,
-            samples: vec![
-                sample("glibc", 0, 100.0),
-                sample("mcs", 0, 150.0),
-                sample("mcs", 1, 75.0),
-                sample("glibc", 1, 50.0),
-            ],
-            failures: vec!["broken, round 1: killed by signal 11".into()],
-        }
-    }
-
-    #[test]
-    fn ratios_are_taken_within_a_round() {
-        let ratio = measured().ratio("mcs", (0, 0), &SPEED);
-        assert_eq!(ratio, Some(Spread { median: 1.5, min: 1.5, max: 1.5 }));
-        let figure = measured().figure("mcs", (0, 0), &SPEED);
-        assert_eq!(figure, Some(Spread { median: 112.5, min: 75.0, max: 150.0 }));
-    }
-
-    #[test]
-    fn a_lock_that_never_succeeded_has_no_figures() {
-        assert_eq!(measured().ratio("broken", (0, 0), &SPEED), None);
-        assert_eq!(measured().figure("broken", (0, 0), &SPEED), None);
     }
 }

@@ -2,30 +2,33 @@
 //!
 //! What is compared is measured side by side: every round runs every lock once, in random order, and a lock's ratio is its
 //! figure divided by glibc's of the same round. So a machine that slows down half-way slows down both.
+//!
+//! The JSON is the result, of the schema that `docs/results-schema.md` describes; page and picture follow from it, now or later
+//! (`--render`).
 
-mod axis;
 mod benches;
-mod chart;
-mod machine;
+mod choosing;
 mod measure;
+mod origin;
 mod report;
-mod statistics;
 
 use std::fs;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use flashlock_report::chart;
+use flashlock_report::results::Results;
 
 use crate::locks::{self, Lock, Under};
 use crate::workspace;
 use benches::Bench;
-use measure::Measured;
+use measure::Extent;
 
 #[derive(Args)]
 pub(crate) struct Options {
     /// What to measure
     what: What,
-    /// How long each run measures
+    /// How long each run measures (not `choosing`)
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     seconds: f64,
     /// How often everything is repeated
@@ -34,6 +37,9 @@ pub(crate) struct Options {
     /// Only these locks and glibc's (may be repeated, or a list with commas); without it, every interposable lock
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     lock: Vec<String>,
+    /// Measure nothing: make all that follows from the runs in the JSON anew, the page and the picture too
+    #[arg(long, conflicts_with_all = ["seconds", "rounds", "lock"])]
+    render: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -44,19 +50,30 @@ enum What {
     Hot,
     /// Memory of a million mutexes
     Million,
-    /// All three
+    /// kccachetest, RocksDB and memcached, by `flashlock compare`
+    Choosing,
+    /// All of them
     All,
+}
+
+impl What {
+    fn includes(self, name: &str) -> bool {
+        self == Self::All || self.to_possible_value().is_some_and(|value| value.get_name() == name)
+    }
 }
 
 impl Options {
     /// The command line that makes the same file again.
-    fn command(&self, bench: &Bench) -> String {
-        let mut command =
-            format!("cargo xtask results {} --seconds {} --rounds {}", bench.name, self.seconds, self.rounds);
+    fn command(&self, name: &str) -> Vec<String> {
+        let mut command = format!("cargo xtask results {name}");
+        if name != choosing::NAME {
+            command += &format!(" --seconds {}", self.seconds);
+        }
+        command += &format!(" --rounds {}", self.rounds);
         if !self.lock.is_empty() {
             command += &format!(" --lock {}", self.lock.join(","));
         }
-        command
+        command.split(' ').map(str::to_owned).collect()
     }
 }
 
@@ -64,28 +81,48 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if !(0.001..=3600.0).contains(&options.seconds) {
         bail!("--seconds wants a number from 0.001 to 3600");
     }
-    let locks = ordered(locks::select(&options.lock)?);
-    let programs = workspace::build_tests("bench", "target/bench")?;
-    let mut contestants = vec![("glibc".to_owned(), Under::Glibc)];
-    for lock in &locks {
-        contestants.push((lock.name.clone(), Under::lock(&lock.name)?));
+    let benches: Vec<Bench> = benches::all().into_iter().filter(|bench| options.what.includes(bench.name)).collect();
+    let choosing = options.what.includes(choosing::NAME);
+    if options.render {
+        let mut names = benches.iter().map(|bench| bench.name).chain(choosing.then_some(choosing::NAME));
+        return names.try_for_each(render);
     }
-    let chosen = |bench: &Bench| match options.what {
-        What::Pair => bench.name == "pair",
-        What::Hot => bench.name == "hot",
-        What::Million => bench.name == "million",
-        What::All => true,
-    };
     let mut failures = 0;
-    for bench in benches::all().iter().filter(|bench| chosen(bench)) {
-        let measured = measure::run(bench, &programs, &contestants, options.seconds, options.rounds)?;
-        failures += measured.failures.len();
-        write(bench, &measured, &options.command(bench))?;
+    if !benches.is_empty() {
+        failures += measure_benches(options, &benches)?;
+    }
+    if choosing {
+        let locks: Vec<String> = ordered(locks::select(&options.lock)?).into_iter().map(|lock| lock.name).collect();
+        let results = choosing::measure(&locks, options.rounds, options.command(choosing::NAME))?;
+        failures += failed(&results);
+        write(&results)?;
     }
     if failures > 0 {
         bail!("{failures} runs failed: they are listed in the files");
     }
     Ok(())
+}
+
+/// Measures the programs of `tests/bench`; how many runs failed.
+fn measure_benches(options: &Options, benches: &[Bench]) -> Result<usize> {
+    let programs = workspace::build_tests("bench", "target/bench")?;
+    let mut contestants = vec![("glibc".to_owned(), Under::Glibc)];
+    for lock in ordered(locks::select(&options.lock)?) {
+        contestants.push((lock.name.clone(), Under::lock(&lock.name)?));
+    }
+    let extent = Extent { seconds: options.seconds, rounds: options.rounds };
+    let mut failures = 0;
+    for bench in benches {
+        let provenance = origin::now(options.command(bench.name))?;
+        let results = measure::run(bench, &programs, &contestants, extent, provenance)?;
+        failures += failed(&results);
+        write(&results)?;
+    }
+    Ok(failures)
+}
+
+fn failed(results: &Results) -> usize {
+    results.points.iter().map(|point| point.failures.len()).sum()
 }
 
 /// The default lock first, the others as in the catalogue.
@@ -94,21 +131,35 @@ fn ordered(mut locks: Vec<Lock>) -> Vec<Lock> {
     locks
 }
 
-fn write(bench: &Bench, measured: &Measured, command: &str) -> Result<()> {
+/// Whether these results have a picture.
+fn picture(name: &str) -> bool {
+    name == choosing::NAME || benches::all().iter().any(|bench| bench.name == name && bench.charted)
+}
+
+/// Makes everything that follows from the runs anew: figures and ratios, page and picture.
+fn render(name: &str) -> Result<()> {
+    let file = workspace::path("docs/results").join(format!("{name}.json"));
+    let hint = "measure first: the same command without --render";
+    let mut results = Results::read(&workspace::require(file, hint)?)?;
+    results.derive();
+    write(&results)
+}
+
+fn write(results: &Results) -> Result<()> {
+    let (name, picture) = (&results.name, picture(&results.name));
+    write_file(&format!("{name}.json"), &results.json()?)?;
+    write_file(&format!("{name}.md"), &report::markdown(results, picture))?;
+    if picture {
+        write_file(&format!("{name}.svg"), &chart::draw(results)?)?;
+    }
+    Ok(())
+}
+
+fn write_file(name: &str, text: &str) -> Result<()> {
     let directory = workspace::path("docs/results");
     fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    let machine = machine::Machine::this()?;
-    let mut files = vec![
-        (format!("{}.md", bench.name), report::markdown(bench, measured, &machine, command)),
-        (format!("{}.json", bench.name), report::json(bench, measured, &machine, command)?),
-    ];
-    if bench.charted {
-        files.push((format!("{}.svg", bench.name), chart::draw(bench, measured, &machine)?));
-    }
-    for (name, text) in files {
-        let path = directory.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        println!("wrote {}", workspace::shown(&path));
-    }
+    let path = directory.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("wrote {}", workspace::shown(&path));
     Ok(())
 }

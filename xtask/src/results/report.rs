@@ -1,60 +1,43 @@
-//! The results as Markdown and as JSON.
+//! A results file as Markdown.
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
-use serde_json::{Map, json};
+use flashlock_report::results::{Group, Noise, Results};
+use flashlock_report::statistics::verdict::LEAST_ROUNDS;
+use flashlock_report::statistics::{Direction, Ratio, Verdict};
+use flashlock_report::units::three_digits;
 
-use super::benches::{Bench, Group, Metric};
-use super::machine::Machine;
-use super::measure::Measured;
-use super::statistics::{Spread, three_digits};
-
-/// Bumped when a field of the JSON changes its meaning or goes.
-const FORMAT: &str = "flashlock-results/1";
-
-pub(crate) fn markdown(bench: &Bench, measured: &Measured, machine: &Machine, command: &str) -> String {
-    let mut text = format!("# {}\n\n{}\n\n", bench.title, bench.about);
-    if bench.charted {
-        let _ = writeln!(text, "![{}]({}.svg)\n", bench.title, bench.name);
+/// The page; with the picture beside it if there is one.
+pub(crate) fn markdown(results: &Results, picture: bool) -> String {
+    let mut text = format!("# {}\n\n{}\n\n", results.title, results.about);
+    if picture {
+        let _ = writeln!(text, "![{}]({}.svg)\n", results.title, results.name);
     }
-    text += &header(measured, machine, command);
-    for (g, group) in bench.groups.iter().enumerate() {
-        let _ = writeln!(text, "\n## {}\n", group.title);
-        let _ = writeln!(text, "Ratio to glibc of: {}; {}.\n", bench.metric.title, bench.metric.better);
-        let ratio = |lock: &str, c: usize| measured.ratio(lock, (g, c), &bench.metric).map(with_spread);
-        text += &table(group, &measured.locks[1..], &ratio);
-        for metric in std::iter::once(&bench.metric).chain(bench.further) {
-            let figure = |lock: &str, c: usize| Some(three_digits(measured.figure(lock, (g, c), metric)?.median));
-            let _ = writeln!(text, "\n{}; {}.\n", metric.title, metric.better);
-            text += &table(group, &measured.locks, &figure);
-        }
+    text += &header(results);
+    for group in &results.groups {
+        text += &group_section(results, group);
     }
-    if !measured.failures.is_empty() {
-        text += "\n## Failed runs\n\n";
-        for failure in &measured.failures {
-            let _ = writeln!(text, "- {}", failure);
-        }
-    }
-    text
+    text + &failures(results)
 }
 
-fn header(measured: &Measured, machine: &Machine, command: &str) -> String {
-    let rows = [
-        ("machine", format!("{}, {} CPUs, {} NUMA node(s)", machine.model, machine.cpus, machine.numa_nodes)),
-        ("system", format!("{}, {}", machine.kernel, machine.glibc)),
-        ("version", machine.flashlock.clone()),
-        ("date", machine.date.clone()),
-        ("command", format!("`{command}`")),
-        (
-            "repetitions",
-            format!("{} rounds of {} s each, random order (seed {})", measured.rounds, measured.seconds, measured.seed),
-        ),
+fn header(results: &Results) -> String {
+    let (provenance, method) = (&results.provenance, &results.method);
+    let length = method.seconds.map_or_else(String::new, |seconds| format!(" of {seconds} s each"));
+    let mut rows = vec![
+        ("machine", provenance.machine.to_string()),
+        ("version", provenance.flashlock.clone()),
+        ("date", provenance.date.clone()),
+        ("command", format!("`{}`", provenance.command.join(" "))),
+        ("repetitions", format!("{} rounds{length}, random order (seed {})", method.rounds, method.seed)),
         (
             "figures",
-            "medians of the rounds; ratios: median (least–greatest) of the quotients within a round".to_owned(),
+            "medians of the rounds; ratios: geometric mean of the quotients within a round, and its 95 % interval"
+                .into(),
         ),
     ];
+    if let Some(Noise { loops, spread, .. }) = results.noise {
+        rows.push(("noise", format!("a loop of constant work, run {loops} times, varied by {:.0} %", spread * 100.0)));
+    }
     let mut text = "| | |\n|---|---|\n".to_owned();
     for (name, value) in rows {
         let _ = writeln!(text, "| {name} | {value} |");
@@ -62,106 +45,128 @@ fn header(measured: &Measured, machine: &Machine, command: &str) -> String {
     text
 }
 
+/// The ratios of a group, then all its figures.
+fn group_section(results: &Results, group: &Group) -> String {
+    let Some(merit) = results.metric(&group.merit) else { return String::new() };
+    let mut text = format!("\n## {}\n\n", group.title);
+    let _ = writeln!(text, "Ratio to {} of: {}; {}.\n", results.baseline(), merit.title, merit.better.words());
+    if let Some(verdict) = results.verdicts.get(&group.title) {
+        let _ = writeln!(text, "{}\n", verdict_line(verdict, results.baseline()));
+    }
+    let ratio = |lock: &str, cell: &str| Some(with_interval(&results.point(&group.title, cell, lock)?.ratio?));
+    text += &table(group, &results.locks[1..], &ratio);
+    let others = results.metrics.iter().filter(|metric| metric.name != merit.name);
+    for metric in std::iter::once(merit).chain(others) {
+        let figure =
+            |lock: &str, cell: &str| Some(three_digits(results.figure(&group.title, cell, lock, &metric.name)?.median));
+        if group.cells.iter().any(|cell| results.locks.iter().any(|lock| figure(lock, cell).is_some())) {
+            let _ = writeln!(text, "\n{}; {}.\n", metric.title, metric.better.words());
+            text += &table(group, &results.locks, &figure);
+        }
+    }
+    text
+}
+
+/// What differs from the baseline, over all cells together.
+fn verdict_line(verdict: &Verdict, baseline: &str) -> String {
+    let named = |direction: Direction| {
+        let of = verdict.standings.iter().filter(|standing| standing.direction == direction);
+        let shown = of.map(|standing| format!("`{}` ({} times)", standing.lock, with_interval(&standing.advantage)));
+        shown.collect::<Vec<_>>().join(", ")
+    };
+    if verdict.standings.iter().all(|standing| standing.p.is_none()) {
+        return format!("Too few rounds to tell a difference from noise: {LEAST_ROUNDS} are needed.");
+    }
+    let (better, worse) = (named(Direction::Better), named(Direction::Worse));
+    match (better.is_empty(), worse.is_empty()) {
+        (true, true) => format!("No lock differs from {baseline} beyond the noise."),
+        (false, true) => format!("Better than {baseline} beyond the noise: {better}."),
+        (true, false) => format!("Worse than {baseline} beyond the noise: {worse}; better: none."),
+        (false, false) => format!("Better than {baseline} beyond the noise: {better}; worse: {worse}."),
+    }
+}
+
 /// One row for each lock, one column for each cell of the group; a dash where there is no figure.
-fn table(group: &Group, locks: &[String], cell: &dyn Fn(&str, usize) -> Option<String>) -> String {
-    let headings: Vec<&str> = group.cells.iter().map(|cell| cell.heading.as_str()).collect();
-    let mut text = format!("| {} | {} |\n|---|{}\n", group.axis, headings.join(" | "), "--:|".repeat(headings.len()));
+fn table(group: &Group, locks: &[String], cell: &dyn Fn(&str, &str) -> Option<String>) -> String {
+    let headings = group.cells.join(" | ");
+    let mut text = format!("| {} | {headings} |\n|---|{}\n", group.axis, "--:|".repeat(group.cells.len()));
     for lock in locks {
-        let cells = (0..headings.len()).map(|c| cell(lock, c).unwrap_or_else(|| "–".to_owned()));
+        let cells = group.cells.iter().map(|heading| cell(lock, heading).unwrap_or_else(|| "–".to_owned()));
         let _ = writeln!(text, "| `{lock}` | {} |", cells.collect::<Vec<_>>().join(" | "));
     }
     text
 }
 
 /// `1.05 (0.98–1.10)`.
-fn with_spread(spread: Spread) -> String {
-    let [median, min, max] = [spread.median, spread.min, spread.max].map(three_digits);
-    format!("{median} ({min}–{max})")
+fn with_interval(ratio: &Ratio) -> String {
+    let mean = three_digits(ratio.mean);
+    match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => format!("{mean} ({}–{})", three_digits(low), three_digits(high)),
+        _ => mean,
+    }
 }
 
-/// The same with every run, one line for each lock in each cell.
-pub(crate) fn json(bench: &Bench, measured: &Measured, machine: &Machine, command: &str) -> Result<String> {
-    let mut rows = Vec::new();
-    for (g, group) in bench.groups.iter().enumerate() {
-        for (c, cell) in group.cells.iter().enumerate() {
-            for lock in &measured.locks {
-                let metrics = || std::iter::once(&bench.metric).chain(bench.further);
-                let figure = |metric: &Metric| (metric.field.to_owned(), json!(measured.figure(lock, (g, c), metric)));
-                let runs = |metric: &Metric| (metric.field.to_owned(), json!(measured.runs(lock, (g, c), metric)));
-                rows.push(serde_json::to_string(&json!({
-                    "group": group.title, "cell": cell.heading, "lock": lock,
-                    "ratio_to_glibc": measured.ratio(lock, (g, c), &bench.metric),
-                    "figures": metrics().map(figure).collect::<Map<_, _>>(),
-                    "runs": metrics().map(runs).collect::<Map<_, _>>(),
-                }))?);
+fn failures(results: &Results) -> String {
+    let mut text = String::new();
+    for point in &results.points {
+        for failed in &point.failures {
+            if text.is_empty() {
+                text += "\n## Failed runs\n\n";
             }
+            let (lock, group, cell, round) = (&point.lock, &point.group, &point.cell, failed.round + 1);
+            let _ = writeln!(text, "- {lock}, {group}, {cell}, round {round}: {}", failed.how);
         }
     }
-    let head = serde_json::to_string_pretty(&json!({
-        "format": FORMAT, "bench": bench.name, "machine": machine, "command": command,
-        "rounds": measured.rounds, "seconds": measured.seconds, "seed": measured.seed,
-        "metric": { "field": bench.metric.field, "title": bench.metric.title, "better": bench.metric.better },
-        "failures": measured.failures,
-    }))?;
-    let head = head.trim_end_matches('}').trim_end();
-    Ok(format!("{head},\n  \"results\": [\n    {}\n  ]\n}}\n", rows.join(",\n    ")))
+    text
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use flashlock_report::results::{Better, Failed, Metric, Point, Run};
 
     use super::*;
-    use crate::results::benches::Cell;
-    use crate::results::measure::tests::{SPEED, measured};
 
-    fn files() -> (String, String) {
-        let cells = vec![Cell { heading: "8".into(), arguments: Vec::new() }];
-        let groups = vec![Group { title: "G".into(), axis: "threads", cells }];
-        let bench = Bench {
-            name: "n",
-            title: "T",
-            about: "A.",
-            program: "p",
-            groups,
-            metric: SPEED,
-            further: &[],
-            charted: true,
+    /// Two rounds of two locks in one cell; in the second the machine is half as fast.
+    fn results() -> Results {
+        let point = |lock: &str, speeds: &[f64]| Point {
+            group: "G".into(),
+            cell: "8".into(),
+            lock: lock.into(),
+            runs: (0..)
+                .zip(speeds)
+                .map(|(round, speed)| Run { round, values: [("speed".into(), *speed)].into() })
+                .collect(),
+            ..Point::default()
         };
-        let unknown = || "x".to_owned();
-        let machine = Machine {
-            model: unknown(),
-            cpus: unknown(),
-            numa_nodes: unknown(),
-            kernel: unknown(),
-            glibc: unknown(),
-            flashlock: unknown(),
-            date: unknown(),
+        let failed = Failed { round: 0, how: "killed by signal 11".into(), output: String::new() };
+        let broken = Point { failures: vec![failed], ..point("broken", &[]) };
+        let mut results = Results {
+            title: "T".into(),
+            metrics: vec![Metric { name: "speed".into(), title: "Speed, m/s".into(), better: Better::More }],
+            groups: vec![Group {
+                title: "G".into(),
+                axis: "threads".into(),
+                cells: vec!["8".into()],
+                merit: "speed".into(),
+            }],
+            locks: ["glibc", "mcs", "broken"].map(str::to_owned).to_vec(),
+            points: vec![point("glibc", &[100.0, 50.0]), point("mcs", &[150.0, 75.0]), broken],
+            ..Results::default()
         };
-        let measured = measured();
-        (markdown(&bench, &measured, &machine, "cmd"), json(&bench, &measured, &machine, "cmd").expect("serialises"))
+        results.derive();
+        results
     }
 
     #[test]
     fn markdown_shows_ratios_figures_and_failures() {
-        let (markdown, _) = files();
+        let markdown = markdown(&results(), false);
         for line in [
             "| `mcs` | 1.50 (1.50–1.50) |",
             "| `mcs` | 112 |",
             "| `broken` | – |",
-            "- broken, round 1: killed by signal 11",
+            "- broken, G, 8, round 1: killed by signal 11",
         ] {
             assert!(markdown.lines().any(|other| other == line), "no line `{line}` in\n{markdown}");
         }
-    }
-
-    #[test]
-    fn json_keeps_every_run() {
-        let (_, json) = files();
-        let value: Value = serde_json::from_str(&json).expect("valid");
-        let mcs = value["results"].as_array().expect("list").iter().find(|row| row["lock"] == "mcs").expect("mcs");
-        assert_eq!(mcs["ratio_to_glibc"]["median"], 1.5);
-        assert_eq!(mcs["runs"]["speed"], json!([150.0, 75.0]));
-        assert_eq!(value["failures"].as_array().map(Vec::len), Some(1));
     }
 }

@@ -1,7 +1,7 @@
 //! Starting a program so that it cannot tell that it was not started directly: same signal mask, same ignored signals, the
 //! shell's exit statuses when it cannot be started.
 
-mod signals;
+pub(crate) mod signals;
 mod supervise;
 
 use std::ffi::{CString, OsStr, OsString};

@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::time::Duration;
 
 /// The signals that are passed on to the program.
 const FORWARDED: &[libc::c_int] =
@@ -40,13 +41,18 @@ pub(crate) fn name(signal: libc::c_int) -> String {
 }
 
 /// The set of the signals that are passed on, and SIGCHLD.
-pub(super) fn watched() -> libc::sigset_t {
+pub(crate) fn watched() -> libc::sigset_t {
+    let realtime = libc::SIGRTMIN()..=libc::SIGRTMAX();
+    set_of(FORWARDED.iter().copied().chain(realtime).chain([libc::SIGCHLD]))
+}
+
+/// The set of these signals.
+pub(crate) fn set_of(signals: impl Iterator<Item = libc::c_int>) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: sigemptyset initialises the set; the signals are valid.
+    // SAFETY: sigemptyset initialises the set; a number that is no signal's is refused.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        let realtime = libc::SIGRTMIN()..=libc::SIGRTMAX();
-        for signal in FORWARDED.iter().copied().chain(realtime).chain([libc::SIGCHLD]) {
+        for signal in signals {
             libc::sigaddset(set.as_mut_ptr(), signal);
         }
         set.assume_init()
@@ -54,7 +60,7 @@ pub(super) fn watched() -> libc::sigset_t {
 }
 
 /// Blocks the signals of a set; the mask that held before.
-pub(super) fn block(set: &libc::sigset_t) -> libc::sigset_t {
+pub(crate) fn block(set: &libc::sigset_t) -> libc::sigset_t {
     let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: both sets are valid; the call initialises the second.
     unsafe {
@@ -64,27 +70,36 @@ pub(super) fn block(set: &libc::sigset_t) -> libc::sigset_t {
 }
 
 /// Makes a mask hold.
-pub(super) fn set_mask(mask: &libc::sigset_t) {
+pub(crate) fn set_mask(mask: &libc::sigset_t) {
     // SAFETY: the set is valid.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
 /// Waits for a signal of the set, which is blocked.
-pub(super) fn wait(set: &libc::sigset_t) -> Option<libc::siginfo_t> {
+pub(crate) fn wait(set: &libc::sigset_t) -> Option<libc::siginfo_t> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: the set is valid and `info` writable; it is initialised if the call succeeds.
     unsafe { (libc::sigwaitinfo(set, info.as_mut_ptr()) > 0).then(|| info.assume_init()) }
 }
 
+/// Waits for a signal of the set, which is blocked, but not longer than this.
+pub(crate) fn wait_until(set: &libc::sigset_t, limit: Duration) -> Option<libc::c_int> {
+    let seconds = libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX);
+    let limit = libc::timespec { tv_sec: seconds, tv_nsec: limit.subsec_nanos().into() };
+    // SAFETY: the set and the time are valid; nothing is asked of the signal but its number.
+    let signal = unsafe { libc::sigtimedwait(set, ptr::null_mut(), &limit) };
+    (signal > 0).then_some(signal)
+}
+
 /// Forgets the signals of the set, which is blocked, that have come already.
-pub(super) fn discard_pending(set: &libc::sigset_t) {
+pub(crate) fn discard_pending(set: &libc::sigset_t) {
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the set and the time are valid; nothing is asked of the signals.
     while unsafe { libc::sigtimedwait(set, ptr::null_mut(), &now) } > 0 {}
 }
 
 /// What happens on a signal.
-pub(super) fn action(signal: libc::c_int) -> libc::sigaction {
+pub(crate) fn action(signal: libc::c_int) -> libc::sigaction {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: asks for the disposition of a valid signal; all-zero is a valid sigaction.
     unsafe {
@@ -94,18 +109,18 @@ pub(super) fn action(signal: libc::c_int) -> libc::sigaction {
 }
 
 /// Makes an action hold.
-pub(super) fn set_action(signal: libc::c_int, action: &libc::sigaction) {
+pub(crate) fn set_action(signal: libc::c_int, action: &libc::sigaction) {
     // SAFETY: the action is one that the kernel gave us, or the default.
     unsafe { libc::sigaction(signal, action, ptr::null_mut()) };
 }
 
 /// Whether a signal is ignored.
-pub(super) fn is_ignored(signal: libc::c_int) -> bool {
+pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
     action(signal).sa_sigaction == libc::SIG_IGN
 }
 
 /// Makes a signal do what it does by default; what it did before.
-pub(super) fn set_default(signal: libc::c_int) -> libc::sigaction {
+pub(crate) fn set_default(signal: libc::c_int) -> libc::sigaction {
     let before = action(signal);
     let mut default = before;
     default.sa_sigaction = libc::SIG_DFL;

@@ -61,5 +61,5 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
 
 /// A shell command that makes a small program with threads and a pthread mutex run for so many milliseconds.
 pub(crate) fn threads(millis: u32) -> String {
-    format!("'{}' demo-worker 4 {millis}", binary().display())
+    format!("'{}' map-worker 4 {millis}", binary().display())
 }

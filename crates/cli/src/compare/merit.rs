@@ -1,0 +1,157 @@
+//! The figure that is compared.
+
+use std::collections::BTreeMap;
+
+use flashlock_report::results::{Better, Metric};
+use regex::Regex;
+
+use super::process::Finished;
+use super::worker;
+use crate::failure::Failure;
+
+/// Names of metrics in result files.
+pub(super) mod name {
+    pub(crate) const SECONDS: &str = "seconds";
+    pub(crate) const METRIC: &str = "metric";
+    pub(crate) const OPERATIONS: &str = "ops_per_us";
+    pub(crate) const FAIRNESS: &str = "fairness";
+    pub(crate) const CPU: &str = "cpu_seconds";
+    pub(crate) const VOLUNTARY: &str = "voluntary_switches";
+    pub(crate) const INVOLUNTARY: &str = "involuntary_switches";
+    pub(crate) const MEMORY: &str = "peak_rss_kib";
+}
+
+/// Where the figure comes from.
+pub(super) enum Merit {
+    /// How long the program ran.
+    RunTime,
+    /// A number in what it printed.
+    Printed { pattern: Regex, better: Better },
+    /// What the map's worker says.
+    Map,
+}
+
+/// Why a run that ended well has no figure.
+pub(super) enum NoFigure {
+    /// The pattern is nowhere in the output.
+    NotFound,
+    /// Something else, in words.
+    Bad(String),
+}
+
+impl Merit {
+    /// A number that a program prints.
+    pub(super) fn printed(pattern: &str, lower_is_better: bool) -> Result<Self, Failure> {
+        let pattern = Regex::new(pattern).map_err(|error| {
+            let reason = error.to_string();
+            let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            Failure::usage(format_args!("--metric '{pattern}': is no regular expression: {reason}"))
+        })?;
+        Ok(Self::Printed { pattern, better: if lower_is_better { Better::Less } else { Better::More } })
+    }
+
+    /// All metrics of a run, the compared one first.
+    pub(super) fn metrics(&self) -> Vec<Metric> {
+        let metric = |name: &str, title: &str, better| Metric { name: name.into(), title: title.into(), better };
+        let less = |name: &str, title: &str| metric(name, title, Better::Less);
+        let mut metrics = match self {
+            Self::RunTime => vec![less(name::SECONDS, "Run time, s")],
+            Self::Printed { pattern, better } => {
+                vec![metric(name::METRIC, &format!("{pattern}"), *better), less(name::SECONDS, "Run time, s")]
+            }
+            Self::Map => vec![
+                metric(name::OPERATIONS, "Operations per µs", Better::More),
+                less(
+                    name::FAIRNESS,
+                    "Share of the operations that fell to the busier half of the threads (0.5 is fair)",
+                ),
+            ],
+        };
+        metrics.extend([
+            less(name::CPU, "CPU time, s"),
+            less(name::VOLUNTARY, "Voluntary context switches"),
+            less(name::INVOLUNTARY, "Involuntary context switches"),
+            less(name::MEMORY, "Peak memory of the largest process, KiB"),
+        ]);
+        metrics
+    }
+
+    /// The figures of a run that ended well. `ours` says whether it was to have flashlock's locks.
+    pub(super) fn figures(&self, run: &Finished, ours: bool) -> Result<BTreeMap<String, f64>, NoFigure> {
+        let took = &run.resources;
+        let mut figures = BTreeMap::from([
+            (name::CPU, (took.user + took.system).as_secs_f64()),
+            (name::VOLUNTARY, took.voluntary_switches as f64),
+            (name::INVOLUNTARY, took.involuntary_switches as f64),
+        ]);
+        if let Some(memory) = run.peak_rss_kib {
+            figures.insert(name::MEMORY, memory as f64);
+        }
+        match self {
+            Self::RunTime => {
+                figures.insert(name::SECONDS, took.elapsed.as_secs_f64());
+            }
+            Self::Printed { pattern, .. } => {
+                figures.insert(name::SECONDS, took.elapsed.as_secs_f64());
+                figures.insert(name::METRIC, printed(pattern, run)?);
+            }
+            Self::Map => {
+                let sample = worker::Sample::read(&run.stdout, ours).map_err(NoFigure::Bad)?;
+                figures.insert(name::OPERATIONS, sample.ops_per_us());
+                figures.insert(name::FAIRNESS, sample.fairness);
+            }
+        }
+        Ok(figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    /// How much better one is than another, in words that follow a number of times.
+    pub(super) fn times_better(&self) -> &'static str {
+        match self {
+            Self::RunTime => "as fast",
+            Self::Printed { .. } => "as good",
+            Self::Map => "as many operations",
+        }
+    }
+}
+
+/// The number of the last match.
+fn printed(pattern: &Regex, run: &Finished) -> Result<f64, NoFigure> {
+    let last = |text: &'_ str| {
+        let found = pattern.captures_iter(text).last()?;
+        found.get(1).or_else(|| found.get(0)).map(|number| number.as_str().to_owned())
+    };
+    let found = last(&run.stdout).or_else(|| last(&run.stderr)).ok_or(NoFigure::NotFound)?;
+    match found.trim().replace([',', '_'], "").parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        Ok(_) => Err(NoFigure::Bad(format!("the metric is '{found}', and only positive numbers have ratios"))),
+        Err(_) => Err(NoFigure::Bad(format!("the metric is '{found}', which is not a number"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(pattern: &str, stdout: &str, stderr: &str) -> Result<f64, String> {
+        let run = Finished { stdout: stdout.into(), stderr: stderr.into(), ..Finished::default() };
+        printed(&Regex::new(pattern).unwrap(), &run).map_err(|none| match none {
+            NoFigure::NotFound => "not found".into(),
+            NoFigure::Bad(what) => what,
+        })
+    }
+
+    #[test]
+    fn the_last_match_counts_and_its_first_group() {
+        assert_eq!(found(r"ops: ([\d.]+)", "ops: 1.5 ops: 2.5\n", "ops: 9"), Ok(2.5));
+        assert_eq!(found(r"\d+", "none", "in 17 s"), Ok(17.0));
+        assert_eq!(found(r"= (.*)", "= 1,234,567\n", ""), Ok(1_234_567.0));
+    }
+
+    #[test]
+    fn what_is_no_figure_is_said() {
+        assert_eq!(found("x", "", ""), Err("not found".into()));
+        assert!(found("n=(.*)", "n=many", "").unwrap_err().contains("'many', which is not a number"));
+        assert!(found("n=(.*)", "n=0", "").unwrap_err().contains("only positive numbers"));
+        assert!(Merit::printed("(", false).is_err_and(|failure| failure.to_string().contains("no regular expression")));
+    }
+}

@@ -1,0 +1,322 @@
+//! One run: a process group of its own, with a time limit, what it printed and what it took.
+//!
+//! The group is killed as a whole when its time is up, when the user interrupts, and when the program has ended, for it may have
+//! left processes behind that would disturb the next run. Signals for us are blocked and waited for together with SIGCHLD, so
+//! that none is lost between two runs.
+
+use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::launch::{Resources, signal_name, signals};
+
+/// How much of each stream is kept, from its end.
+const KEPT_BYTES: usize = 8 << 20;
+/// How long a stream may stay open after the program's end: a process that left the group may hold it.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// How long to rely on SIGCHLD alone: a thread that is not ours and does not block it could have taken it.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Well.
+    #[default]
+    Success,
+    /// With another exit status.
+    Status(i32),
+    /// By a signal.
+    Signal(i32),
+    /// It was still running after this time.
+    TimedOut(Duration),
+}
+
+/// A run that was not interrupted.
+#[derive(Default)]
+pub(super) struct Finished {
+    pub(super) ending: Ending,
+    pub(super) resources: Resources,
+    /// Of its largest process; unknown where it was smaller than this command, for the kernel counts from there.
+    pub(super) peak_rss_kib: Option<u64>,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+/// What became of a run.
+pub(super) enum Outcome {
+    Finished(Box<Finished>),
+    /// The user does not want to wait any longer.
+    Interrupted,
+}
+
+impl Ending {
+    /// From what `wait4` says.
+    fn of(status: libc::c_int) -> Self {
+        match status {
+            _ if libc::WIFSIGNALED(status) => Self::Signal(libc::WTERMSIG(status)),
+            _ if libc::WEXITSTATUS(status) != 0 => Self::Status(libc::WEXITSTATUS(status)),
+            _ => Self::Success,
+        }
+    }
+
+    /// In words.
+    pub(super) fn words(self) -> String {
+        match self {
+            Self::Success => "exit status 0".into(),
+            Self::Status(status) => format!("exit status {status}"),
+            Self::Signal(signal) => format!("killed by {}", signal_name(signal)),
+            Self::TimedOut(limit) => format!("still running after {:.1} s, and killed", limit.as_secs_f64()),
+        }
+    }
+}
+
+impl Finished {
+    /// The end of what it printed: of standard error, if it said something there.
+    pub(super) fn last_words(&self) -> String {
+        const LINES: usize = 10;
+        const BYTES: usize = 2000;
+        let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
+        let lines: Vec<&str> = text.trim_end().lines().collect();
+        let text = lines[lines.len().saturating_sub(LINES)..].join("\n");
+        let from = (text.len().saturating_sub(BYTES)..).find(|from| text.is_char_boundary(*from)).unwrap_or(0);
+        text[from..].to_owned()
+    }
+}
+
+/// While it lives, SIGCHLD and the signals that interrupt are blocked, and waited for here.
+pub(super) struct Watch {
+    set: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl Watch {
+    /// From now on. Call it before there is a second thread.
+    pub(super) fn begin() -> Self {
+        let interrupting = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+        let heeded = interrupting.into_iter().filter(|signal| !signals::is_ignored(*signal));
+        let set = signals::set_of(heeded.chain([libc::SIGCHLD]));
+        // Where SIGCHLD is ignored, a child's status is lost.
+        signals::set_default(libc::SIGCHLD);
+        Self { set, before: signals::block(&set) }
+    }
+
+    /// Whether an interruption is waiting.
+    pub(super) fn interrupted(&self) -> bool {
+        while let Some(signal) = signals::wait_until(&self.set, Duration::ZERO) {
+            if signal != libc::SIGCHLD {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Runs a command to its end, or to its limit.
+    pub(super) fn run(&self, command: &mut Command, limit: Duration) -> io::Result<Outcome> {
+        let own_size = peak_of_this_process();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        // SAFETY: `prctl` may be called between fork and exec. A program must not outlive us if we are killed.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        let start = Instant::now();
+        let mut child = command.spawn()?;
+        let streams = [Stream::of(child.stdout.take()), Stream::of(child.stderr.take())];
+        let cause = self.wait(&child, start, limit);
+        let elapsed = start.elapsed();
+        // It has ended and is not yet reaped, so that its number is nobody else's.
+        kill_group(&child);
+        let (status, usage) = reap(&child);
+        let ending = match cause {
+            Cause::Ended => Ending::of(status),
+            Cause::TimeIsUp => Ending::TimedOut(limit),
+            Cause::Interrupted => return Ok(Outcome::Interrupted),
+        };
+        let resources = Resources::new(elapsed, &usage);
+        let [stdout, stderr] = streams.map(|stream| stream.text());
+        let peak = u64::try_from(usage.ru_maxrss).ok().filter(|peak| *peak > own_size);
+        Ok(Outcome::Finished(Box::new(Finished { ending, resources, peak_rss_kib: peak, stdout, stderr })))
+    }
+
+    /// Waits until the child has ended; ends it when its time is up or an interruption comes.
+    fn wait(&self, child: &Child, start: Instant, limit: Duration) -> Cause {
+        let mut cause = Cause::Ended;
+        while !has_ended(child) {
+            let left = match cause {
+                Cause::Ended => limit.saturating_sub(start.elapsed()),
+                // It is being killed: its end is all that is waited for.
+                _ => GRACE,
+            };
+            let signal = signals::wait_until(&self.set, left.min(GLANCE));
+            if cause != Cause::Ended {
+                continue;
+            }
+            if signal.is_some_and(|signal| signal != libc::SIGCHLD) {
+                cause = Cause::Interrupted;
+            } else if signal.is_none() && start.elapsed() >= limit {
+                cause = Cause::TimeIsUp;
+            }
+            if cause != Cause::Ended {
+                kill_group(child);
+            }
+        }
+        cause
+    }
+}
+
+/// Why a run was over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Ended,
+    TimeIsUp,
+    Interrupted,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        signals::discard_pending(&self.set);
+        signals::set_mask(&self.before);
+    }
+}
+
+/// Whether the child has ended. It is not reaped.
+fn has_ended(child: &Child) -> bool {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` is writable, and all-zero is a valid siginfo; it stays so if the child runs.
+    unsafe {
+        let failed = libc::waitid(libc::P_PID, child.id(), info.as_mut_ptr(), options) != 0;
+        failed || info.assume_init().si_pid() != 0
+    }
+}
+
+/// The status of a child that has ended, and what it took.
+fn reap(child: &Child) -> (libc::c_int, libc::rusage) {
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both are writable, and all-zero is a valid rusage. Nobody else waits for this child.
+    unsafe {
+        libc::wait4(child.id() as libc::pid_t, &raw mut status, 0, usage.as_mut_ptr());
+        (status, usage.assume_init())
+    }
+}
+
+/// Kills what there is of the child's group; there may be nothing any more.
+fn kill_group(child: &Child) {
+    // SAFETY: signals a group that was made for the child.
+    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+}
+
+/// The most memory that this process has had, in KiB: a child's maximum begins with ours.
+fn peak_of_this_process() -> u64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: writes the structure, for which all-zero is valid as well.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usage.ru_maxrss as u64
+}
+
+/// A stream that is read beside the program.
+struct Stream {
+    kept: Arc<Mutex<Vec<u8>>>,
+    /// Disconnected when the stream has ended.
+    end: Receiver<()>,
+}
+
+impl Stream {
+    fn of(source: Option<impl Read + Send + 'static>) -> Self {
+        let (sender, end) = mpsc::channel();
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let stream = Self { kept: Arc::clone(&kept), end };
+        thread::spawn(move || {
+            let _ends_with_this_thread: Sender<()> = sender;
+            let Some(mut source) = source else { return };
+            let mut chunk = vec![0; 64 << 10];
+            // An error means that the pipe is gone; what has arrived counts.
+            while let Ok(got @ 1..) = source.read(&mut chunk) {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend_from_slice(&chunk[..got]);
+                if kept.len() > 2 * KEPT_BYTES {
+                    let superfluous = kept.len() - KEPT_BYTES;
+                    kept.drain(..superfluous);
+                }
+            }
+        });
+        stream
+    }
+
+    /// What it has brought, once it has ended or its grace is over. What is not UTF-8 is replaced.
+    fn text(&self) -> String {
+        // Nothing is ever sent: this returns at the stream's end, or when the time is over.
+        let _ = self.end.recv_timeout(GRACE);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&kept[kept.len().saturating_sub(KEPT_BYTES)..]).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Signals' masks belong to threads, so each test has its own watch.
+    fn shell(script: &str, limit: Duration) -> Finished {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        match Watch::begin().run(&mut command, limit).expect("sh starts") {
+            Outcome::Finished(run) => *run,
+            Outcome::Interrupted => panic!("nobody interrupted"),
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn endings() {
+        assert_eq!(shell("exit 0", LONG).ending, Ending::Success);
+        assert_eq!(shell("exit 7", LONG).ending.words(), "exit status 7");
+        assert_eq!(shell("kill -SEGV $$", LONG).ending.words(), "killed by SIGSEGV");
+    }
+
+    #[test]
+    fn a_hang_is_ended_with_all_its_processes() {
+        let start = Instant::now();
+        let run = shell("sleep 60 & sleep 60; echo never", Duration::from_millis(300));
+        assert_eq!(run.ending.words(), "still running after 0.3 s, and killed");
+        assert!(start.elapsed() < Duration::from_secs(10) && run.stdout.is_empty());
+    }
+
+    #[test]
+    fn what_is_left_behind_does_not_hold_us_up() {
+        let start = Instant::now();
+        // The second one leaves the group, and holds the stream.
+        let run = shell("echo out; echo err >&2; sleep 60 & setsid sleep 3 & exit 0", LONG);
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("out\n", "err\n"));
+    }
+
+    #[test]
+    fn what_it_took_is_the_programs() {
+        let run = shell("sleep 0.2; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done", LONG);
+        assert!(run.resources.elapsed >= Duration::from_millis(200) && run.resources.user > Duration::ZERO);
+        assert!(run.resources.voluntary_switches > 0);
+    }
+
+    #[test]
+    fn last_words_are_the_last_lines_of_standard_error() {
+        let run = Finished { stdout: "out\n".into(), stderr: " \n".into(), ..Finished::default() };
+        assert_eq!(run.last_words(), "out");
+        let many: String = (0..50).map(|line| format!("{line}\n")).collect();
+        let run = Finished { stderr: many + &"é".repeat(3000), ..Finished::default() };
+        assert!(run.last_words().len() <= 2000 && run.last_words().ends_with('é'));
+    }
+}

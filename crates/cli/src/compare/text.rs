@@ -1,0 +1,192 @@
+//! A comparison for people: tables, failures, noise, and the advice.
+
+use flashlock_report::results::{Better, Group, Noise, Results};
+use flashlock_report::statistics::Ratio;
+use flashlock_report::{table, units};
+
+use super::advice;
+use super::merit::name;
+use super::plan::Plan;
+use crate::screen::{BAD, HEADING, WARNING, paragraph, styled};
+
+/// How a warning begins.
+const LOUD: &str = "Noisy:";
+/// No figure.
+const NONE: &str = "–";
+
+/// Everything.
+pub(super) fn render(results: &Results, plan: &Plan, width: u16) -> String {
+    let mut out = heading(results, plan, width);
+    for group in &results.groups {
+        if group.cells.len() > 1 {
+            let by_cell: &[&str] = if plan.is_map {
+                &[name::OPERATIONS, name::FAIRNESS, name::VOLUNTARY]
+            } else {
+                &[group.merit.as_str()]
+            };
+            for metric in by_cell {
+                out.push_str(&by_threads(results, group, metric, width));
+            }
+        }
+        out.push_str(&summary(results, group, width));
+        out.push_str(&failures(results, group, width));
+        out.push_str(&noise(results, width));
+        out.push_str(&advice::render(results, group, plan, width));
+    }
+    out
+}
+
+fn heading(results: &Results, plan: &Plan, width: u16) -> String {
+    let Results { method, provenance, .. } = results;
+    let rounds = units::counted(u64::from(method.rounds), "round");
+    let each = method.seconds.map_or_else(String::new, |seconds| format!(" of {} ms each", (seconds * 1000.0).round()));
+    let stopped = if method.interrupted { "; interrupted, so the last round is not complete" } else { "" };
+    let how = format!("{rounds}{each}, random order (seed {}){stopped}. {}", method.seed, provenance.machine);
+    let about = if plan.is_map { paragraph(&results.about, width) } else { String::new() };
+    let what = if plan.is_map { results.title.clone() } else { plan.title() };
+    format!("{}\n{about}{}\n", styled(HEADING, &what), paragraph(&how, width))
+}
+
+/// One metric: a row for each lock, a column for each number of threads.
+fn by_threads(results: &Results, group: &Group, metric: &str, width: u16) -> String {
+    let Some(metric) = results.metric(metric) else { return String::new() };
+    let columns = std::iter::once(group.axis.as_str()).chain(group.cells.iter().map(String::as_str));
+    let mut table = table::new(columns, width);
+    table::numbers(&mut table, 1..=group.cells.len());
+    for lock in &results.locks {
+        let cell = |cell: &String| {
+            let figure = results.figure(&group.title, cell, lock, &metric.name);
+            figure.map_or_else(|| NONE.to_owned(), |spread| short(spread.median))
+        };
+        table.add_row(std::iter::once(lock.clone()).chain(group.cells.iter().map(cell)));
+    }
+    format!(
+        "{}\n{}\n",
+        paragraph(&format!("{}; {}:", metric.title, metric.better.words()), width).trim_end(),
+        table::text(&table)
+    )
+}
+
+/// Three digits, without any behind the point where there are enough before it.
+fn short(number: f64) -> String {
+    if number == 0.0 { "0".to_owned() } else { units::three_digits(number) }
+}
+
+/// All figures of each lock, over all numbers of threads.
+fn summary(results: &Results, group: &Group, width: u16) -> String {
+    let Some(merit) = results.metric(&group.merit) else { return String::new() };
+    let any_failed = results.locks.iter().any(|lock| results.failures(&group.title, lock).0 > 0);
+    // One number of threads has one figure; of several, the table above has all.
+    let columns = [
+        ("lock", true),
+        ("ratio", true),
+        ("95 % interval", true),
+        (short_title(&merit.name), group.cells.len() == 1),
+        ("CPU time", true),
+        ("switches", true),
+        ("memory", true),
+        ("failed", any_failed),
+    ];
+    let kept = |cells: [String; 8]| cells.into_iter().zip(columns).filter(|(_, (_, keep))| *keep).map(|(cell, _)| cell);
+    let mut table = table::new(columns.into_iter().filter(|(_, keep)| *keep).map(|(title, _)| title), width);
+    table::numbers(&mut table, 1..columns.len());
+    table::keep_whole(&mut table, 0);
+    for lock in &results.locks {
+        table.add_row(kept(summary_row(results, group, lock)));
+    }
+    let over = if group.cells.len() == 1 { String::new() } else { format!(", over all numbers of {}", group.axis) };
+    let legend = format!(
+        "ratio: to glibc, of {}{over}; {}. CPU time, context switches (voluntary + not) and peak memory of the largest process: \
+         of one run, the median; memory is small where it is less than this command's own.",
+        merit.title,
+        merit.better.words()
+    );
+    format!("{}\n{}\n", table::text(&table), paragraph(&legend, width))
+}
+
+fn summary_row(results: &Results, group: &Group, lock: &str) -> [String; 8] {
+    let figure = |metric: &str| results.figure_over_cells(&group.title, lock, metric).map(|spread| spread.median);
+    let shown = |metric: &str, show: fn(f64) -> String| figure(metric).map_or_else(|| NONE.to_owned(), show);
+    let seconds: fn(f64) -> String = |seconds| units::nanoseconds((seconds * 1e9) as u64);
+    let ratio = overall(results, group, lock);
+    let (failed, all) = results.failures(&group.title, lock);
+    let measured = all > failed;
+    [
+        lock.to_owned(),
+        ratio.map_or_else(|| NONE.to_owned(), |ratio| units::three_digits(ratio.mean)),
+        ratio.and_then(interval).unwrap_or_default(),
+        shown(&group.merit, if group.merit == name::SECONDS { seconds } else { units::three_digits }),
+        shown(name::CPU, seconds),
+        match measured {
+            true => format!("{}+{}", shown(name::VOLUNTARY, whole), shown(name::INVOLUNTARY, whole)),
+            false => NONE.to_owned(),
+        },
+        match figure(name::MEMORY) {
+            Some(kib) => units::bytes((kib as u64).div_ceil(1024) << 20),
+            // The program is smaller than this command, which is where the kernel begins to count.
+            None => if measured { "small" } else { NONE }.to_owned(),
+        },
+        if failed > 0 { format!("{failed} of {all}") } else { String::new() },
+    ]
+}
+
+/// A heading for the compared metric.
+fn short_title(metric: &str) -> &'static str {
+    match metric {
+        name::SECONDS => "run time",
+        name::OPERATIONS => "ops/µs",
+        _ => "metric",
+    }
+}
+
+fn whole(number: f64) -> String {
+    units::count(number.round() as u64)
+}
+
+/// A lock's figure as a ratio to glibc's, over all cells.
+pub(super) fn overall(results: &Results, group: &Group, lock: &str) -> Option<Ratio> {
+    let advantage = results.verdicts.get(&group.title)?.standing(lock)?.advantage;
+    match results.metric(&group.merit)?.better {
+        Better::More => Some(advantage),
+        Better::Less => Some(advantage.inverse()),
+    }
+}
+
+/// `0.98–1.10`.
+pub(super) fn interval(ratio: Ratio) -> Option<String> {
+    Some(format!("{}–{}", units::three_digits(ratio.low?), units::three_digits(ratio.high?)))
+}
+
+fn failures(results: &Results, group: &Group, width: u16) -> String {
+    let mut out = String::new();
+    for point in results.points.iter().filter(|point| point.group == group.title) {
+        let Some(first) = point.failures.first() else { continue };
+        let with = if group.axis.is_empty() { String::new() } else { format!(" with {} {}", point.cell, group.axis) };
+        let (failed, all) = (point.failures.len(), point.failures.len() + point.runs.len());
+        let what = format!(
+            "failed under {}{with}, {failed} of {}: {}",
+            point.lock,
+            units::counted(all as u64, "run"),
+            first.how
+        );
+        out.push_str(&paragraph(&what, width).replacen("failed", &styled(BAD, "failed"), 1));
+        for line in first.output.lines() {
+            out.push_str(&format!("    {line}\n"));
+        }
+    }
+    if out.is_empty() { out } else { out + "\n" }
+}
+
+fn noise(results: &Results, width: u16) -> String {
+    let Some(noise) = results.noise else { return String::new() };
+    let spread = format!("{:.0} %", noise.spread * 100.0);
+    let text =
+        format!("A loop of constant work, run between the runs, varied by {spread} (the middle 80 % of its times).");
+    if noise.spread < Noise::LOUD {
+        return paragraph(&text, width) + "\n";
+    }
+    let loud = " Somebody else uses this machine, or its clock rates change: intervals are wide, and small differences stay unseen. \
+                Measure again when it is quiet.";
+    let told = paragraph(&format!("{LOUD} {text}{loud}"), width);
+    told.replacen(LOUD, &styled(WARNING, LOUD), 1) + "\n"
+}

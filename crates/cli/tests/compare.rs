@@ -1,0 +1,283 @@
+//! `flashlock compare`: every message, every exit status, and results that can be read again.
+
+mod common;
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{binary, flashlock, preload, scratch};
+use flashlock_report::results::{Results, VERSION};
+use flashlock_report::statistics::Direction;
+use predicates::prelude::*;
+use predicates::str::{contains, is_empty, starts_with};
+
+/// Two locks that every catalogue has.
+const LOCKS: &str = "shfl,mcs";
+/// Fails under one lock and nowhere else.
+const FAILS_UNDER_MCS: &str = "case $FLASHLOCK in mcs*) echo broken >&2; exit 3;; esac";
+
+fn compare(args: &[&str]) -> assert_cmd::Command {
+    let mut command = flashlock();
+    command.arg("compare").args(args);
+    command
+}
+
+/// A comparison as JSON, read by the reader.
+fn read(name: &str, args: &[&str]) -> (i32, Results) {
+    let output = compare(&["--json"]).args(args).output().unwrap();
+    let file = scratch(name);
+    std::fs::write(&file, &output.stdout).unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    (output.status.code().unwrap(), Results::read(&file).unwrap_or_else(|error| panic!("{error}\n{complaint}")))
+}
+
+#[test]
+fn an_unknown_lock_lists_the_known_ones() {
+    let unknown = compare(&["--locks", "shfl,mcz", "--", "true"]).assert().code(2).stdout(is_empty());
+    unknown.stderr(starts_with("flashlock: --locks 'mcz': unknown lock 'mcz'; known are: tas"));
+    compare(&["--locks", "shfl:bound=soon", "--", "true"]).assert().code(2).stderr(contains("microseconds"));
+    compare(&["--locks", "glibc", "--", "true"]).assert().code(2).stderr(contains("name another one"));
+}
+
+#[test]
+fn wrong_usage() {
+    compare(&["--threads", "2", "--", "true"]).assert().code(2).stderr(contains("write {threads} in CMD"));
+    compare(&["--metric", "(", "--", "true"])
+        .assert()
+        .code(2)
+        .stderr(contains("--metric '(': is no regular expression"));
+    for args in [
+        &["--metric", "x"][..],
+        &["--lower-is-better", "--", "true"],
+        &["--json", "--csv", "--", "true"],
+        &["--runs", "0", "--", "true"],
+        &["--runs", "2", "--time", "3", "--", "true"],
+        &["--time", "soon", "--", "true"],
+        &["--threads", "0"],
+        &["--external", "1", "--", "true"],
+    ] {
+        compare(args).assert().code(2).stdout(is_empty()).stderr(starts_with("flashlock: "));
+    }
+}
+
+#[test]
+fn programs_that_cannot_be_run() {
+    let missing = "flashlock: cannot run 'no-such-program': No such file or directory\n";
+    compare(&["--", "no-such-program"]).assert().code(127).stdout(is_empty()).stderr(missing);
+    let file = scratch("not-executable");
+    std::fs::write(&file, "").unwrap();
+    compare(&["--", file.to_str().unwrap()]).assert().code(126).stderr(contains("Permission denied"));
+}
+
+#[test]
+fn a_program_that_fails_under_glibc_is_not_compared() {
+    let failing = compare(&["--", "sh", "-c", "echo so sad >&2; exit 9"]).assert().code(4).stdout(is_empty());
+    failing.stderr(contains("fails under glibc itself (exit status 9)").and(contains("so sad")));
+    let killed = compare(&["--", "sh", "-c", "kill -SEGV $$"]).assert().code(4);
+    killed.stderr(contains("killed by SIGSEGV").and(contains("It printed nothing")));
+    let hanging = compare(&["--timeout", "0.3", "--", "sleep", "30"]).assert().code(4);
+    hanging.stderr(contains("still running after 0.3 s"));
+}
+
+#[test]
+fn a_metric_that_never_matches_is_no_result() {
+    let none = compare(&["--metric", "ops=([0-9]+)", "--", "echo", "op=7"]).assert().code(5).stdout(is_empty());
+    none.stderr(contains("--metric matches nothing").and(contains("op=7")));
+    let word = compare(&["--metric", "ops=(.*)", "--", "echo", "ops=many"]).assert().code(5);
+    word.stderr(contains("'many', which is not a number"));
+}
+
+#[test]
+fn a_failing_lock_is_reported_and_the_others_are_compared() {
+    let args = ["--locks", LOCKS, "--runs", "3", "--", "sh", "-c", FAILS_UNDER_MCS];
+    let text = compare(&args).assert().code(3).get_output().stdout.clone();
+    let text = String::from_utf8(text).unwrap();
+    // Lines are broken to fit the screen.
+    let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["failed under mcs, 2 of 2 runs: exit status 3", " broken", " 2 of 2", "Not mcs: the program failed"] {
+        assert!(told.contains(part), "no '{part}' in\n{text}");
+    }
+    let (code, results) = read("failing.json", &args);
+    assert_eq!(code, 3);
+    let failures = |lock: &str| results.failures(&results.groups[0].title, lock);
+    assert_eq!((failures("glibc"), failures("shfl"), failures("mcs")), ((0, 3), (0, 3), (2, 2)));
+}
+
+#[test]
+fn a_lock_under_which_the_program_hangs_is_tried_once() {
+    let hangs = "case $FLASHLOCK in mcs*) sleep 30;; esac";
+    let (code, results) =
+        read("hanging.json", &["--locks", LOCKS, "--runs", "3", "--timeout", "1", "--", "sh", "-c", hangs]);
+    let point = results.points.iter().find(|point| point.lock == "mcs").unwrap();
+    assert_eq!((code, point.runs.len(), point.failures.len()), (3, 0, 1));
+    assert_eq!(point.failures[0].how, "still running after 1.0 s, and killed");
+}
+
+#[test]
+fn every_run_is_under_its_lock_and_has_its_number_of_threads() {
+    let file = scratch("log");
+    let log = format!("echo \"$FLASHLOCK ${{LD_PRELOAD##*/}} $0\" >> '{}'", file.display());
+    let locks = ["--locks", "shfl:bound=5,ahead=0,mcs", "--runs", "2", "--threads", "3,1"];
+    let (code, results) = read("threads.json", &[&locks[..], &["--", "sh", "-c", &log, "-t{threads}"]].concat());
+    assert_eq!((code, results.method.rounds), (0, 2));
+    assert_eq!(results.groups[0].cells, ["1", "3"]);
+    assert_eq!(results.locks, ["glibc", "shfl:bound=5,ahead=0", "mcs"]);
+    let log = std::fs::read_to_string(&file).unwrap();
+    for threads in ["1", "3"] {
+        let library = "libflashlock_preload.so";
+        let count = |line: &str| log.lines().filter(|other| *other == line).count();
+        // One more under glibc is the trial.
+        assert_eq!(count(&format!("  -t{threads}")), 3, "{log}");
+        assert_eq!(count(&format!("shfl:bound=5,ahead=0 {library} -t{threads}")), 2, "{log}");
+        assert_eq!(count(&format!("mcs {library} -t{threads}")), 2, "{log}");
+    }
+}
+
+#[test]
+fn a_difference_is_found_and_its_direction_is_right() {
+    let slower = "case $FLASHLOCK in mcs*) sleep 0.2; echo n=5;; shfl*) echo n=20;; *) sleep 0.1; echo n=10;; esac";
+    let common = ["--locks", LOCKS, "--runs", "4"];
+    let program = ["--", "sh", "-c", slower];
+    let directions = |name: &str, options: &[&str]| {
+        let (code, results) = read(name, &[&common[..], options, &program].concat());
+        assert_eq!(code, 0);
+        let verdict = &results.verdicts[&results.groups[0].title];
+        [verdict.standing("shfl").unwrap().direction, verdict.standing("mcs").unwrap().direction]
+    };
+    use Direction::{Better, Worse};
+    assert_eq!(directions("time.json", &[]), [Better, Worse]);
+    assert_eq!(directions("more.json", &["--metric", "n=([0-9]+)"]), [Better, Worse]);
+    assert_eq!(directions("less.json", &["--metric", "n=([0-9]+)", "--lower-is-better"]), [Worse, Better]);
+    let text = compare(&[&common[..], &program].concat()).assert().success().get_output().stdout.clone();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("Advice: use shfl. It was"), "{text}");
+}
+
+#[test]
+fn csv_has_every_run() {
+    let output =
+        compare(&["--csv", "--locks", LOCKS, "--runs", "2", "--", "sh", "-c", FAILS_UNDER_MCS]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("group,cell,lock,round,seconds,cpu_seconds,"), "{text}");
+    assert_eq!(lines.len(), 1 + 3 * 2, "{text}");
+    assert_eq!(
+        lines.iter().filter(|line| line.contains(",mcs,") && line.ends_with(",exit status 3")).count(),
+        2,
+        "{text}"
+    );
+}
+
+#[test]
+fn the_map_is_compared_without_a_program() {
+    let picture = scratch("map.svg");
+    let plot = ["--plot", picture.to_str().unwrap()];
+    let args = ["--locks", LOCKS, "--threads", "1,4", "--runs", "2", "--external", "10"];
+    let (code, results) = read("map.json", &[&args[..], &plot].concat());
+    assert_eq!((code, results.provenance.version), (0, VERSION));
+    assert_eq!(results.metrics[0].name, "ops_per_us");
+    for point in &results.points {
+        assert!(point.runs.len() == 2 && point.figures["ops_per_us"].min > 0.0, "{point:?}");
+        assert!((0.5..=1.0).contains(&point.figures["fairness"].min), "{point:?}");
+        assert!(point.figures.contains_key("voluntary_switches"));
+    }
+    let svg = std::fs::read_to_string(&picture).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("Operations per µs"), "{svg}");
+    let mut text = compare(&args);
+    text.args(plot)
+        .assert()
+        .success()
+        .stdout(contains("Key-value map").and(contains("Voluntary")).and(contains("nobody's")));
+}
+
+#[test]
+fn without_a_path_the_maps_picture_is_where_the_command_runs() {
+    let directory = scratch("pictures");
+    std::fs::create_dir_all(&directory).unwrap();
+    let mut command = compare(&["--locks", "shfl", "--threads", "1,2", "--runs", "1"]);
+    command.current_dir(&directory).assert().success().stdout(contains("flashlock-compare.svg"));
+    assert!(directory.join("flashlock-compare.svg").is_file());
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_picture_that_cannot_be_written_costs_no_time() {
+    let start = Instant::now();
+    let command = ["--plot", "/no/such/directory/x.svg", "--", "sleep", "2"];
+    compare(&command).assert().code(1).stderr(contains("cannot write /no/such/directory/x.svg"));
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn foreign_files_are_refused_with_a_reason() {
+    let (_, good) = read("good.json", &["--locks", "shfl", "--runs", "1", "--", "true"]);
+    let good = good.json().unwrap();
+    let error = |name: &str, text: String| {
+        let file = scratch(name);
+        std::fs::write(&file, text).unwrap();
+        Results::read(&file).unwrap_err().to_string()
+    };
+    assert!(error("a", "{}".into()).contains("not a result file of flashlock"));
+    assert!(
+        error("b", good.replace("flashlock.results", "flashlock.run-stats"))
+            .contains("is a 'flashlock.run-stats' file")
+    );
+    assert!(error("c", good.replacen("\"version\": 1", "\"version\": 2", 1)).contains("use a newer flashlock"));
+    assert!(error("d", good.replacen("\"lock\":\"shfl\"", "\"lock\":\"nobody\"", 1)).contains("'locks' does not list"));
+    assert!(error("e", good.replacen("\"merit\": \"seconds\"", "\"merit\": \"hours\"", 1)).contains("'hours'"));
+}
+
+/// Starts a comparison of a program that counts its runs in a file, and interrupts once there are enough.
+fn interrupted(file: &Path, json: &[&str], runs: usize) -> (std::process::ExitStatus, String) {
+    let line = format!("echo run >> '{}'; sleep 0.05", file.display());
+    let mut command = Command::new(binary());
+    command.args(["compare", "--time", "60", "--locks", LOCKS]).args(json).args(["--", "sh", "-c", &line]);
+    command.env("FLASHLOCK_PRELOAD_PATH", preload()).stdout(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().unwrap();
+    let done = || std::fs::read_to_string(file).is_ok_and(|text| text.lines().count() >= runs);
+    let start = Instant::now();
+    while !done() && start.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // SAFETY: the child has not been waited for, so the number is its.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    (child.wait().unwrap(), text)
+}
+
+#[test]
+fn an_interruption_keeps_what_was_measured() {
+    // A trial, and four rounds of three.
+    let (status, text) = interrupted(&scratch("interrupted-text"), &[], 14);
+    assert_eq!(status.code(), Some(130), "{text}");
+    assert!(text.contains("interrupted") && text.contains("95 %") && text.contains("Advice:"), "{text}");
+    let (status, text) = interrupted(&scratch("interrupted-json"), &["--json"], 14);
+    let file = scratch("interrupted.json");
+    std::fs::write(&file, text).unwrap();
+    let results = Results::read(&file).unwrap();
+    assert_eq!((status.code(), results.method.interrupted), (Some(130), true));
+    assert!(results.points.iter().all(|point| point.runs.len() >= 3), "{results:?}");
+}
+
+#[test]
+fn an_interruption_before_anything_was_measured() {
+    let (status, text) = interrupted(&scratch("interrupted-early"), &[], 1);
+    assert_eq!(status.code(), Some(130));
+    assert!(text.contains("too few to tell a difference"), "{text}");
+}
+
+#[test]
+fn tables_fit_the_screen() {
+    for columns in [80, 120] {
+        let mut command = compare(&["--locks", LOCKS, "--runs", "1", "--threads", "1,2,4", "--plot"]);
+        command.arg(scratch("screen.svg")).env("COLUMNS", columns.to_string());
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let wide = text.lines().find(|line| line.chars().count() > columns && !line.contains(".svg"));
+        assert_eq!(wide, None, "{text}");
+    }
+}

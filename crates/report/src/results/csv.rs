@@ -1,0 +1,38 @@
+//! The runs as comma-separated values, for spreadsheets: one line for each run.
+
+use super::{Point, Results};
+
+impl Results {
+    /// A heading line, then `group,<axis>,lock,round,<metrics>…,failure` of every run, in the order of the points.
+    pub fn csv(&self) -> String {
+        let axis = self.groups.first().map_or("cell", |group| group.axis.as_str());
+        let names = self.metrics.iter().map(|metric| metric.name.as_str());
+        let heading = ["group", if axis.is_empty() { "cell" } else { axis }, "lock", "round"].into_iter();
+        let mut text = line(heading.chain(names).chain(["failure"]).map(str::to_owned));
+        for point in &self.points {
+            for run in &point.runs {
+                let value = |name: &str| run.values.get(name).map(f64::to_string).unwrap_or_default();
+                let values = self.metrics.iter().map(|metric| value(&metric.name));
+                text += &line(place(point, run.round).into_iter().chain(values).chain([String::new()]));
+            }
+            for failed in &point.failures {
+                let values = self.metrics.iter().map(|_| String::new());
+                text += &line(place(point, failed.round).into_iter().chain(values).chain([failed.how.clone()]));
+            }
+        }
+        text
+    }
+}
+
+fn place(point: &Point, round: u32) -> [String; 4] {
+    [point.group.clone(), point.cell.clone(), point.lock.clone(), round.to_string()]
+}
+
+/// RFC 4180, with the line ends of this system.
+fn line(fields: impl Iterator<Item = String>) -> String {
+    let quoted = |field: String| match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field,
+    };
+    fields.map(quoted).collect::<Vec<_>>().join(",") + "\n"
+}

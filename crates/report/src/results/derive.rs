@@ -1,0 +1,74 @@
+//! What follows from the runs: figures, ratios, verdicts.
+
+use std::collections::BTreeMap;
+
+use super::{Better, Group, Point, Results};
+use crate::statistics::{Ratio, Samples, Spread, Verdict, ratio};
+
+impl Results {
+    /// Makes the figures and ratios of all points anew from their runs.
+    pub fn derive(&mut self) {
+        let figures: Vec<BTreeMap<String, Spread>> = self.points.iter().map(|point| self.figures_of(point)).collect();
+        let ratios: Vec<Option<Ratio>> = self.points.iter().map(|point| self.ratio_of(point)).collect();
+        for ((point, figures), ratio) in self.points.iter_mut().zip(figures).zip(ratios) {
+            point.figures = figures;
+            point.ratio = ratio;
+        }
+    }
+
+    /// Judges every group, each over all its cells.
+    pub fn judge(&mut self) {
+        let verdict = |group: &Group| (group.title.clone(), Verdict::of(&self.samples(group)));
+        self.verdicts = self.groups.iter().map(verdict).collect();
+    }
+
+    fn figures_of(&self, point: &Point) -> BTreeMap<String, Spread> {
+        let figure = |name: &str| {
+            let values: Vec<f64> = point.runs.iter().filter_map(|run| run.values.get(name).copied()).collect();
+            Some((name.to_owned(), Spread::of(&values)?))
+        };
+        self.metrics.iter().filter_map(|metric| figure(&metric.name)).collect()
+    }
+
+    fn ratio_of(&self, point: &Point) -> Option<Ratio> {
+        if point.lock == self.baseline() {
+            return None;
+        }
+        let logarithms: Vec<f64> = self.logarithms(point).into_values().collect();
+        Ratio::of_logarithms(&logarithms)
+    }
+
+    /// Of each round in which both succeeded, the logarithm of the lock's merit divided by the baseline's.
+    fn logarithms(&self, point: &Point) -> BTreeMap<u32, f64> {
+        let Some(group) = self.groups.iter().find(|group| group.title == point.group) else { return BTreeMap::new() };
+        let Some(base) = self.point(&point.group, &point.cell, self.baseline()) else { return BTreeMap::new() };
+        let merits = |point: &Point| -> BTreeMap<u32, f64> {
+            point.runs.iter().filter_map(|run| Some((run.round, *run.values.get(&group.merit)?))).collect()
+        };
+        let base = merits(base);
+        let quotient = |(round, value): (u32, f64)| Some((round, ratio::logarithm(value, *base.get(&round)?)?));
+        merits(point).into_iter().filter_map(quotient).collect()
+    }
+
+    /// How much better each lock was than the baseline in each round, over all cells of the group: the mean of the logarithms.
+    /// Rounds that miss a cell are left out, for the cells differ.
+    fn samples(&self, group: &Group) -> Vec<Samples> {
+        let sign = match self.metric(&group.merit).map(|metric| metric.better) {
+            Some(Better::Less) => -1.0,
+            _ => 1.0,
+        };
+        let of = |lock: &String| {
+            let points = group.cells.iter().filter_map(|cell| self.point(&group.title, cell, lock));
+            let mut sums: BTreeMap<u32, (usize, f64)> = BTreeMap::new();
+            for (round, value) in points.flat_map(|point| self.logarithms(point)) {
+                let sum = sums.entry(round).or_default();
+                *sum = (sum.0 + 1, sum.1 + sign * value);
+            }
+            let cells = group.cells.len();
+            let complete = sums.into_iter().filter(|(_, (count, _))| *count == cells);
+            let logarithms = complete.map(|(round, (_, sum))| (round, sum / cells as f64)).collect();
+            Samples { lock: lock.clone(), logarithms, failed: self.failures(&group.title, lock).0 > 0 }
+        };
+        self.locks.iter().skip(1).map(of).collect()
+    }
+}

@@ -1,0 +1,230 @@
+//! Which locks differ from the baseline, and which one to choose.
+//!
+//! Every lock is one comparison, and of many comparisons one always looks good by chance. So the probabilities are corrected
+//! after Holm: a verdict that says "differs" at all is wrong, for a program to which all locks are the same, in at most 5 % of
+//! cases, however many locks took part. "No lock differs" is an answer like any other.
+
+use serde::{Deserialize, Serialize};
+
+use super::ratio::{CONFIDENCE, Ratio};
+
+/// With fewer rounds than this nothing is said to differ.
+pub const LEAST_ROUNDS: u32 = 3;
+
+/// Before so many rounds, narrow intervals are no reason to stop: a few rounds may agree by chance, and who stops when they do
+/// finds differences that are none (`nothing_is_made_of_noise` below measures how many).
+pub const SETTLED_ROUNDS: u32 = 8;
+
+/// What was measured of one lock against the baseline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Samples {
+    /// The lock.
+    pub lock: String,
+    /// Of each round its number, and the logarithm of how many times better than the baseline the lock was.
+    pub logarithms: Vec<(u32, f64)>,
+    /// Whether the program failed under it, so that it cannot be chosen.
+    pub failed: bool,
+}
+
+/// On which side of the baseline a lock stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Better than the baseline.
+    Better,
+    /// Worse.
+    Worse,
+    /// No difference beyond the noise.
+    NoDifference,
+}
+
+/// What is said of one lock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Standing {
+    /// The lock.
+    pub lock: String,
+    /// How many times better than the baseline it was, over all that was measured: above 1 is better.
+    pub advantage: Ratio,
+    /// How probable this is without any difference, the number of locks considered; `null` with too few rounds.
+    pub p: Option<f64>,
+    /// What follows.
+    pub direction: Direction,
+    /// Whether the program failed under it.
+    pub failed: bool,
+}
+
+/// What is said of all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Each lock that has figures, in the order in which they were given.
+    pub standings: Vec<Standing>,
+    /// The lock to choose, if one is better than the baseline and never failed.
+    pub best: Option<String>,
+    /// Those that are better, too, and not to be told from the best.
+    pub equals: Vec<String>,
+}
+
+impl Verdict {
+    /// Judges.
+    pub fn of(samples: &[Samples]) -> Self {
+        let mut standings: Vec<Standing> = samples.iter().filter_map(Standing::of).collect();
+        holm(&mut standings);
+        let good = |standing: &&Standing| standing.direction == Direction::Better && !standing.failed;
+        let best = standings.iter().filter(good).max_by(|a, b| a.advantage.mean.total_cmp(&b.advantage.mean));
+        let best = best.map(|standing| standing.lock.clone());
+        let find = |lock: &str| samples.iter().find(|samples| samples.lock == lock);
+        let equals = match best.as_deref().and_then(find) {
+            Some(best) => {
+                let others = standings.iter().filter(good).filter(|standing| standing.lock != best.lock);
+                let same = |standing: &&Standing| find(&standing.lock).is_some_and(|other| !best.differs_from(other));
+                others.filter(same).map(|standing| standing.lock.clone()).collect()
+            }
+            None => Vec::new(),
+        };
+        Self { standings, best, equals }
+    }
+
+    /// Whether more rounds would tell little more: every interval is within this factor of its mean.
+    pub fn is_settled(&self, reach: f64) -> bool {
+        let settled = |ratio: &Ratio| ratio.rounds >= SETTLED_ROUNDS && ratio.reach() < reach;
+        self.standings.iter().all(|standing| settled(&standing.advantage))
+    }
+
+    /// What is said of a lock.
+    pub fn standing(&self, lock: &str) -> Option<&Standing> {
+        self.standings.iter().find(|standing| standing.lock == lock)
+    }
+}
+
+impl Samples {
+    /// Whether two locks differ, pair by pair. Not corrected: here the mistake to avoid is to call two locks different.
+    fn differs_from(&self, other: &Self) -> bool {
+        let partner = |round: u32| other.logarithms.iter().find(|(number, _)| *number == round);
+        let differences = self.logarithms.iter().filter_map(|(round, own)| Some(own - partner(*round)?.1));
+        let ratio = Ratio::of_logarithms(&differences.collect::<Vec<_>>());
+        ratio.and_then(|ratio| ratio.p).is_some_and(|p| p < 1.0 - CONFIDENCE)
+    }
+}
+
+impl Standing {
+    fn of(samples: &Samples) -> Option<Self> {
+        let values: Vec<f64> = samples.logarithms.iter().map(|(_, value)| *value).collect();
+        let advantage = Ratio::of_logarithms(&values)?;
+        let p = advantage.p.filter(|_| advantage.rounds >= LEAST_ROUNDS);
+        let (lock, failed) = (samples.lock.clone(), samples.failed);
+        Some(Self { lock, advantage, p, direction: Direction::NoDifference, failed })
+    }
+}
+
+/// Corrects the probabilities for their number and draws the conclusion: the smallest is multiplied by how many there are, the
+/// next by one less, and none becomes smaller than the one before it.
+fn holm(standings: &mut [Standing]) {
+    let mut order: Vec<usize> = (0..standings.len()).filter(|&i| standings[i].p.is_some()).collect();
+    order.sort_by(|&a, &b| standings[a].p.unwrap_or(1.0).total_cmp(&standings[b].p.unwrap_or(1.0)));
+    let mut before = 0.0_f64;
+    for (place, &i) in order.iter().enumerate() {
+        let corrected = (standings[i].p.unwrap_or(1.0) * (order.len() - place) as f64).clamp(before, 1.0);
+        before = corrected;
+        standings[i].p = Some(corrected);
+        standings[i].direction = match standings[i].advantage.mean {
+            _ if corrected >= 1.0 - CONFIDENCE => Direction::NoDifference,
+            mean if mean > 1.0 => Direction::Better,
+            _ => Direction::Worse,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Random;
+    use super::*;
+
+    fn samples(lock: &str, values: &[f64]) -> Samples {
+        let logarithms = values.iter().enumerate().map(|(round, value)| (round as u32, *value)).collect();
+        Samples { lock: lock.to_owned(), logarithms, failed: false }
+    }
+
+    #[test]
+    fn clear_differences_are_seen_and_the_best_is_chosen() {
+        let verdict = Verdict::of(&[
+            samples("slow", &[-0.5, -0.52, -0.48, -0.5]),
+            samples("same", &[0.01, -0.02, 0.015, -0.01]),
+            samples("good", &[0.70, 0.68, 0.72, 0.69]),
+            samples("alike", &[0.68, 0.71, 0.69, 0.70]),
+            samples("fair", &[0.30, 0.31, 0.29, 0.30]),
+        ]);
+        let directions: Vec<_> = verdict.standings.iter().map(|standing| standing.direction).collect();
+        use Direction::{Better, NoDifference, Worse};
+        assert_eq!(directions, [Worse, NoDifference, Better, Better, Better]);
+        assert_eq!((verdict.best.as_deref(), verdict.equals.as_slice()), (Some("good"), &["alike".to_owned()][..]));
+    }
+
+    #[test]
+    fn a_lock_under_which_the_program_failed_is_never_chosen() {
+        let fast = Samples { failed: true, ..samples("fast", &[0.9, 0.91, 0.9]) };
+        let verdict = Verdict::of(&[fast, samples("good", &[0.50, 0.51, 0.49])]);
+        assert_eq!(verdict.best.as_deref(), Some("good"));
+        assert_eq!(verdict.standing("fast").map(|standing| standing.failed), Some(true));
+    }
+
+    #[test]
+    fn two_rounds_say_nothing() {
+        let verdict = Verdict::of(&[samples("fast", &[0.9, 0.9])]);
+        assert_eq!((verdict.best, verdict.standings[0].p), (None, None));
+        assert_eq!(Verdict::of(&[samples("none", &[])]), Verdict::default());
+    }
+
+    #[test]
+    fn probabilities_are_corrected_after_holm() {
+        let mut standings: Vec<Standing> =
+            ["a", "b", "c"].iter().filter_map(|lock| Standing::of(&samples(lock, &[0.1, 0.2, 0.3]))).collect();
+        for (standing, p) in standings.iter_mut().zip([0.04, 0.01, 0.03]) {
+            standing.p = Some(p);
+        }
+        holm(&mut standings);
+        let corrected: Vec<f64> = standings.iter().filter_map(|standing| standing.p).collect();
+        assert!(corrected.iter().zip([0.06, 0.03, 0.06]).all(|(a, b)| (a - b).abs() < 1e-12), "{corrected:?}");
+    }
+
+    /// A figure with noise: a few per cent, and now and then much more, as on a machine that is shared.
+    fn noisy(random: &mut Random) -> f64 {
+        let uniform = |random: &mut Random| random.bits() as f64 / (1_u64 << 48) as f64;
+        let normal = (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0;
+        let disturbed = if uniform(random) < 0.1 { 0.3 * uniform(random) } else { 0.0 };
+        0.04 * normal - disturbed
+    }
+
+    /// How often, of 1,000 programs to which `locks` locks and the baseline are the same, a difference is claimed after
+    /// measuring as `flashlock compare` does: until the intervals are within `reach`, or 20 rounds.
+    fn false_alarms(locks: usize, reach: f64, gain: f64) -> usize {
+        let mut random = Random::new(42);
+        let program = |random: &mut Random| {
+            let mut all: Vec<Samples> = (0..locks).map(|lock| samples(&lock.to_string(), &[])).collect();
+            for round in 0..20 {
+                let base = noisy(random);
+                for one in &mut all {
+                    one.logarithms.push((round, gain + noisy(random) - base));
+                }
+                if Verdict::of(&all).is_settled(reach) {
+                    break;
+                }
+            }
+            Verdict::of(&all).standings.iter().any(|standing| standing.direction != Direction::NoDifference)
+        };
+        (0..1000).filter(|_| program(&mut random)).count()
+    }
+
+    #[test]
+    fn nothing_is_made_of_noise() {
+        for (locks, reach) in [(1, 1.0), (4, 1.0), (8, 1.0), (1, 1.05), (4, 1.05), (8, 1.05), (1, 1.1), (4, 1.1)] {
+            let alarms = false_alarms(locks, reach, 0.0);
+            assert!(alarms <= 60, "{alarms} of 1,000 with {locks} locks, intervals of {reach}");
+        }
+    }
+
+    #[test]
+    fn a_gain_is_not_overlooked() {
+        let seen = false_alarms(4, 1.02, 0.2);
+        assert!(seen >= 990, "{seen} of 1,000");
+    }
+}

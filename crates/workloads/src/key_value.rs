@@ -1,0 +1,209 @@
+//! # A key-value map behind one lock
+//!
+//! **Source.** CNA (EuroSys 2019), section 7.1.1, figures 6 to 10: an AVL tree under a single lock; clients look up, insert and
+//! remove keys chosen at random, and may do some work outside between two operations. The figures' setting is
+//! [`Mix::PAPER`]: 1,024 keys, about half of them present, 80 % lookups and equally many inserts and removes.
+//!
+//! ## Invariants
+//! 1. `state` is touched by the lock's holder only; by anyone once the clients are gone (`&mut self`).
+
+use core::cell::UnsafeCell;
+use core::hint::black_box;
+
+use crate::avl::Avl;
+use crate::lock::Lock;
+use crate::random::XorShift;
+
+/// What clients ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// Keys are below this; at most 1,000,000.
+    pub keys: u32,
+    /// Lookups among 100 operations. The others are inserts and removes, half and half.
+    pub lookups: u32,
+    /// Rounds of the random number generator between two operations, about a nanosecond each: work outside of the lock.
+    pub external: u32,
+}
+
+impl Mix {
+    /// The paper's, without external work.
+    pub const PAPER: Self = Self { keys: 1024, lookups: 80, external: 0 };
+}
+
+/// The map with its lock.
+pub struct KeyValue<L: Lock> {
+    lock: L,
+    mix: Mix,
+    state: UnsafeCell<State>,
+}
+
+// SAFETY: invariant 1, which the lock promises.
+unsafe impl<L: Lock> Sync for KeyValue<L> {}
+
+struct State {
+    map: Avl,
+    /// What the map must hold now: counted by the lock's holder, protected by nothing else.
+    expected: u32,
+    operations: u64,
+    wrong: u64,
+}
+
+/// One thread's part. Not shared.
+pub struct Client {
+    random: XorShift,
+}
+
+impl<L: Lock> KeyValue<L> {
+    /// About half of the keys are present; which ones, the seed says.
+    pub fn new(lock: L, mix: Mix, seed: u64) -> Self {
+        let mut map = Avl::with_capacity(mix.keys);
+        let mut random = XorShift::new(seed, u32::MAX);
+        for key in 0..mix.keys {
+            if random.below(2) == 0 {
+                map.insert(key, value_of(key));
+            }
+        }
+        let expected = map.len();
+        Self { lock, mix, state: UnsafeCell::new(State { map, expected, operations: 0, wrong: 0 }) }
+    }
+
+    /// The client of that number.
+    pub fn client(&self, seed: u64, number: u32) -> Client {
+        Client { random: XorShift::new(seed, number) }
+    }
+
+    /// One operation: chosen, performed under the lock, and followed by the external work.
+    #[inline]
+    pub fn operate(&self, client: &mut Client) {
+        let key = client.random.below(self.mix.keys);
+        let choice = client.random.below(200);
+        self.lock.acquire();
+        // SAFETY: invariant 1, by `acquire`; the reference ends before `release`.
+        let state = unsafe { &mut *self.state.get() };
+        state.perform(key, choice, self.mix.lookups * 2);
+        self.lock.release();
+        for _ in 0..self.mix.external {
+            black_box(client.random.bits());
+        }
+    }
+
+    /// Whether so many operations left what they should have: each counted, no wrong value seen, the tree sound and as large as
+    /// inserts and removes say. What is wrong otherwise.
+    pub fn check(&mut self, operations: u64) -> Result<(), &'static str> {
+        let state = self.state.get_mut();
+        match () {
+            () if state.operations != operations => Err("operations were lost: two threads were inside at once"),
+            () if state.wrong > 0 => Err("a key had another key's value"),
+            () if !state.map.is_sound() => Err("the tree is in disorder: two threads were inside at once"),
+            () if state.map.len() != state.expected => Err("keys were lost: two threads were inside at once"),
+            () => Ok(()),
+        }
+    }
+
+    /// How many keys are present.
+    pub fn keys(&mut self) -> u32 {
+        self.state.get_mut().map.len()
+    }
+}
+
+impl State {
+    /// `choice` is below 200, and a lookup below `lookups`.
+    fn perform(&mut self, key: u32, choice: u32, lookups: u32) {
+        if choice < lookups {
+            if self.map.get(key).is_some_and(|value| value != value_of(key)) {
+                self.wrong += 1;
+            }
+        } else if choice.is_multiple_of(2) {
+            self.expected += u32::from(self.map.insert(key, value_of(key)));
+        } else {
+            self.expected -= u32::from(self.map.remove(key));
+        }
+        self.operations += 1;
+    }
+}
+
+/// Every key has one value, so that a mixed-up node is noticed.
+fn value_of(key: u32) -> u64 {
+    !u64::from(key)
+}
+
+/// How unfair a lock was: the share of all operations that fell to the busier half of the threads (000, section 7.1.1). 0.5 is
+/// fair, 1 is not. With an odd number of threads the middle one counts half to either side; one thread is fair. `None` if
+/// nothing was done.
+pub fn fairness_factor(operations: &mut [u64]) -> Option<f64> {
+    operations.sort_unstable_by(|a, b| b.cmp(a));
+    let total: u64 = operations.iter().sum();
+    let half = operations.len() / 2;
+    let mut busier: f64 = operations[..half].iter().sum::<u64>() as f64;
+    if operations.len() % 2 == 1 {
+        busier += operations[half] as f64 / 2.0;
+    }
+    (total > 0).then(|| busier / total as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For one thread.
+    struct NoLock;
+
+    // SAFETY: used by one thread only, in these tests.
+    unsafe impl Lock for NoLock {
+        fn acquire(&self) {}
+        fn release(&self) {}
+    }
+
+    fn run(mix: Mix, seed: u64, operations: u64) -> KeyValue<NoLock> {
+        let shared = KeyValue::new(NoLock, mix, seed);
+        let mut client = shared.client(seed, 0);
+        (0..operations).for_each(|_| shared.operate(&mut client));
+        shared
+    }
+
+    #[test]
+    fn half_of_the_keys_are_present_before_and_after() {
+        for operations in [0, 100_000] {
+            let mut shared = run(Mix::PAPER, 7, operations);
+            assert_eq!(shared.check(operations), Ok(()));
+            assert!((430..600).contains(&shared.keys()), "{}", shared.keys());
+        }
+    }
+
+    #[test]
+    fn the_same_seed_does_the_same() {
+        let keys = |seed| {
+            let mut shared = run(Mix { external: 3, ..Mix::PAPER }, seed, 5000);
+            let map = &shared.state.get_mut().map;
+            (0..1024).map(|key| map.get(key).is_some()).collect::<alloc::vec::Vec<_>>()
+        };
+        assert_eq!(keys(1), keys(1));
+        assert_ne!(keys(1), keys(2));
+    }
+
+    #[test]
+    fn the_mix_is_what_was_asked_for() {
+        let mut lookups_only = run(Mix { lookups: 100, ..Mix::PAPER }, 3, 0);
+        let before = lookups_only.keys();
+        let mut client = lookups_only.client(3, 0);
+        (0..10_000).for_each(|_| lookups_only.operate(&mut client));
+        assert_eq!((lookups_only.check(10_000), lookups_only.keys()), (Ok(()), before));
+    }
+
+    #[test]
+    fn what_went_wrong_is_said() {
+        let mut lost = run(Mix::PAPER, 1, 10);
+        assert!(lost.check(11).unwrap_err().contains("operations were lost"));
+        lost.state.get_mut().expected += 1;
+        assert!(lost.check(10).unwrap_err().contains("keys were lost"));
+    }
+
+    #[test]
+    fn the_fairness_factor() {
+        assert_eq!(fairness_factor(&mut [5, 5, 5, 5]), Some(0.5));
+        assert_eq!(fairness_factor(&mut [0, 9, 1, 0]), Some(1.0));
+        assert_eq!(fairness_factor(&mut [7]), Some(0.5));
+        assert_eq!(fairness_factor(&mut [2, 2, 2]), Some(0.5));
+        assert_eq!(fairness_factor(&mut [0, 0]), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! `cargo xtask results choosing`: what `flashlock compare` says of three real programs, in one file.
+//!
+//! The programs and their settings are the scripts in `tests/apps/compare`, so that anybody can compare them alone. The numbers
+//! of threads are few and fixed: as many as small machines have CPUs, and far more.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use flashlock_report::results::{Noise, Results};
+
+use super::origin;
+use crate::apps;
+use crate::child::Program;
+use crate::setup;
+use crate::workspace;
+
+/// The argument of `cargo xtask results`, and the file's name.
+pub(crate) const NAME: &str = "choosing";
+
+/// Numbers of threads.
+const THREADS: &str = "2,8,32";
+/// How long one comparison may take: a strict lock is slow, and each run may take long without hanging.
+const LIMIT: Duration = Duration::from_secs(4 * 3600);
+
+/// A program to choose a lock for.
+struct Subject {
+    title: &'static str,
+    /// In `tests/apps/compare`.
+    script: &'static str,
+    /// The number that it prints, if its run time is not what counts: what it is called in the file, what it is, where it stands.
+    metric: Option<[&'static str; 3]>,
+}
+
+const SUBJECTS: [Subject; 3] = [
+    Subject { title: "Kyoto Cabinet, kccachetest wicked", script: "kccachetest.sh", metric: None },
+    Subject {
+        title: "RocksDB, db_bench readwhilewriting",
+        script: "rocksdb.sh",
+        metric: Some(["reads_per_second", "Reads per second", "reads per second: ([0-9]+)"]),
+    },
+    Subject {
+        title: "memcached under memcaslap",
+        script: "memcached.sh",
+        metric: Some(["operations_per_second", "Operations per second", "operations per second: ([0-9]+)"]),
+    },
+];
+
+/// Compares all of them under these locks, each so many times.
+pub(crate) fn measure(locks: &[String], runs: u32, command: Vec<String>) -> Result<Results> {
+    let missing: Vec<&str> = apps::packages().into_iter().filter(|package| !setup::is_installed(package)).collect();
+    if !missing.is_empty() {
+        bail!("these packages are missing: {} (cargo xtask setup --apps)", missing.join(" "));
+    }
+    let flashlock = workspace::command()?;
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let mut all = Results {
+        provenance: origin::now(command)?,
+        name: NAME.to_owned(),
+        title: "Three programs under several locks".to_owned(),
+        about: format!(
+            "Three programs that lock pthread mutexes, with {} threads, as tests/apps/compare runs them, compared by \
+             `flashlock compare`.",
+            THREADS.replace(',', ", ")
+        ),
+        ..Results::default()
+    };
+    for subject in &SUBJECTS {
+        eprintln!("{}", subject.title);
+        join(&mut all, compare(&flashlock, subject, locks, runs, seed)?);
+    }
+    Ok(all)
+}
+
+/// What `flashlock compare` says of one program.
+fn compare(flashlock: &Path, subject: &Subject, locks: &[String], runs: u32, seed: u64) -> Result<Results> {
+    let script = workspace::require(workspace::path("tests/apps/compare").join(subject.script), "check it out")?;
+    let mut command = Command::new(flashlock);
+    command.args(["compare", "--json", "--threads", THREADS, "--locks", &locks.join(",")]);
+    command.args(["--runs", &runs.to_string(), "--seed", &seed.to_string()]);
+    if let Some([_, _, pattern]) = subject.metric {
+        command.args(["--metric", pattern]);
+    }
+    command.args(["--", "sh"]).arg(&script).arg("{threads}");
+    let done = Program::new(command, LIMIT).run()?;
+    // 3: it failed under a lock, which is a result.
+    if !matches!(done.status.and_then(|status| status.code()), Some(0 | 3)) {
+        bail!("{}", done.transcript());
+    }
+    let file = workspace::scratch(NAME)?.join("compare.json");
+    std::fs::write(&file, &done.stdout).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(renamed(Results::read(&file)?, subject))
+}
+
+/// The same under the program's own names instead of the command's.
+fn renamed(mut results: Results, subject: &Subject) -> Results {
+    /// What `flashlock compare` calls the number that `--metric` finds.
+    const FOUND: &str = "metric";
+    let verdicts = std::mem::take(&mut results.verdicts);
+    results.verdicts = verdicts.into_values().map(|verdict| (subject.title.to_owned(), verdict)).collect();
+    let [name, title, _] = subject.metric.unwrap_or([FOUND, "", ""]);
+    for group in &mut results.groups {
+        group.title = subject.title.to_owned();
+        if group.merit == FOUND {
+            group.merit = name.to_owned();
+        }
+    }
+    for metric in results.metrics.iter_mut().filter(|metric| metric.name == FOUND) {
+        (metric.name, metric.title) = (name.to_owned(), title.to_owned());
+    }
+    for point in &mut results.points {
+        point.group = subject.title.to_owned();
+        for run in &mut point.runs {
+            if let Some(value) = run.values.remove(FOUND) {
+                run.values.insert(name.to_owned(), value);
+            }
+        }
+    }
+    results.derive();
+    results
+}
+
+/// Adds a program's results to those of the others.
+fn join(all: &mut Results, one: Results) {
+    for metric in one.metrics {
+        if all.metric(&metric.name).is_none() {
+            all.metrics.push(metric);
+        }
+    }
+    all.locks = one.locks;
+    all.method = one.method;
+    // A reader wants to know how noisy it was at worst.
+    let louder = |a: &Noise, b: &Noise| a.spread.total_cmp(&b.spread);
+    all.noise = [all.noise, one.noise].into_iter().flatten().max_by(louder);
+    all.groups.extend(one.groups);
+    all.points.extend(one.points);
+    all.verdicts.extend(one.verdicts);
+}
+
+#[cfg(test)]
+mod tests {
+    use flashlock_report::results::{Better, Group, Metric, Point, Run};
+
+    use super::*;
+
+    fn compared(metric: &str, better: Better) -> Results {
+        let run = Run { round: 0, values: [(metric.to_owned(), 2.0)].into() };
+        let mut results = Results {
+            metrics: vec![Metric { name: metric.into(), title: "x".into(), better }],
+            groups: vec![Group {
+                title: "sh".into(),
+                axis: "threads".into(),
+                cells: vec!["2".into()],
+                merit: metric.into(),
+            }],
+            locks: vec!["glibc".into()],
+            points: vec![Point {
+                group: "sh".into(),
+                cell: "2".into(),
+                lock: "glibc".into(),
+                runs: vec![run],
+                ..Point::default()
+            }],
+            ..Results::default()
+        };
+        results.judge();
+        results
+    }
+
+    #[test]
+    fn programs_keep_their_own_figures_side_by_side() {
+        let mut all = Results::default();
+        join(&mut all, renamed(compared("seconds", Better::Less), &SUBJECTS[0]));
+        join(&mut all, renamed(compared("metric", Better::More), &SUBJECTS[1]));
+        let merits: Vec<&str> = all.groups.iter().map(|group| group.merit.as_str()).collect();
+        assert_eq!(merits, ["seconds", "reads_per_second"]);
+        assert_eq!(
+            all.figure(SUBJECTS[1].title, "2", "glibc", "reads_per_second").map(|spread| spread.median),
+            Some(2.0)
+        );
+        assert_eq!((all.metrics.len(), all.points.len(), all.verdicts.len()), (2, 2, 2));
+    }
+}
