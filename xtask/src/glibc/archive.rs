@@ -24,7 +24,6 @@ pub(crate) struct Release {
     pub(crate) glibc: Option<&'static str>,
 }
 
-const ARCHIVE: &str = "http://deb.debian.org/debian";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const PACKAGES: [&str; 5] = ["libc6", "libgcc-s1", "libstdc++6", "libc6-dev", "linux-libc-dev"];
 const LIBRARIES: [&str; 2] = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"];
@@ -47,7 +46,8 @@ impl Root {
         }
         let directory = workspace::path("target/glibc").join(release.name);
         let apt = Apt::new(&directory.join("apt"), release.suites)?;
-        let why = || format!("cannot fetch {} (a way to {ARCHIVE}, and the package apt, are needed)", release.name);
+        let why =
+            || format!("cannot fetch {} (a way to Debian's archive, and the package apt, are needed)", release.name);
         apt.run(&["update"], &directory).with_context(why)?;
         let wanted = apt.run(&[&["--print-uris", "download"], &PACKAGES[..]].concat(), &directory).with_context(why)?;
         let package = package_version(&wanted)?;
@@ -143,8 +143,9 @@ impl Apt {
             fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         }
         let preferred = suites.last().context("a release without a suite")?;
+        let archive = archive()?;
         let sources = format!(
-            "Types: deb\nURIs: {ARCHIVE}\nSuites: {}\nComponents: main\nArchitectures: amd64\nTargets: Packages\n\
+            "Types: deb\nURIs: {archive}\nSuites: {}\nComponents: main\nArchitectures: amd64\nTargets: Packages\n\
              Signed-By: {KEYRING}\n",
             suites.join(" ")
         );
@@ -175,6 +176,15 @@ impl Apt {
         command.arg("--quiet").arg("-c").arg(&self.configuration).args(arguments).current_dir(within);
         Program::new(command, LIMIT).run()?.successful()
     }
+}
+
+/// Debian's archive, where this machine's apt looks for it.
+fn archive() -> Result<String> {
+    let mut command = Command::new("apt-get");
+    command.args(["indextargets", "--format", "$(SITE)", "Created-By: Packages"]);
+    let sites = Program::new(command, LIMIT).run()?.successful()?;
+    let site = sites.lines().find(|site| site.trim_end_matches('/').ends_with("/debian"));
+    site.map(str::to_owned).with_context(|| format!("none of apt's sources is Debian's archive:\n{sites}"))
 }
 
 /// The version of `libc6` in a list of `'URI' FILE SIZE HASH`.
