@@ -2,6 +2,7 @@
 
 mod common;
 
+use flashlock_locks::catalogue::{DEFAULT, LOCKS};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output};
@@ -21,8 +22,10 @@ fn run_with(name: &str, value: &[u8]) -> Output {
 #[test]
 fn what_is_wrong_is_reported_once_for_a_tree_of_processes() {
     let long = [b'x'; 300];
+    let names: Vec<_> = LOCKS.iter().map(|lock| lock.name).collect();
+    let unknown = format!("unknown lock 'mcz'; known are: {}; using {}", names.join(" "), DEFAULT.info().name);
     let cases: [(&str, &[u8], &str); 7] = [
-        ("FLASHLOCK", b"mcz", "unknown lock 'mcz'; known are: tas futex mcs shfl; using shfl"),
+        ("FLASHLOCK", b"mcz", &unknown),
         ("FLASHLOCK", b"mcs\xff", "FLASHLOCK is not UTF-8, or longer than 255 bytes; using shfl"),
         ("FLASHLOCK", &long, "FLASHLOCK is not UTF-8, or longer than 255 bytes; using shfl"),
         ("FLASHLOCK_TOPOLOGY", b"many", "FLASHLOCK_TOPOLOGY='many' is not NODESxCORESxSMT; ignored"),

@@ -238,8 +238,9 @@ mod tests {
     #[test]
     fn values_outside_their_range_are_refused() {
         for option in OPTIONS {
+            let lock = LOCKS.iter().find(|lock| lock.options.contains(&option.id)).unwrap();
             for value in [u64::from(option.most) + 1, u64::from(u32::MAX) + 1] {
-                let text = format!("shfl:{}={value}", option.name);
+                let text = format!("{}:{}={value}", lock.name, option.name);
                 assert!(matches!(parse(&text), Err(BadChoice::Value(found, _)) if found == option.id), "{text}");
             }
         }
