@@ -136,7 +136,7 @@ fn linkage(elf: &Elf) -> Vec<Finding> {
             if elf.is_go {
                 "Go programs use no pthread locks; flashlock can do nothing for them"
             } else {
-                "link it dynamically, or link it with flashlock's C library"
+                "link it dynamically"
             },
         )),
         Some(linker) if linker.contains("ld-musl") => findings.push(Finding::problem(

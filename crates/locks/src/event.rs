@@ -26,7 +26,7 @@ macro_rules! for_each_event {
             (CondWait, "cond_waits", "condition variable waits"),
             (CondSignal, "cond_signals", "condition variable signals that found a waiter"),
             (CondBroadcast, "cond_broadcasts", "broadcasts that found a waiter"),
-            (CondMoved, "cond_moved", "broadcast waiters moved to the mutex's queue without being woken"),
+            (CondMoved, "cond_moved", "broadcast waiters handed to the mutex's lock, to be woken in their turn"),
             (GlibcRobust, "glibc_robust", "operations left to glibc: robust mutex"),
             (GlibcPi, "glibc_pi", "operations left to glibc: priority-inheriting mutex"),
             (GlibcPp, "glibc_pp", "operations left to glibc: priority-protected mutex"),

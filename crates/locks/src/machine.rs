@@ -123,7 +123,7 @@ pub enum Unparked {
 pub enum Local {
     /// CNA: hand-overs until the thread gives the lock to another NUMA node.
     HandOvers,
-    /// CNA: the NUMA node that the thread was on when it asked.
+    /// CNA: the NUMA node that the thread was on when it asked, plus one; 0: it never did.
     Node,
     /// CNA: how many contended acquisitions may still rely on that.
     NodeUses,

@@ -77,10 +77,15 @@ pub fn nap(micros: u32) {
 }
 
 /// Writes to standard error, without stdio. What cannot be written is lost.
+/// Control characters, which a quoted value may bring, are shown as `?`: they are a terminal's commands.
 pub fn warn(parts: &[&[u8]]) {
-    for part in parts {
-        // SAFETY: the slice is readable.
-        unsafe { syscall(libc::SYS_write, [2, part.as_ptr() as usize, part.len(), 0, 0, 0]) };
+    for chunk in parts.iter().flat_map(|part| part.chunks(64)) {
+        let mut shown = [0u8; 64];
+        for (to, &byte) in shown.iter_mut().zip(chunk) {
+            *to = if byte.is_ascii_control() && byte != b'\n' { b'?' } else { byte };
+        }
+        // SAFETY: the buffer is readable, and as long as the chunk at least.
+        unsafe { syscall(libc::SYS_write, [2, shown.as_ptr() as usize, chunk.len(), 0, 0, 0]) };
     }
 }
 

@@ -53,11 +53,22 @@ impl Value {
         core::str::from_utf8(bytes).map_err(|_| Unreadable)
     }
 
-    /// Empties it in the environment, so that the processes that inherit it do not report it again.
+    /// Empties it in the environment, so that the processes that inherit it do not report it again. Only where the kernel has put
+    /// it: a string that the program gave to `putenv` may be a constant.
     pub(crate) fn forget(self) {
-        // SAFETY: as in `at`; the byte is the value's first, or its NUL. POSIX lets a program write to the environment's strings.
-        unsafe { AtomicU8::from_ptr(self.place).store(0, Relaxed) };
+        if is_initial(self.place) {
+            // SAFETY: as in `at`; the byte is the value's first, or its NUL, and lies in the initial stack, which is writable.
+            unsafe { AtomicU8::from_ptr(self.place).store(0, Relaxed) };
+        }
     }
+}
+
+/// Whether a string lies among those that the kernel has laid on the initial stack: above the auxiliary vector's random bytes, and
+/// below the program's file name.
+fn is_initial(place: *mut u8) -> bool {
+    // SAFETY: getauxval reads the process's own vector; 0 for an entry that is not there.
+    let (above, below) = unsafe { (libc::getauxval(libc::AT_RANDOM), libc::getauxval(libc::AT_EXECFN)) };
+    (above..below).contains(&(place as libc::c_ulong))
 }
 
 /// The value of an environment variable; `None` if it is not set.

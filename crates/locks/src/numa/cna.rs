@@ -40,7 +40,7 @@
 //! | `refresh=N` | 1 | a thread asks on which node it runs at one contended acquisition in N; for machines where that is slow |
 //!
 //! The node number travels with the link (§6): a local waiter is recognised without a look at its line, and the scan reads no
-//! line but those of the waiters that it moves. It does so for nodes 0 to 14; for others, and for waiters that a broadcast moved here, the scan
+//! line but those of the waiters that it passes over. It does so for nodes 0 to 14; for others, and for waiters that a broadcast moved here, the scan
 //! reads the waiter's line.
 //!
 //! ## Invariants and orderings
@@ -75,17 +75,26 @@ impl Succession for SameNode {
         let left = M::local(Local::NodeUses);
         if left == 0 {
             let node = M::numa_node();
-            M::set_local(Local::Node, node);
+            M::set_local(Local::Node, node + 1);
             M::set_local(Local::NodeUses, refresh - 1);
             return node;
         }
         M::set_local(Local::NodeUses, left - 1);
-        M::local(Local::Node)
+        Self::here::<M>()
     }
 
     fn here<M: Machine>() -> u32 {
-        let known = M::tunables().refresh > 1 && M::local(Local::NodeUses) > 0;
-        if known { M::local(Local::Node) } else { M::numa_node() }
+        if M::tunables().refresh <= 1 {
+            return M::numa_node();
+        }
+        match M::local(Local::Node) {
+            0 => {
+                let node = M::numa_node();
+                M::set_local(Local::Node, node + 1);
+                node
+            }
+            known => known - 1,
+        }
     }
 
     fn choose<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Handle {

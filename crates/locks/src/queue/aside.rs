@@ -163,7 +163,10 @@ impl<M: Machine> AsideQueue<M> {
                     await_link::<M>(&self.next);
                     continue;
                 }
-                Some(_) => self.aside.store(0, Relaxed), // Invariant 7: they are older than the dead tail.
+                Some(_) => {
+                    self.aside.store(0, Relaxed); // Invariant 7: they are older than the dead tail.
+                    self.left.clear();
+                }
                 None => {
                     if let Some(last) = self.last_aside() {
                         return Some(self.recall::<S>(last));

@@ -179,6 +179,9 @@ fn bury<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
     }
     let tail = queue.tail.load(Acquire);
     let all_dead = Handle::from_word(tail).is_none_or(|last| !last.node::<M>().is_alive());
+    if all_dead {
+        queue.left.clear();
+    }
     if all_dead && queue.tail.compare_exchange(tail, FREE, Release, Relaxed).is_ok() {
         return None;
     }

@@ -231,6 +231,7 @@ impl<M: Machine> ShflQueue<M> {
         let _ = self.head.compare_exchange(dead_head, 0, AcqRel, Relaxed);
         let tail = self.tail.load(Acquire);
         if Handle::from_word(tail).is_some_and(|last| !last.node::<M>().is_alive()) {
+            self.left.clear();
             let _ = self.tail.compare_exchange(tail, 0, AcqRel, Relaxed);
         }
     }

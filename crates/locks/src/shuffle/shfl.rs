@@ -14,7 +14,7 @@
 //!    the word but reserves it for the head (GRANTED). Only the releaser can decide that: a head that is not running
 //!    cannot ask. A grant may be taken back by any waiter once it is stale: its taker may be frozen.
 //! 3. *The holder never wakes anybody inside its section*: if the next head sleeps, that is noted (NOTIFY), and done by the
-//!    release, after the word is free.
+//!    release, after the word is free. (But one who has won out of turn, past a head that did not run, wakes another: 5.)
 //! 4. *One arrival polls* before it queues, while others queue: a running thread is the cheapest successor (competitive
 //!    succession, §5.4); one only, for more would fight over the line.
 //! 5. *Every wait in the queue has a patience*: a waiter that has heard nothing for so long tries the word itself; if it gets

@@ -35,6 +35,11 @@ pub fn has_role<M: Machine>(node: &Node<M>) -> bool {
     node.batch.load(Acquire) & SHUFFLER != 0
 }
 
+/// Whether this waiter was moved next to others of its kind, or found there.
+pub fn is_shuffled<M: Machine>(node: &Node<M>) -> bool {
+    node.batch.load(Relaxed) != 0
+}
+
 /// A new head that is in no group takes the role (invariant 2); the shuffler before it, if any, was at the front and is gone.
 pub fn start_at_head<M: Machine>(node: &Node<M>) {
     // Fails if it is in a group, or RETIRED.

@@ -57,6 +57,10 @@ impl<M: Machine> Lock<'_, M> {
             if W::SPINS && self.spin_in_queue::<W, P>(me, limit) {
                 return Turn::Head;
             }
+            // Shuffled waiters keep spinning (slide 59), as long as there are CPUs for that.
+            if W::SPINS && W::PARKS && shuffler::is_shuffled(node) && !M::crowded() && !M::expired(&limit) {
+                continue;
+            }
             match self.sleep_in_queue::<W>(node, limit) {
                 told if is_told(told) => return Turn::Head,
                 state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin

@@ -16,15 +16,15 @@
 //! 1. A thread sleeps only after it wrote 2, and only while the word holds 2 (the kernel checks).
 //! 2. A thread that has slept acquires with 2: others may still sleep, and their wake-up is now its duty.
 //! 3. After the releasing exchange only the *address* of the word is used, for the wake.
-//! 4. The waiters of a broadcast are moved to the word by the kernel, asleep. The first of them is told, and acquires as one
-//!    that has slept (2). If the lock is held meanwhile, its release must wake somebody, too, should the first be frozen.
+//! 4. The waiters of a broadcast are moved to the word by the kernel, asleep, and acquire as those do who have slept (2). If the
+//!    lock is held then, its release wakes one of them; if not, the broadcaster does.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | CAS 0 -> 1, swap 2 | Acquire | `swap(0)` | sees the last section |
 //! | `swap(0)` in `unlock` | Release | both | hands over this section |
-//! | CAS 1 -> 2 in `adopt` | Relaxed | – | orders nothing. It comes after the moves: either it is seen by the release, or the lock is free, and the first will see to the rest |
+//! | CAS 1 -> 2 in `adopt` | Relaxed | – | orders nothing. It comes after the moves: either the release sees it, and wakes, or the lock is free, which the broadcaster sees, and wakes |
 //!
 //! **Cannot:** be fair. A running thread passes sleepers over without bound.
 
@@ -33,7 +33,6 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::cond::Chain;
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Unparked, Word};
-use crate::node::state;
 use crate::raw::RawLock;
 
 const FREE: u32 = 0;
@@ -54,19 +53,19 @@ impl Futex {
         }
     }
 
-    /// [`RawLock::adopt`]. (word, sleepers) -> (2 if held, sleepers + followers); see invariant 4.
+    /// [`RawLock::adopt`]. (word, sleepers) -> (2 if held, sleepers + chain), and one is woken if it is free; see invariant 4.
     ///
-    /// The first stays CLAIMED until the word has been accessed for the last time. If he does not sleep where he should, he may
-    /// be frozen: then one of the others is woken instead.
+    /// The first is moved like the others, but stays CLAIMED until the word has been accessed for the last time. Who does not
+    /// sleep where he should, and may be frozen, is neither moved nor woken, and in nobody's way.
     pub(super) fn adopt_on_word<M: Machine>(word: &M::Word, chain: &Chain) {
         let address: *const M::Word = word;
+        let claim = chain.claim_on_first::<M>();
+        M::requeue(chain.first().node::<M>(), address);
         chain.park_followers::<M>(|follower| M::requeue(follower, address));
-        let _ = word.compare_exchange(HELD, CONTENDED, Relaxed, Relaxed);
-        let first = chain.first().node::<M>();
-        first.state.store(state::PARKED, Release);
-        if M::unpark(first) == 0 {
+        if word.compare_exchange(HELD, CONTENDED, Relaxed, Relaxed) == Err(FREE) {
             M::wake(address, 1);
         }
+        chain.park_first::<M>(claim);
     }
 
     /// [`RawLock::lock_adopted`]: 0 -> 2, sleeping while it is not 0.

@@ -6,7 +6,7 @@
 //! *Malthusian Locks*, §5.4: direct hand-off with global spinning.
 //!
 //! **Departures.** (1) Back-off: a waiter with n before it polls at intervals in proportion to n, and once its spin budget is spent
-//! it naps, as long as n says, looking once between naps; the next in line polls again. So more threads than CPUs, or a waiter that
+//! it naps, as long as n says, looking once between naps; the next in line polls again, and yields. So more threads than CPUs, or a waiter that
 //! outranks the holder, do not stop each other; a hand-over to a waiter that naps is late by what is left of the nap. (2) A number that was drawn must
 //! be called and served, so a waiter that may give up draws none: a **timed acquisition** polls, and takes the
 //! lock only when nobody holds it and nobody has a number. What that costs: it yields to every waiter without a deadline, and may see its deadline pass
@@ -55,6 +55,8 @@ const STEPS_MAX: u32 = 512;
 /// A nap for each waiter ahead, and the longest nap (µs).
 const NAP_EACH: u32 = 10;
 const NAP_MAX: u32 = 1000;
+/// How long the next in line polls, offering its CPU where others want it, before it naps (µs).
+const NEXT_POLLS: u32 = 1000;
 
 /// The ticket lock.
 pub struct Ticket;
@@ -119,12 +121,14 @@ impl<M: Machine> TicketQueue<M> {
             M::pause(others.saturating_mul(STEPS_EACH).min(STEPS_MAX));
             ahead(serving) == 0
         };
-        while M::spin_until(&self.serving, Acquire, Patience::Budget, done).is_none() {
+        let mut patience = Patience::Budget;
+        while M::spin_until(&self.serving, Acquire, patience, done).is_none() {
             // Who is far from his turn does not poll again: many who do leave no CPU to those whose turn it is.
             loop {
                 let ahead = ahead(self.serving.load(Relaxed));
                 M::relax(ahead.saturating_mul(NAP_EACH).clamp(1, NAP_MAX));
                 if ahead <= 1 {
+                    patience = Patience::Until(M::sooner(NEXT_POLLS, None));
                     break;
                 }
             }

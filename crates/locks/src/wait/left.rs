@@ -43,7 +43,12 @@ impl<M: Machine> LeftBehind<M> {
         if self.is_full() { self.wait_outside(until, take) } else { None }
     }
 
-    /// How many there are. Signed: a forked child may remove more than it knows of.
+    /// A forked child forgets the queue, whose threads do not exist there, and all nodes in it.
+    pub fn clear(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// How many there are. Signed: a forked child that has forgotten too many may remove more than it knows of.
     #[inline]
     pub fn count(&self) -> i32 {
         self.0.load(Relaxed) as i32

@@ -139,7 +139,7 @@ fn a_node_number_that_is_refreshed() {
         };
         assert_eq!(arrive(1), (1, 1));
         assert_eq!(arrive(2), (1, 1));
-        assert_eq!(arrive(2), (1, 2), "believed for the last time, by who queues");
+        assert_eq!(arrive(2), (1, 1), "believed for the last time");
         assert_eq!(arrive(0), (0, 0));
     });
     play("no refresh", 1, &Tunables::DEFAULT, || {
