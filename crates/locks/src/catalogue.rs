@@ -42,6 +42,11 @@ macro_rules! for_each_lock {
                     ("torture.freeze-waiter", "as above"),
                     ("slow_motion.trylock_excludes", "a trylock must find the lock free from one instruction to the next: one that is slow may try for ever while others keep coming"),
                     ("slow_motion.timedlock_excludes", "as above: a timed acquisition draws no number"),
+                    ("malloc.threads_allocate", "more threads than CPUs want one mutex all the time: each hand-over may wait for a nap, 0.1 ms, which is too slow for a check"),
+                    ("malloc.libraries_come_and_go", "as above"),
+                    ("cond_stress.semaphore_of_eight_threads", "as above"),
+                    ("sandbox.a_hundred_wait_for_a_mutex", "as above"),
+                    ("threads.specific_data_destructors_lock", "as above"),
                 ],
             }),
             (Mcs, "mcs", [stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>, spin => $crate::queue::Mcs<$crate::wait::Spin>, park => $crate::queue::Mcs<$crate::wait::Park>], {
