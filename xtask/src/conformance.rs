@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::child::{Finished, Program};
-use crate::locks::{self, Exception, Under};
+use crate::locks::{Chosen, Exception, Under};
 use crate::steps::Tally;
 use crate::suite::{self, Suite};
 use crate::torture;
@@ -17,11 +17,10 @@ use crate::workspace;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only under these locks (may be repeated, or a list with commas)
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    lock: Vec<String>,
+    #[command(flatten)]
+    chosen: Chosen,
     /// Under every interposable lock (what happens without --lock, too)
-    #[arg(long, conflicts_with = "lock")]
+    #[arg(long, conflicts_with = "lists")]
     all: bool,
     /// Only checks whose name (area.title) matches
     #[arg(value_name = "GLOB")]
@@ -29,15 +28,16 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// All checks under these locks; an empty list stands for every lock.
-    pub(crate) fn under(lock: Vec<String>) -> Self {
-        Self { lock, all: false, globs: Vec::new() }
+    /// The checks that match, under these locks; no glob stands for all checks.
+    pub(crate) fn under(chosen: Chosen, globs: Vec<String>) -> Self {
+        Self { chosen, all: false, globs }
     }
 }
 
 pub(crate) fn run(options: &Options) -> Result<Tally> {
-    let locks = locks::select(&options.lock)?;
-    let suite = Conformance::build(&options.globs, Vec::new())?;
+    let locks = options.chosen.locks()?;
+    let mut suite = Conformance::build(&options.globs, Vec::new())?;
+    suite.chosen = options.chosen.clone();
     if let Some(lock) = locks.first() {
         Under::lock(&lock.name)?.assert_bound(&suite.program)?;
     }
@@ -52,6 +52,8 @@ pub(crate) struct Conformance {
     is_whole: bool,
     /// Libraries preloaded after ours.
     others: Vec<PathBuf>,
+    /// Whose machine the locks imagine.
+    chosen: Chosen,
 }
 
 impl Conformance {
@@ -66,7 +68,8 @@ impl Conformance {
 
     /// The same with a program that has been built already.
     pub(crate) fn of(program: PathBuf, globs: &[String], others: Vec<PathBuf>) -> Result<Self> {
-        let mut suite = Self { program, checks: Vec::new(), is_whole: globs.is_empty(), others };
+        let (checks, is_whole, chosen) = (Vec::new(), globs.is_empty(), Chosen::default());
+        let mut suite = Self { program, checks, is_whole, others, chosen };
         let listed = suite.start(&Under::Glibc, &["--list".to_owned()], globs, Duration::from_secs(20))?;
         suite.checks = listed.successful()?.lines().map(str::to_owned).collect();
         if suite.checks.is_empty() {
@@ -79,6 +82,7 @@ impl Conformance {
         let mut command = Command::new(&self.program);
         command.args(options).args(checks);
         under.apply(&mut command, &self.others);
+        self.chosen.imagine(&mut command);
         Program::new(command, limit).run()
     }
 }

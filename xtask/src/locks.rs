@@ -5,6 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
+use flashlock_native::settings;
 use serde::Deserialize;
 
 use crate::child::Program;
@@ -13,6 +15,7 @@ use crate::workspace;
 /// One row of the catalogue; its further fields do not matter here.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Lock {
+    /// Its name; with options, if some were chosen: what `FLASHLOCK` takes.
     pub(crate) name: String,
     /// Whether the preload library can put it under a program.
     pub(crate) interposable: bool,
@@ -80,12 +83,71 @@ pub(crate) fn select(names: &[String]) -> Result<Vec<Lock>> {
     if names.is_empty() {
         return Ok(locks);
     }
-    let find = |name: &String| {
-        let known = || locks.iter().map(|lock| lock.name.as_str()).collect::<Vec<_>>().join(", ");
-        let found = locks.iter().find(|lock| lock.name == *name).cloned();
-        found.with_context(|| format!("no interposable lock is called {name}; there are {}", known()))
-    };
-    names.iter().map(find).collect()
+    names.iter().map(|name| find(&locks, name)).collect()
+}
+
+fn find(locks: &[Lock], name: &str) -> Result<Lock> {
+    let known = || locks.iter().map(|lock| lock.name.as_str()).collect::<Vec<_>>().join(", ");
+    let found = locks.iter().find(|lock| lock.name == name).cloned();
+    found.with_context(|| format!("no interposable lock is called {name}; there are {}", known()))
+}
+
+/// A lock with its options, out of a catalogue. The options change how a lock does what it does, not what it can do: the
+/// exceptions of its row hold.
+fn configured(locks: &[Lock], text: &str) -> Result<Lock> {
+    let lock = find(locks, text.split(':').next().unwrap_or(text))?;
+    if let Err(error) = settings::parse(text) {
+        bail!("--lock '{text}': {error} (flashlock locks describes them)");
+    }
+    Ok(Lock { name: text.to_owned(), ..lock })
+}
+
+/// Which locks, as they are to behave, and on which machine.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Chosen {
+    /// Only under these locks, with or without options (may be repeated, or a list with commas); without it, under every
+    /// interposable lock
+    #[arg(long = "lock", value_name = "NAME[:OPTION=VALUE,…]")]
+    lists: Vec<String>,
+    /// Let the locks imagine such a machine (`FLASHLOCK_TOPOLOGY`), so that NUMA paths run on a machine with one node
+    #[arg(long, value_name = "NODESxCORESxSMT", value_parser = topology)]
+    topology: Option<String>,
+}
+
+impl Chosen {
+    /// These locks on this machine; an empty list stands for every lock.
+    pub(crate) fn of(lists: Vec<String>) -> Self {
+        Self { lists, topology: None }
+    }
+
+    /// The same on an imagined machine.
+    pub(crate) fn on(self, topology: &str) -> Self {
+        Self { topology: Some(topology.to_owned()), ..self }
+    }
+
+    /// The locks, in the order given.
+    pub(crate) fn locks(&self) -> Result<Vec<Lock>> {
+        let locks = interposable()?;
+        if self.lists.is_empty() {
+            return Ok(locks);
+        }
+        let texts = self.lists.iter().flat_map(|list| settings::split_list(list));
+        texts.map(|text| configured(&locks, &text)).collect()
+    }
+
+    /// Lets the locks of a program imagine the machine, if one was chosen.
+    pub(crate) fn imagine(&self, command: &mut Command) {
+        if let Some(topology) = &self.topology {
+            command.env(settings::ENV_TOPOLOGY, topology);
+        }
+    }
+}
+
+/// A text that `FLASHLOCK_TOPOLOGY` takes. The library would only warn of another one, and go on without it.
+fn topology(text: &str) -> Result<String> {
+    settings::parse_topology(text)
+        .map(|_| text.to_owned())
+        .context("is not NODESxCORESxSMT, three numbers from 1 to 4096 such as 2x4x1")
 }
 
 /// The name of the default lock.
@@ -171,6 +233,43 @@ mod tests {
     fn a_catalogue_without_an_interposable_default_is_refused() {
         assert!(parse(&format!("[{ROW}]")).is_err());
         assert!(parse(r#"[{"name":"d","interposable":false,"default":true,"exceptions":[]}]"#).is_err());
+    }
+
+    /// What a real catalogue says of these locks, as far as it matters.
+    fn some() -> Vec<Lock> {
+        let row = |name: &str| Lock { name: name.into(), interposable: true, default: false, exceptions: Vec::new() };
+        let exception = Exception { check: "order.fifo".into(), reason: "two queues".into() };
+        vec![Lock { exceptions: vec![exception], ..row("cna") }, row("mcscr")]
+    }
+
+    #[test]
+    fn options_keep_the_exceptions_of_their_lock() {
+        for text in ["cna", "cna:threshold=8,reduction=2,refresh=3", "cna:wait=park"] {
+            let lock = configured(&some(), text).expect(text);
+            assert_eq!((lock.name.as_str(), lock.exception("order.fifo").is_some()), (text, true));
+        }
+    }
+
+    #[test]
+    fn wrong_options_are_refused_with_what_is_right() {
+        let say = |text| configured(&some(), text).expect_err(text).to_string();
+        assert!(say("cna:threshold=0").contains("does not take '0', but hand-overs from 1 to"));
+        assert!(say("mcscr:threshold=8").contains("lock mcscr takes no option 'threshold'; it takes: wait eldest"));
+        assert!(say("mcscr:wait=soon").contains("does not take wait='soon'"));
+        assert!(say("mcs:wait=park").contains("no interposable lock is called mcs; there are cna, mcscr"));
+        assert!(say("").contains("there are cna, mcscr"));
+    }
+
+    #[test]
+    fn a_machine_is_imagined_only_if_it_makes_sense() {
+        assert!(topology("2x4x1").is_ok());
+        assert!(topology("2x4").expect_err("refused").to_string().contains("2x4x1"));
+        let mut command = Command::new("true");
+        Chosen::default().imagine(&mut command);
+        assert_eq!(command.get_envs().count(), 0);
+        Chosen::default().on("2x4x1").imagine(&mut command);
+        let environment: Vec<_> = command.get_envs().collect();
+        assert_eq!(environment, [("FLASHLOCK_TOPOLOGY".as_ref(), Some("2x4x1".as_ref()))]);
     }
 
     #[test]

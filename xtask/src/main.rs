@@ -13,6 +13,7 @@ mod glibc;
 mod instructions;
 mod locks;
 mod mallocs;
+mod options;
 mod results;
 mod setup;
 mod steps;
@@ -48,6 +49,8 @@ enum Task {
     Conformance(conformance::Options),
     /// The torture program, under glibc and under every lock, and a lock that must be caught
     Torture(torture::Options),
+    /// Parts of both suites under locks with options, on an imagined machine, and proof that these did what they are for
+    Options,
     /// The conformance suite together with other allocators
     Mallocs(mallocs::Options),
     /// Conformance and torture on other versions of glibc, out of Debian's archive
@@ -84,6 +87,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Test(options) => test::run(options).map(Some),
         Task::Conformance(options) => conformance::run(options).map(Some),
         Task::Torture(options) => torture::run(options).map(Some),
+        Task::Options => options::run().map(Some),
         Task::Mallocs(options) => mallocs::run(options).map(Some),
         Task::Glibc(options) => glibc::run(options).map(Some),
         Task::Apps(options) => apps::run(options).map(Some),

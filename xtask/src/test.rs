@@ -8,7 +8,8 @@ use clap::Args;
 
 use crate::child::Program;
 use crate::conformance;
-use crate::locks;
+use crate::locks::{self, Chosen};
+use crate::options;
 use crate::steps::{Steps, Tally};
 use crate::torture;
 use crate::workspace;
@@ -34,11 +35,12 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     });
     steps.run("unit tests of xtask", || cargo_test(&["--package", "xtask"]));
     let only =
-        || -> Result<Vec<String>> { if options.quick { Ok(vec![locks::default_name()?]) } else { Ok(Vec::new()) } };
-    steps.run("conformance", || conformance::run(&conformance::Options::under(only()?)));
+        || -> Result<Chosen> { Ok(Chosen::of(if options.quick { vec![locks::default_name()?] } else { Vec::new() })) };
+    steps.run("conformance", || conformance::run(&conformance::Options::under(only()?, Vec::new())));
     steps.run("torture", || torture::run(&torture::Options::under(only()?, options.quick)));
+    steps.run("options", options::run);
     if options.quick {
-        println!("--quick: conformance and torture ran under glibc and the default lock only");
+        println!("--quick: of the steps above, conformance and torture ran under glibc and the default lock only");
     }
     Ok(steps.finish())
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::child::{Finished, Program};
-use crate::locks::{self, Exception, Under};
+use crate::locks::{Chosen, Exception, Lock, Under};
 use crate::steps::Tally;
 use crate::suite::{self, Suite};
 use crate::verdicts::{self, Verdict, Verdicts};
@@ -22,9 +22,8 @@ pub(crate) const PREFIX: &str = "torture.";
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only under these locks (may be repeated, or a list with commas); without it, under every interposable lock
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    lock: Vec<String>,
+    #[command(flatten)]
+    chosen: Chosen,
     /// How many threads each scenario has, one run for each number
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = THREADS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -38,35 +37,47 @@ pub(crate) struct Options {
     /// Starts the random choices; without it, another one each time
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+    /// Only these scenarios
+    #[arg(value_name = "SCENARIO")]
+    only: Vec<String>,
 }
 
 impl Options {
     /// All scenarios under these locks; an empty list stands for every lock.
-    pub(crate) fn under(lock: Vec<String>, quick: bool) -> Self {
+    pub(crate) fn under(chosen: Chosen, quick: bool) -> Self {
         let threads = if quick { vec![2, 8] } else { THREADS.to_vec() };
-        Self { lock, threads, seconds: None, full: false, seed: None }
+        Self { chosen, threads, seconds: None, full: false, seed: None, only: Vec::new() }
+    }
+
+    /// These scenarios under these locks, each with that many threads.
+    pub(crate) fn some(chosen: Chosen, only: Vec<String>, threads: u32) -> Self {
+        Self { threads: vec![threads], only, ..Self::under(chosen, true) }
     }
 }
 
 pub(crate) fn run(options: &Options) -> Result<Tally> {
-    let locks = locks::select(&options.lock)?;
     let suite = Torture::build(options)?;
-    if let Some(lock) = locks.first() {
-        Under::lock(&lock.name)?.assert_bound(&suite.program)?;
-    }
-    println!("seed {}", suite.seed);
-    let mut tally = suite::run(&suite, &locks)?;
+    let mut tally = suite.under_locks(&options.chosen.locks()?)?;
     tally += busted(&suite)?;
     Ok(tally)
+}
+
+/// The same without the lock that must be caught: for a step beside one that catches it.
+pub(crate) fn run_locks(options: &Options) -> Result<Tally> {
+    Torture::build(options)?.under_locks(&options.chosen.locks()?)
 }
 
 /// The torture program, built, and how it is to be run.
 pub(crate) struct Torture {
     program: PathBuf,
     scenarios: Vec<String>,
+    /// Whether these are all scenarios.
+    is_whole: bool,
     threads: Vec<u32>,
     seconds: f64,
     seed: u64,
+    /// Whose machine the locks imagine.
+    chosen: Chosen,
 }
 
 impl Torture {
@@ -85,14 +96,28 @@ impl Torture {
         list.arg("--list");
         let listed = Program::new(list, Duration::from_secs(20)).run()?.successful()?;
         // Each line is a name and what it is about.
-        let scenarios: Vec<String> =
+        let mut scenarios: Vec<String> =
             listed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+        if let Some(unknown) = options.only.iter().find(|name| !scenarios.contains(name)) {
+            bail!("no scenario is called {unknown}; there are {}", scenarios.join(", "));
+        }
+        let is_whole = options.only.is_empty();
+        scenarios.retain(|name| is_whole || options.only.contains(name));
         if scenarios.is_empty() || options.threads.is_empty() {
             bail!("nothing to run: {} scenarios, {} numbers of threads", scenarios.len(), options.threads.len());
         }
         let seconds = options.seconds.unwrap_or(if options.full { 5.0 } else { 0.2 });
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-        Ok(Self { program, scenarios, threads: options.threads.clone(), seconds, seed: options.seed.unwrap_or(now) })
+        let (threads, seed, chosen) = (options.threads.clone(), options.seed.unwrap_or(now), options.chosen.clone());
+        Ok(Self { program, scenarios, is_whole, threads, seconds, seed, chosen })
+    }
+
+    fn under_locks(&self, locks: &[Lock]) -> Result<Tally> {
+        if let Some(lock) = locks.first() {
+            Under::lock(&lock.name)?.assert_bound(&self.program)?;
+        }
+        println!("seed {}", self.seed);
+        suite::run(self, locks)
     }
 
     fn start(&self, under: &Under, scenarios: &[String], threads: u32, margin: f64) -> Result<Finished> {
@@ -100,6 +125,7 @@ impl Torture {
         command.args(scenarios).args(["--threads", &threads.to_string()]);
         command.args(["--seconds", &self.seconds.to_string(), "--seed", &self.seed.to_string()]);
         under.apply(&mut command, &[]);
+        self.chosen.imagine(&mut command);
         let each = self.seconds * 4.0 + margin;
         Program::new(command, Duration::from_secs_f64(each * scenarios.len() as f64)).run()
     }
@@ -115,7 +141,7 @@ impl Suite for Torture {
     }
 
     fn is_about(&self, exception: &Exception) -> bool {
-        exception.check.starts_with(PREFIX)
+        self.is_whole && exception.check.starts_with(PREFIX)
     }
 
     fn run(&self, under: &Under, checks: &[String], excepted: bool) -> Result<Verdicts> {

@@ -45,23 +45,6 @@ impl LockChoice {
     }
 }
 
-/// Several locks in one text, with commas between: `shfl:bound=100,ahead=2,mcs` are two. What follows a comma and has an equals
-/// sign is another option of the lock before it.
-pub(crate) fn split_list(text: &str) -> Vec<String> {
-    let mut locks: Vec<String> = Vec::new();
-    for piece in text.split(',') {
-        let is_option = piece.contains('=') && !piece.contains(':');
-        match locks.last_mut() {
-            Some(last) if is_option && last.contains(':') => {
-                last.push(',');
-                last.push_str(piece);
-            }
-            _ => locks.push(piece.to_owned()),
-        }
-    }
-    locks
-}
-
 /// The names of all locks.
 pub(crate) fn known() -> String {
     LOCKS.iter().map(|lock| lock.name).collect::<Vec<_>>().join(" ")
@@ -125,16 +108,6 @@ mod tests {
             "{failure}"
         );
         assert!(LockChoice::parse("", "--lock").unwrap_err().to_string().contains("known are: tas"));
-    }
-
-    #[test]
-    fn lists_of_locks_with_options() {
-        assert_eq!(
-            split_list("shfl:bound=100,ahead=2,mcs,tas:wait=stp"),
-            ["shfl:bound=100,ahead=2", "mcs", "tas:wait=stp"]
-        );
-        assert_eq!(split_list("mcs,wait=park"), ["mcs", "wait=park"]);
-        assert_eq!(split_list(""), [""]);
     }
 
     #[test]

@@ -128,6 +128,23 @@ pub fn parse(text: &str) -> Result<Choice, BadChoice<'_>> {
     Ok(choice)
 }
 
+/// Several locks in one text, with commas between: `shfl:bound=100,ahead=2,mcs` are two. What follows a comma and has an equals
+/// sign is another option of the lock before it.
+pub fn split_list(text: &str) -> Vec<String> {
+    let mut locks: Vec<String> = Vec::new();
+    for piece in text.split(',') {
+        let is_option = piece.contains('=') && !piece.contains(':');
+        match locks.last_mut() {
+            Some(last) if is_option && last.contains(':') => {
+                last.push(',');
+                last.push_str(piece);
+            }
+            _ => locks.push(piece.to_owned()),
+        }
+    }
+    locks
+}
+
 /// A number in decimal, without allocating.
 fn decimal(mut number: u32, room: &mut [u8; 10]) -> &str {
     let mut begin = room.len();
@@ -251,6 +268,16 @@ mod tests {
         for number in [0, 7, 10, 60_000_000, u32::MAX] {
             assert_eq!(decimal(number, &mut [0; 10]), number.to_string());
         }
+    }
+
+    #[test]
+    fn lists_of_locks_with_options() {
+        assert_eq!(
+            split_list("shfl:bound=100,ahead=2,mcs,tas:wait=stp"),
+            ["shfl:bound=100,ahead=2", "mcs", "tas:wait=stp"]
+        );
+        assert_eq!(split_list("mcs,wait=park"), ["mcs", "wait=park"]);
+        assert_eq!(split_list(""), [""]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::child::{Finished, Program};
 use crate::conformance::Conformance;
-use crate::locks::{self, Lock, Under};
+use crate::locks::{self, Chosen, Lock, Under};
 use crate::steps::{Steps, Tally};
 use crate::suite::{self, Row};
 use crate::torture::{self, Torture};
@@ -87,7 +87,7 @@ fn on_release(release: &Release, locks: &[Lock], quick: bool, found: &mut Vec<Fo
     let conformance = Conformance::of(root.build_tests("conformance")?.join("conformance"), &[], Vec::new())?;
     note("conformance", suite::rows(&conformance, locks)?);
     if !quick {
-        let options = torture::Options::under(Vec::new(), true);
+        let options = torture::Options::under(Chosen::default(), true);
         let torture = Torture::of(root.build_tests("torture")?.join("torture"), &options)?;
         note("torture", suite::rows(&torture, locks)?);
     }

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flashlock_locks::catalogue::{DEFAULT, LOCKS};
+use flashlock_native::settings::split_list;
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
 use flashlock_report::results::{Group, Method, Point, Results, SCHEMA, VERSION};
@@ -17,7 +18,7 @@ use super::merit::Merit;
 use super::worker;
 use crate::failure::Failure;
 use crate::launch::Program;
-use crate::lock_choice::{LockChoice, imagined_topology, split_list};
+use crate::lock_choice::{LockChoice, imagined_topology};
 use crate::preload;
 
 /// What glibc's own mutex is called.

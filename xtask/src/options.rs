@@ -1,0 +1,122 @@
+//! `cargo xtask options`: what a lock does only with other options than its defaults, or only on a machine with several NUMA nodes: a part of the
+//! suites under such a choice, and the proof by counters that it took the paths it is about.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use flashlock_locks::event::Event;
+use serde::Deserialize;
+
+use crate::child::Program;
+use crate::conformance;
+use crate::locks::Chosen;
+use crate::steps::{Tally, watched};
+use crate::torture;
+use crate::workspace;
+
+/// Two nodes: without them `cna` never has a waiter for its secondary queue, nor `shfl` one to move.
+const TOPOLOGY: &str = "2x4x1";
+
+/// The choices, each with what must happen under it. Small numbers, so that it happens often. A spinning wait is not among
+/// them: where threads outnumber CPUs, a queue that hands itself to descheduled spinners is too slow for the same checks.
+const CHOICES: [(&str, &[Event]); 5] = [
+    ("cna:threshold=8,reduction=2,refresh=3", &[Event::Alteration, Event::HandoffOther]),
+    ("cna:countdown=1,threshold=8,wait=park", &[Event::Alteration, Event::HandoffOther]),
+    ("shfl", &[Event::Shuffle, Event::HandoffOther]),
+    ("mcscr:eldest=4", &[Event::Cull, Event::Reprovision, Event::Eldest]),
+    ("mcscr:eldest=4,wait=park", &[Event::Cull, Event::Reprovision, Event::Eldest]),
+];
+
+/// The checks in which waiters are many, or give up.
+const GLOBS: [&str; 4] = ["mutex_kinds.*", "mutex_timed.*", "cond_timed.*", "cond_stress.*"];
+/// The scenarios that contend most.
+const SCENARIOS: [&str; 7] = ["counter", "list", "trylock", "timed", "cond", "broadcast", "condtimed"];
+const THREADS: u32 = 8;
+
+/// How often a contended program is run for what has not happened yet: who waits when is the scheduler's choice.
+const ATTEMPTS: u32 = 10;
+
+pub(crate) fn run() -> Result<Tally> {
+    let chosen = Chosen::of(CHOICES.map(|(lock, _)| lock.to_owned()).to_vec()).on(TOPOLOGY);
+    let globs = GLOBS.map(str::to_owned).to_vec();
+    let scenarios = SCENARIOS.map(str::to_owned).to_vec();
+    let mut tally = conformance::run(&conformance::Options::under(chosen.clone(), globs))?;
+    tally += torture::run_locks(&torture::Options::some(chosen.clone(), scenarios, THREADS))?;
+    for (lock, events) in CHOICES {
+        tally += watched(lock, || happens(lock, events, &chosen))?;
+    }
+    Ok(tally)
+}
+
+/// Whether all these events happen when threads contend for one lock.
+fn happens(lock: &str, events: &[Event], machine: &Chosen) -> Result<Tally> {
+    let mut seen = BTreeMap::new();
+    for attempt in 1..=ATTEMPTS {
+        for (event, count) in contend(lock, machine)?.events {
+            *seen.entry(event).or_insert(0) += count;
+        }
+        if absent(&seen, events)?.is_empty() {
+            let counts: Vec<String> =
+                events.iter().map(|event| format!("{} {}", seen[event.name()], event.name())).collect();
+            println!("ok {lock}: {} (attempts: {attempt})", counts.join(", "));
+            return Ok(Tally::PASSED);
+        }
+    }
+    println!("not ok {lock}: none in {ATTEMPTS} attempts: {}", absent(&seen, events)?.join(", "));
+    Ok(Tally::FAILED)
+}
+
+/// The names of those events that have not happened. One that is not even listed is an error: its name has changed.
+fn absent(seen: &BTreeMap<String, u64>, events: &[Event]) -> Result<Vec<&'static str>> {
+    let mut absent = Vec::new();
+    for event in events {
+        let name = event.name();
+        if *seen.get(name).with_context(|| format!("the statistics have no event {name}"))? == 0 {
+            absent.push(name);
+        }
+    }
+    Ok(absent)
+}
+
+/// The part of `flashlock run --stats=json` that matters here.
+#[derive(Deserialize)]
+struct Stats {
+    processes: u64,
+    events: BTreeMap<String, u64>,
+}
+
+/// Counts what the lock does while threads contend for it.
+fn contend(lock: &str, machine: &Chosen) -> Result<Stats> {
+    let file = workspace::scratch("options")?.join("stats.json");
+    let mut command = Command::new(workspace::command()?);
+    command.args(["run", "--lock", lock, "--stats=json", "--stats-file"]).arg(&file).arg("--");
+    command.arg(workspace::build_tests("torture", "target/torture")?.join("torture"));
+    command.args(["counter", "--seconds", "0.3", "--threads", &THREADS.to_string()]);
+    machine.imagine(&mut command);
+    Program::new(command, Duration::from_secs(60)).run()?.successful()?;
+    let json = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", workspace::shown(&file)))?;
+    let stats: Stats = serde_json::from_str(&json).context("`--stats=json` is not what was expected")?;
+    if stats.processes == 0 {
+        bail!("no process counted under {lock}: the library was not loaded");
+    }
+    Ok(stats)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_happen_is_named() {
+        let seen = BTreeMap::from([("alterations".to_owned(), 0), ("culls".to_owned(), 3)]);
+        assert_eq!(absent(&seen, &[Event::Cull]).expect("listed"), Vec::<&str>::new());
+        assert_eq!(absent(&seen, &[Event::Cull, Event::Alteration]).expect("listed"), ["alterations"]);
+    }
+
+    #[test]
+    fn an_event_that_is_not_counted_is_an_error() {
+        assert!(absent(&BTreeMap::new(), &[Event::Cull]).expect_err("refused").to_string().contains("no event culls"));
+    }
+}
