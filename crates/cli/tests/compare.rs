@@ -138,7 +138,7 @@ fn every_run_is_under_its_lock_and_has_its_number_of_threads() {
 
 #[test]
 fn a_difference_is_found_and_its_direction_is_right() {
-    let slower = "case $FLASHLOCK in mcs*) sleep 0.2; echo n=5;; shfl*) echo n=20;; *) sleep 0.1; echo n=10;; esac";
+    let slower = "r=$(($$ % 7)); case $FLASHLOCK in mcs*) sleep 0.2; echo n=50$r;; shfl*) echo n=200$r;; *) sleep 0.1; echo n=100$r;; esac";
     let common = ["--locks", LOCKS, "--runs", "4"];
     let program = ["--", "sh", "-c", slower];
     let directions = |name: &str, options: &[&str]| {
@@ -213,6 +213,45 @@ fn a_picture_that_cannot_be_written_costs_no_time() {
 }
 
 #[test]
+fn where_nothing_is_drawn_no_empty_picture_is_left() {
+    let picture = scratch("nothing.svg");
+    let plot = ["--plot", picture.to_str().unwrap()];
+    compare(&[&plot[..], &["--", "false"]].concat()).assert().code(4);
+    assert!(!picture.exists());
+    let (status, text) = interrupted(&scratch("nothing-log"), &plot, 1);
+    assert_eq!((status.code(), picture.exists()), (Some(130), false), "{text}");
+    // A file that was there is not ours to remove.
+    std::fs::write(&picture, "").unwrap();
+    compare(&[&plot[..], &["--", "false"]].concat()).assert().code(4);
+    assert!(picture.exists());
+}
+
+#[test]
+fn a_program_that_later_fails_under_glibc_alone_fails_by_itself() {
+    let file = scratch("later");
+    let line = format!("case $FLASHLOCK in '') test ! -e '{0}' || exit 1; touch '{0}';; esac", file.display());
+    compare(&["--locks", "shfl", "--runs", "1", "--", "sh", "-c", &line]).assert().code(4).stdout(contains("glibc"));
+}
+
+#[test]
+fn retries_are_made_where_nothing_is_complete_yet() {
+    // Fails once under the only lock, and works from then on.
+    let file = scratch("once");
+    let line = format!("case $FLASHLOCK in shfl*) test -e '{0}' || {{ touch '{0}'; exit 1; }};; esac", file.display());
+    let (code, results) = read("retried.json", &["--locks", "shfl", "--time", "1", "--", "sh", "-c", &line]);
+    assert_eq!(code, 3);
+    assert!(results.method.rounds > 2, "{}", results.method.rounds);
+}
+
+#[test]
+fn a_lock_given_up_does_not_keep_the_comparison_running() {
+    let start = Instant::now();
+    let fails = ["--locks", "mcs", "--time", "60", "--", "sh", "-c", FAILS_UNDER_MCS];
+    compare(&fails).assert().code(3);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+#[test]
 fn foreign_files_are_refused_with_a_reason() {
     let (_, good) = read("good.json", &["--locks", "shfl", "--runs", "1", "--", "true"]);
     let good = good.json().unwrap();
@@ -280,4 +319,16 @@ fn tables_fit_the_screen() {
         let wide = text.lines().find(|line| line.chars().count() > columns && !line.contains(".svg"));
         assert_eq!(wide, None, "{text}");
     }
+}
+
+#[test]
+fn intervals_are_not_broken_where_a_lock_fails() {
+    let program = "case $FLASHLOCK in mcs*) exit 3;; esac; sleep 0.0$(($$ % 5))";
+    let mut command = compare(&["--locks", LOCKS, "--runs", "4", "--", "sh", "-c", program]);
+    let text = String::from_utf8(command.env("COLUMNS", "80").output().unwrap().stdout).unwrap();
+    let row = text.lines().find(|line| line.trim_start().starts_with("shfl ")).unwrap_or_else(|| panic!("{text}"));
+    let interval = row.split_whitespace().find(|word| word.contains('–')).unwrap_or_else(|| panic!("{text}"));
+    let ends: Vec<&str> = interval.split('–').collect();
+    assert!(ends.len() == 2 && ends.iter().all(|end| end.parse::<f64>().is_ok()), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }

@@ -28,10 +28,11 @@ pub(super) fn render(results: &Results, group: &Group, plan: &Plan, width: u16) 
 fn advice(verdict: &Verdict, results: &Results, group: &Group, as_what: &str) -> String {
     let judged: Vec<&Standing> = verdict.standings.iter().filter(|standing| standing.p.is_some()).collect();
     if judged.is_empty() {
-        let measured = results.method.rounds;
+        let complete = verdict.standings.iter().map(|standing| standing.advantage.rounds).max().unwrap_or(0);
         return format!(
-            "none. {} are too few to tell a difference from noise: {LEAST_ROUNDS} complete ones are needed, more are better.",
-            flashlock_report::units::counted(u64::from(measured), "round")
+            "none. {} {} too few to tell a difference from noise: {LEAST_ROUNDS} are needed, more are better.",
+            flashlock_report::units::counted(u64::from(complete), "complete round"),
+            if complete == 1 { "is" } else { "are" },
         );
     }
     let failed: Vec<&str> = results
@@ -51,10 +52,10 @@ fn advice(verdict: &Verdict, results: &Results, group: &Group, as_what: &str) ->
     };
     let advantage = best.advantage;
     let mut text = format!(
-        "use {}. It was {} times {as_what} as glibc's mutex (95 % interval {}; confidence that there is a difference: {}).",
+        "use {}. It was {} times {as_what} as glibc's mutex ({}; confidence that there is a difference: {}).",
         best.lock,
         three_digits(advantage.mean),
-        interval(advantage).unwrap_or_default(),
+        interval(advantage).map_or_else(|| "without any spread".to_owned(), |ends| format!("95 % interval {ends}")),
         confidence(best)
     );
     text += &range(results, group, &best.lock);
@@ -84,14 +85,7 @@ fn keep(verdict: &Verdict, judged: &[&Standing]) -> String {
         );
     }
     if worse.is_empty() {
-        let reach = judged.iter().map(|standing| standing.advantage.reach()).fold(1.0, f64::max);
-        let seen = match reach {
-            reach if reach < 2.0 => {
-                format!(" A difference of more than about {:.0} % would have been seen.", (reach - 1.0) * 100.0 + 0.5)
-            }
-            _ => " The noise is so large that only great differences would have been seen.".to_owned(),
-        };
-        return format!("keep glibc's mutex: no lock differs from glibc beyond the noise.{seen}");
+        return format!("keep glibc's mutex: no lock differs from glibc beyond the noise. {}", left_open(&judged));
     }
     let sure = verdict.standings.iter().filter(|standing| standing.direction == Direction::Worse);
     let least = sure.filter_map(|standing| standing.p).fold(0.0, f64::max);
@@ -99,6 +93,25 @@ fn keep(verdict: &Verdict, judged: &[&Standing]) -> String {
         "keep glibc's mutex: no lock is better beyond the noise. Worse, by the times in brackets: {} (confidence {}).",
         worse.join(", "),
         percent(least)
+    )
+}
+
+/// What "no difference" leaves possible.
+fn left_open(judged: &[&Standing]) -> String {
+    let intervals: Option<Vec<(f64, f64)>> =
+        judged.iter().map(|standing| standing.advantage.interval_of(judged.len())).collect();
+    let Some(intervals) = intervals else {
+        return "Of some lock every round gave the same figure, so nothing is known of its noise: the figure may be too coarse \
+                to show a difference."
+            .into();
+    };
+    let low = intervals.iter().map(|ends| ends.0).fold(1.0, f64::min);
+    let high = intervals.iter().map(|ends| ends.1).fold(1.0, f64::max);
+    let all = if judged.len() > 1 { " that hold for all locks at once" } else { "" };
+    format!(
+        "The 95 % intervals{all} reach from {} to {} times as good as glibc's: what lies between them is not ruled out.",
+        three_digits(low),
+        three_digits(high)
     )
 }
 
@@ -205,9 +218,17 @@ mod tests {
     fn no_difference_is_an_answer() {
         let text = said(&results(&[("shfl", &[1.01, 0.98, 1.0, 1.02])]));
         assert!(
-            text.contains("no lock differs from glibc beyond the noise. A difference of more than about"),
+            text.contains("no lock differs from glibc beyond the noise. The 95 % intervals reach from 0.969"),
             "{text}"
         );
+        let of_two = said(&results(&[("shfl", &[1.01, 0.98, 1.0, 1.02]), ("mcs", &[1.01, 0.98, 1.0, 1.02])]));
+        assert!(of_two.contains("hold for all locks at once reach from 0.9"), "{of_two}");
+    }
+
+    #[test]
+    fn a_figure_that_never_changes_is_no_proof() {
+        let text = said(&results(&[("shfl", &[1.0; 8])]));
+        assert!(text.contains("too coarse to show a difference") && !text.contains(" 0 %"), "{text}");
     }
 
     #[test]
@@ -218,7 +239,11 @@ mod tests {
 
     #[test]
     fn too_little_gives_no_advice() {
-        assert!(said(&results(&[("mcs", &[2.0, 2.1])])).contains("2 rounds are too few"));
+        assert!(said(&results(&[("mcs", &[2.0, 2.1])])).contains("2 complete rounds are too few"));
+        let mut one = results(&[("mcs", &[2.0])]);
+        // A second round was begun.
+        one.method.rounds = 2;
+        assert!(said(&one).contains("1 complete round is too few"), "{}", said(&one));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The figure that is compared.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use flashlock_report::results::{Better, Metric};
 use regex::Regex;
@@ -121,11 +122,24 @@ fn printed(pattern: &Regex, run: &Finished) -> Result<f64, NoFigure> {
         found.get(1).or_else(|| found.get(0)).map(|number| number.as_str().to_owned())
     };
     let found = last(&run.stdout).or_else(|| last(&run.stderr)).ok_or(NoFigure::NotFound)?;
-    match found.trim().replace([',', '_'], "").parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
-        Ok(_) => Err(NoFigure::Bad(format!("the metric is '{found}', and only positive numbers have ratios"))),
-        Err(_) => Err(NoFigure::Bad(format!("the metric is '{found}', which is not a number"))),
+    match number(found.trim()) {
+        Some(number) if number.is_finite() && number > 0.0 => Ok(number),
+        Some(_) => Err(NoFigure::Bad(format!("the metric is '{found}', and only positive numbers have ratios"))),
+        None => Err(NoFigure::Bad(format!(
+            "the metric is '{found}', which is not a number (the decimal point is '.'; ',' and '_' may group three digits)"
+        ))),
     }
+}
+
+/// A number, its digits perhaps in groups of three. A comma that groups anything else may be a decimal point, and to drop it
+/// would make another number.
+fn number(text: &str) -> Option<f64> {
+    static GROUPED: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"^[+-]?[0-9]{1,3}((,[0-9]{3})+|(_[0-9]{3})+|('[0-9]{3})+)(\.[0-9]+)?$").ok());
+    if GROUPED.as_ref().is_some_and(|grouped| grouped.is_match(text)) {
+        return text.replace([',', '_', '\''], "").parse().ok();
+    }
+    text.parse().ok()
 }
 
 #[cfg(test)]
@@ -145,6 +159,17 @@ mod tests {
         assert_eq!(found(r"ops: ([\d.]+)", "ops: 1.5 ops: 2.5\n", "ops: 9"), Ok(2.5));
         assert_eq!(found(r"\d+", "none", "in 17 s"), Ok(17.0));
         assert_eq!(found(r"= (.*)", "= 1,234,567\n", ""), Ok(1_234_567.0));
+    }
+
+    #[test]
+    fn only_groups_of_three_digits_are_joined() {
+        for (text, value) in [("1_234.5", 1234.5), ("12'345", 12345.0), ("0.25", 0.25), ("1e3", 1000.0)] {
+            assert_eq!(number(text), Some(value), "{text}");
+        }
+        for text in ["9,5", "1,23", "1234,567", "1,234_567", "1,2345", ",123", "1,234,", "0.1,000"] {
+            assert_eq!(number(text), None, "{text}");
+        }
+        assert!(found("= (.*)", "= 9,5", "").unwrap_err().contains("'9,5', which is not a number (the decimal point"));
     }
 
     #[test]

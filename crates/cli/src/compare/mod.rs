@@ -37,7 +37,7 @@ use session::Session;
 
 /// The exit status when the program failed under a lock, and not under glibc.
 const LOCK_FAILED: u8 = 3;
-/// The exit status when the program fails under glibc itself.
+/// The exit status when the program fails under glibc itself: in the trial, or later and under no lock.
 const FAILS_ANYWAY: u8 = 4;
 /// The exit status when the metric is nowhere in the program's output.
 const NO_METRIC: u8 = 5;
@@ -60,7 +60,8 @@ Examples:
 What is compared: the run time, or with --metric a number that the program
 prints. REGEX is searched in its output, first standard output, then standard
 error; of several matches the last one counts, and of a match its first group,
-if it has one. Without CMD it is a key-value map behind one mutex (CNA, EuroSys
+if it has one. The decimal point is '.'; commas and underscores may group three
+digits. Without CMD it is a key-value map behind one mutex (CNA, EuroSys
 2019, section 7.1.1), in operations per microsecond.
 
 How: first the program is run once under glibc for each number of threads, to
@@ -71,14 +72,17 @@ least). Ratios are taken within a round. A lock is said to differ only if that
 is hardly chance, the number of locks considered; that no lock differs is an
 answer, too. An interruption (Ctrl-C) keeps what was measured.
 
+The program has nothing to read: its standard input is /dev/null. When its time
+is up, or after Ctrl-C, it gets SIGTERM, and SIGKILL a second later.
+
 A lock under which the program fails, or does not end in time, is reported with
 the end of its output. After two failures, or one run that did not end, a lock
 is not tried again with that number of threads.
 
 Exit status: 0 compared, 1 flashlock itself failed, 2 wrong usage or an unknown
-lock, 3 the program failed under a lock, 4 it fails under glibc itself, 5 the
-metric is not in its output, 126 it cannot be executed, 127 it was not found,
-130 interrupted (what was measured is shown).";
+lock, 3 the program failed under a lock, 4 it failed under glibc and under no
+lock, 5 the metric is not in its output, 126 it cannot be executed, 127 it was
+not found, 130 interrupted (what was measured is shown).";
 
 /// Which lock should I use? Run a program under every lock, and compare
 ///
@@ -161,20 +165,45 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         None if args.command.is_empty() && !args.json && !args.csv => Some(PICTURE.into()),
         None => None,
     };
-    if let Some(file) = &args.plot {
-        // A wrong path must not cost a long run.
-        let open = fs::OpenOptions::new().create(true).append(true).open(file);
-        open.map_err(|error| cannot_write(file, &error))?;
-    }
+    // A wrong path must not cost a long run.
+    let _reserved = args.plot.as_deref().map(Reserved::new).transpose()?;
     if let Some(program) = args.command.first() {
         inspect::warn_if_out_of_reach(program);
     }
     let results = Session::new(&plan)?.run()?;
     emit(args, &plan, &results)?;
     if let Some(file) = picture {
-        draw(&results, &file, args.plot.is_some(), !args.json && !args.csv)?;
+        // After an interruption there may be nothing to draw, and it was no failure.
+        let must = args.plot.is_some() && !results.method.interrupted;
+        draw(&results, &file, must, !args.json && !args.csv)?;
     }
     Ok(status(&results))
+}
+
+/// The picture's file, while nothing is drawn.
+struct Reserved<'a> {
+    file: &'a Path,
+    /// Whether it was not there before.
+    is_new: bool,
+}
+
+impl<'a> Reserved<'a> {
+    fn new(file: &'a Path) -> Result<Self, Failure> {
+        let is_new = !file.exists();
+        let open = fs::OpenOptions::new().create(true).append(true).open(file);
+        open.map_err(|error| cannot_write(file, &error))?;
+        Ok(Self { file, is_new })
+    }
+}
+
+impl Drop for Reserved<'_> {
+    /// An empty file is no picture.
+    fn drop(&mut self) {
+        if self.is_new && fs::metadata(self.file).is_ok_and(|file| file.is_file() && file.len() == 0) {
+            // If it cannot be removed it is empty: nothing is lost.
+            let _ = fs::remove_file(self.file);
+        }
+    }
 }
 
 /// What `flashlock run` does without a program: the map, for a few seconds, under one lock.
@@ -196,14 +225,14 @@ fn emit(args: &Args, plan: &Plan, results: &Results) -> Result<(), Failure> {
     screen::emit(&text)
 }
 
-/// Draws the picture. Where nobody asked for it, what goes wrong is no failure.
-fn draw(results: &Results, file: &Path, asked: bool, tell: bool) -> Result<(), Failure> {
+/// Draws the picture. Where it need not be, what goes wrong is no failure.
+fn draw(results: &Results, file: &Path, must: bool, tell: bool) -> Result<(), Failure> {
     let drawn = chart::draw(results).map_err(Failure::new);
     let written = drawn.and_then(|svg| fs::write(file, svg).map_err(|error| cannot_write(file, &error)));
     match written {
         Ok(()) if tell => screen::emit(&format!("\nThe picture is in {}.\n", file.display())),
         Ok(()) => Ok(()),
-        Err(failure) if asked => Err(failure),
+        Err(failure) if must => Err(failure),
         Err(failure) => {
             screen::complain(Some("warning"), &failure.to_string());
             Ok(())
@@ -217,9 +246,14 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
 
 /// The exit status of a comparison that was made.
 fn status(results: &Results) -> u8 {
+    let failed = |glibc: bool| {
+        let mut points = results.points.iter().filter(|point| (point.lock == results.baseline()) == glibc);
+        points.any(|point| !point.failures.is_empty())
+    };
     match () {
         () if results.method.interrupted => INTERRUPTED,
-        () if results.points.iter().any(|point| !point.failures.is_empty()) => LOCK_FAILED,
+        () if failed(false) => LOCK_FAILED,
+        () if failed(true) => FAILS_ANYWAY,
         () => 0,
     }
 }

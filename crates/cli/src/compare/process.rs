@@ -1,7 +1,8 @@
 //! One run: a process group of its own, with a time limit, what it printed and what it took.
 //!
-//! The group is killed as a whole when its time is up, when the user interrupts, and when the program has ended, for it may have
-//! left processes behind that would disturb the next run. Signals for us are blocked and waited for together with SIGCHLD, so
+//! When its time is up and when the user interrupts, the group is asked to end, and killed as a whole if its first process is still
+//! there a second later: scripts clean up after themselves. When the program has ended, what is left of the group is killed at
+//! once, for it would disturb the next run. Signals for us are blocked and waited for together with SIGCHLD, so
 //! that none is lost between two runs.
 
 use std::io::{self, Read};
@@ -20,6 +21,8 @@ const KEPT_BYTES: usize = 8 << 20;
 /// How long a stream may stay open after the program's end: a process that left the group may hold it.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// How long a program may take to end that was asked to.
+const COURTESY: Duration = Duration::from_secs(1);
 /// How long to rely on SIGCHLD alone: a thread that is not ours and does not block it could have taken it.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -120,9 +123,12 @@ impl Watch {
     pub(super) fn run(&self, command: &mut Command, limit: Duration) -> io::Result<Outcome> {
         let own_size = peak_of_this_process();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        // SAFETY: `prctl` may be called between fork and exec. A program must not outlive us if we are killed.
+        let mask = self.before;
+        // SAFETY: `prctl` and `sigprocmask` may be called between fork and exec. A program must not outlive us if we are killed,
+        // and must hear the signals that only we have blocked.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
+                signals::set_mask(&mask);
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 Ok(())
             });
@@ -133,7 +139,7 @@ impl Watch {
         let cause = self.wait(&child, start, limit);
         let elapsed = start.elapsed();
         // It has ended and is not yet reaped, so that its number is nobody else's.
-        kill_group(&child);
+        signal_group(&child, libc::SIGKILL);
         let (status, usage) = reap(&child);
         let ending = match cause {
             Cause::Ended => Ending::of(status),
@@ -149,24 +155,25 @@ impl Watch {
     /// Waits until the child has ended; ends it when its time is up or an interruption comes.
     fn wait(&self, child: &Child, start: Instant, limit: Duration) -> Cause {
         let mut cause = Cause::Ended;
+        // Of the program; then of its courtesy; then of what the kernel takes to end it.
+        let mut deadline = start + limit;
         while !has_ended(child) {
-            let left = match cause {
-                Cause::Ended => limit.saturating_sub(start.elapsed()),
-                // It is being killed: its end is all that is waited for.
-                _ => GRACE,
-            };
+            let left = deadline.saturating_duration_since(Instant::now());
             let signal = signals::wait_until(&self.set, left.min(GLANCE));
-            if cause != Cause::Ended {
+            let interrupted = signal.is_some_and(|signal| signal != libc::SIGCHLD);
+            if !interrupted && (signal.is_some() || Instant::now() < deadline) {
                 continue;
             }
-            if signal.is_some_and(|signal| signal != libc::SIGCHLD) {
-                cause = Cause::Interrupted;
-            } else if signal.is_none() && start.elapsed() >= limit {
-                cause = Cause::TimeIsUp;
+            let (signal, patience) = match cause {
+                Cause::Ended => (libc::SIGTERM, COURTESY),
+                // The second interruption is impatience.
+                _ => (libc::SIGKILL, GRACE),
+            };
+            if interrupted || cause == Cause::Ended {
+                cause = if interrupted { Cause::Interrupted } else { Cause::TimeIsUp };
             }
-            if cause != Cause::Ended {
-                kill_group(child);
-            }
+            signal_group(child, signal);
+            deadline = Instant::now() + patience;
         }
         cause
     }
@@ -209,10 +216,10 @@ fn reap(child: &Child) -> (libc::c_int, libc::rusage) {
     }
 }
 
-/// Kills what there is of the child's group; there may be nothing any more.
-fn kill_group(child: &Child) {
+/// Sends a signal to what there is of the child's group; there may be nothing any more.
+fn signal_group(child: &Child, signal: libc::c_int) {
     // SAFETY: signals a group that was made for the child.
-    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+    unsafe { libc::kill(-(child.id() as libc::pid_t), signal) };
 }
 
 /// The most memory that this process has had, in KiB: a child's maximum begins with ours.
@@ -293,6 +300,16 @@ mod tests {
         let run = shell("sleep 60 & sleep 60; echo never", Duration::from_millis(300));
         assert_eq!(run.ending.words(), "still running after 0.3 s, and killed");
         assert!(start.elapsed() < Duration::from_secs(10) && run.stdout.is_empty());
+    }
+
+    #[test]
+    fn a_hanging_script_can_clean_up_and_one_that_will_not_end_is_killed() {
+        let trapped = "trap 'echo cleaned; exit 1' TERM; sleep 60 & wait";
+        assert_eq!(shell(trapped, Duration::from_millis(300)).stdout, "cleaned\n");
+        let start = Instant::now();
+        let stubborn = shell("trap '' TERM; sleep 60; sleep 60", Duration::from_millis(300));
+        assert!(matches!(stubborn.ending, Ending::TimedOut(_)));
+        assert!((COURTESY..Duration::from_secs(10)).contains(&start.elapsed()), "{:?}", start.elapsed());
     }
 
     #[test]

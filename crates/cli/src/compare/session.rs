@@ -26,6 +26,9 @@ const HANGS: u32 = 20;
 /// … but not before this.
 const LEAST_LIMIT: Duration = Duration::from_secs(10);
 
+/// How often the screen shows that a run goes on.
+const TICK: Duration = Duration::from_millis(250);
+
 /// A comparison under way.
 pub(super) struct Session<'a> {
     plan: &'a Plan,
@@ -140,14 +143,17 @@ impl<'a> Session<'a> {
         self.random.shuffle(&mut order);
         self.results.method.rounds = round + 1;
         for point in order {
-            self.loops.push(noise::time_of_loop());
+            self.loops.extend(noise::time_of_loop());
             if self.watch.interrupted() || self.run_once(round, point)?.is_err() {
                 return Ok(Err(Interrupted));
             }
             if matches!(self.plan.until, Until::Rounds(_)) {
                 self.progress.inc(1);
             } else {
-                self.progress.set_position(self.start.elapsed().as_secs());
+                let seconds = self.start.elapsed().as_secs();
+                // The last round may go beyond the time, and the first ones do where the time is short.
+                self.progress.set_length(seconds.max(self.progress.length().unwrap_or(0)));
+                self.progress.set_position(seconds);
             }
         }
         Ok(Ok(()))
@@ -197,7 +203,20 @@ impl<'a> Session<'a> {
         }
         self.results.derive();
         self.results.judge();
-        self.results.verdicts.values().all(|verdict| verdict.is_settled(REACH))
+        let tried = self.tried();
+        // Of a lock that failed in some cell there are no complete rounds any more: nothing is left to wait for.
+        tried.is_empty()
+            || self.results.verdicts.values().all(|verdict| verdict.is_settled(tried.iter().copied(), REACH))
+    }
+
+    /// The locks that are still tried in every cell.
+    fn tried(&self) -> Vec<&str> {
+        let names = self.results.locks.iter().enumerate().skip(1);
+        let locks = self.results.locks.len();
+        names
+            .filter(|(lock, _)| self.given_up.iter().skip(*lock).step_by(locks).all(|given_up| !given_up))
+            .map(|(_, name)| name.as_str())
+            .collect()
     }
 }
 
@@ -213,10 +232,13 @@ fn progress_bar(plan: &Plan) -> Result<ProgressBar, Failure> {
     let (length, template) = match plan.until {
         Until::Rounds(rounds) => {
             let runs = plan.cells.len() * (plan.locks.len() + 1);
-            (u64::from(rounds) * runs as u64, "{bar:24} {pos}/{len} runs  {msg}")
+            (u64::from(rounds) * runs as u64, "{spinner} {bar:24} {pos}/{len} runs  {msg}")
         }
-        Until::Settled(time) => (time.as_secs(), "{bar:24} {pos}/{len} s  {msg}"),
+        Until::Settled(time) => (time.as_secs(), "{spinner} {bar:24} {pos}/{len} s  {msg}"),
     };
     let style = ProgressStyle::with_template(template).map_err(Failure::new)?;
-    Ok(ProgressBar::new(length).with_style(style))
+    let bar = ProgressBar::new(length).with_style(style);
+    // A long run must not look like a hang.
+    bar.enable_steady_tick(TICK);
+    Ok(bar)
 }

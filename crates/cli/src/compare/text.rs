@@ -91,6 +91,7 @@ fn summary(results: &Results, group: &Group, width: u16) -> String {
     let mut table = table::new(columns.into_iter().filter(|(_, keep)| *keep).map(|(title, _)| title), width);
     table::numbers(&mut table, 1..columns.len());
     table::keep_whole(&mut table, 0);
+    table::keep_whole(&mut table, 2);
     for lock in &results.locks {
         table.add_row(kept(summary_row(results, group, lock)));
     }

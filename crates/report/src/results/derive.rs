@@ -35,7 +35,15 @@ impl Results {
             return None;
         }
         let logarithms: Vec<f64> = self.logarithms(point).into_values().collect();
-        Ratio::of_logarithms(&logarithms)
+        Ratio::of_coarse(&logarithms, self.grain(point))
+    }
+
+    /// How coarse a lock's merits and the baseline's are in this cell.
+    fn grain(&self, point: &Point) -> f64 {
+        let Some(group) = self.groups.iter().find(|group| group.title == point.group) else { return 0.0 };
+        let base = self.point(&point.group, &point.cell, self.baseline());
+        let runs = point.runs.iter().chain(base.iter().flat_map(|base| &base.runs));
+        ratio::grain(runs.filter_map(|run| run.values.get(&group.merit).copied()))
     }
 
     /// Of each round in which both succeeded, the logarithm of the lock's merit divided by the baseline's.
@@ -67,7 +75,10 @@ impl Results {
             let cells = group.cells.len();
             let complete = sums.into_iter().filter(|(_, (count, _))| *count == cells);
             let logarithms = complete.map(|(round, (_, sum))| (round, sum / cells as f64)).collect();
-            Samples { lock: lock.clone(), logarithms, failed: self.failures(&group.title, lock).0 > 0 }
+            // Each round is the mean over the cells; so is its uncertainty, of parts that are independent.
+            let points = group.cells.iter().filter_map(|cell| self.point(&group.title, cell, lock));
+            let grain = points.map(|point| self.grain(point).powi(2)).sum::<f64>().sqrt() / cells.max(1) as f64;
+            Samples { lock: lock.clone(), logarithms, grain, failed: self.failures(&group.title, lock).0 > 0 }
         };
         self.locks.iter().skip(1).map(of).collect()
     }

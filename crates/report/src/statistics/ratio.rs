@@ -4,6 +4,10 @@
 //! so that "twice" and "half" weigh the same; their mean is the geometric mean of the quotients, and the interval around it is
 //! Student's, from the spread of the rounds themselves. It is right for noise that hits the two sides alike or independently,
 //! also for noise that grows with the figure. A single round has no interval.
+//!
+//! A coarse figure, such as a time in whole seconds, may be the same in all of a few rounds by chance, and then seems to have no
+//! noise. So each quotient is taken to be uncertain by the figure's [`grain`], too, which widens the interval; rounds that all
+//! say exactly the same, with no grain known, are judged by their sign alone.
 
 use std::sync::OnceLock;
 
@@ -19,7 +23,7 @@ pub const CONFIDENCE: f64 = 0.95;
 pub struct Ratio {
     /// The geometric mean of the rounds' quotients.
     pub mean: f64,
-    /// The lower end of its 95 % interval; `null` with less than two rounds.
+    /// The lower end of its 95 % interval; `null` with less than two rounds, and where all rounds say exactly the same.
     pub low: Option<f64>,
     /// The upper end.
     pub high: Option<f64>,
@@ -32,6 +36,11 @@ pub struct Ratio {
 impl Ratio {
     /// Of the natural logarithms of the rounds' quotients. `None` for none.
     pub fn of_logarithms(logarithms: &[f64]) -> Option<Self> {
+        Self::of_coarse(logarithms, 0.0)
+    }
+
+    /// The same of coarse figures. `grain` is the standard deviation that rounding alone gives a logarithm, as from [`grain`].
+    pub fn of_coarse(logarithms: &[f64], grain: f64) -> Option<Self> {
         let rounds = u32::try_from(logarithms.len()).ok().filter(|rounds| *rounds > 0)?;
         let count = f64::from(rounds);
         let mean = logarithms.iter().sum::<f64>() / count;
@@ -40,20 +49,31 @@ impl Ratio {
             return Some(point);
         }
         let squares: f64 = logarithms.iter().map(|value| (value - mean) * (value - mean)).sum();
-        let error = (squares / (count - 1.0) / count).sqrt();
+        let error = ((squares / (count - 1.0) + grain * grain) / count).sqrt();
+        if error < NO_SPREAD {
+            // Nothing is known of the noise. That all rounds are on one side has this probability where both are equally likely.
+            let p = if mean.abs() < NO_SPREAD { 1.0 } else { 2.0_f64.powf(1.0 - count) };
+            return Some(Self { p: Some(p), ..point });
+        }
         let reach = error * critical(rounds - 1);
-        let p = match error > 0.0 {
-            true => student::two_sided(mean / error, count - 1.0),
-            // Every round said the same: a figure that is no measurement (a count), or a coarse one.
-            false if mean == 0.0 => 1.0,
-            false => 0.0,
-        };
+        let p = student::two_sided(mean / error, count - 1.0);
         Some(Self { low: Some((mean - reach).exp()), high: Some((mean + reach).exp()), p: Some(p), ..point })
     }
 
     /// Of pairs of figures, all positive: (the lock's, the baseline's) of one round. Others are left out.
     pub fn of_pairs(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Self> {
-        Self::of_logarithms(&pairs.into_iter().filter_map(|(value, base)| logarithm(value, base)).collect::<Vec<_>>())
+        let pairs: Vec<(f64, f64)> = pairs.into_iter().collect();
+        let logarithms: Vec<f64> = pairs.iter().filter_map(|&(value, base)| logarithm(value, base)).collect();
+        Self::of_coarse(&logarithms, grain(pairs.iter().flat_map(|&(value, base)| [value, base])))
+    }
+
+    /// The interval that holds for `comparisons` at once: wide enough that all of so many contain the truth with 95 %
+    /// (Bonferroni). `None` where there is none.
+    pub fn interval_of(&self, comparisons: usize) -> Option<(f64, f64)> {
+        let freedom = self.rounds.checked_sub(1).filter(|freedom| *freedom > 0)?;
+        let wider = student::critical((1.0 - CONFIDENCE) / comparisons.max(1) as f64, f64::from(freedom));
+        let reach = (self.high? / self.mean).ln() * wider / critical(freedom);
+        Some((self.mean * (-reach).exp(), self.mean * reach.exp()))
     }
 
     /// By which factor the interval reaches beyond the mean on either side (1.02: 2 %). Infinite where there is none.
@@ -66,6 +86,20 @@ impl Ratio {
         let (low, high) = (self.high.map(f64::recip), self.low.map(f64::recip));
         Self { mean: self.mean.recip(), low, high, ..*self }
     }
+}
+
+/// A standard error of a logarithm below this is none: it comes from the digits of floating-point numbers.
+const NO_SPREAD: f64 = 1e-12;
+
+/// How uncertain the logarithm of a quotient of two of these figures is because they are coarse: half the least step between
+/// two of them to either side, for each of the two. 0 if no two of them are the same, as fine ones never are, and if all are.
+pub fn grain(figures: impl IntoIterator<Item = f64>) -> f64 {
+    let mut logarithms: Vec<f64> = figures.into_iter().filter_map(|figure| logarithm(figure, 1.0)).collect();
+    logarithms.sort_by(f64::total_cmp);
+    let (steps, ties): (Vec<f64>, Vec<f64>) =
+        logarithms.windows(2).map(|pair| pair[1] - pair[0]).partition(|step| *step > NO_SPREAD);
+    let least = steps.into_iter().reduce(f64::min).filter(|_| !ties.is_empty());
+    least.map_or(0.0, |step| step / 2.0 * std::f64::consts::SQRT_2)
 }
 
 /// How many standard errors the interval reaches. The first are kept: they are asked for after every round.
@@ -88,8 +122,8 @@ mod tests {
 
     #[test]
     fn a_machine_that_slows_down_for_all_changes_nothing() {
-        let ratio = Ratio::of_pairs([(150.0, 100.0), (75.0, 50.0), (30.0, 20.0)]).unwrap();
-        assert!((ratio.mean - 1.5).abs() < 1e-12 && ratio.reach() < 1.0 + 1e-9 && ratio.p < Some(1e-12));
+        let ratio = Ratio::of_pairs([(150.3, 100.0), (75.0, 50.1), (30.03, 20.0)]).unwrap();
+        assert!((ratio.mean - 1.5).abs() < 0.002 && ratio.reach() < 1.01 && ratio.p < Some(1e-4), "{ratio:?}");
     }
 
     #[test]
@@ -113,6 +147,28 @@ mod tests {
     #[test]
     fn figures_without_noise() {
         assert_eq!(Ratio::of_pairs([(3.0, 3.0), (4.0, 4.0)]).unwrap().p, Some(1.0));
-        assert_eq!(Ratio::of_logarithms(&[0.5, 0.5]).unwrap().p, Some(0.0));
+        // Three equal rounds are three signs, whatever digits the mean loses.
+        let same = Ratio::of_logarithms(&[0.1, 0.1, 0.1]).unwrap();
+        assert_eq!((same.p, same.low, same.high), (Some(0.25), None, None));
+    }
+
+    #[test]
+    fn coarse_figures_are_uncertain_by_their_step() {
+        assert_eq!((grain([5.0, 5.0]), grain([5.0, 6.0, 7.1])), (0.0, 0.0));
+        assert!((grain([10.0, 11.0, 10.0, 20.0]) - 1.1_f64.ln() / 2.0_f64.sqrt()).abs() < 1e-12);
+        let coarse = Ratio::of_pairs([(11.0, 10.0); 3]).unwrap();
+        assert!(coarse.p > Some(0.1) && coarse.low < Some(1.0), "{coarse:?}");
+        // A difference of many steps is one.
+        assert!(Ratio::of_pairs([(21.0, 10.0), (20.0, 10.0), (20.0, 10.0)]).unwrap().p < Some(0.05));
+    }
+
+    #[test]
+    fn intervals_of_several_comparisons_are_wider() {
+        let ratio = Ratio::of_logarithms(&[0.1, 0.2, 0.3]).unwrap();
+        let (low, high) = ratio.interval_of(1).unwrap();
+        assert!((low / ratio.low.unwrap() - 1.0).abs() < 1e-9 && (high / ratio.high.unwrap() - 1.0).abs() < 1e-9);
+        // t(2) at 0.01 is 9.925.
+        let (low, _) = ratio.interval_of(5).unwrap();
+        assert!((low.ln() - (0.2 - 9.925 * 0.1 / 3.0_f64.sqrt())).abs() < 1e-3, "{low}");
     }
 }
