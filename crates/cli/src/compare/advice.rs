@@ -85,7 +85,7 @@ fn keep(verdict: &Verdict, judged: &[&Standing]) -> String {
         );
     }
     if worse.is_empty() {
-        return format!("keep glibc's mutex: no lock differs from glibc beyond the noise. {}", left_open(&judged));
+        return format!("keep glibc's mutex: no lock differs from glibc beyond the noise. {}", left_open(judged));
     }
     let sure = verdict.standings.iter().filter(|standing| standing.direction == Direction::Worse);
     let least = sure.filter_map(|standing| standing.p).fold(0.0, f64::max);
