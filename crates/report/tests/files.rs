@@ -94,6 +94,9 @@ fn results_are_read_as_they_were_written() {
     assert_eq!(Results::read(&file("results.json", &text)).unwrap(), written);
     // One line for each point.
     assert_eq!(text.lines().filter(|line| line.contains("\"runs\"")).count(), 2, "{text}");
+    let mut unjudged: serde_json::Value = serde_json::from_str(&text).unwrap();
+    unjudged.as_object_mut().unwrap().remove("verdicts");
+    assert!(Results::read(&file("unjudged.json", &unjudged.to_string())).unwrap().verdicts.is_empty());
     let empty = Results { points: Vec::new(), ..written };
     assert_eq!(Results::read(&file("empty-results.json", &empty.json().unwrap())).unwrap(), empty);
 }
@@ -106,6 +109,12 @@ fn results_that_contradict_themselves_are_refused() {
         ("cell", "\"cell\":\"8\"", "\"cell\":\"9\"", "points[0].cell is '9'"),
         ("lock", "\"lock\":\"mcs\",\"fig", "\"lock\":\"tas\",\"fig", "points[1].lock is 'tas'"),
         ("merit", "\"merit\": \"speed\"", "\"merit\": \"grace\"", "group 'G' compares 'grace'"),
+        ("verdict", "\"lock\": \"mcs\"", "\"lock\": \"tas\"", "standings[].lock is 'tas'"),
+        ("negative", "\"speed\":1e-7", "\"speed\":-1e-7", "points[0].runs has -0.0000001 for 'speed'"),
+        ("order", "\"min\":1e-7", "\"min\":9.0", "points[0].figures has 9,"),
+        ("p", "\"rounds\":2,\"p\":", "\"rounds\":2,\"p\":7", "points[1].ratio.p is 7"),
+        ("low", "\"ratio\":{\"mean\":", "\"ratio\":{\"mean\":-", "points[1].ratio.mean is -"),
+        ("twice", "\"lock\":\"mcs\",\"fig", "\"lock\":\"glibc\",\"fig", "points[1] is a second one of lock 'glibc'"),
         ("figure", "\"speed\":1e-7", "\"haste\":1e-7", "points[0].figures or runs is 'haste'"),
     ] {
         let bad = good.replacen(from, to, 1);
@@ -126,4 +135,15 @@ fn what_follows_from_the_runs() {
     let csv = results.csv();
     assert!(csv.starts_with("group,threads,lock,round,speed,failure\nG,8,glibc,0,0.1,\n"), "{csv}");
     assert!(csv.ends_with("G,8,mcs,2,,exit status 1\n"), "{csv}");
+}
+
+#[test]
+fn the_results_of_this_repository_can_be_read() {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "json")).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        Results::read(&file).unwrap_or_else(|error| panic!("{error}"));
+    }
 }

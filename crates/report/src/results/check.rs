@@ -1,6 +1,9 @@
 //! Whether a file means what it says: what points name is there, and no figure is impossible.
 
-use super::Results;
+use std::collections::BTreeSet;
+
+use super::{Point, Results};
+use crate::statistics::{Ratio, Spread, Verdict};
 
 impl Results {
     /// What is wrong, if something is.
@@ -16,7 +19,15 @@ impl Results {
                 ));
             }
         }
+        let mut seen = BTreeSet::new();
         for (number, point) in self.points.iter().enumerate() {
+            if !seen.insert((&point.group, &point.cell, &point.lock)) {
+                return Err(format!(
+                    "points[{number}] is a second one of lock '{}' in cell '{}' of group '{}'",
+                    point.lock, point.cell, point.group
+                ));
+            }
+            check_numbers(point).map_err(|what| format!("points[{number}].{what}"))?;
             let wrong = |field: &str, value: &str, list: &str| {
                 Err(format!("points[{number}].{field} is '{value}', which '{list}' does not list"))
             };
@@ -36,6 +47,79 @@ impl Results {
                 }
             }
         }
+        for (title, verdict) in &self.verdicts {
+            if self.groups.iter().all(|group| group.title != *title) {
+                return Err(format!("verdicts has '{title}', which 'groups' does not list"));
+            }
+            self.check_verdict(verdict).map_err(|what| format!("verdicts['{title}'].{what}"))?;
+        }
         Ok(())
     }
+
+    fn check_verdict(&self, verdict: &Verdict) -> Result<(), String> {
+        let standings = verdict.standings.iter().map(|standing| ("standings[].lock", &standing.lock));
+        let chosen = verdict.best.iter().map(|lock| ("best", lock));
+        let names = standings.chain(chosen).chain(verdict.equals.iter().map(|lock| ("equals", lock)));
+        for (field, lock) in names {
+            if !self.locks.iter().skip(1).any(|other| other == lock) {
+                return Err(format!("{field} is '{lock}', which 'locks' does not list after the baseline"));
+            }
+        }
+        for standing in &verdict.standings {
+            check_ratio(&standing.advantage)
+                .map_err(|what| format!("standings['{}'].advantage{what}", standing.lock))?;
+            check_probability(standing.p).map_err(|what| format!("standings['{}']{what}", standing.lock))?;
+        }
+        Ok(())
+    }
+}
+
+/// No figure is negative or infinite, and what is ordered is in order.
+fn check_numbers(point: &Point) -> Result<(), String> {
+    for run in &point.runs {
+        if let Some((name, value)) = run.values.iter().find(|(_, value)| !is_figure(**value)) {
+            return Err(format!("runs has {value} for '{name}': figures are finite and not negative"));
+        }
+    }
+    for (name, Spread { median, min, max }) in &point.figures {
+        if ![median, min, max].into_iter().all(|value| is_figure(*value)) || min > median || median > max {
+            return Err(format!(
+                "figures has {min}, {median}, {max} as the least, median and greatest '{name}': they must be finite, not negative, and in this order"
+            ));
+        }
+    }
+    point.ratio.iter().try_for_each(check_ratio).map_err(|what| format!("ratio{what}"))
+}
+
+fn check_ratio(ratio: &Ratio) -> Result<(), String> {
+    let Ratio { mean, low, high, .. } = *ratio;
+    if !(mean.is_finite() && mean > 0.0) {
+        return Err(format!(".mean is {mean}: a ratio is positive"));
+    }
+    let in_order = match (low, high) {
+        (None, None) => true,
+        // The ends of a very wide interval may be beyond what a number holds, and the mean be an end of a very narrow one.
+        (Some(low), Some(high)) => low >= 0.0 && high.is_finite() && low <= mean * ROUNDED && mean <= high * ROUNDED,
+        _ => false,
+    };
+    if !in_order {
+        return Err(format!(
+            ": low, mean and high are {low:?}, {mean}, {high:?}: they must be in this order, and finite"
+        ));
+    }
+    check_probability(ratio.p)
+}
+
+fn check_probability(p: Option<f64>) -> Result<(), String> {
+    match p {
+        Some(p) if !(0.0..=1.0).contains(&p) => Err(format!(".p is {p}: a probability is from 0 to 1")),
+        _ => Ok(()),
+    }
+}
+
+/// What the last digits may lose.
+const ROUNDED: f64 = 1.0 + 1e-9;
+
+fn is_figure(value: f64) -> bool {
+    value.is_finite() && value >= 0.0
 }

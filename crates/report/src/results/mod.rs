@@ -47,7 +47,8 @@ pub struct Results {
     pub method: Method,
     /// How quiet the machine was; `null` if nobody looked.
     pub noise: Option<Noise>,
-    /// Which locks differ from the baseline, over all cells of a group; `null` for groups that nobody judged.
+    /// Which locks differ from the baseline, over all cells of a group; groups that nobody judged are left out.
+    #[serde(default)]
     pub verdicts: BTreeMap<String, Verdict>,
     /// One lock in one cell each.
     pub points: Vec<Point>,

@@ -57,7 +57,9 @@ impl Ratio {
         }
         let reach = error * critical(rounds - 1);
         let p = student::two_sided(mean / error, count - 1.0);
-        Some(Self { low: Some((mean - reach).exp()), high: Some((mean + reach).exp()), p: Some(p), ..point })
+        // A few rounds that differ wildly may reach beyond what a number holds; JSON has no infinity.
+        let ends = ((mean - reach).exp(), (mean + reach).exp().min(f64::MAX));
+        Some(Self { low: Some(ends.0), high: Some(ends.1), p: Some(p), ..point })
     }
 
     /// Of pairs of figures, all positive: (the lock's, the baseline's) of one round. Others are left out.
@@ -83,7 +85,7 @@ impl Ratio {
 
     /// The same ratio seen from the other side.
     pub fn inverse(&self) -> Self {
-        let (low, high) = (self.high.map(f64::recip), self.low.map(f64::recip));
+        let (low, high) = (self.high.map(f64::recip), self.low.map(|low| low.recip().min(f64::MAX)));
         Self { mean: self.mean.recip(), low, high, ..*self }
     }
 }
