@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Two rounds of two locks in one cell; in the second the machine is half as fast.
+    /// Three rounds of two locks in one cell; in the second the machine is half as fast.
     fn results() -> Results {
         let point = |lock: &str, speeds: &[f64]| Point {
             group: "G".into(),
@@ -150,7 +150,7 @@ mod tests {
                 merit: "speed".into(),
             }],
             locks: ["glibc", "mcs", "broken"].map(str::to_owned).to_vec(),
-            points: vec![point("glibc", &[100.0, 50.0]), point("mcs", &[150.0, 75.0]), broken],
+            points: vec![point("glibc", &[100.0, 50.0, 80.0]), point("mcs", &[150.0, 75.0, 121.0]), broken],
             ..Results::default()
         };
         results.derive();
@@ -161,8 +161,8 @@ mod tests {
     fn markdown_shows_ratios_figures_and_failures() {
         let markdown = markdown(&results(), false);
         for line in [
-            "| `mcs` | 1.50 (1.50–1.50) |",
-            "| `mcs` | 112 |",
+            "| `mcs` | 1.50 (1.49–1.52) |",
+            "| `mcs` | 121 |",
             "| `broken` | – |",
             "- broken, G, 8, round 1: killed by signal 11",
         ] {
