@@ -18,7 +18,9 @@ const ASLEEP_FACTOR: u32 = 100;
 const ROUSE_REACH: usize = 64;
 
 impl<M: Machine> Lock<'_, M> {
-    /// Releases the lock while somebody waits. `head` is what the releaser saw, without guests.
+    /// Releases the lock while somebody waits. `head` is what the releaser saw, without [`ARRIVAL`](super::front::ARRIVAL). Never
+    /// inlined: the release of a lock that nobody waits for would save registers for it.
+    #[inline(never)]
     pub(super) fn unlock_contended<W: WaitPolicy>(&self, head: u32) {
         match named(head).filter(|_| head & PROMISED == 0) {
             Some(waiter) if !pass_over(waiter.node::<M>()) => {
