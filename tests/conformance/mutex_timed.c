@@ -2,6 +2,7 @@
 #include "conformance.h"
 
 #include <gnu/libc-version.h>
+#include <stdio.h>
 
 /* How a check locks with a deadline: both calls, both clocks. */
 struct way {
