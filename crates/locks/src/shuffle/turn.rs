@@ -54,12 +54,8 @@ impl<M: Machine> Lock<'_, M> {
         let mut patience = PATIENCE;
         loop {
             let limit = M::sooner(patience, until);
-            if W::SPINS && self.spin_in_queue::<W, P>(me, limit) {
+            if W::SPINS && self.spin_while_shuffled::<W, P>(me, limit) {
                 return Turn::Head;
-            }
-            // Shuffled waiters keep spinning (slide 59), as long as there are CPUs for that.
-            if W::SPINS && W::PARKS && shuffler::is_shuffled(node) && !M::crowded() && !M::expired(&limit) {
-                continue;
             }
             match self.sleep_in_queue::<W>(node, limit) {
                 told if is_told(told) => return Turn::Head,
@@ -78,6 +74,20 @@ impl<M: Machine> Lock<'_, M> {
                 return turn;
             }
             patience = (patience * 2).min(PATIENCE_MAX);
+        }
+    }
+
+    /// Polls for the turn. Shuffled waiters keep polling (slide 59), as long as there are CPUs for that and their patience lasts.
+    /// Whether it is head.
+    fn spin_while_shuffled<W: WaitPolicy, P: Admission>(&self, me: Handle, limit: Deadline) -> bool {
+        loop {
+            if self.spin_in_queue::<W, P>(me, limit) {
+                return true;
+            }
+            let goes_on = W::PARKS && shuffler::is_shuffled(me.node::<M>()) && !M::crowded();
+            if !goes_on || M::expired(&limit) {
+                return false;
+            }
         }
     }
 
