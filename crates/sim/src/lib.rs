@@ -1,0 +1,7 @@
+//! # A simulated computer
+
+#![warn(missing_docs)]
+
+pub mod description;
+
+pub use description::Description;
