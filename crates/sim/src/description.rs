@@ -209,7 +209,7 @@ shipped!["2x18x2", "4x18x2", "8x24", "opteron-6172", "sparc-t5", "2x26x2", "2x12
 /// More hardware threads than this are not simulated.
 pub const MAX_CPUS: u32 = 1024;
 /// Nor more cores than this.
-pub const MAX_CORES: u32 = 512;
+pub const MAX_CORES: u32 = 256;
 /// Nor more nodes.
 pub const MAX_NODES: u32 = 32;
 
