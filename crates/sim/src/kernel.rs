@@ -26,7 +26,7 @@ use crate::shape::Shape;
 use crate::thread::{Cpu, State, Thread, Tid, Use};
 use crate::{Ps, us};
 
-/// A run in which nothing was changed for so long hangs.
+/// A program that has done nothing for so long hangs.
 const STALLED: Ps = 10_000_000_000_000;
 
 /// What happens at a time.
@@ -87,8 +87,8 @@ pub(crate) struct Kernel {
     pub(crate) counts: Vec<u64>,
     pub(crate) nodes_made: u32,
     unfinished: u32,
-    /// When something was changed last.
-    pub(crate) changed: Ps,
+    /// When the program did something last: locks that only wait do not count.
+    pub(crate) progress: Ps,
     pub(crate) preempted: Option<Ps>,
     /// When somebody was woken last, and how long being woken took lately.
     pub(crate) woke: (Ps, Ps),
@@ -127,7 +127,7 @@ impl Kernel {
             counts: vec![0; LockEvent::ALL.len()],
             nodes_made: 0,
             unfinished: 0,
-            changed: 0,
+            progress: 0,
             preempted: None,
             woke: (0, 0),
             machine: machine.clone(),
@@ -243,7 +243,7 @@ impl Kernel {
             match what {
                 What::Resume(tid, generation) if self.is_valid(tid, generation) => {
                     self.now = at;
-                    if at > self.changed + STALLED {
+                    if at > self.progress + STALLED {
                         return Next::Stuck;
                     }
                     self.stop_polling(tid);
@@ -285,7 +285,6 @@ impl Kernel {
 
     /// Whoever polls the line sees the change when it looks the next time.
     pub(crate) fn changed(&mut self, line: u32) {
-        self.changed = self.now;
         // Nobody polls what holds nothing.
         let Some(first) = self.pollers.get_mut(line as usize) else { return };
         let mut next = std::mem::take(first).checked_sub(1);
@@ -421,7 +420,7 @@ impl Kernel {
         let cpu = thread.cpu;
         if state == State::Done {
             self.unfinished -= 1;
-            self.changed = self.now;
+            self.progress = self.now;
         } else {
             thread.voluntary += 1;
         }

@@ -324,7 +324,6 @@ impl Machine for Sim {
             let found = with(|kernel| {
                 let tid = kernel.first_sleeper(address as usize)?;
                 kernel.woke.0 = kernel.now;
-                kernel.changed = kernel.now;
                 kernel.wake(tid);
                 Some(())
             });

@@ -281,7 +281,11 @@ impl Region {
     }
 
     fn access(&self, line: u32, kind: Access) {
-        if with(|kernel| kernel.current.is_some()) {
+        let acts = with(|kernel| {
+            kernel.progress = kernel.now;
+            kernel.current.is_some()
+        });
+        if acts {
             access_line(self.first + line, kind, || ());
         }
     }
@@ -290,7 +294,7 @@ impl Region {
 /// The acting thread computes for so long, at the base clock and alone on its core; longer otherwise.
 pub fn compute(ns: f64) {
     let time = with(|kernel| {
-        kernel.changed = kernel.now;
+        kernel.progress = kernel.now;
         ps(ns * kernel.slowness())
     });
     spend(time, Use::Compute);
@@ -298,7 +302,7 @@ pub fn compute(ns: f64) {
 
 /// The acting thread is busy until so much time has passed.
 pub fn delay(ns: f64) {
-    with(|kernel| kernel.changed = kernel.now);
+    with(|kernel| kernel.progress = kernel.now);
     spend(ps(ns), Use::Compute);
 }
 

@@ -85,9 +85,8 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn more_threads_than_cpus_come_to_an_end() {
     for_all(|lock, contend| {
-        let (outcome, count) = contend("2x18x2", 100, 5, 1);
+        let (_, count) = contend("2x18x2", 100, 5, 1);
         assert_eq!(count, 500, "{lock}");
-        assert!(outcome.involuntary_switches + outcome.voluntary_switches >= 100, "{lock}: {outcome:?}");
     });
 }
 
