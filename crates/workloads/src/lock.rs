@@ -54,3 +54,14 @@ unsafe impl<M: Machine<Word: Sync>, L: RawLock<M, Queue: Sync>> Lock for Raw<M, 
         L::unlock(&self.word, &self.queue);
     }
 }
+
+/// Excludes nobody: for tests with one thread.
+#[cfg(test)]
+pub(crate) struct NoLock;
+
+// SAFETY: used by one thread only.
+#[cfg(test)]
+unsafe impl Lock for NoLock {
+    fn acquire(&self) {}
+    fn release(&self) {}
+}

@@ -6,13 +6,13 @@ use std::thread;
 use flashlock_locks::raw::RawLock;
 use flashlock_native::machine::Native;
 use flashlock_workloads::key_value::Mix;
-use flashlock_workloads::{KeyValue, Lock, Raw};
+use flashlock_workloads::{KeyValue, Lock, Raw, Workload};
 
 const THREADS: u32 = 2;
 const EACH: u64 = 4000;
 
-fn outcome(lock: impl Lock + Send) -> Result<(), &'static str> {
-    let mut shared = KeyValue::new(lock, Mix { external: 20, ..Mix::PAPER }, 11);
+fn outcome<L: Lock>(lock: L) -> Result<(), &'static str> {
+    let mut shared: KeyValue<L> = KeyValue::new(lock, Mix { external: 20, ..Mix::PAPER }, 11);
     thread::scope(|scope| {
         for number in 0..THREADS {
             let shared = &shared;
@@ -27,7 +27,7 @@ fn outcome(lock: impl Lock + Send) -> Result<(), &'static str> {
 
 fn works<L: RawLock<Native>>(name: &str)
 where
-    Raw<Native, L>: Lock + Send,
+    Raw<Native, L>: Lock,
 {
     assert_eq!(outcome(Raw::<Native, L>::new()), Ok(()), "{name}");
 }
