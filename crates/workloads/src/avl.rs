@@ -280,9 +280,9 @@ impl<S: Lines> Avl<S> {
 
 #[cfg(test)]
 mod tests {
-    use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
     use super::*;
+    use crate::ground::Ground;
+    use crate::told::{Ledger, Told};
 
     #[test]
     fn rotations_of_all_four_kinds() {
@@ -305,42 +305,26 @@ mod tests {
         assert!(map.remove(1) && !map.remove(1) && map.insert(3, 3));
     }
 
-    /// Counts what it is told.
-    #[derive(Default)]
-    struct Counts([AtomicU32; 2]);
-
-    impl Counts {
-        /// Reads and writes since the last time.
-        fn taken(&self) -> [u32; 2] {
-            self.0.each_ref().map(|count| count.swap(0, Relaxed))
-        }
-    }
-
-    impl Lines for Counts {
-        fn read(&self, _line: u32) {
-            self.0[0].fetch_add(1, Relaxed);
-        }
-        fn write(&self, _line: u32) {
-            self.0[1].fetch_add(1, Relaxed);
-        }
-    }
-
     #[test]
     fn the_shadow_is_told_of_every_node() {
-        let mut map = Avl::with_capacity(8).shadowed(Counts::default());
+        let mut map = Avl::with_capacity(8).shadowed(Told::shadow(8));
         for key in [4, 2, 6, 1, 3, 5, 7] {
             map.insert(key, 0);
         }
-        map.shadow.taken();
-        for (key, [reads, writes]) in [(4, [1, 0]), (6, [2, 0]), (7, [3, 0]), (8, [3, 0])] {
+        let told = || {
+            let Ledger { reads, writes, .. } = Ledger::take();
+            (reads, writes)
+        };
+        told();
+        for (key, path) in [(4, 1), (6, 2), (7, 3), (8, 3)] {
             map.get(key);
-            assert_eq!(map.shadow.taken(), [reads, writes], "{key}");
+            assert_eq!(told(), (path, 0), "{key}");
         }
         map.insert(4, 1);
-        assert_eq!(map.shadow.taken(), [1, 1]);
+        assert_eq!(told(), (1, 1));
         // Down 4, 6, 7; a free node; up again: each with its two sides, of which the new node is one; the path grows higher.
         map.insert(8, 0);
-        assert_eq!(map.shadow.taken(), [3 + 1 + (2 + 3 + 3), 1 + (2 + 1 + 1)]);
+        assert_eq!(told(), (3 + 1 + (2 + 3 + 3), 1 + (2 + 1 + 1)));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use core::cell::UnsafeCell;
 use crate::Workload;
 use crate::avl::Avl;
 use crate::ground::{Ground, Here, Lines, OwnLine};
-use crate::lock::Lock;
+use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
 
 /// What clients ask for.
@@ -104,7 +104,7 @@ impl<L: Lock, G: Ground> Workload for KeyValue<L, G> {
     fn check(&mut self, operations: u64) -> Result<(), &'static str> {
         let state = self.state.0.get_mut();
         match () {
-            () if state.operations != operations => Err(Self::LOST),
+            () if state.operations != operations => Err(LOST),
             () if state.wrong > 0 => Err("a key had another key's value"),
             () if !state.map.is_sound() => Err("the tree is in disorder: two threads were inside at once"),
             () if state.map.len() != state.expected => Err("keys were lost: two threads were inside at once"),

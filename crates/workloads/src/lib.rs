@@ -10,6 +10,9 @@
 //! |---|---|
 //! | [`key_value`] | a search tree behind one lock (CNA, EuroSys 2019, section 7.1.1) |
 //! | [`avl`] | that tree |
+//! | [`rand_array`] | random reads, inside and outside (Malthusian locks, EuroSys 2017, section 6.1) |
+//! | [`lock_torture`] | the kernel's own test of its spin lock (CNA, section 7.2.1) |
+//! | [`sections`] | any sequence of sections of given lengths; two of will-it-scale, and leveldb (the CNA kernel patch) |
 //! | [`ground`] | what a workload asks of a computer: [`Ground`], [`Lines`], [`Here`] |
 //! | [`lock`] | what a workload asks of a lock |
 //! | [`history`] | how fair a lock was |
@@ -26,19 +29,24 @@ pub mod ground;
 pub mod history;
 pub mod key_value;
 pub mod lock;
+pub mod lock_torture;
+pub mod rand_array;
 pub mod random;
+pub mod sections;
+#[cfg(test)]
+mod told;
 
 pub use ground::{Ground, Here, Lines};
 pub use key_value::KeyValue;
 pub use lock::{Lock, Raw};
+pub use lock_torture::LockTorture;
+pub use rand_array::RandArray;
+pub use sections::Sections;
 
 /// Something to do with a lock, again and again, by any number of threads.
 pub trait Workload: Sync {
     /// One thread's part. Not shared.
     type Client;
-
-    /// What [`Workload::check`] says when sections overlapped and one did not see the other.
-    const LOST: &'static str = "operations were lost: two threads were inside at once";
 
     /// The client of that number; numbers count from 0.
     fn client(&self, seed: u64, number: u32) -> Self::Client;
