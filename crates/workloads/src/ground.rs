@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::random::XorShift;
 
-/// A table of cache lines of 64 bytes, named by index.
+/// A table of cache lines of 64 bytes, named by index. Clients share it, with a lock or without.
 pub trait Lines: Send + Sync {
     /// Loads from a line.
     fn read(&self, line: u32);
@@ -75,7 +75,7 @@ impl Ground for Here {
 
     fn shadow(_count: u32) {}
 
-    /// A round of the generator takes about a nanosecond.
+    /// A round of the generator takes a nanosecond or two.
     #[inline]
     fn work(random: &mut XorShift, ns: u32) {
         for _ in 0..ns {
@@ -104,6 +104,7 @@ pub struct Memory(Vec<OwnLine<AtomicU64>>);
 impl Lines for Memory {
     #[inline]
     fn read(&self, line: u32) {
+        // Nobody wants the value, but the load is to be done.
         black_box(self.0[line as usize].0.load(Relaxed));
     }
 
