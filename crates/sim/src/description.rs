@@ -73,6 +73,9 @@ pub struct Clock {
     pub smt_share: f64,
     /// What a polling thread takes of a pipeline, between 0 and 1.
     pub poll_share: f64,
+    /// What a step through a tree takes, beside its load: a comparison, and a branch that is guessed wrong half of the time, in ns.
+    /// One of the three facts that are measured: one thread of the key-value map shows it.
+    pub step_ns: f64,
 }
 
 /// The caches. Lines have 64 bytes.
@@ -329,7 +332,7 @@ impl Description {
         let (latency, clock, band, os) = (&self.latency_ns, &self.clock, &self.bandwidth, &self.scheduler);
         let lists = [&latency.llc, &latency.transfer, &latency.upgrade, &latency.dram];
         let times = lists.into_iter().flatten().copied().chain([latency.l1, latency.l2, latency.rmw, latency.store]);
-        let times = times.chain([latency.pause, latency.reorder, self.cache.tlb.walk_ns, band.line_ns]);
+        let times = times.chain([latency.pause, latency.reorder, self.cache.tlb.walk_ns, band.line_ns, clock.step_ns]);
         if times.into_iter().any(|ns| !(0.0..=1e6).contains(&ns)) || latency.pause <= 0.0 || latency.l1 <= 0.0 {
             return Err("latency_ns: times are from 0 to 1,000,000 ns; those of a poll and of a hit are more than 0".to_owned());
         }

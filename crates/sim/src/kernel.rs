@@ -278,6 +278,7 @@ impl Kernel {
         self.busy(until, Use::Polling);
         let first = &mut self.pollers[line as usize];
         let me = &mut self.threads[tid as usize];
+        me.waited_for = self.arena.address(line);
         me.next_poller = first.checked_sub(1);
         *first = tid + 1;
         me.state = State::Polling { line, since, next, every };
@@ -468,6 +469,7 @@ impl Kernel {
         let tid = self.current.expect("a simulated thread is acting");
         if address != 0 {
             self.sleepers.entry(address).or_default().push_back(tid);
+            self.me().waited_for = address;
         }
         self.leave(State::Asleep { since: self.now, address });
         self.threads[tid as usize].timed_out = false;

@@ -33,12 +33,13 @@ pub mod simulation;
 mod spin;
 mod stuck;
 mod tags;
-mod thread;
+pub mod thread;
 
 pub use description::Description;
 pub use machine::{Sim, Word};
 pub use memory::Traffic;
-pub use simulation::{Options, Outcome, Placed, Region, Simulation, Stuck, compute, delay, now, thread_cpu, thread_node};
+pub use simulation::{Options, Outcome, Placed, Region, Simulation, Stuck};
+pub use simulation::{compute, delay, nap, now, step, thread_cpu, thread_node, thread_number};
 pub use thread::Use;
 
 /// Virtual time, in picoseconds.

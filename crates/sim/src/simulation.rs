@@ -306,9 +306,29 @@ pub fn delay(ns: f64) {
     spend(ps(ns), Use::Compute);
 }
 
+/// The acting thread sleeps for so long, and for the timer's slack.
+pub fn nap(ns: f64) {
+    with(|kernel| {
+        let until = kernel.now + ps(ns) + kernel.os.slack;
+        kernel.sleep(0, Some(until));
+    });
+    suspend();
+}
+
+/// What a step through a linked structure costs, beside its load: a comparison, and a branch that is often guessed wrong.
+pub fn step() {
+    let ns = with(|kernel| kernel.machine.clock.step_ns);
+    compute(ns);
+}
+
 /// Virtual time, in ns.
 pub fn now() -> u64 {
     with(|kernel| kernel.now / 1000)
+}
+
+/// The number of the acting thread, in order of [`Simulation::spawn`].
+pub fn thread_number() -> u32 {
+    with(|kernel| kernel.current.expect("a simulated thread is acting"))
 }
 
 /// The CPU that the acting thread is on.

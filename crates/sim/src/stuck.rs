@@ -50,7 +50,10 @@ pub(crate) fn report(kernel: &Kernel, names: &[Name]) -> Stuck {
                 format!("polls the line of {} since {} ns", place(kernel, names, address), since / 1000)
             }
             State::Ready { since, .. } => format!("wants CPU {} since {} ns", thread.cpu, since / 1000),
-            State::Busy { .. } => format!("is polling on CPU {}", thread.cpu),
+            State::Busy { .. } if thread.waited_for != 0 => {
+                format!("looks at {} again and again", place(kernel, names, thread.waited_for))
+            }
+            State::Busy { .. } => format!("is busy on CPU {}", thread.cpu),
             State::Done => unreachable!("filtered"),
         };
         format!("thread {tid} {what}")

@@ -82,6 +82,8 @@ pub(crate) struct Thread {
     pub(crate) cpu: u32,
     /// Whether it sleeps no more because its time had come.
     pub(crate) timed_out: bool,
+    /// The address that it polled or slept on last.
+    pub(crate) waited_for: usize,
     /// The next one that polls the same line.
     pub(crate) next_poller: Option<Tid>,
     /// When its stores will have left the store buffer.
@@ -105,6 +107,7 @@ impl Thread {
             generation: 0,
             cpu,
             timed_out: false,
+            waited_for: 0,
             next_poller: None,
             stores: VecDeque::new(),
             last_miss: (u32::MAX, 0),
