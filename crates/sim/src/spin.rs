@@ -1,8 +1,6 @@
 //! # Polling
 //!
-//! By the native machine's rules, whose constants these are (`flashlock-native`, `spin.rs`): the pauses between polls grow; who
-//! contends for a hot word stays away first, for a time that it learns; patience ends with the budget, or when a waiter finds
-//! that it had not been running.
+//! By the rules of [`flashlock_locks::wait::polling`].
 //!
 //! What polling finds unchanged is not simulated poll by poll: the thread looks when the line has changed, at the poll that would have
 //! come next, and otherwise now and then, for the sake of what it does between polls.
@@ -10,6 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use flashlock_locks::machine::{Patience, Word as _};
+use flashlock_locks::wait::polling::{BUDGET, CROWD, Contention, QUICK_POLLS, YIELD_AFTER, next_pause};
 
 use crate::kernel::Kernel;
 use crate::machine::{Word, spend};
@@ -17,21 +16,15 @@ use crate::simulation::{suspend, with};
 use crate::thread::Use;
 use crate::{Ps, ps};
 
-const QUICK_POLLS: u32 = 4;
-const MAX_GAP: u32 = 64;
-const YIELD_AFTER: Ps = 1_000_000_000;
-const CROWD: Ps = 10_000_000_000;
-const HOT: Ps = 2_000_000;
-const STAY_AWAY: std::ops::RangeInclusive<Ps> = 200_000..=6_000_000;
-const BUDGET: std::ops::RangeInclusive<Ps> = 5_000_000..=50_000_000;
-
 /// Whether waiters have lately lost their CPUs, or there are two CPUs or fewer.
 pub(crate) fn crowded(kernel: &mut Kernel) -> bool {
-    kernel.shape.cpus <= 2 || kernel.preempted.is_some_and(|at| kernel.now - at < CROWD)
+    kernel.shape.cpus <= 2 || kernel.preempted.is_some_and(|at| kernel.now - at < 1000 * CROWD)
 }
 
-fn budget() -> Ps {
-    with(|kernel| kernel.woke.1.clamp(*BUDGET.start(), *BUDGET.end()))
+impl Kernel {
+    fn budget(&self) -> Ps {
+        self.woke.1.clamp(1000 * BUDGET.start(), 1000 * BUDGET.end())
+    }
 }
 
 fn pause() -> Ps {
@@ -63,22 +56,16 @@ pub(crate) fn spin_until(
 }
 
 fn contend(word: &Word, order: Ordering, mut done: impl FnMut(u32) -> bool) -> Option<u32> {
-    let begun = now();
-    let (learned, last_won) = with(|kernel| kernel.me().away);
-    let hot = begun - last_won < HOT + 4 * learned;
-    let away = if hot { learned } else { 0 };
-    spend(away, Use::Polling);
+    let learned = with(|kernel| kernel.me().contention);
+    let away = learned.stay_away(now() / 1000);
+    spend(1000 * away.unwrap_or(0), Use::Polling);
     let seen = word.load(order);
     if done(seen) {
-        let learned = if hot { (2 * away).clamp(*STAY_AWAY.start(), *STAY_AWAY.end()) } else { 0 };
-        with(|kernel| kernel.me().away = (learned, kernel.now));
+        with(|kernel| kernel.me().contention = Contention::found_free(away, kernel.now / 1000));
         return Some(seen);
     }
-    let won = poll(word, order, Patience::Budget, &mut done);
-    with(|kernel| {
-        let at = if won.is_some() { kernel.now } else { last_won };
-        kernel.me().away = (away / 2, at);
-    });
+    let won = poll(word, order, Patience::Contend, &mut done);
+    with(|kernel| kernel.me().contention = learned.had_to_poll(away, won.is_some().then_some(kernel.now / 1000)));
     won
 }
 
@@ -94,14 +81,14 @@ fn poll(word: &Word, order: Ordering, patience: Patience, done: &mut impl FnMut(
         if done(seen) {
             return Some(seen);
         }
-        gap = (gap * 2).min(MAX_GAP);
+        gap = next_pause(gap, &patience);
         let (now, preemptions) = with(|kernel| (kernel.now, kernel.me().involuntary));
         let waited = now - start;
         let preempted = std::mem::replace(&mut preempted_before, preemptions) != preemptions;
         match patience {
-            Patience::Budget | Patience::Contend if preempted || waited > budget() => return None,
+            Patience::Budget | Patience::Contend if preempted || waited > with(|kernel| kernel.budget()) => return None,
             Patience::Until(deadline) if with(|kernel| kernel.expired(&deadline)) => return None,
-            Patience::Forever | Patience::Until(_) if preempted || waited > YIELD_AFTER => {
+            Patience::Forever | Patience::Until(_) if preempted || waited > 1000 * YIELD_AFTER => {
                 if with(Kernel::offer) {
                     suspend();
                 }
@@ -124,7 +111,7 @@ fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patienc
         let look = match patience {
             Patience::Contend => now + gap,
             Patience::Forever => look,
-            Patience::Budget => look.min((start + kernel.woke.1.clamp(*BUDGET.start(), *BUDGET.end()) + 1).max(now + gap)),
+            Patience::Budget => look.min((start + kernel.budget() + 1).max(now + gap)),
             Patience::Until(deadline) => look.min(kernel.deadline(&deadline).max(now + gap)),
         };
         kernel.poll(line, now + gap, gap, look);

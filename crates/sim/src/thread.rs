@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use flashlock_locks::machine::{Handle, Local};
+use flashlock_locks::wait::polling::Contention;
 
 use crate::Ps;
 
@@ -94,8 +95,7 @@ pub(crate) struct Thread {
     pub(crate) nodes: Vec<Handle>,
     pub(crate) random: u64,
     pub(crate) locals: [u32; Local::COUNT],
-    /// Contending: how long (ps) it stays away from a hot word, and when it last won one.
-    pub(crate) away: (Ps, Ps),
+    pub(crate) contention: Contention,
     pub(crate) voluntary: u64,
     pub(crate) involuntary: u64,
 }
@@ -115,7 +115,7 @@ impl Thread {
             nodes: Vec::new(),
             random: random | 1,
             locals: [0; Local::COUNT],
-            away: (0, 0),
+            contention: Contention::default(),
             voluntary: 0,
             involuntary: 0,
         }

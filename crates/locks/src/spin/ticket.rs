@@ -6,7 +6,7 @@
 //! *Malthusian Locks*, §5.4: direct hand-off with global spinning.
 //!
 //! **Departures.** (1) Back-off: a waiter with n before it polls at intervals in proportion to n, and once its spin budget is spent
-//! it naps, as long as n says, looking once between naps; the next in line polls again, and yields. So more threads than CPUs, or a waiter that
+//! it naps, where CPUs are short ([`Machine::crowded`]), as long as n says, looking once between naps; the next in line polls again, and yields. So more threads than CPUs, or a waiter that
 //! outranks the holder, do not stop each other; a hand-over to a waiter that naps is late by what is left of the nap. (2) A number that was drawn must
 //! be called and served, so a waiter that may give up draws none: a **timed acquisition** polls, and takes the
 //! lock only when nobody holds it and nobody has a number. What that costs: it yields to every waiter without a deadline, and may see its deadline pass
@@ -123,6 +123,10 @@ impl<M: Machine> TicketQueue<M> {
         };
         let mut patience = Patience::Budget;
         while M::spin_until(&self.serving, Acquire, patience, done).is_none() {
+            // With a CPU for everybody nobody need sleep.
+            if !M::crowded() {
+                continue;
+            }
             // Who is far from his turn does not poll again: many who do leave no CPU to those whose turn it is.
             loop {
                 let ahead = ahead(self.serving.load(Relaxed));
