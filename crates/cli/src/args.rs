@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::screen::{self, When};
-use crate::{compare, doctor, generate, locks, run, simulate, topology};
+use crate::{calibrate, compare, doctor, generate, locks, run, simulate, topology};
 
 const EXAMPLES: &str = "\
 Where to begin:
@@ -54,6 +54,7 @@ pub(crate) enum Verb {
     Simulate(simulate::Args),
     Locks(locks::Args),
     Topology(topology::Args),
+    Calibrate(calibrate::Args),
     Doctor(doctor::Args),
     Generate(generate::Args),
     MapWorker(compare::worker::Args),

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`args`] | the command line: verbs and what all of them share |
-//! | [`run`], [`compare`], [`simulate`], [`locks`], [`topology`], [`doctor`], [`generate`] | the verbs |
+//! | [`run`], [`compare`], [`simulate`], [`locks`], [`topology`], [`calibrate`], [`doctor`], [`generate`] | the verbs |
 //! | [`lock_choice`], [`preload`] | which lock, and the library that brings it into a program |
 //! | [`launch`] | starting a program, forwarding signals, ending as it ended |
 //! | [`elf`], [`search`], [`inspect`] | what a program file is, where files are found, what flashlock can do for it |
@@ -15,6 +15,7 @@
 //! its own for programs that fail.
 
 mod args;
+mod calibrate;
 mod compare;
 mod doctor;
 mod elf;
@@ -60,6 +61,7 @@ fn perform(cli: &Cli) -> Result<u8, Failure> {
         Verb::Simulate(args) => simulate::run(args),
         Verb::Locks(args) => locks::run(args),
         Verb::Topology(args) => topology::run(args),
+        Verb::Calibrate(args) => calibrate::run(args),
         Verb::Doctor(args) => doctor::run(args),
         Verb::Generate(args) => generate::run(args),
         Verb::MapWorker(args) => compare::worker::run(args),
