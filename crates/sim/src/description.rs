@@ -140,6 +140,8 @@ pub struct Latency {
     pub pause: f64,
     /// How long a core works ahead of a load it waits for: a store to the same line asks for the line in that time.
     pub reorder: f64,
+    /// How many loads that do not depend on each other are under way at once, on average.
+    pub overlap: f64,
 }
 
 /// What is carried at once.
@@ -348,6 +350,9 @@ impl Description {
             return Err(
                 "latency_ns: times are from 0 to 1,000,000 ns; those of a poll and of a hit are more than 0".to_owned()
             );
+        }
+        if !(1.0..=64.0).contains(&latency.overlap) {
+            return Err("latency_ns.overlap: 1 (one load at a time) to 64".to_owned());
         }
         let positive = |number: f64| number > 0.0 && number.is_finite();
         let shares = (0.5..=1.0).contains(&clock.smt_share) && (0.0..=1.0).contains(&clock.poll_share);

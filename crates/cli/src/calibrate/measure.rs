@@ -68,7 +68,7 @@ impl Session {
         let calls = self.calls(home);
         self.step("waking threads up");
         self.wake_ups(home, calls);
-        for name in ["smt_share", "poll_share", "step_ns", "reorder", "bandwidth", "power"] {
+        for name in ["smt_share", "poll_share", "step_ns", "reorder", "overlap", "bandwidth", "power"] {
             self.sheet.miss(name);
         }
         self.progress.finish_and_clear();
