@@ -6,6 +6,7 @@
 //! also flows by itself, by chance.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -86,6 +87,9 @@ struct PerThread {
     local: [u32; Local::COUNT],
 }
 
+/// What a thread that vanishes at a fork unwinds with.
+struct Vanished;
+
 /// One execution's machine.
 pub struct World<C: Checker> {
     /// How it behaves.
@@ -98,6 +102,8 @@ pub struct World<C: Checker> {
     pub(crate) now: Cell<u32>,
     micros: Cell<u32>,
     epoch: Cell<u32>,
+    /// The running thread vanishes when it has accessed so many more words (0: never).
+    vanishes_in: Cell<u32>,
     pub(crate) random: Cell<Option<u32>>,
     threads: RefCell<Vec<(C::Id, PerThread)>>,
     /// Frozen threads stay so until this holds.
@@ -123,6 +129,7 @@ impl<C: Checker> World<C> {
             now: Cell::new(0),
             micros: Cell::new(1),
             epoch: Cell::new(1),
+            vanishes_in: Cell::new(0),
             random: Cell::new(setup.random),
             threads: RefCell::new(Vec::new()),
             thawed: Cell::new(false),
@@ -206,6 +213,31 @@ impl<C: Checker> World<C> {
     /// The world goes on as a child that was forked just now: threads of before do not exist in it.
     pub fn fork(&self) {
         self.epoch.set(self.epoch.get() + 1);
+    }
+
+    /// The world goes on as a child that was forked when another thread of the parent, which here is the calling one, had done the
+    /// first `steps` accesses of `act`. The nodes taken by then are nobody's. Whether that thread had come to the end. Nobody else
+    /// runs meanwhile.
+    pub fn fork_within(&self, steps: u32, act: impl FnOnce()) -> bool {
+        self.vanishes_in.set(steps);
+        let ended = match catch_unwind(AssertUnwindSafe(act)) {
+            Ok(()) => true,
+            Err(panic) if panic.is::<Vanished>() => false,
+            Err(panic) => resume_unwind(panic),
+        };
+        self.vanishes_in.set(0);
+        self.arena.forget();
+        self.fork();
+        ended
+    }
+
+    /// The calling thread has accessed a word.
+    pub(crate) fn step(&self) {
+        match self.vanishes_in.get() {
+            0 => {}
+            1 => resume_unwind(Box::new(Vanished)),
+            more => self.vanishes_in.set(more - 1),
+        }
     }
 
     /// On which NUMA node the calling thread runs.
