@@ -25,6 +25,8 @@ pub enum Fault {
     NoWake(Field),
     /// `park` does not look at the word before it sleeps.
     ParkBlindly,
+    /// An algorithm's own patience ends sleeps, but who polls never sees its end.
+    EndlessPolls,
 }
 
 /// How an execution's machine behaves.
@@ -36,9 +38,9 @@ pub struct Setup {
     pub recycles: bool,
     /// The spin budget, in polls.
     pub polls: u32,
-    /// Whether an algorithm's own patience ([`Machine::sooner`](flashlock_locks::machine::Machine::sooner)) ends at the next
-    /// tick. Without it only the test's deadlines pass, and a wake-up that is lost is lost for good.
-    pub patience: bool,
+    /// How many ticks an algorithm's own patience ([`Machine::sooner`](flashlock_locks::machine::Machine::sooner)) lasts. With 0
+    /// it never ends: only the test's deadlines pass, and a wake-up that is lost is lost for good.
+    pub patience: u32,
     /// shuttle: time passes once in so many looks at it (0: only by [`World::tick`]).
     pub flow: u32,
     /// shuttle: a sleep ends for no reason once in so many times (0: never).
@@ -64,7 +66,7 @@ impl Setup {
             nodes,
             recycles: false,
             polls: 2,
-            patience: false,
+            patience: 0,
             flow: 0,
             spurious: 0,
             micros_step: 0,
@@ -86,6 +88,9 @@ struct PerThread {
     /// What lock algorithms keep.
     local: [u32; Local::COUNT],
 }
+
+/// The nanoseconds of a deadline that is the end of an algorithm's own patience.
+const OWN: u32 = 1;
 
 /// What a thread that vanishes at a fork unwinds with.
 struct Vanished;
@@ -288,7 +293,10 @@ impl<C: Checker> World<C> {
     /// The end of a patience that begins now, or `other`.
     pub(crate) fn sooner(&self, other: Option<Deadline>) -> Deadline {
         let never = Deadline { clock: Clock::Monotonic, sec: i64::MAX, nsec: 0 };
-        let own = if self.setup.patience { self.deadline(1) } else { never };
+        let own = match self.setup.patience {
+            0 => never,
+            ticks => Deadline { nsec: OWN, ..self.deadline(ticks) },
+        };
         other.filter(|deadline| deadline.sec < own.sec).unwrap_or(own)
     }
 
@@ -310,7 +318,8 @@ impl<C: Checker> World<C> {
     /// Whether the deadline has passed. The load is for the checker; a clock is never stale.
     pub(crate) fn expired(&self, deadline: &Deadline) -> bool {
         self.flow();
-        if deadline.sec == i64::MAX {
+        let endless = deadline.nsec == OWN && self.setup.fault == Some(Fault::EndlessPolls);
+        if deadline.sec == i64::MAX || endless {
             return false;
         }
         self.now_seen.load(Relaxed);

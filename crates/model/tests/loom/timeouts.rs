@@ -23,7 +23,7 @@ macro_rules! timing_out {
             let overdue = Setup { tunables: &HASTY, micros_step: 3, ..setup };
             let name = concat!(stringify!($name), " 1+timed, overdue");
             explore(name, Preemptions($bound), overdue, timed::<$lock>()).shows(&[Event::TimedOut]);
-            let setup = Setup { patience: true, ..setup };
+            let setup = Setup { patience: 1, ..setup };
             let name = concat!(stringify!($name), " 1+timed, impatient");
             explore(name, Preemptions($bound), setup, timed::<$lock>()).shows(&[Event::TimedOut]);
         }
