@@ -40,6 +40,7 @@ timing_out! {
     cna_spin: Cna<Spin>, 2;
     cna_stp: Cna<SpinThenPark>, 2;
     cna_park: Cna<Park>, 3;
+    mcscr_spin: Mcscr<Spin>, 3;
     mcscr_stp: Mcscr<SpinThenPark>, 2;
     mcscr_park: Mcscr<Park>, 3;
     shfl_stp: Shfl<SpinThenPark>, 2;
