@@ -86,12 +86,14 @@ fn poll(word: &Word, order: Ordering, patience: Patience, done: &mut impl FnMut(
         let waited = now - start;
         let preempted = std::mem::replace(&mut preempted_before, preemptions) != preemptions;
         match patience {
-            Patience::Budget | Patience::Contend if preempted || waited > with(|kernel| kernel.budget()) => return None,
+            Patience::Budget | Patience::Contend if preempted || waited > with(|kernel| kernel.budget()) => {
+                return None;
+            }
             Patience::Until(deadline) if with(|kernel| kernel.expired(&deadline)) => return None,
-            Patience::Forever | Patience::Until(_) if preempted || waited > 1000 * YIELD_AFTER => {
-                if with(Kernel::offer) {
-                    suspend();
-                }
+            Patience::Forever | Patience::Until(_)
+                if (preempted || waited > 1000 * YIELD_AFTER) && with(Kernel::offer) =>
+            {
+                suspend();
             }
             _ => {}
         }
