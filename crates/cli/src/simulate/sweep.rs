@@ -90,9 +90,8 @@ impl<'a> Sweep<'a> {
         thread::scope(|scope| {
             for _ in 0..workers {
                 scope.spawn(|| {
-                    loop {
-                        // The longest ones, with the most threads, begin first.
-                        let Some(job) = jobs.checked_sub(1 + next.fetch_add(1, Relaxed)) else { break };
+                    // The longest ones, with the most threads, begin first.
+                    while let Some(job) = jobs.checked_sub(1 + next.fetch_add(1, Relaxed)) {
                         let (point, round) = (job / rounds as usize, (job % rounds as usize) as u32);
                         let outcome = self.one(point, round);
                         done.lock().expect("no worker panics while it holds this").push((job, point, round, outcome));
