@@ -459,3 +459,8 @@ fn nodes_in(set: u32) -> impl Iterator<Item = u32> {
         (node < 32).then_some(node)
     })
 }
+
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;
