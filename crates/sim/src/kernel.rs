@@ -263,6 +263,11 @@ impl Kernel {
         }
     }
 
+    /// The program does something that takes so long.
+    pub(crate) fn progresses(&mut self, time: Ps) {
+        self.progress = self.progress.max(self.now + time);
+    }
+
     fn is_valid(&self, tid: Tid, generation: u32) -> bool {
         self.threads[tid as usize].generation == generation
     }
@@ -421,7 +426,7 @@ impl Kernel {
         let cpu = thread.cpu;
         if state == State::Done {
             self.unfinished -= 1;
-            self.progress = self.now;
+            self.progresses(0);
         } else {
             thread.voluntary += 1;
         }
