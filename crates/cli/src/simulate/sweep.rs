@@ -206,7 +206,7 @@ impl<'a> Sweep<'a> {
 fn usual_millis(work: Work) -> f64 {
     match work {
         Work::Kvmap | Work::Open1 | Work::Lock2 | Work::LeveldbReadrandom => 4.0,
-        Work::Randarray => 40.0,
+        Work::Randarray => 10.0,
         Work::Locktorture | Work::Lockstat => 20.0,
     }
 }
