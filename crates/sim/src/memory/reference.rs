@@ -9,9 +9,10 @@ use super::tests::machine;
 use super::*;
 use crate::description::Cache;
 
-/// What a core may do with its copy. Whether it has changed the line makes no difference here.
+/// What a core may do with its copy, and has done: MESI, without the I.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Copy {
+    Modified,
     Exclusive,
     Shared,
 }
@@ -92,7 +93,7 @@ impl Slow {
     }
 
     fn owner(&self, line: u32) -> Option<u32> {
-        (0..self.machine.cores()).find(|&core| self.copies.get(&(core, line)) == Some(&Copy::Exclusive))
+        (0..self.machine.cores()).find(|&core| self.copies.get(&(core, line)).is_some_and(|&copy| copy != Copy::Shared))
     }
 
     fn nodes_with(&self, line: u32) -> Vec<u32> {
@@ -107,7 +108,11 @@ impl Slow {
 
     fn access(&mut self, issued: Ps, core: u32, line: u32, access: Access) -> Answer {
         let copy = self.copies.get(&(core, line)).copied();
-        if copy == Some(Copy::Exclusive) || copy == Some(Copy::Shared) && access == Access::Load {
+        let reads = access == Access::Load;
+        if copy.is_some_and(|copy| reads || copy != Copy::Shared) {
+            if !reads {
+                self.copies.insert((core, line), Copy::Modified);
+            }
             return (None, issued + self.hit(core, line, access), 0);
         }
         let me = self.node(core);
@@ -176,7 +181,9 @@ impl Slow {
         let costs = &machine.latency_ns;
         let far = |node| machine.distance(me, node) as usize;
         if let Some(owner) = self.owner(line) {
-            return (ps(costs.transfer[far(self.node(owner))]), Some(self.node(owner)));
+            let faster = access == Access::Load && self.copies[&(owner, line)] == Copy::Exclusive;
+            let list = if faster { &costs.clean } else { &costs.transfer };
+            return (ps(list[far(self.node(owner))]), Some(self.node(owner)));
         }
         let has_copy = self.copies.contains_key(&(core, line));
         let Some(&nearest) = nodes.iter().min_by_key(|&&node| far(node)) else {
@@ -231,7 +238,7 @@ impl Slow {
         } else {
             self.copies.retain(|key, _| key.1 != line);
             self.in_node.retain(|key| key.0 != line);
-            self.copies.insert((core, line), Copy::Exclusive);
+            self.copies.insert((core, line), Copy::Modified);
         }
         self.in_node.insert((line, me));
         self.put_into_node(core, line);

@@ -16,6 +16,7 @@ pub(super) fn machine() -> Description {
     (latency.l1, latency.l2, latency.rmw, latency.store) = (1.0, 3.0, 7.0, 0.5);
     latency.llc = vec![20.0, 40.0, 80.0];
     latency.transfer = vec![50.0, 90.0, 150.0];
+    latency.clean = vec![34.0, 70.0, 110.0];
     latency.upgrade = vec![24.0, 60.0, 120.0];
     latency.dram = vec![100.0, 130.0, 200.0];
     let band = &mut machine.bandwidth;
@@ -104,6 +105,25 @@ fn what_another_core_has_for_itself_is_transferred_from_there() {
     // A read-modify-write takes 7 ns more than that.
     assert_eq!(own().access(1, 0, Rmw), From(Local, 57_000));
     assert_eq!(own().access(4, 0, Rmw), From(Remote, 157_000));
+}
+
+#[test]
+fn what_its_owner_has_not_changed_is_read_faster() {
+    // Core 0 has it for itself, as nobody else has read it: `clean`.
+    assert_eq!(shared(&[0]).access(1, 0, Load), From(Local, 34_000));
+    assert_eq!(shared(&[0]).access(2, 0, Load), From(Remote, 70_000));
+    assert_eq!(shared(&[0]).access(4, 0, Load), From(Remote, 110_000));
+    assert_eq!(shared(&[0]).access(4, 0, Store), From(Remote, 150_000), "not for who writes: `transfer`");
+    // Nor once the owner has written to it, which nobody else hears of.
+    let mut bench = shared(&[0]);
+    assert_eq!(bench.access(0, 0, Store), Hit(500));
+    assert_eq!(bench.access(4, 0, Load), From(Remote, 150_000));
+    // A new owner has changed nothing: core 0's copy went back to its node's cache, and comes from there.
+    let mut bench = small(LARGE, true);
+    bench.access(0, 0, Store);
+    (1..17).for_each(|line| _ = bench.access(0, line, Load));
+    assert_eq!(bench.access(1, 0, Load), From(Local, 20_000));
+    assert_eq!(bench.access(0, 0, Load), From(Local, 34_000));
 }
 
 #[test]
