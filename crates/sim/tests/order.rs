@@ -186,6 +186,26 @@ fn a_full_store_buffer_makes_its_thread_wait() {
     assert!(stores(1) > stores(4));
 }
 
+#[test]
+fn loads_that_nothing_depends_on_are_under_way_together() {
+    let mut machine = tiny(1, 1);
+    machine.latency_ns.overlap = 4.0;
+    let (mut simulation, log) = (simulation(&machine), Log::new());
+    let (data, theirs) = (Region::new(4_096), log.clone());
+    simulation.spawn(move || {
+        for (first, read) in [(0, Region::read as fn(&Region, u32)), (32, Region::read_ahead)] {
+            // From memory, each on a page that is not known yet.
+            let before = now();
+            (first..first + 32).for_each(|line| read(&data, line * 64));
+            theirs.write(now() - before);
+        }
+    });
+    simulation.run().unwrap();
+    let times = log.take();
+    assert!(times[0].abs_diff(32 * (96 + 15)) <= 32, "{times:?}");
+    assert!(times[1].abs_diff(32 * (96 + 15) / 4) <= 32, "four at once: {times:?}");
+}
+
 // ------------------------------------------------------------------------------------------------- waiting for ever
 
 fn stuck(simulation: &mut Simulation) -> Vec<String> {

@@ -57,6 +57,30 @@ fn two_threads_on_one_cpu_take_turns() {
 }
 
 #[test]
+fn who_is_woken_waits_for_a_third_of_a_slice() {
+    // The waker has run for so long when it wakes the other one.
+    for (ran, waits) in [(10e3, 33_333), (60e3, 61_500)] {
+        let (mut simulation, log) = (simulation(&tiny(1, 1)), Log::new());
+        let (word, sleeper, waker) = (word(&mut simulation), log.clone(), log.clone());
+        let same = Rc::clone(&word);
+        simulation.spawn(move || {
+            Sim::park(&word, 0, None);
+            sleeper.write(now());
+        });
+        simulation.spawn(move || {
+            waker.write(now());
+            compute(ran);
+            Sim::wake(&**same, 1);
+            compute(1e6);
+        });
+        simulation.run().unwrap();
+        let [began, woken] = log.take()[..] else { panic!() };
+        // A third of a slice, as both begin with a switch. Or, if that is over, at once: 0.5 us into the system, and a switch.
+        assert!((woken - began).abs_diff(waits) <= 1, "{ran}: {}", woken - began);
+    }
+}
+
+#[test]
 fn a_thread_that_nobody_waits_for_is_not_interrupted() {
     let mut simulation = simulation(&tiny(2, 1));
     for _ in 0..2 {
