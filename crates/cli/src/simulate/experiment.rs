@@ -85,7 +85,11 @@ for_each_lock!(define_under);
 
 impl Experiment<'_> {
     /// Runs it. The error says what went wrong.
-    pub(super) fn run(&self, choice: &Choice, tunables: &'static flashlock_locks::machine::Tunables) -> Result<Sample, String> {
+    pub(super) fn run(
+        &self,
+        choice: &Choice,
+        tunables: &'static flashlock_locks::machine::Tunables,
+    ) -> Result<Sample, String> {
         let options = Options { seed: self.seed, placement: self.placement, tunables };
         let under = under(choice);
         under(self, options)
@@ -144,7 +148,12 @@ impl Experiment<'_> {
         // What is known of the whole run is taken for the part that counts.
         let share = self.length as f64 / outcome.ns.max(1.0);
         let each = |ns: f64| (operations > 0).then(|| ns * share / operations as f64);
-        let busy: f64 = Use::ALL.iter().zip(outcome.times).filter(|(usage, _)| !matches!(usage, Use::Parked | Use::Scheduling)).map(|(_, ns)| ns).sum();
+        let busy: f64 = Use::ALL
+            .iter()
+            .zip(outcome.times)
+            .filter(|(usage, _)| !matches!(usage, Use::Parked | Use::Scheduling))
+            .map(|(_, ns)| ns)
+            .sum();
         let traffic = &outcome.traffic;
         let count = |event: Event| outcome.counts[event as usize] as f64 * share;
         let mut figures: BTreeMap<String, f64> = BTreeMap::new();
@@ -161,7 +170,10 @@ impl Experiment<'_> {
         put("lwss", history::average_lwss(&log.history, WINDOW));
         put("mttr", history::mttr(&log.history));
         put("node_moves", (acquisitions > 0.0).then(|| log.moves as f64 / acquisitions));
-        put("switches_per_1000", (acquisitions > 0.0).then(|| outcome.voluntary_switches as f64 * share * 1e3 / acquisitions));
+        put(
+            "switches_per_1000",
+            (acquisitions > 0.0).then(|| outcome.voluntary_switches as f64 * share * 1e3 / acquisitions),
+        );
         put("alterations_per_1000", (acquisitions > 0.0).then(|| count(Event::Alteration) * 1e3 / acquisitions));
         put("cpus_used", Some(busy / outcome.ns.max(1.0)));
         put("llc_misses", each(traffic.memory as f64));

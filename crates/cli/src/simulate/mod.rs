@@ -145,7 +145,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     if args.list_machines {
         return screen::emit(&text::machines(screen::width(libc::STDOUT_FILENO))).map(|()| 0);
     }
-    let machine = Description::find(&args.machine).map_err(|error| Failure::usage(format_args!("--machine: {error}")))?;
+    let machine =
+        Description::find(&args.machine).map_err(|error| Failure::usage(format_args!("--machine: {error}")))?;
     let machine = if args.latencies == 1.0 { machine } else { machine.with_latencies(args.latencies) };
     if args.show_machine {
         return screen::emit(&machine.text()).map(|()| 0);

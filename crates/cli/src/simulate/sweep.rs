@@ -155,7 +155,8 @@ impl<'a> Sweep<'a> {
             lock: lock.clone(),
             ..Point::default()
         };
-        let metric = |&(name, title, better): &(&str, &str, Better)| Metric { name: name.into(), title: title.into(), better };
+        let metric =
+            |&(name, title, better): &(&str, &str, Better)| Metric { name: name.into(), title: title.into(), better };
         let time = |usage: &Use| Metric {
             name: format!("{}_ns", usage.name()),
             title: format!("Time of all threads per operation: {}, ns", usage.name()),

@@ -40,10 +40,15 @@ fn by_threads(results: &Results, group: &Group, metric: &str, width: u16) -> Str
     table::numbers(&mut table, 1..=group.cells.len());
     for lock in &results.locks {
         let figure = |cell: &String| results.figure(&group.title, cell, lock, &metric.name);
-        let cell = |cell: &String| figure(cell).map_or_else(|| NONE.to_owned(), |spread| units::three_digits(spread.median));
+        let cell =
+            |cell: &String| figure(cell).map_or_else(|| NONE.to_owned(), |spread| units::three_digits(spread.median));
         table.add_row(std::iter::once(lock.clone()).chain(group.cells.iter().map(cell)));
     }
-    format!("{}\n{}\n", paragraph(&format!("{}; {}.", metric.title, metric.better.words()), width).trim_end(), table::text(&table))
+    format!(
+        "{}\n{}\n",
+        paragraph(&format!("{}; {}.", metric.title, metric.better.words()), width).trim_end(),
+        table::text(&table)
+    )
 }
 
 fn columns(group: &Group) -> impl Iterator<Item = &str> {

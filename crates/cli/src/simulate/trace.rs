@@ -26,7 +26,8 @@ pub(super) fn render(sections: &[Section], machine: &Description) -> String {
     let mut last = None;
     for section in sections {
         let Section { thread, cpu, node, begin, end } = *section;
-        let name = if last.replace(node).is_some_and(|last| last != node) { "section, from another node" } else { "section" };
+        let name =
+            if last.replace(node).is_some_and(|last| last != node) { "section, from another node" } else { "section" };
         // Microseconds, to the nanosecond.
         let (at, long) = (begin as f64 / 1e3, end.saturating_sub(begin) as f64 / 1e3);
         let _ = writeln!(
