@@ -127,7 +127,7 @@ fn for_all(mut act: impl FnMut(&str, Run)) {
 
 /// Fewer where the code is not optimised.
 const fn rounds(rounds: u32) -> u32 {
-    if cfg!(debug_assertions) { rounds.div_ceil(8) } else { rounds }
+    if cfg!(debug_assertions) { rounds.div_ceil(16) } else { rounds }
 }
 
 fn excludes(lock: &str, run: Run, machine: &Description, torture: Torture) {
@@ -150,18 +150,18 @@ fn torture_with(threads: impl Fn(u32) -> u32, all_rounds: u32, slice_us: f64) {
 #[test]
 fn all_locks_exclude_and_end_with_few_threads() {
     for threads in [1, 2, 7] {
-        torture_with(|_| threads, 700, 3_000.0);
+        torture_with(|_| threads, 1_400, 3_000.0);
     }
 }
 
 #[test]
 fn all_locks_exclude_and_end_on_full_machines() {
-    torture_with(|cpus| cpus, 1_500, 3_000.0);
+    torture_with(|cpus| cpus, 4_000, 3_000.0);
 }
 
 #[test]
 fn all_locks_exclude_and_end_with_more_threads_than_cpus() {
-    torture_with(|cpus| cpus + cpus / 4, 1_500, 50.0);
+    torture_with(|cpus| cpus + cpus / 4, 4_000, 50.0);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn all_locks_exclude_and_end_where_threads_wait_for_cpus_all_the_time() {
     let mut machine = Description::find("2x18x2").unwrap();
     machine.topology.cores_per_node = 2;
     for seed in 0..4 {
-        let torture = Torture { threads: 24, rounds: rounds(120), seed, slice_us: 20.0 };
+        let torture = Torture { threads: 24, rounds: rounds(240), seed, slice_us: 20.0 };
         for_all(|lock, run| excludes(lock, run, &machine, torture));
     }
 }
