@@ -87,6 +87,8 @@ pub(crate) struct Kernel {
     pub(crate) counts: Vec<u64>,
     pub(crate) nodes_made: u32,
     unfinished: u32,
+    /// In CPUs' queues.
+    queued: u32,
     /// When the program did something last: locks that only wait do not count.
     pub(crate) progress: Ps,
     pub(crate) preempted: Option<Ps>,
@@ -127,6 +129,7 @@ impl Kernel {
             counts: vec![0; LockEvent::ALL.len()],
             nodes_made: 0,
             unfinished: 0,
+            queued: 0,
             progress: 0,
             preempted: None,
             woke: (0, 0),
@@ -263,6 +266,11 @@ impl Kernel {
         }
     }
 
+    /// The program does something that takes so long.
+    pub(crate) fn progresses(&mut self, time: Ps) {
+        self.progress = self.progress.max(self.now + time);
+    }
+
     fn is_valid(&self, tid: Tid, generation: u32) -> bool {
         self.threads[tid as usize].generation == generation
     }
@@ -341,13 +349,18 @@ impl Kernel {
     fn enqueue(&mut self, tid: Tid, cpu: u32, slice: Ps) {
         let thread = &mut self.threads[tid as usize];
         thread.cpu = cpu;
-        self.cpus[cpu as usize].queue.push_back(tid);
+        self.queue(tid, cpu);
         if self.cpus[cpu as usize].current.is_none() {
             let latency = self.idle_latency(cpu);
             self.dispatch(cpu, latency);
         } else {
             self.arm(cpu, slice);
         }
+    }
+
+    fn queue(&mut self, tid: Tid, cpu: u32) {
+        self.cpus[cpu as usize].queue.push_back(tid);
+        self.queued += 1;
     }
 
     /// How long an idle CPU takes to wake up.
@@ -370,6 +383,7 @@ impl Kernel {
     /// The CPU, which nobody has, takes the next thread from its queue, or from another one.
     fn dispatch(&mut self, cpu: u32, latency: Ps) {
         let next = self.cpus[cpu as usize].queue.pop_front().or_else(|| self.pull(cpu));
+        self.queued -= u32::from(next.is_some());
         let this = &mut self.cpus[cpu as usize];
         let was_idle = this.current.is_none();
         this.generation += 1;
@@ -405,6 +419,9 @@ impl Kernel {
 
     /// A thread from the longest queue: of the CPU's node, else of any.
     fn pull(&mut self, cpu: u32) -> Option<Tid> {
+        if self.queued == 0 {
+            return None;
+        }
         let node = self.shape.node(self.shape.core(cpu));
         let longest = |kernel: &Self, cpus: std::ops::Range<u32>| {
             let longest = cpus.max_by_key(|&cpu| (kernel.cpus[cpu as usize].queue.len(), Reverse(cpu)))?;
@@ -423,7 +440,7 @@ impl Kernel {
         let cpu = thread.cpu;
         if state == State::Done {
             self.unfinished -= 1;
-            self.progress = self.now;
+            self.progresses(0);
         } else {
             thread.voluntary += 1;
         }
@@ -450,7 +467,7 @@ impl Kernel {
         thread.state = State::Ready { since: self.now, rest: until.saturating_sub(self.now) };
         thread.generation += 1;
         thread.involuntary += 1;
-        self.cpus[cpu as usize].queue.push_back(tid);
+        self.queue(tid, cpu);
         self.release(cpu);
     }
 
@@ -461,7 +478,7 @@ impl Kernel {
             return self.advance(self.os.syscall, Use::Scheduling);
         }
         let tid = self.current.expect("a simulated thread is acting");
-        self.cpus[cpu as usize].queue.push_back(tid);
+        self.queue(tid, cpu);
         self.leave(State::Ready { since: self.now, rest: 0 });
         true
     }

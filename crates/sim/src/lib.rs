@@ -19,7 +19,7 @@
 //! let machine = Description::find("2x18x2").unwrap();
 //! let mut simulation = Simulation::new(&machine, Options::default());
 //! simulation.spawn(|| flashlock_sim::compute(1_000.0));
-//! assert_eq!(simulation.run().unwrap().ns, 2_500.0, "a microsecond, after a context switch of 1.5");
+//! assert_eq!(simulation.run().unwrap().ns, 3_500.0, "a microsecond; before it, the CPU wakes up in 1, and switches in 1.5");
 //! ```
 #![warn(missing_docs)]
 

@@ -325,9 +325,14 @@ impl Machine for Sim {
 
     fn wake(address: *const Word, count: u32) -> u32 {
         system(|kernel| kernel.os.syscall);
-        let mut woken = 0;
+        let (mut woken, began) = (0, with(|kernel| kernel.now));
         while woken < count {
             let found = with(|kernel| {
+                // Who was woken a moment ago and sleeps again is not woken twice.
+                let first = *kernel.sleepers.get(&(address as usize))?.front()?;
+                if matches!(kernel.threads[first as usize].state, State::Asleep { since, .. } if since > began) {
+                    return None;
+                }
                 let tid = kernel.first_sleeper(address as usize)?;
                 kernel.woke.0 = kernel.now;
                 kernel.wake(tid);

@@ -21,7 +21,8 @@
 //!
 //! ## Invariants
 //! 1. If a line has an owner, nobody else has a copy: `sharers` is the owner alone.
-//! 2. A core with a copy is in a node whose last-level cache has one, if caches are inclusive.
+//! 2. A core with a copy is in a node whose last-level cache has one, if caches are inclusive; else that cache may have dropped
+//!    it for as long as a core of the node has it.
 //! 3. A line's server is never free earlier than it was before.
 
 use std::ops::{Index, IndexMut};
@@ -421,16 +422,26 @@ impl Memory {
             state.dirty = false;
             state.llc |= 1 << node;
         }
+        self.put_into_llc(shape, node, core, line);
+        self.l1[core as usize].insert(line, 0);
+        let Some(victim) = self.l2[core as usize].insert(line, 0) else { return };
+        let state = &mut self.lines[victim.line];
+        if !state.sharers.contains(core) {
+            return; // Invalidated before.
+        }
+        state.sharers.remove(core);
+        if state.owner == core as u16 {
+            state.owner = NOBODY;
+        }
+        if !self.inclusive {
+            // The last level may have dropped it while the core kept it.
+            self.put_into_llc(shape, node, core, victim.line);
+        }
+    }
+
+    fn put_into_llc(&mut self, shape: &Shape, node: u32, core: u32, line: u32) {
         if let Some(victim) = self.llc[node as usize].insert(line, core) {
             self.drop_from_llc(shape, node, core, victim);
-        }
-        self.l1[core as usize].insert(line, 0);
-        if let Some(victim) = self.l2[core as usize].insert(line, 0) {
-            let state = &mut self.lines[victim.line];
-            state.sharers.remove(core);
-            if state.owner == core as u16 {
-                state.owner = NOBODY;
-            }
         }
     }
 
@@ -461,3 +472,8 @@ fn nodes_in(set: u32) -> impl Iterator<Item = u32> {
         (node < 32).then_some(node)
     })
 }
+
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;

@@ -295,7 +295,7 @@ impl Region {
     fn access(&self, line: u32, kind: Access, overlap: f64) {
         debug_assert!(line < self.lines);
         let acts = with(|kernel| {
-            kernel.progress = kernel.now;
+            kernel.progresses(0);
             kernel.current.is_some()
         });
         if acts {
@@ -307,23 +307,25 @@ impl Region {
 /// The acting thread computes for so long, at the base clock and alone on its core; longer otherwise.
 pub fn compute(ns: f64) {
     let time = with(|kernel| {
-        kernel.progress = kernel.now;
-        ps(ns * kernel.slowness())
+        let time = ps(ns * kernel.slowness());
+        kernel.progresses(time);
+        time
     });
     spend(time, Use::Compute);
 }
 
 /// The acting thread is busy until so much time has passed.
 pub fn delay(ns: f64) {
-    with(|kernel| kernel.progress = kernel.now);
+    with(|kernel| kernel.progresses(ps(ns)));
     spend(ps(ns), Use::Compute);
 }
 
 /// The acting thread sleeps for so long, and for the timer's slack.
 pub fn nap(ns: f64) {
     with(|kernel| {
-        let until = kernel.now + ps(ns) + kernel.os.slack;
-        kernel.sleep(0, Some(until));
+        let time = ps(ns) + kernel.os.slack;
+        kernel.progresses(time);
+        kernel.sleep(0, Some(kernel.now + time));
     });
     suspend();
 }
