@@ -9,7 +9,7 @@
 //! | [`description`] | what is known of a computer, as TOML |
 //! | `memory`, `tags`, `shape` | cache coherence: what an access costs, and why |
 //! | `kernel`, `thread` | virtual time, its events, CPUs and their queues |
-//! | `machine`, `spin`, `arena` | the `Machine` that the locks see |
+//! | `machine`, `access`, `spin`, `arena` | the `Machine` that the locks see |
 //! | [`simulation`] | how to run something |
 //!
 //! ```
@@ -23,6 +23,7 @@
 //! ```
 #![warn(missing_docs)]
 
+mod access;
 mod arena;
 pub mod description;
 mod kernel;

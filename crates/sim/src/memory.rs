@@ -25,12 +25,17 @@
 //!    it for as long as a core of the node has it.
 //! 3. A line's server is never free earlier than it was before.
 
-use std::ops::{Index, IndexMut};
+mod lines;
+mod parts;
+
+pub use parts::Traffic;
 
 use crate::description::Description;
 use crate::shape::{Cores, Shape};
 use crate::tags::{Tags, Victim};
 use crate::{Ps, ps};
+use lines::{Lines, Lost, NOBODY, NOWHERE};
+use parts::{Bus, Costs, Tlb};
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,125 +73,6 @@ pub(crate) struct Served {
     pub(crate) source: Source,
 }
 
-/// No owner.
-const NOBODY: u16 = u16::MAX;
-/// No home yet.
-const NOWHERE: u8 = u8::MAX;
-
-/// What is known of a line.
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    sharers: Cores,
-    /// When its server is free.
-    free_at: Ps,
-    /// The nodes whose last-level cache has it.
-    llc: u32,
-    /// Exclusive or modified there.
-    owner: u16,
-    /// The owner has written to it.
-    dirty: bool,
-    home: u8,
-    /// Why the last-level cache that had it last has it no more.
-    lost: Lost,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lost {
-    No,
-    /// The one who had brought it in brought in another one.
-    ToItself,
-    ToAnother,
-}
-
-impl Line {
-    const NEW: Self =
-        Self { sharers: Cores::NONE, free_at: 0, llc: 0, owner: NOBODY, dirty: false, home: NOWHERE, lost: Lost::No };
-
-    fn owner(&self) -> Option<u32> {
-        (self.owner != NOBODY).then_some(u32::from(self.owner))
-    }
-}
-
-/// All lines. Those that nobody has touched yet take no memory.
-#[derive(Default)]
-struct Lines {
-    chunks: Vec<Option<Box<[Line]>>>,
-    count: u32,
-}
-
-/// Lines that are made at once.
-const CHUNK: u32 = 1 << 10;
-
-impl Index<u32> for Lines {
-    type Output = Line;
-
-    fn index(&self, line: u32) -> &Line {
-        self.chunks[(line / CHUNK) as usize].as_ref().map_or(&Line::NEW, |chunk| &chunk[(line % CHUNK) as usize])
-    }
-}
-
-impl IndexMut<u32> for Lines {
-    #[inline]
-    fn index_mut(&mut self, line: u32) -> &mut Line {
-        let chunk = &mut self.chunks[(line / CHUNK) as usize];
-        let chunk = chunk.get_or_insert_with(|| vec![Line::NEW; CHUNK as usize].into_boxed_slice());
-        &mut chunk[(line % CHUNK) as usize]
-    }
-}
-
-/// Something that carries one line at a time.
-#[derive(Clone, Copy, Debug)]
-struct Bus {
-    free_at: Ps,
-    per_line: Ps,
-}
-
-impl Bus {
-    fn new(gbs: f64) -> Self {
-        Self { free_at: 0, per_line: ps(64.0 / gbs) }
-    }
-
-    /// When a line that wants to be carried at `now` begins to.
-    fn carry(&mut self, now: Ps) -> Ps {
-        let start = now.max(self.free_at);
-        self.free_at = start + self.per_line;
-        start
-    }
-}
-
-/// What was carried, and why.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Accesses that the core's own caches served.
-    pub hits: u64,
-    /// Lines from the same node.
-    pub local: u64,
-    /// Lines from other nodes.
-    pub remote: u64,
-    /// Lines from memory: misses of the last-level cache.
-    pub memory: u64,
-    /// Of these, lines that the same hardware thread had displaced.
-    pub displaced_by_itself: u64,
-    /// Lines that another one had displaced.
-    pub displaced_by_others: u64,
-    /// Translations that were not known.
-    pub walks: u64,
-}
-
-struct Costs {
-    l1: Ps,
-    l2: Ps,
-    rmw: Ps,
-    store: Ps,
-    line: Ps,
-    walk: Ps,
-    llc: Vec<Ps>,
-    transfer: Vec<Ps>,
-    clean: Vec<Ps>,
-    upgrade: Vec<Ps>,
-    dram: Vec<Ps>,
-}
-
 /// The memory of a machine, with all its caches.
 pub(crate) struct Memory {
     costs: Costs,
@@ -200,12 +86,6 @@ pub(crate) struct Memory {
     link: Vec<Bus>,
     inclusive: bool,
     pub(crate) traffic: Traffic,
-}
-
-struct Tlb {
-    tags: Tags,
-    latest: u32,
-    lines_per_page: u32,
 }
 
 impl Memory {
@@ -250,10 +130,7 @@ impl Memory {
 
     /// So many more lines; the number of the first of them.
     pub(crate) fn extend(&mut self, lines: u32) -> u32 {
-        let first = self.lines.count;
-        self.lines.count = first.checked_add(lines).expect("2^32 lines are more than any machine has");
-        self.lines.chunks.resize_with(self.lines.count.div_ceil(CHUNK) as usize, || None);
-        first
+        self.lines.extend(lines)
     }
 
     /// What the access costs if it is a hit; it has happened then.

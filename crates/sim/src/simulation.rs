@@ -12,10 +12,10 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use flashlock_locks::machine::Tunables;
 
+use crate::access::{access_line, spend};
 use crate::arena::Arena;
 use crate::description::Description;
 use crate::kernel::{Kernel, Next};
-use crate::machine::{access_line, spend};
 use crate::memory::{Access, Traffic};
 use crate::shape::Shape;
 pub use crate::stuck::Stuck;

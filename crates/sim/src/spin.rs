@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 use flashlock_locks::machine::{Patience, Word as _};
 use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause};
 
+use crate::access::spend;
 use crate::kernel::Kernel;
-use crate::machine::{Word, spend};
+use crate::machine::Word;
 use crate::simulation::{suspend, with};
 use crate::thread::Use;
 use crate::{Ps, ps};

@@ -201,10 +201,10 @@ mod tests {
         (Ledger::take(), shared)
     }
 
-    /// How long a lock is held in one operation, in ns.
+    /// How long a lock is held in one operation at the peak, in ns.
     fn held(steps: &[Step], which: Which) -> u32 {
         let ns = |step: &Step| match step {
-            Step::Inside { lock, ns, .. } if *lock == which => *ns,
+            Step::Inside { lock, ns, .. } if *lock == which => *ns + TRAVEL,
             _ => 0,
         };
         steps.iter().map(ns).sum()
@@ -219,7 +219,7 @@ mod tests {
             let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.01;
             assert!(near(ops_per_us(told(steps, 1).0.work as f64), one_thread), "{steps:?}");
             assert!(near(ops_per_us(f64::from(held(steps, Which::A))), peak), "{steps:?}");
-            assert!(held(steps, Which::B) < held(steps, Which::A), "{steps:?}");
+            assert!(held(steps, Which::B) <= held(steps, Which::A), "{steps:?}");
         }
     }
 
