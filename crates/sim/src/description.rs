@@ -128,6 +128,8 @@ pub struct Latency {
     pub llc: Vec<f64>,
     /// A load of a line that another core has modified.
     pub transfer: Vec<f64>,
+    /// A load of a line that another core has for itself, and has not modified.
+    pub clean: Vec<f64>,
     /// Making a shared line one's own, where the farthest sharer is so far.
     pub upgrade: Vec<f64>,
     /// A load from memory.
@@ -140,6 +142,8 @@ pub struct Latency {
     pub pause: f64,
     /// How long a core works ahead of a load it waits for: a store to the same line asks for the line in that time.
     pub reorder: f64,
+    /// How many loads that do not depend on each other are under way at once, on average.
+    pub overlap: f64,
 }
 
 /// What is carried at once.
@@ -288,7 +292,7 @@ impl Description {
     #[must_use]
     pub fn with_latencies(mut self, factor: f64) -> Self {
         let latency = &mut self.latency_ns;
-        for list in [&mut latency.llc, &mut latency.transfer, &mut latency.upgrade, &mut latency.dram] {
+        for list in [&mut latency.llc, &mut latency.transfer, &mut latency.clean, &mut latency.upgrade, &mut latency.dram] {
             list.iter_mut().for_each(|ns| *ns *= factor);
         }
         self
@@ -320,6 +324,7 @@ impl Description {
         let lists = [
             ("llc", &latency.llc),
             ("transfer", &latency.transfer),
+            ("clean", &latency.clean),
             ("upgrade", &latency.upgrade),
             ("dram", &latency.dram),
         ];
@@ -345,13 +350,16 @@ impl Description {
 
     fn check_numbers(&self) -> Result<(), String> {
         let (latency, clock, band, os) = (&self.latency_ns, &self.clock, &self.bandwidth, &self.scheduler);
-        let lists = [&latency.llc, &latency.transfer, &latency.upgrade, &latency.dram];
+        let lists = [&latency.llc, &latency.transfer, &latency.clean, &latency.upgrade, &latency.dram];
         let times = lists.into_iter().flatten().copied().chain([latency.l1, latency.l2, latency.rmw, latency.store]);
         let times = times.chain([latency.pause, latency.reorder, self.cache.tlb.walk_ns, band.line_ns, clock.step_ns]);
         if times.into_iter().any(|ns| !(0.0..=1e6).contains(&ns)) || latency.pause <= 0.0 || latency.l1 <= 0.0 {
             return Err(
                 "latency_ns: times are from 0 to 1,000,000 ns; those of a poll and of a hit are more than 0".to_owned()
             );
+        }
+        if !(1.0..=64.0).contains(&latency.overlap) {
+            return Err("latency_ns.overlap: 1 (one load at a time) to 64".to_owned());
         }
         let positive = |number: f64| number > 0.0 && number.is_finite();
         let shares = (0.5..=1.0).contains(&clock.smt_share) && (0.0..=1.0).contains(&clock.poll_share);

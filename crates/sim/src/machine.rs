@@ -94,13 +94,13 @@ impl flashlock_locks::machine::Word for Word {
 /// simulated threads, it takes no time.
 fn access<T>(address: *const u32, kind: Access, act: impl FnOnce() -> T) -> T {
     match with(|kernel| kernel.current.and_then(|_| kernel.arena.line(address))) {
-        Some(line) => access_line(line, kind, act),
+        Some(line) => access_line(line, kind, 1.0, act),
         None => act(),
     }
 }
 
-/// The same for a line.
-pub(crate) fn access_line<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -> T {
+/// The same for a line. Of the time that a load takes, others like it pass so many times as much at once.
+pub(crate) fn access_line<T>(line: u32, kind: Access, overlap: f64, act: impl FnOnce() -> T) -> T {
     if kind == Access::Rmw {
         drain();
     }
@@ -110,7 +110,7 @@ pub(crate) fn access_line<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -
         if kind == Access::Store {
             kernel.buffer(line, kernel.now);
         }
-        (true, kernel.advance(cost, Use::Compute))
+        (true, kernel.advance(shared(cost, overlap), Use::Compute))
     });
     // What a hit does, it does at once: the time it takes passes afterwards, and nobody has acted since.
     if hit {
@@ -120,8 +120,13 @@ pub(crate) fn access_line<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -
     }
     match kind {
         Access::Store => store_elsewhere(line, act),
-        Access::Load | Access::Rmw => fetch(line, kind, act),
+        Access::Load | Access::Rmw => fetch(line, kind, overlap, act),
     }
+}
+
+/// A time of which a part passes together with others like it.
+fn shared(time: Ps, overlap: f64) -> Ps {
+    if overlap == 1.0 { time } else { (time as f64 / overlap) as Ps }
 }
 
 /// Tells those who poll the line, and lets others act if they must.
@@ -156,11 +161,11 @@ fn store_elsewhere<T>(line: u32, act: impl FnOnce() -> T) -> T {
 }
 
 /// A load or a read-modify-write of a line that must be fetched.
-fn fetch<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -> T {
+fn fetch<T>(line: u32, kind: Access, overlap: f64, act: impl FnOnce() -> T) -> T {
     let issued = with(|kernel| {
         let core = kernel.my_core();
         let travel = kernel.memory.travel(&kernel.shape, core, line, kind);
-        (kernel.now, kernel.advance(travel, Use::Local))
+        (kernel.now, kernel.advance(shared(travel, overlap), Use::Local))
     });
     if issued.1 {
         suspend();
@@ -169,7 +174,7 @@ fn fetch<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -> T {
         let (now, core) = (kernel.now, kernel.my_core());
         // The other hardware thread of the core may have brought it.
         if let Some(cost) = kernel.memory.hit(core, line, kind) {
-            return kernel.advance(cost, Use::Compute);
+            return kernel.advance(shared(cost, overlap), Use::Compute);
         }
         let served = kernel.memory.serve(&kernel.shape, now, core, line, kind);
         let usage = match served.source {
@@ -178,11 +183,12 @@ fn fetch<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -> T {
             Source::Memory => Use::Memory,
         };
         kernel.me().last_miss = (line, issued.0);
-        let must_wait = kernel.advance(served.done - now, usage);
+        let must_wait = kernel.advance(shared(served.done - now, overlap), usage);
         // Of that time, it waited so long for others.
         let times = &mut kernel.me().times;
-        times[usage as usize] -= served.queued;
-        times[Use::Queueing as usize] += served.queued;
+        let queued = shared(served.queued, overlap);
+        times[usage as usize] -= queued;
+        times[Use::Queueing as usize] += queued;
         must_wait
     });
     let result = act();

@@ -11,7 +11,8 @@
 //!
 //! | the line is … | read | write, read-modify-write |
 //! |---|---|---|
-//! | another core's own | `transfer` from there; both share it then | `transfer`; ours |
+//! | another core's own, changed | `transfer` from there; both share it then | `transfer`; ours |
+//! | another core's own, unchanged | `clean`; both share it then | `transfer`; ours |
 //! | in our last-level cache | `llc`, near | `upgrade` of the farthest other copy, and `llc` if we have none |
 //! | in another last-level cache | `llc`, far | the same |
 //! | nowhere | `dram` of its home | `dram` of its home |
@@ -81,6 +82,8 @@ struct Line {
     llc: u32,
     /// Exclusive or modified there.
     owner: u16,
+    /// The owner has written to it.
+    dirty: bool,
     home: u8,
     /// Why the last-level cache that had it last has it no more.
     lost: Lost,
@@ -100,6 +103,7 @@ impl Line {
         free_at: 0,
         llc: 0,
         owner: NOBODY,
+        dirty: false,
         home: NOWHERE,
         lost: Lost::No,
     };
@@ -184,6 +188,7 @@ struct Costs {
     walk: Ps,
     llc: Vec<Ps>,
     transfer: Vec<Ps>,
+    clean: Vec<Ps>,
     upgrade: Vec<Ps>,
     dram: Vec<Ps>,
 }
@@ -226,6 +231,7 @@ impl Memory {
                 walk: ps(tlb.walk_ns),
                 llc: list(&latency.llc),
                 transfer: list(&latency.transfer),
+                clean: list(&latency.clean),
                 upgrade: list(&latency.upgrade),
                 dram: list(&latency.dram),
             },
@@ -260,6 +266,7 @@ impl Memory {
         if !allowed {
             return None;
         }
+        state.dirty |= access.writes();
         self.traffic.hits += 1;
         let near = if self.l1[core as usize].touch(line) {
             self.costs.l1
@@ -345,7 +352,8 @@ impl Memory {
         let costs = &self.costs;
         if let Some(owner) = state.owner() {
             let other = shape.node(owner);
-            return (costs.transfer[shape.distance(node, other)], Some(other));
+            let list = if state.dirty || access.writes() { &costs.transfer } else { &costs.clean };
+            return (list[shape.distance(node, other)], Some(other));
         }
         let nearest = nodes_in(state.llc).min_by_key(|&other| shape.distance(node, other));
         let (fetch, from) = match nearest {
@@ -401,11 +409,13 @@ impl Memory {
         if access.writes() {
             state.sharers = Cores::only(core);
             state.owner = core as u16;
+            state.dirty = true;
             state.llc = 1 << node;
         } else {
             let alone = state.sharers.is_empty() && state.llc & !(1 << node) == 0;
             state.sharers.insert(core);
             state.owner = if alone { core as u16 } else { NOBODY };
+            state.dirty = false;
             state.llc |= 1 << node;
         }
         if let Some(victim) = self.llc[node as usize].insert(line, core) {

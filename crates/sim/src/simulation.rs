@@ -268,25 +268,30 @@ impl Region {
         Self { first, lines }
     }
 
-    /// Loads from a line, and waits for it.
+    /// Loads from a line, and waits for it, as what comes next depends on it.
     pub fn read(&self, line: u32) {
-        debug_assert!(line < self.lines);
-        self.access(line, Access::Load);
+        self.access(line, Access::Load, 1.0);
+    }
+
+    /// Loads from a line; what comes next does not depend on it, so that other such loads are under way at the same time.
+    pub fn read_ahead(&self, line: u32) {
+        let overlap = with(|kernel| kernel.machine.latency_ns.overlap);
+        self.access(line, Access::Load, overlap);
     }
 
     /// Stores to a line.
     pub fn write(&self, line: u32) {
-        debug_assert!(line < self.lines);
-        self.access(line, Access::Store);
+        self.access(line, Access::Store, 1.0);
     }
 
-    fn access(&self, line: u32, kind: Access) {
+    fn access(&self, line: u32, kind: Access, overlap: f64) {
+        debug_assert!(line < self.lines);
         let acts = with(|kernel| {
             kernel.progress = kernel.now;
             kernel.current.is_some()
         });
         if acts {
-            access_line(self.first + line, kind, || ());
+            access_line(self.first + line, kind, overlap, || ());
         }
     }
 }

@@ -33,7 +33,7 @@ impl Session {
         found.clock.turbo.clear();
         let distances = shape.farthest() as usize + 1;
         let latency = &mut found.latency_ns;
-        for list in [&mut latency.llc, &mut latency.transfer, &mut latency.upgrade, &mut latency.dram] {
+        for list in [&mut latency.llc, &mut latency.transfer, &mut latency.clean, &mut latency.upgrade, &mut latency.dram] {
             // What is farther than all that is known is taken to be as far as the farthest of it.
             let farthest = list.last().copied().unwrap_or_default();
             list.resize(distances, farthest);
@@ -68,7 +68,7 @@ impl Session {
         let calls = self.calls(home);
         self.step("waking threads up");
         self.wake_ups(home, calls);
-        for name in ["smt_share", "poll_share", "step_ns", "reorder", "bandwidth", "power"] {
+        for name in ["smt_share", "poll_share", "step_ns", "reorder", "overlap", "bandwidth", "power"] {
             self.sheet.miss(name);
         }
         self.progress.finish_and_clear();

@@ -15,7 +15,7 @@ pub(super) struct Touched(Region);
 
 impl Lines for Touched {
     fn read(&self, line: u32) {
-        self.0.read(line);
+        self.0.read_ahead(line);
     }
     fn write(&self, line: u32) {
         self.0.write(line);

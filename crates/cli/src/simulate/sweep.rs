@@ -266,7 +266,7 @@ fn name(work: Work) -> String {
 fn usual_millis(work: Work) -> f64 {
     match work {
         Work::Kvmap | Work::Open1 | Work::Lock2 | Work::LeveldbReadrandom => 4.0,
-        Work::Randarray => 40.0,
+        Work::Randarray => 10.0,
         Work::Locktorture | Work::Lockstat => 20.0,
     }
 }
