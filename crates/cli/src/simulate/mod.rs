@@ -87,7 +87,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// How long a run measures, in ms of virtual time; by default as long as the workload needs for steady figures
+    /// How long a run measures, in ms of virtual time; by default 4 to 40, as the workload needs it. More for more threads than
+    /// CPUs
     #[arg(long, value_name = "MS", value_parser = millis)]
     millis: Option<f64>,
 
