@@ -11,7 +11,7 @@ use core::sync::atomic::{
 };
 
 use flashlock_locks::machine::Patience;
-use flashlock_locks::wait::polling::{BUDGET, CROWD, Contention, QUICK_POLLS, YIELD_AFTER, next_pause};
+use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause};
 
 use crate::{clock, sys, thread};
 
@@ -31,7 +31,7 @@ static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// How long a waiter polls before it sleeps, in ns.
 pub fn budget_ns() -> u64 {
-    u64::from(WAKE_NS.load(Relaxed)).clamp(*BUDGET.start(), *BUDGET.end())
+    budget(u64::from(WAKE_NS.load(Relaxed)))
 }
 
 /// A waker is about to wake somebody.

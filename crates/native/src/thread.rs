@@ -13,8 +13,8 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-use flashlock_locks::wait::polling::Contention;
 use flashlock_locks::machine::{Handle, Local as Kept};
+use flashlock_locks::wait::polling::Contention;
 
 use crate::machine::{NoStats, Sink};
 use crate::{clock, epoch, pool, sys};

@@ -292,7 +292,9 @@ impl Description {
     #[must_use]
     pub fn with_latencies(mut self, factor: f64) -> Self {
         let latency = &mut self.latency_ns;
-        for list in [&mut latency.llc, &mut latency.transfer, &mut latency.clean, &mut latency.upgrade, &mut latency.dram] {
+        for list in
+            [&mut latency.llc, &mut latency.transfer, &mut latency.clean, &mut latency.upgrade, &mut latency.dram]
+        {
             list.iter_mut().for_each(|ns| *ns *= factor);
         }
         self

@@ -302,7 +302,9 @@ impl Kernel {
 
     fn sees(&mut self, tid: Tid) {
         let thread = &mut self.threads[tid as usize];
-        let State::Polling { since, next, every, .. } = thread.state else { unreachable!("it is in a list of pollers") };
+        let State::Polling { since, next, every, .. } = thread.state else {
+            unreachable!("it is in a list of pollers")
+        };
         let polls = self.now.saturating_sub(next).div_ceil(every.max(1));
         let cpu = thread.cpu;
         let at = self.with_hypervisor(cpu, self.now, (next + polls * every).max(self.now));

@@ -98,15 +98,8 @@ enum Lost {
 }
 
 impl Line {
-    const NEW: Self = Self {
-        sharers: Cores::NONE,
-        free_at: 0,
-        llc: 0,
-        owner: NOBODY,
-        dirty: false,
-        home: NOWHERE,
-        lost: Lost::No,
-    };
+    const NEW: Self =
+        Self { sharers: Cores::NONE, free_at: 0, llc: 0, owner: NOBODY, dirty: false, home: NOWHERE, lost: Lost::No };
 
     fn owner(&self) -> Option<u32> {
         (self.owner != NOBODY).then_some(u32::from(self.owner))
@@ -240,7 +233,11 @@ impl Memory {
             l2: cores.clone().map(|_| cache(machine.cache.l2, false)).collect(),
             llc: nodes.clone().map(|_| cache(machine.cache.llc, true)).collect(),
             tlb: cores
-                .map(|_| Tlb { tags: Tags::new(tlb.entries, 8, false), latest: u32::MAX, lines_per_page: tlb.page_kib * 16 })
+                .map(|_| Tlb {
+                    tags: Tags::new(tlb.entries, 8, false),
+                    latest: u32::MAX,
+                    lines_per_page: tlb.page_kib * 16,
+                })
                 .collect(),
             llc_bus: nodes.clone().map(|_| Bus::new(machine.bandwidth.llc_gbs)).collect(),
             dram_bus: nodes.clone().map(|_| Bus::new(machine.bandwidth.dram_gbs)).collect(),
@@ -276,11 +273,13 @@ impl Memory {
             self.costs.l2
         };
         let walk = self.translate(core, line);
-        Some(walk + match access {
-            Access::Load => near,
-            Access::Store => self.costs.store,
-            Access::Rmw => self.costs.rmw + near,
-        })
+        Some(
+            walk + match access {
+                Access::Load => near,
+                Access::Store => self.costs.store,
+                Access::Rmw => self.costs.rmw + near,
+            },
+        )
     }
 
     /// What translating the address costs.
@@ -378,7 +377,11 @@ impl Memory {
             .map(|other| shape.distance(node, other))
             .max()
             .unwrap_or(0);
-        let from = if farthest > 0 { nodes_in(state.llc).find(|&other| shape.distance(node, other) == farthest) } else { from };
+        let from = if farthest > 0 {
+            nodes_in(state.llc).find(|&other| shape.distance(node, other) == farthest)
+        } else {
+            from
+        };
         (fetch.max(costs.upgrade[farthest]), from)
     }
 

@@ -141,7 +141,7 @@ impl Simulation {
                     }
                     with(|kernel| kernel.current = None);
                 }
-                Next::Over => return Ok(with(|kernel| outcome(kernel))),
+                Next::Over => return Ok(with(outcome)),
                 Next::Stuck => return Err(with(|kernel| stuck::report(kernel, &self.names))),
             }
         }
@@ -165,7 +165,10 @@ fn outcome(kernel: &mut Kernel) -> Outcome {
         times.iter_mut().zip(thread.times).for_each(|(sum, time)| *sum += ns(time));
     }
     let (traffic, power) = (kernel.memory.traffic, &kernel.machine.power);
-    let busy: f64 = [Use::Compute, Use::Local, Use::Remote, Use::Memory, Use::Queueing].map(|usage| times[usage as usize]).iter().sum();
+    let busy: f64 = [Use::Compute, Use::Local, Use::Remote, Use::Memory, Use::Queueing]
+        .map(|usage| times[usage as usize])
+        .iter()
+        .sum();
     let watt_ns = busy * power.busy_w + times[Use::Polling as usize] * power.poll_w;
     let nj = traffic.local as f64 * power.local_nj + (traffic.remote + traffic.memory) as f64 * power.remote_nj;
     Outcome {
@@ -193,12 +196,17 @@ fn placement(shape: &Shape, seed: u64) -> Vec<u32> {
     let nodes = shuffled((0..shape.nodes).collect());
     let cores: Vec<Vec<u32>> = nodes
         .iter()
-        .map(|&node| shuffled(shape.cpus_of_node(node).map(|cpu| shape.core(cpu)).step_by(shape.cpus_of(0).len()).collect()))
+        .map(|&node| {
+            shuffled(shape.cpus_of_node(node).map(|cpu| shape.core(cpu)).step_by(shape.cpus_of(0).len()).collect())
+        })
         .collect();
     let per_core = shape.cpus_of(0).len();
     let per_node = cores[0].len();
     let places = (0..per_core).flat_map(|thread| (0..per_node).map(move |core| (thread, core)));
-    places.flat_map(|(thread, core)| cores.iter().map(move |cores| (cores[core], thread))).map(|(core, thread)| shape.cpus_of(core).start + thread as u32).collect()
+    places
+        .flat_map(|(thread, core)| cores.iter().map(move |cores| (cores[core], thread)))
+        .map(|(core, thread)| shape.cpus_of(core).start + thread as u32)
+        .collect()
 }
 
 /// A number that has little to do with the one it is made from (Steele and others' SplitMix64).

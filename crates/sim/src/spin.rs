@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use flashlock_locks::machine::{Patience, Word as _};
-use flashlock_locks::wait::polling::{BUDGET, CROWD, Contention, QUICK_POLLS, YIELD_AFTER, next_pause};
+use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause};
 
 use crate::kernel::Kernel;
 use crate::machine::{Word, spend};
@@ -23,7 +23,7 @@ pub(crate) fn crowded(kernel: &mut Kernel) -> bool {
 
 impl Kernel {
     fn budget(&self) -> Ps {
-        self.woke.1.clamp(1000 * BUDGET.start(), 1000 * BUDGET.end())
+        1000 * budget(self.woke.1 / 1000)
     }
 }
 
@@ -86,12 +86,14 @@ fn poll(word: &Word, order: Ordering, patience: Patience, done: &mut impl FnMut(
         let waited = now - start;
         let preempted = std::mem::replace(&mut preempted_before, preemptions) != preemptions;
         match patience {
-            Patience::Budget | Patience::Contend if preempted || waited > with(|kernel| kernel.budget()) => return None,
+            Patience::Budget | Patience::Contend if preempted || waited > with(|kernel| kernel.budget()) => {
+                return None;
+            }
             Patience::Until(deadline) if with(|kernel| kernel.expired(&deadline)) => return None,
-            Patience::Forever | Patience::Until(_) if preempted || waited > 1000 * YIELD_AFTER => {
-                if with(Kernel::offer) {
-                    suspend();
-                }
+            Patience::Forever | Patience::Until(_)
+                if (preempted || waited > 1000 * YIELD_AFTER) && with(Kernel::offer) =>
+            {
+                suspend();
             }
             _ => {}
         }

@@ -43,7 +43,8 @@ impl Tags {
 
     fn set(&mut self, line: u32) -> &mut [Entry] {
         let spread = if self.hashed { line.wrapping_mul(0x9e37_79b1) } else { line };
-        let set = if self.hashed { (u64::from(spread) * u64::from(self.sets)) >> 32 } else { u64::from(spread % self.sets) };
+        let set =
+            if self.hashed { (u64::from(spread) * u64::from(self.sets)) >> 32 } else { u64::from(spread % self.sets) };
         let first = set as usize * self.ways;
         &mut self.entries[first..first + self.ways]
     }

@@ -33,7 +33,9 @@ impl Session {
         found.clock.turbo.clear();
         let distances = shape.farthest() as usize + 1;
         let latency = &mut found.latency_ns;
-        for list in [&mut latency.llc, &mut latency.transfer, &mut latency.clean, &mut latency.upgrade, &mut latency.dram] {
+        for list in
+            [&mut latency.llc, &mut latency.transfer, &mut latency.clean, &mut latency.upgrade, &mut latency.dram]
+        {
             // What is farther than all that is known is taken to be as far as the farthest of it.
             let farthest = list.last().copied().unwrap_or_default();
             list.resize(distances, farthest);
