@@ -6,35 +6,26 @@ use std::path::Path;
 use crate::failure::Failure;
 use crate::screen;
 
-/// A file that can be written, while nothing is in it: a wrong path is found before a long run.
-pub(crate) struct Reserved<'a> {
-    file: &'a Path,
-    /// Whether it was not there before.
-    is_new: bool,
-}
+/// A file that could be written when the verb began: a wrong path is found before a long run. Nothing is left there meanwhile,
+/// so that a run that is interrupted leaves nothing behind.
+pub(crate) struct Writable<'a>(&'a Path);
 
-impl<'a> Reserved<'a> {
+impl<'a> Writable<'a> {
     /// The error names the file.
     pub(crate) fn new(file: &'a Path) -> Result<Self, Failure> {
-        let is_new = !file.exists();
+        let is_new = fs::symlink_metadata(file).is_err();
         let open = fs::OpenOptions::new().create(true).append(true).open(file);
         open.map_err(|error| cannot_write(file, &error))?;
-        Ok(Self { file, is_new })
+        if is_new {
+            // If it cannot be removed it is empty: nothing is lost.
+            let _ = fs::remove_file(file);
+        }
+        Ok(Self(file))
     }
 
     /// Gives it its contents.
     pub(crate) fn write(self, contents: &str) -> Result<(), Failure> {
-        fs::write(self.file, contents).map_err(|error| cannot_write(self.file, &error))
-    }
-}
-
-impl Drop for Reserved<'_> {
-    /// An empty file is nothing.
-    fn drop(&mut self) {
-        if self.is_new && fs::metadata(self.file).is_ok_and(|file| file.is_file() && file.len() == 0) {
-            // If it cannot be removed it is empty: nothing is lost.
-            let _ = fs::remove_file(self.file);
-        }
+        fs::write(self.0, contents).map_err(|error| cannot_write(self.0, &error))
     }
 }
 

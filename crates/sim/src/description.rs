@@ -241,7 +241,11 @@ impl Description {
             std::io::ErrorKind::NotFound => {
                 format!("there is no machine and no file '{name}'; known machines are: {}", known())
             }
-            _ => format!("cannot read '{name}': {error}"),
+            _ => {
+                // Without Rust's `(os error 21)`.
+                let error = error.to_string();
+                format!("cannot read '{name}': {}", error.split(" (os error").next().unwrap_or(&error))
+            }
         })?;
         Self::parse(&text).map_err(|error| format!("'{name}': {error}"))
     }

@@ -166,7 +166,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         None => None,
     };
     // A wrong path must not cost a long run.
-    let _reserved = args.plot.as_deref().map(output::Reserved::new).transpose()?;
+    args.plot.as_deref().map(output::Writable::new).transpose()?;
     if let Some(program) = args.command.first() {
         inspect::warn_if_out_of_reach(program);
     }

@@ -17,7 +17,7 @@ use flashlock_workloads::lock_torture::Habits;
 use flashlock_workloads::rand_array::Reads;
 use flashlock_workloads::{KeyValue, LockTorture, RandArray, Sections, Workload, sections};
 
-use super::ground::{LOG, Log, Noted, Section, Simulated};
+use super::ground::{LOG, Log, Section, Simulated, Watched};
 
 /// What a lock guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -97,8 +97,9 @@ impl Experiment<'_> {
 
     fn under<L: RawLock<Sim, Queue: Sync>>(&self, options: Options) -> Result<Sample, String> {
         let simulation = Simulation::new(self.machine, options);
-        let (lock, other) = (Noted::<L>::new(), Noted::<L>::new());
-        let steps = |steps: &[sections::Step]| Sections::<_, Simulated>::new(Noted::<L>::new(), other, steps);
+        let lock = Watched::<L>::new();
+        let steps =
+            |steps: &[sections::Step]| Sections::<_, Simulated>::new(Watched::<L>::new(), Watched::new(), steps);
         match self.work {
             Work::Kvmap => {
                 let mix = Mix { lookups: self.lookups, external: self.external, ..Mix::PAPER };
@@ -139,12 +140,13 @@ impl Experiment<'_> {
         }
         let log = LOG.take();
         let figures = self.figures(&outcome, &log, counts.iter().map(|[_, counted]| *counted).collect());
-        Ok(Sample { figures, sections: log.sections.unwrap_or_default() })
+        Ok(Sample { figures, sections: log.into_sections() })
     }
 
     fn figures(&self, outcome: &Outcome, log: &Log, mut counts: Vec<u64>) -> BTreeMap<String, f64> {
         let operations: u64 = counts.iter().sum();
-        let acquisitions = log.history.len() as f64;
+        let (acquisitions, busiest) = (log.acquisitions() as f64, log.busiest());
+        let history = busiest.map(|lock| lock.history.as_slice()).unwrap_or_default();
         // What is known of the whole run is taken for the part that counts.
         let share = self.length as f64 / outcome.ns.max(1.0);
         let each = |ns: f64| (operations > 0).then(|| ns * share / operations as f64);
@@ -167,9 +169,9 @@ impl Experiment<'_> {
         put("gini", history::gini(&counts));
         put("rstddev", history::rstddev(&counts));
         put("fairness", history::fairness_factor(&mut counts));
-        put("lwss", history::average_lwss(&log.history, WINDOW));
-        put("mttr", history::mttr(&log.history));
-        put("node_moves", (acquisitions > 0.0).then(|| log.moves as f64 / acquisitions));
+        put("lwss", history::average_lwss(history, WINDOW));
+        put("mttr", history::mttr(history));
+        put("node_moves", busiest.map(|lock| lock.moves as f64 / lock.history.len() as f64));
         put(
             "switches_per_1000",
             (acquisitions > 0.0).then(|| outcome.voluntary_switches as f64 * share * 1e3 / acquisitions),

@@ -66,9 +66,11 @@ impl Ground for Simulated {
     }
 }
 
-/// A section: who, where, and when, in ns.
+/// A section: under which lock, who, where, and when, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Section {
+    /// Locks are numbered in the order in which they were first acquired.
+    pub(super) lock: u32,
     pub(super) thread: u32,
     pub(super) cpu: u32,
     pub(super) node: u32,
@@ -80,14 +82,24 @@ pub(super) struct Section {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     /// Acquisitions before this time are not noted.
-    pub(super) from: u64,
+    from: u64,
+    locks: Vec<Noted>,
+    /// All sections, if wanted.
+    sections: Option<Vec<Section>>,
+}
+
+/// What is noted of a lock.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    address: usize,
     /// The threads, in the order in which they acquired.
     pub(super) history: Vec<u32>,
     /// How many acquisitions followed one on another NUMA node.
     pub(super) moves: u64,
     last_node: Option<u32>,
-    /// All sections, if wanted.
-    pub(super) sections: Option<Vec<Section>>,
+    /// Since when it is held, and for how long it was held before.
+    since: u64,
+    held: u64,
 }
 
 impl Log {
@@ -96,25 +108,53 @@ impl Log {
         Self { from, sections: sections.then(Vec::new), ..Self::default() }
     }
 
-    fn acquired(&mut self) {
+    /// Of the lock that was held for the longest time: workloads with two have one that they are about.
+    pub(super) fn busiest(&self) -> Option<&Noted> {
+        self.locks.iter().max_by_key(|lock| lock.held)
+    }
+
+    /// Acquisitions, of all locks together.
+    pub(super) fn acquisitions(&self) -> u64 {
+        self.locks.iter().map(|lock| lock.history.len() as u64).sum()
+    }
+
+    /// All sections, if they were wanted.
+    pub(super) fn into_sections(self) -> Vec<Section> {
+        self.sections.unwrap_or_default()
+    }
+
+    fn acquired(&mut self, address: usize) {
         let (begin, node) = (sim::now(), sim::thread_node());
         if begin < self.from {
             return;
         }
-        let thread = sim::thread_number();
-        self.history.push(thread);
-        self.moves += u64::from(self.last_node.replace(node).is_some_and(|last| last != node));
+        let number = self.number(address).unwrap_or_else(|| {
+            self.locks.push(Noted { address, ..Noted::default() });
+            self.locks.len() - 1
+        });
+        let (thread, lock) = (sim::thread_number(), &mut self.locks[number]);
+        lock.history.push(thread);
+        lock.moves += u64::from(lock.last_node.replace(node).is_some_and(|last| last != node));
+        lock.since = begin;
         if let Some(sections) = &mut self.sections {
-            sections.push(Section { thread, cpu: sim::thread_cpu(), node, begin, end: begin });
+            let (lock, cpu) = (number as u32, sim::thread_cpu());
+            sections.push(Section { lock, thread, cpu, node, begin, end: begin });
         }
     }
 
-    fn released(&mut self) {
-        let thread = sim::thread_number();
-        let own = self.sections.iter_mut().flatten().rev().find(|section| section.thread == thread);
-        if let Some(section) = own {
-            section.end = sim::now();
+    fn released(&mut self, address: usize) {
+        // The first section may have begun before anything was noted.
+        let Some(number) = self.number(address) else { return };
+        let (now, thread, lock) = (sim::now(), sim::thread_number(), &mut self.locks[number]);
+        lock.held += now - lock.since;
+        let own = self.sections.iter_mut().flatten().rev().find(|section| section.lock == number as u32);
+        if let Some(section) = own.filter(|section| section.thread == thread) {
+            section.end = now;
         }
+    }
+
+    fn number(&self, address: usize) -> Option<usize> {
+        self.locks.iter().position(|lock| lock.address == address)
     }
 }
 
@@ -124,24 +164,28 @@ thread_local! {
 }
 
 /// A lock whose acquisitions are noted.
-pub(super) struct Noted<L: RawLock<Sim>>(Raw<Sim, L>);
+pub(super) struct Watched<L: RawLock<Sim>>(Raw<Sim, L>);
 
-impl<L: RawLock<Sim>> Noted<L> {
+impl<L: RawLock<Sim>> Watched<L> {
     /// Free.
     pub(super) fn new() -> Self {
         Self(Raw::new())
     }
+
+    fn address(&self) -> usize {
+        (&raw const self.0).addr()
+    }
 }
 
-// SAFETY: it is the lock that it notes.
-unsafe impl<L: RawLock<Sim, Queue: Sync>> Lock for Noted<L> {
+// SAFETY: it is the lock that it watches.
+unsafe impl<L: RawLock<Sim, Queue: Sync>> Lock for Watched<L> {
     fn acquire(&self) {
         self.0.acquire();
-        LOG.with_borrow_mut(Log::acquired);
+        LOG.with_borrow_mut(|log| log.acquired(self.address()));
     }
 
     fn release(&self) {
-        LOG.with_borrow_mut(Log::released);
+        LOG.with_borrow_mut(|log| log.released(self.address()));
         self.0.release();
     }
 }

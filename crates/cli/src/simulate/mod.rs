@@ -14,7 +14,7 @@ mod sweep;
 mod text;
 mod trace;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use flashlock_report::chart;
 use flashlock_sim::Description;
@@ -46,9 +46,10 @@ Every lock is run with every number of threads, with every seed (what is drawn)
 and placement (where threads are put). Ratios are to the first lock.
 
 The timeline of --trace opens in https://ui.perfetto.dev and in the Firefox
-Profiler.
+Profiler. docs/simulate.md describes workloads, figures and machine files.
 
-Exit status: 0 simulated, 1 a run failed or hung, 2 wrong usage.";
+Exit status: 0 simulated, 1 a run hung or lost an operation, or a file cannot be
+written, 2 wrong usage.";
 
 /// What happens at 36, 144 or 512 CPUs? Run the locks on a simulated machine
 ///
@@ -65,7 +66,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME|FILE", default_value = "2x18x2", value_hint = clap::ValueHint::FilePath)]
     machine: String,
 
-    /// The locks, with their options as `flashlock run --lock` takes them; the others are compared with the first
+    /// The locks, with their options as `flashlock run --lock` takes them; the others are compared with the first. By default
+    /// all, and mcs first
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockParser, hide_possible_values = true)]
     locks: Vec<String>,
 
@@ -73,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
 
-    /// So many different seeds: what clients and locks draw
+    /// Run everything with so many different seeds: what clients and locks draw
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
 
@@ -85,17 +87,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// How long a run measures, in ms of virtual time; by default as long as the workload needs for steady figures
+    /// How long a run measures, in ms of virtual time; by default 4 to 40, as the workload needs it. More for more threads than
+    /// CPUs
     #[arg(long, value_name = "MS", value_parser = millis)]
     millis: Option<f64>,
 
-    /// Lookups among 100 operations of the map; the others are updates
-    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u32).range(0..=100))]
-    lookups: u32,
+    /// Lookups among 100 operations of the map (80); the others are updates
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    lookups: Option<u32>,
 
-    /// Work outside, between two operations of the map, in ns
-    #[arg(long, value_name = "NS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
-    external: u32,
+    /// Work outside, between two operations of the map, in ns (0)
+    #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    external: Option<u32>,
 
     /// All latencies between caches and memory, so many times as long
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
@@ -105,7 +108,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Draw the result
+    /// Draw the result, with bands over seeds and placements
     #[arg(long, value_name = "FILE.svg", value_hint = clap::ValueHint::FilePath)]
     plot: Option<PathBuf>,
 
@@ -113,16 +116,16 @@ pub(crate) struct Args {
     #[arg(long)]
     explain: bool,
 
-    /// Write the timeline of one run: one lock, one number of threads
+    /// Write the timeline of the first run: one lock, one number of threads
     #[arg(long, value_name = "FILE.json", value_hint = clap::ValueHint::FilePath)]
     trace: Option<PathBuf>,
 
     /// List the known machines
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["show_machine", "json", "plot", "trace", "explain"])]
     list_machines: bool,
 
     /// Print the machine's description, to be changed and used as a file
-    #[arg(long, conflicts_with_all = ["json", "plot", "trace"])]
+    #[arg(long, conflicts_with_all = ["json", "plot", "trace", "explain"])]
     show_machine: bool,
 }
 
@@ -145,27 +148,42 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     if args.list_machines {
         return screen::emit(&text::machines(screen::width(libc::STDOUT_FILENO))).map(|()| 0);
     }
-    let machine =
-        Description::find(&args.machine).map_err(|error| Failure::usage(format_args!("--machine: {error}")))?;
+    let machine = find(&args.machine)?;
     let machine = if args.latencies == 1.0 { machine } else { machine.with_latencies(args.latencies) };
     if args.show_machine {
-        return screen::emit(&machine.text()).map(|()| 0);
+        // As it was written, where nothing has changed.
+        let written = Description::shipped(&args.machine).filter(|_| args.latencies == 1.0).map(str::to_owned);
+        return screen::emit(&written.unwrap_or_else(|| machine.text())).map(|()| 0);
     }
     let sweep = Sweep::new(args, &machine)?;
     // A wrong path must not cost a long run.
-    let plot = args.plot.as_deref().map(output::Reserved::new).transpose()?;
-    let timeline = args.trace.as_deref().map(output::Reserved::new).transpose()?;
+    let plot = args.plot.as_deref().map(output::Writable::new).transpose()?;
+    let timeline = args.trace.as_deref().map(output::Writable::new).transpose()?;
     let (results, sections) = sweep.run()?;
     let rendered = match args.json {
         true => results.json().map_err(Failure::new)?,
-        false => text::render(&results, &machine, args.explain, screen::width(libc::STDOUT_FILENO)),
+        false => text::render(&results, args.explain, screen::width(libc::STDOUT_FILENO)),
     };
-    screen::emit(&rendered)?;
-    if let Some(file) = plot {
-        file.write(&chart::draw(&results).map_err(Failure::new)?)?;
-    }
-    if let Some(file) = timeline {
-        file.write(&trace::render(&sections, &machine))?;
-    }
+    // What cannot be written does not keep the rest back.
+    let shown = screen::emit(&rendered);
+    let drawn = plot.map(|file| file.write(&chart::draw(&results).map_err(Failure::new)?));
+    let traced = timeline.map(|file| match sections.as_slice() {
+        [] => {
+            Err(Failure::new("--trace: the lock was never acquired in the time that counts: no timeline was written"))
+        }
+        sections => file.write(&trace::render(sections, &machine)),
+    });
+    shown.and(drawn.unwrap_or(Ok(()))).and(traced.unwrap_or(Ok(())))?;
     Ok(u8::from(results.points.iter().any(|point| !point.failures.is_empty())))
+}
+
+/// The machine that `--machine` names.
+fn find(name: &str) -> Result<Description, Failure> {
+    Description::find(name).map_err(|error| {
+        let hint = match Path::new(name).is_file() {
+            true => "\nA complete description to begin with: flashlock simulate --show-machine",
+            false => "",
+        };
+        Failure::usage(format_args!("--machine: {error}{hint}"))
+    })
 }

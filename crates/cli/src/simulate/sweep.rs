@@ -10,8 +10,11 @@ use flashlock_locks::machine::Tunables;
 use flashlock_native::settings::split_list;
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
-use flashlock_report::results::{Better, Failed, Group, Method, Metric, Point, Results, Run, SCHEMA, VERSION};
+use flashlock_report::results::{
+    Better, Failed, Group, Method, Metric, Point, Results, Run, SCHEMA, Simulated, VERSION,
+};
 use flashlock_sim::{Description, Use};
+use flashlock_workloads::key_value::Mix;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Args;
@@ -74,6 +77,15 @@ impl<'a> Sweep<'a> {
                 "--trace shows one run: name one lock and one number of threads, --locks cna --threads 8",
             ));
         }
+        if args.plot.is_some() && locks.len() == 1 && threads.len() == 1 {
+            return Err(Failure::usage(
+                "--plot compares: name several locks or several numbers of threads, --locks mcs,cna --threads 1,8",
+            ));
+        }
+        if args.workload != Work::Kvmap && (args.lookups.is_some() || args.external.is_some()) {
+            let name = name(args.workload);
+            return Err(Failure::usage(format_args!("--lookups and --external are the map's: {name} has neither")));
+        }
         Ok(Self { args, machine, locks, threads })
     }
 
@@ -82,7 +94,8 @@ impl<'a> Sweep<'a> {
         let rounds = self.args.seeds * self.args.placements;
         let mut results = self.results();
         let jobs = results.points.len() * rounds as usize;
-        let style = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len} runs  {msg}").map_err(Failure::new)?;
+        let style =
+            ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len} runs, {elapsed}").map_err(Failure::new)?;
         let bar = ProgressBar::new(jobs as u64).with_style(style);
         bar.enable_steady_tick(TICK);
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(jobs)));
@@ -113,7 +126,11 @@ impl<'a> Sweep<'a> {
                     }
                     point.runs.push(Run { round, values: sample.figures });
                 }
-                Err(how) => point.failures.push(Failed { round, how, output: String::new() }),
+                Err(what) => {
+                    // Of a run that hangs, what each thread waits for comes below.
+                    let (how, output) = what.split_once('\n').unwrap_or((&what, ""));
+                    point.failures.push(Failed { round, how: how.to_owned(), output: output.to_owned() });
+                }
             }
         }
         results.derive();
@@ -129,14 +146,14 @@ impl<'a> Sweep<'a> {
         let experiment = Experiment {
             machine: self.machine,
             work: self.args.workload,
-            lookups: self.args.lookups,
-            external: self.args.external,
+            lookups: self.args.lookups.unwrap_or(Mix::PAPER.lookups),
+            external: self.args.external.unwrap_or(Mix::PAPER.external),
             threads: self.threads[cell],
             warm_up: length / 4,
             length,
-            seed: self.args.seed + u64::from(round / self.args.placements),
-            placement: self.args.seed + u64::from(round),
-            trace: self.args.trace.is_some(),
+            seed: self.args.seed.wrapping_add(u64::from(round / self.args.placements)),
+            placement: self.args.seed.wrapping_add(u64::from(round)),
+            trace: self.args.trace.is_some() && round == 0,
         };
         experiment.run(&lock.choice, tunables)
     }
@@ -146,8 +163,7 @@ impl<'a> Sweep<'a> {
         let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let cells: Vec<String> = self.threads.iter().map(u32::to_string).collect();
         let names: Vec<String> = self.locks.iter().map(|(lock, _)| lock.text.clone()).collect();
-        let work = clap::ValueEnum::to_possible_value(&self.args.workload).expect("no workload is hidden");
-        let title = work.get_name().to_owned();
+        let title = name(self.args.workload);
         let point = |cell: &String, lock: &String| Point {
             group: title.clone(),
             cell: cell.clone(),
@@ -165,13 +181,8 @@ impl<'a> Sweep<'a> {
         Results {
             provenance: Provenance::now(SCHEMA, VERSION, command, self.simulated()),
             name: "simulate".into(),
-            title: format!("{} on a simulated machine", work.get_name()),
-            about: format!(
-                "{}. Simulated: {}; {millis} ms of virtual time after {} ms that do not count.",
-                work.get_help().map(ToString::to_string).unwrap_or_default(),
-                self.machine.title,
-                millis / 4.0,
-            ),
+            title: format!("{title} on {}, simulated", self.machine.name),
+            about: self.about(millis),
             metrics: METRICS.iter().map(metric).chain(Use::ALL.iter().map(time)).collect(),
             points: cells.iter().flat_map(|cell| names.iter().map(|lock| point(cell, lock))).collect(),
             groups: vec![Group { title: title.clone(), axis: "threads".into(), cells, merit: METRICS[0].0.into() }],
@@ -181,9 +192,53 @@ impl<'a> Sweep<'a> {
                 seconds: Some(millis / 1e3),
                 seed: self.args.seed,
                 interrupted: false,
+                simulated: Some(Simulated {
+                    machine: self.machine.name.clone(),
+                    latencies: self.args.latencies,
+                    seeds: self.args.seeds,
+                    placements: self.args.placements,
+                    warm_up: millis / 4e3,
+                }),
             },
             ..Results::default()
         }
+    }
+
+    /// What is simulated, in sentences.
+    fn about(&self, millis: f64) -> String {
+        let work = clap::ValueEnum::to_possible_value(&self.args.workload).expect("no workload is hidden");
+        let work = work.get_help().map(ToString::to_string).unwrap_or_default();
+        let mix = match (self.args.lookups, self.args.external) {
+            (None, None) => String::new(),
+            (lookups, external) => {
+                let (lookups, external) =
+                    (lookups.unwrap_or(Mix::PAPER.lookups), external.unwrap_or(Mix::PAPER.external));
+                format!(", {lookups}% lookups, {external} ns of work outside")
+            }
+        };
+        let latencies = match self.args.latencies {
+            1.0 => String::new(),
+            factor => format!(", with latencies {factor} times as long"),
+        };
+        let (machine, warm_up) = (&self.machine.title, millis / 4.0);
+        let note = self.too_short(millis).unwrap_or_default();
+        format!(
+            "{work}{mix}. Machine: {machine}{latencies}. Each run: {millis} ms of virtual time, after {warm_up} ms that do not count.{note}"
+        )
+    }
+
+    /// Whether threads may not have run at all: those that have no CPU wait until a time slice is over.
+    fn too_short(&self, millis: f64) -> Option<String> {
+        /// In so many slices all have run.
+        const SLICES: f64 = 10.0;
+        let (cpus, slice) = (self.machine.cpus(), self.machine.scheduler.slice_us / 1e3);
+        let short = self.threads.last().is_some_and(|threads| *threads > cpus) && millis < SLICES * slice;
+        short.then(|| {
+            format!(
+                " With more than {cpus} threads that is short, for time slices have {slice} ms: --millis {}",
+                SLICES * slice
+            ) + " says more of them."
+        })
     }
 
     /// What the result file says of the machine.
@@ -191,7 +246,6 @@ impl<'a> Sweep<'a> {
         let shape = &self.machine.topology;
         Machine {
             cpu: Some(format!("simulated: {}", self.machine.title)),
-            virtualised: None,
             cpus: self.machine.cpus() as usize,
             usable_cpus: self.machine.cpus() as usize,
             cores: Some(self.machine.cores() as usize),
@@ -200,6 +254,12 @@ impl<'a> Sweep<'a> {
             ..Machine::default()
         }
     }
+}
+
+/// A workload as users write it.
+fn name(work: Work) -> String {
+    let value = clap::ValueEnum::to_possible_value(&work).expect("no workload is hidden");
+    value.get_name().to_owned()
 }
 
 /// How long a run measures, in ms: some thousands of operations.
