@@ -79,14 +79,14 @@ fn each_socket_of_eight_has_three_neighbours() {
 fn farther_is_not_faster() {
     for machine in all() {
         let (name, latency) = (&machine.name, &machine.latency_ns);
-        for list in [&latency.llc, &latency.transfer, &latency.upgrade, &latency.dram] {
+        for list in [&latency.llc, &latency.transfer, &latency.clean, &latency.upgrade, &latency.dram] {
             assert!(list.is_sorted(), "{name}: {list:?}");
         }
         assert!(latency.store <= latency.l1 && latency.l1 < latency.l2 && latency.l2 < latency.llc[0], "{name}");
         for distance in 0..=farthest(&machine) {
-            let [llc, transfer, upgrade, dram] =
-                [&latency.llc, &latency.transfer, &latency.upgrade, &latency.dram].map(|list| list[distance]);
-            assert!(transfer >= llc && upgrade >= llc && dram >= llc, "{name}, distance {distance}");
+            let [llc, transfer, clean, dram] =
+                [&latency.llc, &latency.transfer, &latency.clean, &latency.dram].map(|list| list[distance]);
+            assert!(clean >= llc && transfer >= clean && dram >= llc, "{name}, distance {distance}");
         }
     }
 }
@@ -109,6 +109,7 @@ fn all_latencies_can_be_scaled_at_once() {
     for (once, scaled) in [
         (machine.latency_ns.llc, twice.latency_ns.llc),
         (machine.latency_ns.transfer, twice.latency_ns.transfer),
+        (machine.latency_ns.clean, twice.latency_ns.clean),
         (machine.latency_ns.upgrade, twice.latency_ns.upgrade),
         (machine.latency_ns.dram, twice.latency_ns.dram),
     ] {
@@ -144,7 +145,7 @@ fn wrong_text_is_shown_where_it_is() {
         ("packages = 2", "packages = -2", "invalid value: integer `-2`"),
         ("packages = 2", "packages = \"two\"", "invalid type: string \"two\""),
         ("[power]", "[powers]", "unknown field `powers`"),
-        ("llc = [21.0, 85.0]", "llc = 21.0", "invalid type: floating point `21.0`, expected a sequence"),
+        ("llc = [21.0, 65.0]", "llc = 21.0", "invalid type: floating point `21.0`, expected a sequence"),
     ] {
         let error = complaint("2x18x2", from, to);
         assert!(error.contains(says), "{to}: {error}");
@@ -179,7 +180,7 @@ fn wrong_shapes_are_refused() {
 #[test]
 fn wrong_numbers_are_refused() {
     for (from, to, says) in [
-        ("llc = [21.0, 85.0]", "llc = [21.0]", "latency_ns.llc: 2 numbers are needed, one for each distance"),
+        ("llc = [21.0, 65.0]", "llc = [21.0]", "latency_ns.llc: 2 numbers are needed, one for each distance"),
         ("transfer = [50.0, 125.0]", "transfer = []", "latency_ns.transfer: 2 numbers are needed"),
         ("upgrade = [21.0, 100.0]", "upgrade = [21.0]", "latency_ns.upgrade: 2 numbers are needed"),
         ("dram = [96.0, 146.0]", "dram = [96.0]", "latency_ns.dram: 2 numbers are needed"),
