@@ -181,8 +181,8 @@ fn wrong_shapes_are_refused() {
 fn wrong_numbers_are_refused() {
     for (from, to, says) in [
         ("llc = [21.0, 65.0]", "llc = [21.0]", "latency_ns.llc: 2 numbers are needed, one for each distance"),
-        ("transfer = [50.0, 125.0]", "transfer = []", "latency_ns.transfer: 2 numbers are needed"),
-        ("upgrade = [21.0, 100.0]", "upgrade = [21.0]", "latency_ns.upgrade: 2 numbers are needed"),
+        ("transfer = [55.0, 85.0]", "transfer = []", "latency_ns.transfer: 2 numbers are needed"),
+        ("upgrade = [25.0, 55.0]", "upgrade = [21.0]", "latency_ns.upgrade: 2 numbers are needed"),
         ("dram = [96.0, 146.0]", "dram = [96.0]", "latency_ns.dram: 2 numbers are needed"),
         ("dram = [96.0, 146.0]", "dram = [96.0, -1.0]", "latency_ns: times are from 0"),
         ("dram = [96.0, 146.0]", "dram = [96.0, nan]", "latency_ns: times are from 0"),
