@@ -11,6 +11,7 @@ const MOVED: [(&str, &str, &[&str]); 4] = [
         "libpthread.so.0",
         "GLIBC_2.2.5",
         &[
+            "__pthread_mutex_init",
             "pthread_key_create",
             "pthread_key_delete",
             "pthread_mutexattr_init",

@@ -159,9 +159,6 @@ def run_clients(control, threads, port, seconds):
 
 
 def run_memcaslap(control, directory, threads, port, operations, words):
-    # Each of its connections begins by taking one lock 1,024 times, once for each place in its window. A lock that hands over in
-    # strict order makes that slow where CPUs are few; eight threads will do.
-    threads = min(threads, 8)
     configuration = os.path.join(directory, "memcaslap.cfg")
     with open(configuration, "w") as file:
         file.write(MEMCASLAP_CONFIGURATION)

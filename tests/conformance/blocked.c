@@ -87,6 +87,20 @@ void sleepers_join(struct sleepers *s)
     CHECK_EQ(s->tokens, 0);
 }
 
+void sleepers_use_inherited(struct sleepers *s)
+{
+    CHECK_OK(pthread_mutex_init(&s->mutex, NULL));
+    for (int round = 0; round < 2; round++) {
+        s->count = s->waiting = s->woken = s->tokens = 0;
+        sleepers_start(s, 3);
+        sleepers_give(s, 3);
+        if (round) CHECK_OK(pthread_cond_broadcast(&s->cond));
+        for (int i = 0; i < 3 && !round; i++) CHECK_OK(pthread_cond_signal(&s->cond));
+        sleepers_join(s);
+    }
+    CHECK_OK(pthread_cond_destroy(&s->cond));
+}
+
 /* ---- Kinds ---- */
 
 void mutex_make(pthread_mutex_t *mutex, int kind)

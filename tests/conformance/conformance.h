@@ -139,6 +139,8 @@ int trylock_elsewhere(pthread_mutex_t *mutex);
 int unlock_elsewhere(pthread_mutex_t *mutex);
 /* Waits for a child process: its exit status, or 256 + the signal that ended it. */
 int process_status(pid_t pid);
+/* Whether mutexes are glibc's own: it counts the users of one that is held, which no replacement needs. */
+bool locks_are_glibcs(void);
 /* A fork without the handlers of pthread_atfork: _Fork, or before glibc 2.34 the system call. */
 pid_t raw_fork(void);
 /* The path of a file that stands beside this program; the buffer is static. */
@@ -195,6 +197,9 @@ void sleepers_give(struct sleepers *sleepers, int tokens);
 /* Waits (without the condition variable) until that many have left. */
 void sleepers_await(struct sleepers *sleepers, int woken);
 void sleepers_join(struct sleepers *sleepers);
+/* In a forked child, where the sleepers and whoever was at the condition variable do not exist: a new mutex, but the condition
+   variable as it was found, by signals, a broadcast and in the end its destruction. */
+void sleepers_use_inherited(struct sleepers *sleepers);
 
 /* ---- Mutex kinds ------------------------------------------------------------------------------------------------- */
 

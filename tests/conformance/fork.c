@@ -257,3 +257,57 @@ CHECK(fork, child_remakes_a_condition_with_waiters_left_behind)
     CHECK_OK(pthread_cond_broadcast(&s.cond));
     sleepers_join(&s);
 }
+
+/* ---- A fork in a signal handler that interrupted a wait: in the child the wait goes on, and no signal will come ---- */
+
+struct interrupted {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    pthread_t waiter;
+};
+
+enum { NOT_YET = -2 };
+static volatile pid_t forked = NOT_YET;
+
+static void fork_here(int number)
+{
+    (void)number;
+    int saved = errno;
+    forked = fork();
+    errno = saved;
+}
+
+static void *interrupt(void *argument)
+{
+    struct interrupted *i = argument;
+    CHECK_OK(pthread_mutex_lock(&i->mutex)); /* the waiter waits, or will soon */
+    CHECK_OK(pthread_mutex_unlock(&i->mutex));
+    CHECK_OK(pthread_kill(i->waiter, SIGUSR1));
+    return NULL;
+}
+
+CHECK(fork, in_a_handler_that_interrupts_a_wait)
+{
+    struct interrupted i = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, pthread_self()};
+    struct sigaction action = {.sa_handler = fork_here};
+    CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+    CHECK_OK(pthread_mutex_lock(&i.mutex));
+    pthread_t thread = thread_start(interrupt, &i);
+    while (forked == NOT_YET) {
+        struct timespec deadline = time_after_ms(CLOCK_REALTIME, 100);
+        int rc = 0;
+        while (rc == 0) rc = pthread_cond_timedwait(&i.cond, &i.mutex, &deadline);
+        CHECK_RC(rc, ETIMEDOUT);
+    }
+    CHECK_RC(trylock_elsewhere(&i.mutex), EBUSY);
+    CHECK_OK(pthread_mutex_unlock(&i.mutex));
+    check_excludes(&i.mutex);
+    CHECK_OK(pthread_cond_signal(&i.cond));
+    CHECK_OK(pthread_cond_destroy(&i.cond));
+    if (forked == 0) {
+        wait_anew(NULL);
+        _exit(0);
+    }
+    thread_join(thread);
+    CHECK_EQ(process_status(forked), 0);
+}

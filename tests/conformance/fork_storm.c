@@ -141,6 +141,45 @@ CHECK(fork, storm_leaves_a_quiet_mutex_usable)
     hammers_stop();
 }
 
+/* ---- A condition variable that is in use at the time of the fork ---- */
+
+static struct sleepers crowd = SLEEPERS_INITIALIZER;
+
+static void *signal_and_time_out(void *unused)
+{
+    struct timespec past = {1, 0};
+    for (int i = 0; !atomic_load(&stop); i++) {
+        HOT_OK(pthread_cond_signal(&crowd.cond));
+        HOT_OK(pthread_mutex_lock(&crowd.mutex));
+        int rc = pthread_cond_timedwait(&crowd.cond, &crowd.mutex, &past);
+        if (rc != 0) HOT_RC(rc, ETIMEDOUT); /* or it has had a signal */
+        HOT_OK(pthread_mutex_unlock(&crowd.mutex));
+        if (i % 16 == 0) HOT_OK(pthread_cond_broadcast(&crowd.cond));
+        if (i % 64 == 0) nap_us(20);
+    }
+    return unused;
+}
+
+CHECK(fork, storm_leaves_a_condition_usable)
+{
+    if (locks_are_glibcs()) SKIP("a child of glibc's may find the internal lock of its condition variable held for ever");
+    sleepers_start(&crowd, 2);
+    for (int i = 0; i < HAMMERS; i++) hammers[i] = thread_start(signal_and_time_out, NULL);
+    for (int i = 0; i < 200 && !time_is_short(); i++) {
+        pid_t pid = i % 2 ? fork() : raw_fork();
+        if (pid == 0) {
+            sleepers_use_inherited(&crowd);
+            _exit(0);
+        }
+        CHECK_EQ(process_status(pid), 0);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < HAMMERS; i++) thread_join(hammers[i]);
+    sleepers_give(&crowd, crowd.count);
+    CHECK_OK(pthread_cond_broadcast(&crowd.cond));
+    sleepers_join(&crowd);
+}
+
 /* ---- New programs ---- */
 
 CHECK(fork, vfork_and_exec)

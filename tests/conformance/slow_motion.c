@@ -56,6 +56,39 @@ long slow_steps(void)
     return atomic_load(&steps);
 }
 
+static atomic_long stop_at;
+static struct gate stopped, proceed;
+
+void slow_stop(void)
+{
+    if (slow_steps() != atomic_load(&stop_at)) return;
+    gate_open(&stopped);
+    gate_wait(&proceed, 1);
+}
+
+void slow_stop_at(long step)
+{
+    atomic_store(&stop_at, step);
+    if (step) stopped = proceed = (struct gate){0};
+}
+
+bool slow_await_stop(void)
+{
+    long seen = -1;
+    for (int quiet_ms = 0; quiet_ms < 20; quiet_ms++) {
+        for (int i = 0; i < 10 && gate_count(&stopped) == 0; i++) nap_us(100);
+        if (gate_count(&stopped) > 0) return true;
+        if (slow_steps() != seen) quiet_ms = 0;
+        seen = slow_steps();
+    }
+    return false;
+}
+
+void slow_go_on(void)
+{
+    gate_open(&proceed);
+}
+
 #else
 
 void slow_let_go(void)
@@ -76,6 +109,24 @@ long slow_end(void)
 long slow_steps(void)
 {
     return 0;
+}
+
+void slow_stop(void)
+{
+}
+
+void slow_stop_at(long step)
+{
+    (void)step;
+}
+
+bool slow_await_stop(void)
+{
+    return false;
+}
+
+void slow_go_on(void)
+{
 }
 
 #endif

@@ -17,4 +17,13 @@ long slow_steps(void);
 /* Full speed from the next step on; any thread may say so. */
 void slow_let_go(void);
 
+/* A hook that stops the slow thread at one of its steps, once. */
+void slow_stop(void);
+/* At which step; 0: at none. To be said before the slow thread begins, or once it is known that it will not get there. */
+void slow_stop_at(long step);
+/* Waits for that. False if the thread has blocked, or ended, before its time came: then there are no more places to stop it. */
+bool slow_await_stop(void);
+/* Lets it go on, now or as soon as it stops. */
+void slow_go_on(void);
+
 #endif

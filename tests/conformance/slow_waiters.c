@@ -17,39 +17,16 @@ struct stop {
     struct gate got;
 };
 
-static atomic_long stop_at;
-static struct gate stopped, proceed;
-
-static void stop_there(void)
-{
-    if (slow_steps() != atomic_load(&stop_at)) return;
-    gate_open(&stopped);
-    gate_wait(&proceed, 1);
-}
-
 static void *lock_and_be_stopped(void *argument)
 {
     struct stop *s = argument;
-    slow_begin(stop_there);
+    slow_begin(slow_stop);
     int rc = s->lock(s->mutex);
     slow_end();
     CHECK_OK(rc);
     gate_open(&s->got);
     CHECK_OK(pthread_mutex_unlock(s->mutex));
     return NULL;
-}
-
-/* True if it was stopped; false if it blocked before its time came: then there are no more places to stop it. */
-static bool wait_for_stop(void)
-{
-    long seen = -1;
-    for (int quiet_ms = 0; quiet_ms < 20; quiet_ms++) {
-        for (int i = 0; i < 10 && gate_count(&stopped) == 0; i++) nap_us(100);
-        if (gate_count(&stopped) > 0) return true;
-        if (slow_steps() != seen) quiet_ms = 0;
-        seen = slow_steps();
-    }
-    return false;
 }
 
 /* With the mutex held here, stops a waiter at one instruction after another and runs `meanwhile`, which ends unlocked. */
@@ -61,16 +38,15 @@ static void stop_everywhere(int kind, mutex_call *lock, void (*meanwhile)(pthrea
     CHECK_OK(pthread_mutex_unlock(&mutex));
     bool more = true;
     for (long at = 1; more && !time_is_short(); at += 1 + at / 16) {
-        atomic_store(&stop_at, at);
+        slow_stop_at(at);
         struct stop s = {.mutex = &mutex, .lock = lock};
-        stopped = proceed = (struct gate){0};
         CHECK_OK(pthread_mutex_lock(&mutex));
         pthread_t thread = thread_start(lock_and_be_stopped, &s);
-        more = wait_for_stop();
-        if (!more) atomic_store(&stop_at, 0); /* asleep: woken, it owes it to the others to go on */
+        more = slow_await_stop();
+        if (!more) slow_stop_at(0); /* asleep: woken, it owes it to the others to go on */
         meanwhile(&mutex);
         if (more) CHECK_EQ(gate_count(&s.got), 0);
-        gate_open(&proceed);
+        slow_go_on();
         thread_join(thread);
     }
 }
@@ -142,10 +118,11 @@ CHECK(slow_motion, fork_with_a_waiter_anywhere) { stop_everywhere(KIND_DEFAULT, 
 /* ---- A waiter that arrives at any instruction of the unlock ---- */
 
 static struct gate arrive;
+static atomic_long arrive_at;
 
 static void let_arrive(void)
 {
-    if (slow_steps() != atomic_load(&stop_at)) return;
+    if (slow_steps() != atomic_load(&arrive_at)) return;
     gate_open(&arrive);
     nap_us(300);
 }
@@ -181,7 +158,7 @@ static void arrive_everywhere(int kind, mutex_call *lock, mutex_call *unlock, bo
     for (long at = 1; at <= steps && !time_is_short(); at += 1 + at / 32) {
         struct locker early, late;
         arrive = (struct gate){0};
-        atomic_store(&stop_at, at);
+        atomic_store(&arrive_at, at);
         CHECK_OK(pthread_mutex_lock(&mutex));
         if (crowd) locker_start(&early, &mutex, NULL, NULL);
         locker_start(&late, &mutex, lock, NULL);

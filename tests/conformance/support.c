@@ -164,6 +164,15 @@ int process_status(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
 }
 
+bool locks_are_glibcs(void)
+{
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    CHECK_OK(pthread_mutex_lock(&mutex));
+    bool counted = mutex.__data.__nusers == 1;
+    CHECK_OK(pthread_mutex_unlock(&mutex));
+    return counted;
+}
+
 pid_t raw_fork(void)
 {
 #if __GLIBC_PREREQ(2, 34)

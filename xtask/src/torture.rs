@@ -17,6 +17,9 @@ use crate::workspace;
 /// The numbers of threads: none to exclude, one for each CPU of a small machine, more than CPUs, far more.
 const THREADS: [u32; 4] = [1, 2, 8, 64];
 
+/// How long a scenario lasts, in seconds, where nobody asks for longer.
+const SHORT: f64 = 0.2;
+
 /// What a scenario's name begins with in the catalogue's exceptions.
 pub(crate) const PREFIX: &str = "torture.";
 
@@ -31,7 +34,7 @@ pub(crate) struct Options {
     /// How long each scenario lasts [default: 0.2, with --full 5]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
-    /// Longer runs
+    /// Longer runs, and `short-threads` makes at least 100,000 threads
     #[arg(long)]
     full: bool,
     /// Starts the random choices; without it, another one each time
@@ -52,6 +55,12 @@ impl Options {
     /// These scenarios under these locks, each with that many threads.
     pub(crate) fn some(chosen: Chosen, only: Vec<String>, threads: u32) -> Self {
         Self { threads: vec![threads], only, ..Self::under(chosen, true) }
+    }
+
+    /// 100,000 short-lived threads under these locks.
+    pub(crate) fn short_lived(chosen: Chosen) -> Self {
+        let only = vec!["short-threads".to_owned()];
+        Self { full: true, seconds: Some(SHORT), ..Self::some(chosen, only, 8) }
     }
 }
 
@@ -75,6 +84,7 @@ pub(crate) struct Torture {
     is_whole: bool,
     threads: Vec<u32>,
     seconds: f64,
+    full: bool,
     seed: u64,
     /// Whose machine the locks imagine.
     chosen: Chosen,
@@ -85,6 +95,8 @@ impl Torture {
     /// it comes first, except for a scenario that is known to hang.
     const MARGIN: f64 = 60.0;
     const SHORT_MARGIN: f64 = 3.0;
+    /// What making 100,000 threads may take: the program's own watchdog is as patient.
+    const FULL_MARGIN: f64 = 180.0;
 
     fn build(options: &Options) -> Result<Self> {
         Self::of(workspace::build_tests("torture", "target/torture")?.join("torture"), options)
@@ -106,10 +118,10 @@ impl Torture {
         if scenarios.is_empty() || options.threads.is_empty() {
             bail!("nothing to run: {} scenarios, {} numbers of threads", scenarios.len(), options.threads.len());
         }
-        let seconds = options.seconds.unwrap_or(if options.full { 5.0 } else { 0.2 });
+        let seconds = options.seconds.unwrap_or(if options.full { 5.0 } else { SHORT });
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let (threads, seed, chosen) = (options.threads.clone(), options.seed.unwrap_or(now), options.chosen.clone());
-        Ok(Self { program, scenarios, is_whole, threads, seconds, seed, chosen })
+        Ok(Self { program, scenarios, is_whole, threads, seconds, full: options.full, seed, chosen })
     }
 
     fn under_locks(&self, locks: &[Lock]) -> Result<Tally> {
@@ -124,9 +136,12 @@ impl Torture {
         let mut command = Command::new(&self.program);
         command.args(scenarios).args(["--threads", &threads.to_string()]);
         command.args(["--seconds", &self.seconds.to_string(), "--seed", &self.seed.to_string()]);
+        if self.full {
+            command.arg("--full");
+        }
         under.apply(&mut command, &[]);
         self.chosen.imagine(&mut command);
-        let each = self.seconds * 4.0 + margin;
+        let each = self.seconds * 4.0 + margin + if self.full { Self::FULL_MARGIN } else { 0.0 };
         Program::new(command, Duration::from_secs_f64(each * scenarios.len() as f64)).run()
     }
 }

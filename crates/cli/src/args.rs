@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::screen::{self, When};
-use crate::{compare, doctor, generate, locks, run, topology};
+use crate::{calibrate, compare, doctor, generate, locks, run, simulate, topology};
 
 const EXAMPLES: &str = "\
 Where to begin:
@@ -15,6 +15,7 @@ Where to begin:
   flashlock compare                   which lock is best on this machine, in a minute
   flashlock compare -- PROGRAM        which lock is best for this program
   flashlock run --stats -- PROGRAM    run it, then show what its locks did
+  flashlock simulate                  the same on a machine of two sockets, or eight
   flashlock locks                     which locks there are
 
 Environment:
@@ -50,8 +51,10 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     Run(run::Args),
     Compare(compare::Args),
+    Simulate(simulate::Args),
     Locks(locks::Args),
     Topology(topology::Args),
+    Calibrate(calibrate::Args),
     Doctor(doctor::Args),
     Generate(generate::Args),
     MapWorker(compare::worker::Args),

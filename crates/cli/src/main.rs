@@ -3,18 +3,19 @@
 //! | module | holds |
 //! |---|---|
 //! | [`args`] | the command line: verbs and what all of them share |
-//! | [`run`], [`compare`], [`locks`], [`topology`], [`doctor`], [`generate`] | the verbs |
+//! | [`run`], [`compare`], [`simulate`], [`locks`], [`topology`], [`calibrate`], [`doctor`], [`generate`] | the verbs |
 //! | [`lock_choice`], [`preload`] | which lock, and the library that brings it into a program |
 //! | [`launch`] | starting a program, forwarding signals, ending as it ended |
 //! | [`elf`], [`search`], [`inspect`] | what a program file is, where files are found, what flashlock can do for it |
 //! | [`pthread`] | the C library's locks, called as a C program calls them |
-//! | [`screen`], [`failure`] | output and errors |
+//! | [`screen`], [`output`], [`failure`] | output, files and errors |
 //!
 //! Exit status: 0 all is well, 1 something failed or was found wrong, 2 wrong usage; `run` ends as the program ended, with 125
 //! if flashlock itself failed, 126 if the program could not be executed and 127 if it was not found; [`compare`] has statuses of
 //! its own for programs that fail.
 
 mod args;
+mod calibrate;
 mod compare;
 mod doctor;
 mod elf;
@@ -24,11 +25,13 @@ mod inspect;
 mod launch;
 mod lock_choice;
 mod locks;
+mod output;
 mod preload;
 mod pthread;
 mod run;
 mod screen;
 mod search;
+mod simulate;
 mod topology;
 
 use std::process::ExitCode;
@@ -55,8 +58,10 @@ fn perform(cli: &Cli) -> Result<u8, Failure> {
     match &cli.verb {
         Verb::Run(args) => run::run(args),
         Verb::Compare(args) => compare::run(args),
+        Verb::Simulate(args) => simulate::run(args),
         Verb::Locks(args) => locks::run(args),
         Verb::Topology(args) => topology::run(args),
+        Verb::Calibrate(args) => calibrate::run(args),
         Verb::Doctor(args) => doctor::run(args),
         Verb::Generate(args) => generate::run(args),
         Verb::MapWorker(args) => compare::worker::run(args),

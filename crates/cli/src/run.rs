@@ -34,7 +34,8 @@ Without --stats, flashlock becomes the program: its signals, exit status and
 process id are the program's. With --stats, it waits for the program, passes
 signals on to it, and then ends as the program ended, by the same signal if it
 was one. What was counted is reported however the program ended, also after a
-crash or SIGKILL.
+crash or SIGKILL. Objects that only glibc can serve are counted when they are
+initialised; those that a process outside the run has initialised are not.
 
 Replaced are the pthread and C11 mutexes and condition variables of the program
 and of its libraries. Readers-writer locks, spinlocks, semaphores, and mutexes

@@ -138,7 +138,7 @@ fn every_run_is_under_its_lock_and_has_its_number_of_threads() {
 
 #[test]
 fn a_difference_is_found_and_its_direction_is_right() {
-    let slower = "r=$(($$ % 7)); case $FLASHLOCK in mcs*) sleep 0.2; echo n=50$r;; shfl*) echo n=200$r;; *) sleep 0.1; echo n=100$r;; esac";
+    let slower = "r=$(($$ % 7)); case $FLASHLOCK in mcs*) sleep 0.8; echo n=50$r;; shfl*) echo n=200$r;; *) sleep 0.4; echo n=100$r;; esac";
     let common = ["--locks", LOCKS, "--runs", "4"];
     let program = ["--", "sh", "-c", slower];
     let directions = |name: &str, options: &[&str]| {

@@ -130,6 +130,27 @@ fn programs_that_it_starts_are_counted_too() {
 }
 
 #[test]
+fn objects_left_to_glibc_are_counted_by_reason() {
+    let (program, file) = (scratch("left_to_glibc"), scratch("left_to_glibc.json"));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/left_to_glibc.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-D_GNU_SOURCE", "-Wall", "-Werror", "-pthread", source, "-o"]).arg(&program);
+    assert!(compiler.status().unwrap().success());
+    for lock in ["shfl", "mcs"] {
+        let mut command = flashlock();
+        command.args(["run", "--lock", lock, "--stats=json", "--stats-file"]).arg(&file).arg("--").arg(&program);
+        command.assert().success();
+        let stats = RunStats::read(&file).unwrap();
+        let objects = ["robust", "pi", "pp", "shared"].map(|why| stats.events.of(&format!("glibc_{why}_objects")));
+        assert_eq!((objects, stats.derived.objects_left_to_glibc), ([2, 1, 1, 2], 6), "{lock}");
+        assert_eq!((stats.events.of("glibc_pi"), stats.derived.left_to_glibc), (2, 2), "{lock}");
+    }
+    let mut command = flashlock();
+    command.args(["run", "--stats", "--"]).arg(&program);
+    command.assert().success().stderr(contains("left to glibc:").and(contains("priority-inheriting")));
+}
+
+#[test]
 fn what_cannot_be_written_is_said_before_the_program_runs() {
     let mut command = flashlock();
     command.args(["run", "--stats-file", "/no/such/directory/f", "--", "echo", "ran"]);

@@ -32,6 +32,10 @@ macro_rules! for_each_event {
             (GlibcPp, "glibc_pp", "operations left to glibc: priority-protected mutex"),
             (GlibcShared, "glibc_shared", "operations left to glibc: process-shared mutex or condition variable"),
             (GlibcUnknown, "glibc_unknown", "operations left to glibc: unknown kind, or a glibc whose layout is unknown"),
+            (RobustObject, "glibc_robust_objects", "objects left to glibc, as they were initialised: robust mutexes"),
+            (PiObject, "glibc_pi_objects", "objects left to glibc, as they were initialised: priority-inheriting mutexes"),
+            (PpObject, "glibc_pp_objects", "objects left to glibc, as they were initialised: priority-protected mutexes"),
+            (SharedObject, "glibc_shared_objects", "objects left to glibc, as they were initialised: process-shared mutexes and condition variables"),
         }
     };
 }
@@ -63,3 +67,17 @@ macro_rules! define_events {
 }
 
 for_each_event!(define_events);
+
+impl Event {
+    /// Of an operation left to glibc: what counts the objects that are left to it for the same reason, where they must have been
+    /// initialised by a call.
+    pub const fn objects(self) -> Option<Event> {
+        match self {
+            Self::GlibcRobust => Some(Self::RobustObject),
+            Self::GlibcPi => Some(Self::PiObject),
+            Self::GlibcPp => Some(Self::PpObject),
+            Self::GlibcShared => Some(Self::SharedObject),
+            _ => None,
+        }
+    }
+}

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`machine`], [`node`] | what a lock asks of a computer; the queue node |
 //! | [`raw`] | the interface that all locks share |
+//! | [`settle`] | the first use of a lock in a forked child |
 //! | [`wait`] | waiting policies: spin, spin-then-park, park |
 //! | [`policy`] | admission policies for shuffling locks |
 //! | [`spin`], [`queue`], [`shuffle`], [`numa`], [`malthusian`] | the locks |
@@ -29,6 +30,7 @@ pub mod numa;
 pub mod policy;
 pub mod queue;
 pub mod raw;
+pub mod settle;
 pub mod shuffle;
 pub mod spin;
 pub mod wait;

@@ -91,6 +91,11 @@ impl<C: Checker> Arena<C> {
         }
     }
 
+    /// Those who have taken nodes do not exist any more: nobody will give them back, and nobody takes them again.
+    pub(crate) fn forget(&self) {
+        self.books.borrow_mut().taken.fill(false);
+    }
+
     /// How many nodes are taken now.
     pub fn in_use(&self) -> usize {
         self.books.borrow().taken.iter().filter(|&&taken| taken).count()

@@ -45,6 +45,7 @@ pub enum Field {
     CondLock,
     CondHead,
     CondRefs,
+    CondEpoch,
     /// In memory that has been freed: any access is a failure.
     Freed,
 }
@@ -119,7 +120,10 @@ impl<C: Checker> Word<C> {
     /// Notes what was done, for who reads the trace of a failure. It was done just now: nothing has happened since.
     fn note<T: std::fmt::Debug>(&self, op: Op, with: u32, result: T) -> T {
         assert!(!self.is(Field::Freed), "{op:?} of a word in freed memory");
-        World::<C>::current(|world| world.note(|| format!("{} {op:?}({with:#x}) -> {result:x?}", world.name_of(self))));
+        World::<C>::current(|world| {
+            world.note(|| format!("{} {op:?}({with:#x}) -> {result:x?}", world.name_of(self)));
+            world.step();
+        });
         result
     }
 }
@@ -254,7 +258,7 @@ impl<C: Checker> Tag for ShflQueue<Model<C>> {
 }
 
 /// The words of a condition variable: lock, head, tail, refs, epoch.
-fn cond_words<C: Checker>(queue: &CondQueue<Model<C>>) -> &[Word<C>; 5] {
+pub fn cond_words<C: Checker>(queue: &CondQueue<Model<C>>) -> &[Word<C>; 5] {
     const { assert!(size_of::<CondQueue<Model<C>>>() == 5 * size_of::<Word<C>>()) };
     // SAFETY: `CondQueue` is `repr(C)` and made of just these five words.
     unsafe { &*std::ptr::from_ref(queue).cast() }
@@ -262,10 +266,11 @@ fn cond_words<C: Checker>(queue: &CondQueue<Model<C>>) -> &[Word<C>; 5] {
 
 impl<C: Checker> Tag for CondQueue<Model<C>> {
     fn tag(&self) {
-        let [lock, head, _, refs, _] = cond_words(self);
+        let [lock, head, _, refs, epoch] = cond_words(self);
         lock.tag(Field::CondLock);
         head.tag(Field::CondHead);
         refs.tag(Field::CondRefs);
+        epoch.tag(Field::CondEpoch);
     }
 
     fn free(&self) {

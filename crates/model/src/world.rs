@@ -6,6 +6,7 @@
 //! also flows by itself, by chance.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,6 +25,8 @@ pub enum Fault {
     NoWake(Field),
     /// `park` does not look at the word before it sleeps.
     ParkBlindly,
+    /// An algorithm's own patience ends sleeps, but who polls never sees its end.
+    EndlessPolls,
 }
 
 /// How an execution's machine behaves.
@@ -35,9 +38,9 @@ pub struct Setup {
     pub recycles: bool,
     /// The spin budget, in polls.
     pub polls: u32,
-    /// Whether an algorithm's own patience ([`Machine::sooner`](flashlock_locks::machine::Machine::sooner)) ends at the next
-    /// tick. Without it only the test's deadlines pass, and a wake-up that is lost is lost for good.
-    pub patience: bool,
+    /// How many ticks an algorithm's own patience ([`Machine::sooner`](flashlock_locks::machine::Machine::sooner)) lasts. With 0
+    /// it never ends: only the test's deadlines pass, and a wake-up that is lost is lost for good.
+    pub patience: u32,
     /// shuttle: time passes once in so many looks at it (0: only by [`World::tick`]).
     pub flow: u32,
     /// shuttle: a sleep ends for no reason once in so many times (0: never).
@@ -63,7 +66,7 @@ impl Setup {
             nodes,
             recycles: false,
             polls: 2,
-            patience: false,
+            patience: 0,
             flow: 0,
             spurious: 0,
             micros_step: 0,
@@ -86,6 +89,12 @@ struct PerThread {
     local: [u32; Local::COUNT],
 }
 
+/// The nanoseconds of a deadline that is the end of an algorithm's own patience.
+const OWN: u32 = 1;
+
+/// What a thread that vanishes at a fork unwinds with.
+struct Vanished;
+
 /// One execution's machine.
 pub struct World<C: Checker> {
     /// How it behaves.
@@ -98,6 +107,8 @@ pub struct World<C: Checker> {
     pub(crate) now: Cell<u32>,
     micros: Cell<u32>,
     epoch: Cell<u32>,
+    /// The running thread vanishes when it has accessed so many more words (0: never).
+    vanishes_in: Cell<u32>,
     pub(crate) random: Cell<Option<u32>>,
     threads: RefCell<Vec<(C::Id, PerThread)>>,
     /// Frozen threads stay so until this holds.
@@ -123,6 +134,7 @@ impl<C: Checker> World<C> {
             now: Cell::new(0),
             micros: Cell::new(1),
             epoch: Cell::new(1),
+            vanishes_in: Cell::new(0),
             random: Cell::new(setup.random),
             threads: RefCell::new(Vec::new()),
             thawed: Cell::new(false),
@@ -208,6 +220,31 @@ impl<C: Checker> World<C> {
         self.epoch.set(self.epoch.get() + 1);
     }
 
+    /// The world goes on as a child that was forked when another thread of the parent, which here is the calling one, had done the
+    /// first `steps` accesses of `act`. The nodes taken by then are nobody's. Whether that thread had come to the end. Nobody else
+    /// runs meanwhile.
+    pub fn fork_within(&self, steps: u32, act: impl FnOnce()) -> bool {
+        self.vanishes_in.set(steps);
+        let ended = match catch_unwind(AssertUnwindSafe(act)) {
+            Ok(()) => true,
+            Err(panic) if panic.is::<Vanished>() => false,
+            Err(panic) => resume_unwind(panic),
+        };
+        self.vanishes_in.set(0);
+        self.arena.forget();
+        self.fork();
+        ended
+    }
+
+    /// The calling thread has accessed a word.
+    pub(crate) fn step(&self) {
+        match self.vanishes_in.get() {
+            0 => {}
+            1 => resume_unwind(Box::new(Vanished)),
+            more => self.vanishes_in.set(more - 1),
+        }
+    }
+
     /// On which NUMA node the calling thread runs.
     pub fn numa(&self) -> u32 {
         self.with_thread(|mine| mine.numa)
@@ -256,7 +293,10 @@ impl<C: Checker> World<C> {
     /// The end of a patience that begins now, or `other`.
     pub(crate) fn sooner(&self, other: Option<Deadline>) -> Deadline {
         let never = Deadline { clock: Clock::Monotonic, sec: i64::MAX, nsec: 0 };
-        let own = if self.setup.patience { self.deadline(1) } else { never };
+        let own = match self.setup.patience {
+            0 => never,
+            ticks => Deadline { nsec: OWN, ..self.deadline(ticks) },
+        };
         other.filter(|deadline| deadline.sec < own.sec).unwrap_or(own)
     }
 
@@ -278,7 +318,8 @@ impl<C: Checker> World<C> {
     /// Whether the deadline has passed. The load is for the checker; a clock is never stale.
     pub(crate) fn expired(&self, deadline: &Deadline) -> bool {
         self.flow();
-        if deadline.sec == i64::MAX {
+        let endless = deadline.nsec == OWN && self.setup.fault == Some(Fault::EndlessPolls);
+        if deadline.sec == i64::MAX || endless {
             return false;
         }
         self.now_seen.load(Relaxed);

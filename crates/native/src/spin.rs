@@ -1,15 +1,8 @@
 //! # Polling, politely
 //!
-//! The pause between two polls grows, so that a waiter leaves the line alone for longer the longer it has waited. A waiter that
-//! finds it has not been running for a while knows that another task wants its CPU; it gives up polling at once, and says so to
-//! others ([`crowded`]).
-//!
-//! Who contends for a word with its holder first **stays away** for a while, if the lock is hot and its sections are short:
-//! then the holder gets many sections done on a line that nobody takes from it, and more is done in all than if two threads took
-//! turns. How long is learned per thread: twice as long if the word was found free at once, half as long if not.
-//!
-//! The **budget** is about one context-switch round trip: with it, spin-then-park costs at most twice the best choice in hindsight
-//! (Dice, *Malthusian Locks*, §5.1). It is measured in place: a waker notes the time, a woken thread reads it.
+//! By the rules of [`flashlock_locks::wait::polling`]. A waiter that finds it has not been running for a while knows that another
+//! task wants its CPU; it gives up polling at once, and says so to others ([`crowded`]). The budget, one context-switch round trip,
+//! is measured in place: a waker notes the time, a woken thread reads it.
 
 use core::hint::spin_loop;
 use core::sync::atomic::{
@@ -18,29 +11,14 @@ use core::sync::atomic::{
 };
 
 use flashlock_locks::machine::Patience;
+use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause};
 
 use crate::{clock, sys, thread};
 
-/// Polls before the clock is looked at for the first time.
-const QUICK_POLLS: u32 = 4;
-/// The longest pause between polls, in `spin_loop` hints.
-const MAX_GAP: u32 = 64;
 /// A waiter looks at the clock once in so many polls.
 const CLOCK_EVERY: u32 = 2;
 /// A waiter that did not get round to looking at the clock for so long was not running.
 const PREEMPTED_NS: u64 = 100_000;
-/// A waiter that polls for ever offers its CPU to others after so long.
-const YIELD_AFTER_NS: u64 = 1_000_000;
-/// How long the sight of a preemption counts as a crowd.
-const CROWD_NS: u64 = 10_000_000;
-/// A thread that contends again so soon (ns) after it last won is contending for a hot lock.
-const HOT_NS: u64 = 2_000;
-/// Limits of the wait before the first poll of a hot lock (ns).
-const STAY_AWAY_MIN_NS: u64 = 200;
-const STAY_AWAY_MAX_NS: u64 = 6_000;
-/// Limits of the budget. The lower one holds until something has been measured.
-const BUDGET_MIN_NS: u32 = 5_000;
-const BUDGET_MAX_NS: u32 = 50_000;
 /// A wake-up that took longer than this waited for a CPU, and says nothing of a context switch.
 const WAKE_MAX_NS: u64 = 200_000;
 
@@ -53,7 +31,7 @@ static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// How long a waiter polls before it sleeps, in ns.
 pub fn budget_ns() -> u64 {
-    u64::from(WAKE_NS.load(Relaxed).clamp(BUDGET_MIN_NS, BUDGET_MAX_NS))
+    budget(u64::from(WAKE_NS.load(Relaxed)))
 }
 
 /// A waker is about to wake somebody.
@@ -79,7 +57,7 @@ pub fn prepare() {
 /// cannot run at once.
 pub fn crowded() -> bool {
     let cpus = CPUS.load(Relaxed);
-    cpus <= 2 || clock::now().saturating_sub(LAST_PREEMPTED.load(Relaxed)) < CROWD_NS
+    cpus <= 2 || clock::now().saturating_sub(LAST_PREEMPTED.load(Relaxed)) < CROWD
 }
 
 /// See [`Machine::spin_until`](flashlock_locks::machine::Machine::spin_until).
@@ -106,20 +84,18 @@ pub fn spin_until(
 /// [`Patience::Contend`]
 fn contend(word: &AtomicU32, order: Ordering, mut done: impl FnMut(u32) -> bool) -> Option<u32> {
     let begun = clock::now();
-    let (learned, last_won) = thread::contention();
-    let hot = begun.saturating_sub(last_won) < HOT_NS + 4 * learned;
-    let away = if hot { learned } else { 0 };
-    while away > 0 && clock::now().saturating_sub(begun) < away {
+    let learned = thread::contention();
+    let away = learned.stay_away(begun);
+    while away.is_some_and(|away| clock::now().saturating_sub(begun) < away) {
         spin_loop();
     }
     let seen = word.load(order);
     if done(seen) {
-        let learned = if hot { (2 * away).clamp(STAY_AWAY_MIN_NS, STAY_AWAY_MAX_NS) } else { 0 };
-        thread::set_contention(learned, clock::now());
+        thread::set_contention(Contention::found_free(away, clock::now()));
         return Some(seen);
     }
-    let won = poll(word, order, Patience::Budget, &mut done);
-    thread::set_contention(away / 2, if won.is_some() { clock::now() } else { last_won });
+    let won = poll(word, order, Patience::Contend, &mut done);
+    thread::set_contention(learned.had_to_poll(away, won.is_some().then(clock::now)));
     won
 }
 
@@ -136,7 +112,7 @@ fn poll(word: &AtomicU32, order: Ordering, patience: Patience, done: &mut impl F
         if done(seen) {
             return Some(seen);
         }
-        gap = (gap * 2).min(MAX_GAP);
+        gap = next_pause(gap, &patience);
         polls = polls.wrapping_add(1);
         if !polls.is_multiple_of(CLOCK_EVERY) {
             continue;
@@ -151,7 +127,7 @@ fn poll(word: &AtomicU32, order: Ordering, patience: Patience, done: &mut impl F
         match patience {
             Patience::Budget | Patience::Contend if preempted || waited > budget_ns() => return None,
             Patience::Until(deadline) if clock::expired(&deadline) => return None,
-            Patience::Forever | Patience::Until(_) if preempted || waited > YIELD_AFTER_NS => sys::yield_now(),
+            Patience::Forever | Patience::Until(_) if preempted || waited > YIELD_AFTER => sys::yield_now(),
             _ => {}
         }
     }

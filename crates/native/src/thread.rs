@@ -14,6 +14,7 @@ use core::sync::atomic::{
 };
 
 use flashlock_locks::machine::{Handle, Local as Kept};
+use flashlock_locks::wait::polling::Contention;
 
 use crate::machine::{NoStats, Sink};
 use crate::{clock, epoch, pool, sys};
@@ -25,8 +26,7 @@ struct Local {
     /// between the two.
     id: AtomicU64,
     random: Cell<u32>,
-    /// How long to stay away from a hot lock, and when the thread last won one (ns).
-    contention: Cell<(u64, u64)>,
+    contention: Cell<Contention>,
     /// One more than the thread's place in the order in which threads came here; 0 if it has none.
     place: Cell<u32>,
     /// What lock algorithms keep.
@@ -39,7 +39,7 @@ thread_local! {
             spare: AtomicU32::new(0),
             id: AtomicU64::new(0),
             random: Cell::new(0),
-            contention: Cell::new((0, 0)),
+            contention: Cell::new(Contention { away: 0, last_won: 0 }),
             place: Cell::new(0),
             kept: [const { Cell::new(0) }; Kept::COUNT],
         }
@@ -90,14 +90,14 @@ fn known_or_place(id: Option<u32>) -> u32 {
     id.unwrap_or_else(|| REFUSED | place())
 }
 
-/// What the thread has learned of contention: how long to stay away, and when it last won (ns).
-pub(crate) fn contention() -> (u64, u64) {
+/// What the thread has learned of contention.
+pub(crate) fn contention() -> Contention {
     LOCAL.with(|local| local.contention.get())
 }
 
 /// Remembers it.
-pub(crate) fn set_contention(stay_away: u64, last_won: u64) {
-    LOCAL.with(|local| local.contention.set((stay_away, last_won)));
+pub(crate) fn set_contention(learned: Contention) {
+    LOCAL.with(|local| local.contention.set(learned));
 }
 
 /// The thread's place in the order in which threads came here, from 0.

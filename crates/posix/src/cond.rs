@@ -17,7 +17,7 @@ use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Clock, Deadline, Handle, Machine, Unparked};
 use flashlock_locks::raw::RawLock;
 use flashlock_native::{Word32, clock, pool};
-use libc::{EBUSY, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
+use libc::{EBUSY, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
 
 use crate::glibc;
 use crate::kind::{Kind, decode, is_plain};
@@ -225,6 +225,24 @@ const PTHREAD_CANCEL_DISABLE: c_int = 1;
 unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
     fn pthread_testcancel();
+}
+
+/// `pthread_cond_init`: glibc's, which leaves one of ours without waiters. Counts what will be left to glibc.
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
+    cond: *mut pthread_cond_t,
+    attr: *const pthread_condattr_t,
+) -> c_int {
+    // SAFETY: the caller's; what is looked at was initialised just now.
+    unsafe {
+        let result = glibc::pthread_cond_init(cond, attr);
+        if result == 0 && Cond::<M>::at(cond).flags() & COND_SHARED != 0 {
+            M::trace(Event::SharedObject);
+        }
+        result
+    }
 }
 
 /// `pthread_cond_wait`

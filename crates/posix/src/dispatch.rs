@@ -21,7 +21,7 @@ use flashlock_locks::raw::RawLock;
 use flashlock_native::Counting;
 use flashlock_native::settings::{self, BadChoice, Choice};
 use flashlock_native::{Native, NoStats, Word32, clock, epoch, numa, spin, stats, sys, thread};
-use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
+use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 use crate::environment::{self, Unreadable, Value};
 use crate::{cond, glibc, layout, mutex};
@@ -70,6 +70,7 @@ macro_rules! define_table {
 }
 
 define_table! {
+    mutex_init(m: *mut pthread_mutex_t, a: *const pthread_mutexattr_t) = mutex::init::<M>, glibc::pthread_mutex_init;
     mutex_lock(m: *mut pthread_mutex_t) = mutex::lock::<L, M>, glibc::pthread_mutex_lock;
     mutex_trylock(m: *mut pthread_mutex_t) = mutex::trylock::<L, M>, glibc::pthread_mutex_trylock;
     mutex_timedlock(m: *mut pthread_mutex_t, t: *const timespec) = mutex::timedlock::<L, M>, glibc::pthread_mutex_timedlock;
@@ -77,6 +78,7 @@ define_table! {
         = mutex::clocklock::<L, M>, glibc::pthread_mutex_clocklock;
     mutex_unlock(m: *mut pthread_mutex_t) = mutex::unlock::<L, M>, glibc::pthread_mutex_unlock;
     mutex_destroy(m: *mut pthread_mutex_t) = mutex::destroy::<L, M>, glibc::pthread_mutex_destroy;
+    cond_init(c: *mut pthread_cond_t, a: *const pthread_condattr_t) = cond::init::<M>, glibc::pthread_cond_init;
     cond_wait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t) = cond::wait::<L, M>, glibc::pthread_cond_wait;
     cond_timedwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, t: *const timespec)
         = cond::timedwait::<L, M>, glibc::pthread_cond_timedwait;

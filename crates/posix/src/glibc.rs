@@ -2,11 +2,14 @@
 //!
 //! Looked up behind us in the search order, once: all at load time, or one at its first use if that comes earlier. The condition
 //! variable has two symbol versions; the newer is asked for by name.
+//!
+//! Before glibc 2.34 a thread's first look-up allocates. A malloc that initialises its mutexes before we are loaded must not come
+//! to that, so `pthread_mutex_init` is called by glibc's other name for it, which needs no look-up.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
+use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 /// The first version with today's condition variable.
 const COND_VERSION: &CStr = if cfg!(target_arch = "x86_64") { c"GLIBC_2.3.2" } else { c"GLIBC_2.17" };
@@ -26,8 +29,9 @@ fn find(cell: &AtomicPtr<c_void>, name: &'static str, version: Option<&CStr>) ->
 }
 
 macro_rules! real {
-    ($($name:ident($($arg:ident: $type:ty),*) $(@ $version:expr)?;)*) => {
+    ($($(#[$cfg:meta])? $name:ident($($arg:ident: $type:ty),*) $(@ $version:expr)?;)*) => {
         $(
+            $(#[$cfg])?
             #[doc = concat!("glibc's `", stringify!($name), "`; `ENOSYS` where it has none.")]
             ///
             /// # Safety
@@ -48,6 +52,7 @@ macro_rules! real {
         mod look_up {
             use super::*;
             $(
+                $(#[$cfg])?
                 pub(super) fn $name() -> *mut c_void {
                     static CELL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
                     let known = CELL.load(Relaxed);
@@ -58,7 +63,7 @@ macro_rules! real {
 
         /// Looks all of them up, so that no later call has to.
         pub fn prepare() {
-            $(look_up::$name();)*
+            $($(#[$cfg])? look_up::$name();)*
         }
     };
 }
@@ -72,13 +77,26 @@ macro_rules! version {
     };
 }
 
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C-unwind" {
+    /// glibc's `pthread_mutex_init`.
+    ///
+    /// # Safety
+    /// As for the function.
+    #[link_name = "__pthread_mutex_init"]
+    pub fn pthread_mutex_init(mutex: *mut pthread_mutex_t, attr: *const pthread_mutexattr_t) -> c_int;
+}
+
 real! {
+    #[cfg(not(target_arch = "x86_64"))]
+    pthread_mutex_init(mutex: *mut pthread_mutex_t, attr: *const pthread_mutexattr_t);
     pthread_mutex_lock(mutex: *mut pthread_mutex_t);
     pthread_mutex_trylock(mutex: *mut pthread_mutex_t);
     pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, until: *const timespec);
     pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec);
     pthread_mutex_unlock(mutex: *mut pthread_mutex_t);
     pthread_mutex_destroy(mutex: *mut pthread_mutex_t);
+    pthread_cond_init(cond: *mut pthread_cond_t, attr: *const pthread_condattr_t) @ COND_VERSION;
     pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) @ COND_VERSION;
     pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec) @ COND_VERSION;
     pthread_cond_clockwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec);

@@ -15,7 +15,8 @@
 //! functions on the same mutex sees what it expects.
 //!
 //! The layout goes by the version of glibc that the process runs on, and is then checked against what its own
-//! `pthread_*_init` does. An unknown version, or one that answers otherwise, is left alone: everything goes to glibc.
+//! `pthread_*_init` does (that of condition variables from glibc 2.34 on). An unknown version, or one that answers otherwise, is left
+//! alone: everything goes to glibc.
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -23,6 +24,8 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use flashlock_locks::cond::CondQueue;
 use flashlock_locks::machine::Machine;
 use flashlock_native::Word32;
+
+use crate::glibc;
 
 /// A `pthread_mutex_t`, seen by us.
 #[repr(C)]
@@ -116,10 +119,10 @@ pub fn glibc_version() -> &'static CStr {
 
 /// Settles the layout. Whether it is known; if not, nothing of ours may touch a pthread object.
 pub fn prepare() -> bool {
-    let row = minor_version(glibc_version().to_bytes()).and_then(layout_of);
-    let Some(flags_at) = row else { return false };
+    let Some(minor) = minor_version(glibc_version().to_bytes()) else { return false };
+    let Some(flags_at) = layout_of(minor) else { return false };
     COND_FLAGS_AT.store(flags_at, Relaxed);
-    glibc_agrees(flags_at as usize)
+    glibc_agrees_on_mutexes() && (minor < LOOKS_UP_QUIETLY || glibc_agrees_on_conds(flags_at as usize))
 }
 
 fn layout_of(minor: u32) -> Option<u32> {
@@ -133,32 +136,44 @@ fn minor_version(version: &[u8]) -> Option<u32> {
     parts.next()?.parse().ok()
 }
 
-/// Lets glibc initialise a recursive mutex, and a condition variable with the monotonic clock, and looks where it put that.
-/// Neither function takes a lock or allocates.
-fn glibc_agrees(flags_at: usize) -> bool {
-    let mut mutex = [0u8; size_of::<libc::pthread_mutex_t>()];
-    let mut cond = [0u8; size_of::<libc::pthread_cond_t>()];
-    // SAFETY: attributes are initialised before use, and the objects are large and aligned enough (glibc writes words into
-    // them; nobody else sees them).
+/// From this version on, looking a function up does not allocate. Before, glibc is not asked about its condition variables, for
+/// we may be inside malloc; these versions will not change any more.
+const LOOKS_UP_QUIETLY: u32 = 34;
+
+/// Lets glibc initialise a recursive mutex, and looks where it put that. It neither takes a lock nor allocates for that.
+fn glibc_agrees_on_mutexes() -> bool {
+    let mut bytes = [0u8; size_of::<libc::pthread_mutex_t>()];
+    // SAFETY: attributes are initialised before use, and the bytes are copied from an object of their size. (All-zero is valid for
+    // both.)
     unsafe {
         let mut attr: libc::pthread_mutexattr_t = core::mem::zeroed();
         let mut object: libc::pthread_mutex_t = core::mem::zeroed();
         libc::pthread_mutexattr_init(&raw mut attr);
         libc::pthread_mutexattr_settype(&raw mut attr, libc::PTHREAD_MUTEX_RECURSIVE);
-        libc::pthread_mutex_init(&raw mut object, &raw const attr);
-        core::ptr::copy_nonoverlapping((&raw const object).cast(), mutex.as_mut_ptr(), mutex.len());
+        glibc::pthread_mutex_init(&raw mut object, &raw const attr);
+        core::ptr::copy_nonoverlapping((&raw const object).cast(), bytes.as_mut_ptr(), bytes.len());
+    }
+    has_only(&bytes, 16, libc::PTHREAD_MUTEX_RECURSIVE as u8)
+}
 
+/// The same of a condition variable with the monotonic clock.
+fn glibc_agrees_on_conds(flags_at: usize) -> bool {
+    let mut bytes = [0u8; size_of::<libc::pthread_cond_t>()];
+    // SAFETY: as above.
+    unsafe {
         let mut attr: libc::pthread_condattr_t = core::mem::zeroed();
         let mut object: libc::pthread_cond_t = core::mem::zeroed();
         libc::pthread_condattr_init(&raw mut attr);
         libc::pthread_condattr_setclock(&raw mut attr, libc::CLOCK_MONOTONIC);
-        libc::pthread_cond_init(&raw mut object, &raw const attr);
-        core::ptr::copy_nonoverlapping((&raw const object).cast(), cond.as_mut_ptr(), cond.len());
+        glibc::pthread_cond_init(&raw mut object, &raw const attr);
+        core::ptr::copy_nonoverlapping((&raw const object).cast(), bytes.as_mut_ptr(), bytes.len());
     }
-    let only = |bytes: &[u8], at: usize, value: u8| {
-        bytes.iter().enumerate().all(|(i, &byte)| byte == if i == at { value } else { 0 })
-    };
-    only(&mutex, 16, libc::PTHREAD_MUTEX_RECURSIVE as u8) && only(&cond, flags_at, COND_MONOTONIC as u8)
+    has_only(&bytes, flags_at, COND_MONOTONIC as u8)
+}
+
+/// Whether all bytes are 0 but the one at `at`, which is `value`.
+fn has_only(bytes: &[u8], at: usize, value: u8) -> bool {
+    bytes.iter().enumerate().all(|(i, &byte)| byte == if i == at { value } else { 0 })
 }
 
 #[cfg(test)]
@@ -189,6 +204,6 @@ mod tests {
 
     #[test]
     fn a_wrong_layout_is_noticed() {
-        assert!(!glibc_agrees(32));
+        assert!(!glibc_agrees_on_conds(32));
     }
 }

@@ -15,7 +15,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use flashlock_locks::machine::{Clock, Deadline, Machine};
 use flashlock_locks::raw::RawLock;
 use flashlock_native::{Word32, thread};
-use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_mutex_t, timespec};
+use libc::{
+    EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec,
+};
 
 use crate::glibc;
 use crate::kind::{DESTROYED, Kind, decode, is_plain};
@@ -117,6 +119,28 @@ unsafe fn lock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pth
     let result = unsafe { acquire::<L, M>(mutex, wait) };
     if result == 0 {
         own(mutex);
+    }
+    result
+}
+
+/// `pthread_mutex_init`: glibc's, which leaves a free lock of ours. Counts what will be left to glibc.
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
+    address: *mut pthread_mutex_t,
+    attr: *const pthread_mutexattr_t,
+) -> c_int {
+    // SAFETY: the caller's.
+    let result = unsafe { glibc::pthread_mutex_init(address, attr) };
+    if result == 0 {
+        // SAFETY: initialised just now.
+        let mutex = unsafe { Mutex::at(address) };
+        if let Kind::Glibc(why) = decode(mutex.kind.load(Relaxed))
+            && let Some(objects) = why.objects()
+        {
+            M::trace(objects);
+        }
     }
     result
 }

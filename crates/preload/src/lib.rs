@@ -1,13 +1,14 @@
 //! # `libflashlock_preload.so`
 //!
-//! The symbols that stand in for glibc's, and nothing more: what they mean is `flashlock-posix`'s business. Initialisation is not
-//! among them, for an object that glibc has initialised is a free lock of ours.
+//! The symbols that stand in for glibc's, and nothing more: what they mean is `flashlock-posix`'s business. C11's initialisers are not
+//! among them: an object that glibc has initialised is a free lock of ours, and pthread's are only there to count objects of kinds
+//! that C11 does not have.
 
 use core::ffi::c_int;
 
 use flashlock_posix::c11::answer;
 use flashlock_posix::table;
-use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
+use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 /// Runs when the library is loaded.
 #[used]
@@ -36,6 +37,7 @@ macro_rules! export {
 }
 
 export! {
+    pthread_mutex_init(m: *mut pthread_mutex_t, a: *const pthread_mutexattr_t) = mutex_init;
     pthread_mutex_lock(m: *mut pthread_mutex_t) = mutex_lock;
     pthread_mutex_trylock(m: *mut pthread_mutex_t) = mutex_trylock;
     pthread_mutex_timedlock(m: *mut pthread_mutex_t, t: *const timespec) = mutex_timedlock;
@@ -48,6 +50,7 @@ export! {
     __pthread_mutex_unlock(m: *mut pthread_mutex_t) = mutex_unlock;
     __pthread_mutex_destroy(m: *mut pthread_mutex_t) = mutex_destroy;
 
+    pthread_cond_init(c: *mut pthread_cond_t, a: *const pthread_condattr_t) = cond_init;
     pthread_cond_wait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t) = cond_wait;
     pthread_cond_timedwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, t: *const timespec) = cond_timedwait;
     pthread_cond_clockwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, k: clockid_t, t: *const timespec) = cond_clockwait;

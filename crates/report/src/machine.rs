@@ -84,6 +84,10 @@ impl fmt::Display for Machine {
         if let Some(imagined) = &self.imagined {
             write!(f, ", locks imagine {imagined}")?;
         }
+        if self.kernel.is_none() && self.glibc.is_none() {
+            // A simulated one.
+            return Ok(());
+        }
         let kernel = self.kernel.clone().unwrap_or_else(unknown);
         write!(f, ", Linux {kernel}, glibc {}", self.glibc.clone().unwrap_or_else(unknown))
     }

@@ -1,8 +1,9 @@
 //! # A map as an AVL tree
 //!
 //! **Source.** Adelson-Velsky and Landis, 1962; as the paper's key-value map has it. **Shape.** Nodes live in one table of fixed
-//! size and name each other by index: nothing is allocated after the map is made, and every node visited is one access to the
-//! table, in [`Avl::node`] or [`Avl::node_mut`] and nowhere else. A simulator charges for memory there.
+//! size and name each other by index: nothing is allocated after the map is made. Every node visited is one load from the table,
+//! in [`Avl::node`], and every node changed is one store, in [`Avl::node_mut`]; both tell the tree's shadow, where a simulator
+//! charges for memory. A node has a cache line of its own there, as one from an allocator would.
 //!
 //! ## Invariants
 //! 1. Keys are in order: smaller ones to the left, greater ones to the right.
@@ -11,6 +12,8 @@
 //! 4. Every node is either in the tree or in the list of free ones (linked by `left`), once.
 
 use alloc::vec::Vec;
+
+use crate::ground::Lines;
 
 /// No node.
 const NONE: u32 = u32::MAX;
@@ -24,13 +27,14 @@ struct Node {
     value: u64,
 }
 
-/// A map from `u32` to `u64` with a fixed capacity.
+/// A map from `u32` to `u64` with a fixed capacity, which tells `S` what it touches.
 #[derive(Clone, Debug)]
-pub struct Avl {
+pub struct Avl<S: Lines = ()> {
     nodes: Vec<Node>,
     root: u32,
     free: u32,
     len: u32,
+    shadow: S,
 }
 
 impl Avl {
@@ -38,9 +42,17 @@ impl Avl {
     pub fn with_capacity(capacity: u32) -> Self {
         let node = |next| Node { key: 0, left: next, right: NONE, height: 0, value: 0 };
         let nodes = (0..capacity).map(|index| node(if index + 1 < capacity { index + 1 } else { NONE })).collect();
-        Self { nodes, root: NONE, free: if capacity > 0 { 0 } else { NONE }, len: 0 }
+        Self { nodes, root: NONE, free: if capacity > 0 { 0 } else { NONE }, len: 0, shadow: () }
     }
 
+    /// The same map, telling from now on: line `n` of the shadow stands for node `n`.
+    pub fn shadowed<S: Lines>(self, shadow: S) -> Avl<S> {
+        let Self { nodes, root, free, len, shadow: () } = self;
+        Avl { nodes, root, free, len, shadow }
+    }
+}
+
+impl<S: Lines> Avl<S> {
     /// How many keys there are.
     pub fn len(&self) -> u32 {
         self.len
@@ -78,13 +90,17 @@ impl Avl {
         self.len < before
     }
 
+    /// Visits a node.
     #[inline]
     fn node(&self, index: u32) -> &Node {
+        self.shadow.read(index);
         &self.nodes[index as usize]
     }
 
+    /// Changes a node, one field or several.
     #[inline]
     fn node_mut(&mut self, index: u32) -> &mut Node {
+        self.shadow.write(index);
         &mut self.nodes[index as usize]
     }
 
@@ -164,7 +180,7 @@ impl Avl {
 
     /// Restores invariants 2 and 3 at a node whose sides keep them and whose heights differ by at most two; the new root.
     fn balanced(&mut self, at: u32) -> u32 {
-        let Node { left, right, .. } = *self.node(at);
+        let Node { left, right, height, .. } = *self.node(at);
         let (on_left, on_right) = (self.height(left), self.height(right));
         if on_left > on_right + 1 {
             let Node { left: outer, right: inner, .. } = *self.node(left);
@@ -180,7 +196,7 @@ impl Avl {
             }
             return self.rotated_left(at);
         }
-        self.measure(at);
+        self.set_height(at, height, 1 + on_left.max(on_right));
         at
     }
 
@@ -208,7 +224,11 @@ impl Avl {
     fn measure(&mut self, at: u32) {
         let Node { left, right, height, .. } = *self.node(at);
         let now = 1 + self.height(left).max(self.height(right));
-        if now != height {
+        self.set_height(at, height, now);
+    }
+
+    fn set_height(&mut self, at: u32, before: u32, now: u32) {
+        if before != now {
             self.node_mut(at).height = now;
         }
     }
@@ -261,6 +281,8 @@ impl Avl {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ground::Ground;
+    use crate::told::{Ledger, Told};
 
     #[test]
     fn rotations_of_all_four_kinds() {
@@ -281,6 +303,28 @@ mod tests {
         assert!(!map.insert(3, 3) && !map.insert(2, 4) && map.is_sound());
         assert_eq!((map.get(2), map.get(3), map.len()), (Some(4), None, 2));
         assert!(map.remove(1) && !map.remove(1) && map.insert(3, 3));
+    }
+
+    #[test]
+    fn the_shadow_is_told_of_every_node() {
+        let mut map = Avl::with_capacity(8).shadowed(Told::shadow(8));
+        for key in [4, 2, 6, 1, 3, 5, 7] {
+            map.insert(key, 0);
+        }
+        let told = || {
+            let Ledger { reads, writes, .. } = Ledger::take();
+            (reads, writes)
+        };
+        told();
+        for (key, path) in [(4, 1), (6, 2), (7, 3), (8, 3)] {
+            map.get(key);
+            assert_eq!(told(), (path, 0), "{key}");
+        }
+        map.insert(4, 1);
+        assert_eq!(told(), (1, 1));
+        // Down 4, 6, 7; a free node; up again: each with its two sides, of which the new node is one; the path grows higher.
+        map.insert(8, 0);
+        assert_eq!(told(), (3 + 1 + (2 + 3 + 3), 1 + (2 + 1 + 1)));
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! What a workload asks of a lock.
 
 use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use flashlock_locks::machine::{Machine, Word};
 use flashlock_locks::raw::RawLock;
+
+use crate::ground::OwnLine;
 
 /// Mutual exclusion.
 ///
@@ -52,5 +55,64 @@ unsafe impl<M: Machine<Word: Sync>, L: RawLock<M, Queue: Sync>> Lock for Raw<M, 
     #[inline]
     fn release(&self) {
         L::unlock(&self.word, &self.queue);
+    }
+}
+
+/// What a check says when sections overlapped.
+pub(crate) const LOST: &str = "operations were lost: two threads were inside at once";
+
+/// A lock whose sections are counted by whoever holds it, and by nothing else: the count is read when a section begins and
+/// written when it ends, so that one which overlaps with another is lost. Both are atomic, for a lock may not exclude; each sees
+/// what the last holder wrote, as anything in a section does. The count has a line of its own: a store for each section, which a
+/// simulated ground is not told of.
+pub(crate) struct Counted<L> {
+    lock: OwnLine<L>,
+    count: OwnLine<AtomicU64>,
+}
+
+impl<L: Lock> Counted<L> {
+    pub(crate) fn new(lock: L) -> Self {
+        Self { lock: OwnLine(lock), count: OwnLine::default() }
+    }
+
+    /// Does something under the lock.
+    #[inline]
+    pub(crate) fn section(&self, inside: impl FnOnce()) {
+        self.lock.0.acquire();
+        let before = self.count.0.load(Relaxed);
+        inside();
+        self.count.0.store(before + 1, Relaxed);
+        self.lock.0.release();
+    }
+
+    /// Whether so many sections were counted.
+    pub(crate) fn check(&self, sections: u64) -> Result<(), &'static str> {
+        if self.count.0.load(Relaxed) == sections { Ok(()) } else { Err(LOST) }
+    }
+}
+
+/// Excludes nobody: for tests with one thread.
+#[cfg(test)]
+pub(crate) struct NoLock;
+
+// SAFETY: used by one thread only.
+#[cfg(test)]
+unsafe impl Lock for NoLock {
+    fn acquire(&self) {}
+    fn release(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_sections_are_noticed() {
+        let counted = Counted::new(NoLock);
+        counted.section(|| ());
+        counted.section(|| ());
+        assert_eq!(counted.check(2), Ok(()));
+        counted.section(|| counted.section(|| ()));
+        assert_eq!(counted.check(4), Err(LOST));
     }
 }

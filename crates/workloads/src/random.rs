@@ -5,6 +5,9 @@
 pub struct XorShift(u64);
 
 impl XorShift {
+    /// About how long it takes to draw a number, in ns: for grounds on which computing costs only what is told.
+    pub const DRAW_NS: u32 = 2;
+
     /// The generator of one of several clients: streams of neighbouring clients have nothing in common.
     pub fn new(seed: u64, client: u32) -> Self {
         // Two steps of a mixer (Steele and others' SplitMix64), for the state must not be zero, nor simply related.
@@ -25,7 +28,7 @@ impl XorShift {
         self.0
     }
 
-    /// A number below `limit`, each as likely as the others but for less than one part in a million (`limit` below 4096).
+    /// A number below `limit`, each as likely as the others but for less than `limit` parts in 2³² (one in a million below 4096).
     #[inline]
     pub fn below(&mut self, limit: u32) -> u32 {
         (((self.bits() >> 32) * u64::from(limit)) >> 32) as u32

@@ -1,35 +1,81 @@
-//! The workload under every lock of the catalogue, on this computer: generic code that compiles for all of them, and that tells
-//! a lock that does not exclude.
+//! The workloads on this computer, with threads: generic code that compiles for every lock of the catalogue, and that tells a
+//! lock that does not exclude.
 
 use std::thread;
 
+use flashlock_locks::queue::Mcs;
 use flashlock_locks::raw::RawLock;
+use flashlock_locks::wait::SpinThenPark;
 use flashlock_native::machine::Native;
 use flashlock_workloads::key_value::Mix;
-use flashlock_workloads::{KeyValue, Lock, Raw};
+use flashlock_workloads::lock_torture::{Habits, Seldom};
+use flashlock_workloads::rand_array::Reads;
+use flashlock_workloads::sections::{LEVELDB_READRANDOM, LOCK2, OPEN1};
+use flashlock_workloads::{KeyValue, Lock, LockTorture, RandArray, Raw, Sections, Workload};
 
-const THREADS: u32 = 2;
-const EACH: u64 = 4000;
+type Fifo = Raw<Native, Mcs<SpinThenPark>>;
 
-fn outcome(lock: impl Lock + Send) -> Result<(), &'static str> {
-    let mut shared = KeyValue::new(lock, Mix { external: 20, ..Mix::PAPER }, 11);
+/// What so many operations of each of so many threads left.
+fn outcome<W: Workload>(mut shared: W, threads: u32, each: u64) -> Result<(), &'static str> {
     thread::scope(|scope| {
-        for number in 0..THREADS {
+        for number in 0..threads {
             let shared = &shared;
             scope.spawn(move || {
                 let mut client = shared.client(11, number);
-                (0..EACH).for_each(|_| shared.operate(&mut client));
+                (0..each).for_each(|_| shared.operate(&mut client));
             });
         }
     });
-    shared.check(u64::from(THREADS) * EACH)
+    shared.check(u64::from(threads) * each)
+}
+
+#[test]
+fn random_reads_exclude_each_other() {
+    let shared: RandArray<Fifo> = RandArray::new(Raw::new(), Reads::PAPER);
+    assert_eq!(outcome(shared, 3, 1000), Ok(()));
+}
+
+#[test]
+fn writers_exclude_each_other() {
+    // Often enough to be seen in a short test, and not for long.
+    let habits = Habits {
+        long: Seldom { once_in: 200, ns: 20_000 },
+        nap: Seldom { once_in: 500, ns: 1000 },
+        ..Habits::LOCKSTAT
+    };
+    let shared: LockTorture<Fifo> = LockTorture::new(Raw::new(), habits, 3);
+    assert_eq!(outcome(shared, 3, 3000), Ok(()));
+}
+
+#[test]
+fn sections_exclude_each_other() {
+    for steps in [&OPEN1[..], &LOCK2[..], &LEVELDB_READRANDOM[..]] {
+        let shared: Sections<Fifo> = Sections::new(Raw::new(), Raw::new(), steps);
+        assert_eq!(outcome(shared, 3, 1000), Ok(()));
+    }
+}
+
+/// Lets everybody in.
+struct Open;
+
+// SAFETY: it does not keep the promise, which must be seen; the workload below has nothing but atomic data.
+unsafe impl Lock for Open {
+    fn acquire(&self) {}
+    fn release(&self) {}
+}
+
+#[test]
+fn a_lock_that_does_not_exclude_is_seen() {
+    let shared: RandArray<Open> = RandArray::new(Open, Reads { inside: 10_000, ..Reads::PAPER });
+    assert!(outcome(shared, 4, 200).is_err());
 }
 
 fn works<L: RawLock<Native>>(name: &str)
 where
-    Raw<Native, L>: Lock + Send,
+    Raw<Native, L>: Lock,
 {
-    assert_eq!(outcome(Raw::<Native, L>::new()), Ok(()), "{name}");
+    let shared: KeyValue<_> = KeyValue::new(Raw::<Native, L>::new(), Mix { external: 20, ..Mix::PAPER }, 11);
+    assert_eq!(outcome(shared, 2, 4000), Ok(()), "{name}");
 }
 
 macro_rules! every_lock_works {

@@ -62,9 +62,6 @@ pub(crate) struct Options {
     /// Only these applications (may be repeated, or a list with commas)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// With 2 and 32 threads only
-    #[arg(long, conflicts_with = "threads")]
-    quick: bool,
     /// Only under glibc: shows whether the applications work, and what they call
     #[arg(long, conflicts_with = "lock")]
     reference: bool,
@@ -74,12 +71,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn threads(&self) -> Result<Vec<u32>> {
-        let threads = if self.quick { vec![2, 32] } else { self.threads.clone() };
-        if threads.is_empty() || threads.iter().any(|&threads| threads < 2) {
+    fn threads(&self) -> Result<&[u32]> {
+        if self.threads.is_empty() || self.threads.iter().any(|&threads| threads < 2) {
             bail!("--threads wants numbers, all at least 2: an application with one thread tests no lock");
         }
-        Ok(threads)
+        Ok(&self.threads)
     }
 
     fn apps(&self) -> Result<Vec<&'static App>> {
@@ -140,7 +136,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
         table::new(["application", "threads"].into_iter().chain(wrappers.iter().map(|wrapper| wrapper.name.as_str())));
     let mut calls = table::new(["application", "threads"].into_iter().chain(counts::NAMES));
     for app in apps {
-        for &threads in &threads {
+        for &threads in threads {
             let row = run_row(app, threads, &programs, &wrappers, &mut tally);
             results.add_row([app.name.to_owned(), threads.to_string()].into_iter().chain(row.cells));
             calls.add_row([app.name.to_owned(), threads.to_string()].into_iter().chain(row.counts.cells()));

@@ -45,7 +45,7 @@ pub(crate) fn run(
         metrics: bench.metrics(),
         groups: bench.described(),
         locks: contestants.iter().map(|(name, _)| name.clone()).collect(),
-        method: Method { rounds, seconds: Some(seconds), seed, interrupted: false },
+        method: Method { rounds, seconds: Some(seconds), seed, ..Method::default() },
         points: Vec::new(),
         ..Results::default()
     };

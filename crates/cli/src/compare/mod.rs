@@ -31,7 +31,7 @@ use flashlock_report::results::Results;
 
 use crate::failure::Failure;
 use crate::lock_choice::{LockChoice, LockParser};
-use crate::{inspect, screen};
+use crate::{inspect, output, screen};
 use plan::Plan;
 use session::Session;
 
@@ -166,7 +166,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         None => None,
     };
     // A wrong path must not cost a long run.
-    let _reserved = args.plot.as_deref().map(Reserved::new).transpose()?;
+    args.plot.as_deref().map(output::Writable::new).transpose()?;
     if let Some(program) = args.command.first() {
         inspect::warn_if_out_of_reach(program);
     }
@@ -178,32 +178,6 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         draw(&results, &file, must, !args.json && !args.csv)?;
     }
     Ok(status(&results))
-}
-
-/// The picture's file, while nothing is drawn.
-struct Reserved<'a> {
-    file: &'a Path,
-    /// Whether it was not there before.
-    is_new: bool,
-}
-
-impl<'a> Reserved<'a> {
-    fn new(file: &'a Path) -> Result<Self, Failure> {
-        let is_new = !file.exists();
-        let open = fs::OpenOptions::new().create(true).append(true).open(file);
-        open.map_err(|error| cannot_write(file, &error))?;
-        Ok(Self { file, is_new })
-    }
-}
-
-impl Drop for Reserved<'_> {
-    /// An empty file is no picture.
-    fn drop(&mut self) {
-        if self.is_new && fs::metadata(self.file).is_ok_and(|file| file.is_file() && file.len() == 0) {
-            // If it cannot be removed it is empty: nothing is lost.
-            let _ = fs::remove_file(self.file);
-        }
-    }
 }
 
 /// What `flashlock run` does without a program: the map, for a few seconds, under one lock.
@@ -228,7 +202,7 @@ fn emit(args: &Args, plan: &Plan, results: &Results) -> Result<(), Failure> {
 /// Draws the picture. Where it need not be, what goes wrong is no failure.
 fn draw(results: &Results, file: &Path, must: bool, tell: bool) -> Result<(), Failure> {
     let drawn = chart::draw(results).map_err(Failure::new);
-    let written = drawn.and_then(|svg| fs::write(file, svg).map_err(|error| cannot_write(file, &error)));
+    let written = drawn.and_then(|svg| fs::write(file, svg).map_err(|error| output::cannot_write(file, &error)));
     match written {
         Ok(()) if tell => screen::emit(&format!("\nThe picture is in {}.\n", file.display())),
         Ok(()) => Ok(()),
@@ -238,10 +212,6 @@ fn draw(results: &Results, file: &Path, must: bool, tell: bool) -> Result<(), Fa
             Ok(())
         }
     }
-}
-
-fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format_args!("cannot write {}: {}", file.display(), screen::reason(error)))
 }
 
 /// The exit status of a comparison that was made.

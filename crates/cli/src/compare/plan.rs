@@ -171,7 +171,7 @@ impl Plan {
                 rounds: 0,
                 seconds: self.is_map.then_some(self.millis as f64 / 1000.0),
                 seed: self.seed,
-                interrupted: false,
+                ..Method::default()
             },
             ..Results::default()
         }

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flashlock_workloads::key_value::{KeyValue, Mix, fairness_factor};
-use flashlock_workloads::lock::Lock;
+use flashlock_workloads::history::fairness_factor;
+use flashlock_workloads::key_value::Mix;
+use flashlock_workloads::{KeyValue, Lock, Workload};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -94,7 +95,7 @@ pub(super) fn command(threads: u32, millis: u64, external: u32, seed: u64) -> Re
 /// Runs the hidden verb.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let mix = Mix { external: args.external, ..Mix::PAPER };
-    let mut shared = KeyValue::new(Mutex::new(), mix, args.seed);
+    let mut shared: KeyValue<Mutex> = KeyValue::new(Mutex::new(), mix, args.seed);
     let (stop, start) = (AtomicBool::new(false), Barrier::new(args.threads as usize + 1));
     let (mut done, elapsed) = thread::scope(|scope| {
         let (shared, stop, barrier) = (&shared, &stop, &start);

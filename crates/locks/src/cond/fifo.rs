@@ -9,10 +9,10 @@
 //! ## State: 20 bytes
 //! | word | meaning |
 //! |---|---|
-//! | `lock` | an internal [`Futex`], held for a few instructions |
+//! | `lock` | an internal [`Futex`], held for a few instructions; taken only in a process whose epoch is in `epoch` |
 //! | `head`, `tail` | the queue, linked both ways; protected by `lock` |
 //! | `refs` | waiters that may still touch this object, and [`DESTROYING`] |
-//! | `epoch` | the machine's epoch when the queue was last used: in a forked child all waiters are gone |
+//! | `epoch` | the machine's epoch when the queue was last used: see [`settle`] |
 //!
 //! ## Invariants
 //! 1. A node is in the queue iff it is QUEUED or LEAVING (changed under `lock`, but for QUEUED -> LEAVING). A CLAIMED node is
@@ -24,6 +24,9 @@
 //!    signalled passes the signal on, which its reference makes safe.
 //! 4. After `lock` is released, a signaller touches only nodes and futex addresses; after its reference is given back, so does
 //!    a waiter. So the object may be destroyed, and freed, once `destroy` returns.
+//! 5. In a forked child whatever the other threads were at stopped anywhere: `lock` may be held, a node half linked, a reference given
+//!    to nobody. Nobody follows a link or takes `lock` before the first use there has put all of that back to nothing. A wait that
+//!    goes on in the child (its thread forked in a signal handler) is not in the queue any more, which its node's epoch tells.
 //!
 //! ## Orderings
 //! Everything is protected by `lock`, except `state` (CLAIMED -> SIGNALED: Release / Acquire, although what it hands over is
@@ -36,6 +39,7 @@ use crate::cond::chain::{Chain, claimed, tell, until_told};
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::node::{Node, state};
+use crate::settle::settle;
 use crate::spin::Futex;
 
 /// Bit of `refs`: somebody waits for the others to go.
@@ -85,19 +89,19 @@ impl<M: Machine> CondQueue<M> {
         Self { lock: zero(), head: zero(), tail: zero(), refs: zero(), epoch: zero() }
     }
 
-    fn enter(&self) {
+    /// Takes `lock`; the epoch whose waiters are in the queue.
+    fn enter(&self) -> u32 {
+        let epoch = settle::<M>(&self.epoch, || {
+            for word in [&self.lock, &self.head, &self.tail, &self.refs] {
+                word.store(0, Relaxed); // Invariant 5.
+            }
+        });
         // The sections are a few instructions: poll a little before sleeping.
         let free = |seen| seen == 0 && self.lock.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
         if M::spin_until(&self.lock, Relaxed, Patience::Budget, free).is_none() {
             Futex::acquire::<M>(&self.lock);
         }
-        if self.epoch.load(Relaxed) != M::epoch() {
-            // First use, or a forked child: whoever is queued or counted does not exist here.
-            for word in [&self.head, &self.tail, &self.refs] {
-                word.store(0, Relaxed);
-            }
-            self.epoch.store(M::epoch(), Relaxed);
-        }
+        epoch
     }
 
     fn leave(&self) {
@@ -114,7 +118,7 @@ impl<M: Machine> CondQueue<M> {
         node.generation.store(node.generation.load(Relaxed).wrapping_add(1), Relaxed);
         node.mutex[0].store(mutex as u32, Relaxed);
         node.mutex[1].store((mutex >> 32) as u32, Relaxed);
-        self.enter();
+        node.epoch.store(self.enter(), Relaxed); // A fork may have come since `prepare`.
         let last = self.tail.load(Relaxed);
         node.prev.store(last, Relaxed);
         match Handle::from_word(last) {
@@ -189,7 +193,9 @@ impl<M: Machine> CondQueue<M> {
         let baton = if node.prev.load(Relaxed) == BY_BROADCAST {
             Handle::from_word(node.next.load(Relaxed))
         } else {
-            self.release_refs(1);
+            if node.is_alive() {
+                self.release_refs(1);
+            }
             None
         };
         M::give_node(me);
@@ -203,10 +209,14 @@ impl<M: Machine> CondQueue<M> {
         if node.state.compare_exchange(state::QUEUED, state::LEAVING, Relaxed, Relaxed).is_err() {
             return false;
         }
-        self.enter();
-        self.unlink(node);
+        let queued = self.enter() == node.epoch.load(Relaxed);
+        if queued {
+            self.unlink(node);
+        }
         self.leave();
-        self.release_refs(1);
+        if queued {
+            self.release_refs(1);
+        }
         M::give_node(me);
         true
     }

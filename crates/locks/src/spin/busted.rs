@@ -3,7 +3,7 @@
 //! A test of the tests. It is [`Futex`](super::Futex), except that about one acquisition in 10,000 returns without the lock. A
 //! torture that does not catch it within a second is no torture. Built only with the feature `busted`.
 
-use crate::machine::{Deadline, Machine, TimedOut, Word};
+use crate::machine::{Deadline, Machine, TimedOut};
 use crate::raw::RawLock;
 use crate::spin::Futex;
 

@@ -6,12 +6,12 @@
 //! *Malthusian Locks*, §5.4: direct hand-off with global spinning.
 //!
 //! **Departures.** (1) Back-off: a waiter with n before it polls at intervals in proportion to n, and once its spin budget is spent
-//! it naps, as long as n says, looking once between naps; the next in line polls again, and yields. So more threads than CPUs, or a waiter that
+//! it naps, where CPUs are short ([`Machine::crowded`]), as long as n says, looking once between naps; the next in line polls again, and yields. So more threads than CPUs, or a waiter that
 //! outranks the holder, do not stop each other; a hand-over to a waiter that naps is late by what is left of the nap. (2) A number that was drawn must
 //! be called and served, so a waiter that may give up draws none: a **timed acquisition** polls, and takes the
 //! lock only when nobody holds it and nobody has a number. What that costs: it yields to every waiter without a deadline, and may see its deadline pass
 //! while others come and go. (3) In a forked child the numbers of threads that do not exist there are never served: the first who
-//! uses the lock in a process throws them away.
+//! uses the lock in a process throws them away ([`settle`]).
 //!
 //! ## State
 //! | `next` | `serving` | meaning |
@@ -19,10 +19,10 @@
 //! | n | n | free (n = 0 at first: all-zero is free) |
 //! | n + 1 + w | n | n is held, w wait |
 //!
-//! `epoch` is the machine's epoch in which the lock was last used, 0 before; [`SETTLING`] while numbers are thrown away.
+//! `epoch` is the machine's epoch in which the lock was last used, 0 before; see [`settle`].
 //!
 //! ## Invariants
-//! 1. `serving` is written by the holder of that number only; `next` only by who draws, except while `epoch` is SETTLING.
+//! 1. `serving` is written by the holder of that number only; `next` only by who draws, except by who settles.
 //! 2. Nobody draws, and nobody calls, in a process whose epoch is not in `epoch`.
 //! 3. After the store to `serving` the releaser does not touch the lock.
 //! 4. Counters wrap. A number is drawn by (next = s) -> (next = s + 1) when s was being served; if 2^32 numbers were drawn between the two
@@ -34,7 +34,6 @@
 //! | `serving` load that finds our number | Acquire | `serving` store | sees the last section |
 //! | `serving` store | Release | that load | hands over this section |
 //! | `next` add, CAS | Relaxed | – | only who has which number; a section is handed over by `serving` |
-//! | `epoch` store / load | Release / Acquire | each other | who draws sees that old numbers are gone |
 //!
 //! **Cannot:** let a newcomer in while the next in line is not running; sleep until it is called (waiters nap, and poll); serve
 //! timed and tried acquisitions in turn, or at all while others keep coming: they need the lock free, with no number drawn, from the look at
@@ -45,10 +44,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
 use crate::raw::RawLock;
+use crate::settle::settle;
 
-/// Bit of `epoch`: a thread of that epoch is throwing away numbers of threads that do not exist. (Epochs are below: a thread that
-/// did not survive a fork while it was at it is told from one that is at it here.)
-const SETTLING: u32 = 1 << 31;
 /// Steps of a pause for each waiter ahead, and the longest pause.
 const STEPS_EACH: u32 = 16;
 const STEPS_MAX: u32 = 512;
@@ -73,29 +70,16 @@ pub struct TicketQueue<M: Machine> {
 }
 
 impl<M: Machine> TicketQueue<M> {
-    /// To be called before drawing and before calling (invariant 2).
+    /// To be called before drawing and before calling (invariant 2). In a forked child, no number drawn so far will be served, but
+    /// that of the holder.
     #[inline]
     fn settle(&self) {
-        if self.epoch.load(Acquire) != M::epoch() {
-            self.settle_slow();
-        }
-    }
-
-    /// The first use in this process: no number drawn so far will be served, but that of the holder.
-    #[cold]
-    fn settle_slow(&self) {
-        let now = M::epoch();
-        let seen = self.epoch.load(Acquire);
-        let stale = seen != now && seen != now | SETTLING;
-        if stale && self.epoch.compare_exchange(seen, now | SETTLING, Relaxed, Relaxed).is_ok() {
+        settle::<M>(&self.epoch, || {
             let serving = self.serving.load(Relaxed);
             if self.next.load(Relaxed) != serving {
                 self.next.store(serving.wrapping_add(1), Relaxed);
             }
-            self.epoch.store(now, Release);
-        } else {
-            M::spin_until(&self.epoch, Acquire, Patience::Forever, |epoch| epoch == now);
-        }
+        });
     }
 
     /// (n, n) -> (n + 1, n)
@@ -123,6 +107,10 @@ impl<M: Machine> TicketQueue<M> {
         };
         let mut patience = Patience::Budget;
         while M::spin_until(&self.serving, Acquire, patience, done).is_none() {
+            // With a CPU for everybody nobody need sleep.
+            if !M::crowded() {
+                continue;
+            }
             // Who is far from his turn does not poll again: many who do leave no CPU to those whose turn it is.
             loop {
                 let ahead = ahead(self.serving.load(Relaxed));

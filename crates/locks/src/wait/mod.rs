@@ -13,6 +13,7 @@
 //! to want the CPU.
 
 pub mod left;
+pub mod polling;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 

@@ -31,7 +31,7 @@ impl<L: Lock> Shared<L> {
         Arc::new(Self { mutex: Mutex::new(), cond: Cond::new(), flag: AtomicU32::new(0) })
     }
 
-    fn wait_for_flag(&self) {
+    pub(crate) fn wait_for_flag(&self) {
         self.mutex.lock();
         while self.flag.load(Relaxed) == 0 {
             assert_eq!(self.cond.wait(&self.mutex, None), Waited::Woken);

@@ -9,6 +9,7 @@ mod aside_mutants;
 mod common;
 mod cond;
 mod exclusion;
+mod forked;
 #[path = "../shared/mutants.rs"]
 mod mutants;
 mod orderings;

@@ -15,6 +15,7 @@ use flashlock_model::{Field, Op, Setup, Weaken};
 
 use crate::aside::{self, STAYS};
 use crate::common::{HASTY, sections};
+use crate::forked::{NOTHING, forked_in_queueing};
 use crate::{cond, states};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
@@ -82,6 +83,8 @@ found! {
 
     cond_unlock: [weak(Field::CondLock, Op::Swap, Release, Relaxed)], SETUP, || cond::signal_against_deadline::<Futex>(false);
     cond_lock: [weak(Field::CondLock, Op::Cas, Acquire, Relaxed)], SETUP, || cond::signal_against_deadline::<Futex>(false);
+    cond_settled: [weak(Field::CondEpoch, Op::Store, Release, Relaxed)], SETUP, || forked_in_queueing(NOTHING);
+    cond_settles: [weak(Field::CondEpoch, Op::Load, Acquire, Relaxed)], SETUP, || forked_in_queueing(NOTHING);
     cond_tell: [weak(Field::NodeState, Op::Store, Release, Relaxed)], SETUP, || cond::destroy::<Futex>(true, false);
     cond_told: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, || cond::destroy::<Futex>(true, false);
 }

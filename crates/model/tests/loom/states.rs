@@ -170,7 +170,7 @@ fn notice<L: Lock<Queue = flashlock_locks::shuffle::ShflQueue<Loom>>>() {
 #[test]
 fn a_notice_is_given_once() {
     let patient = SETUP;
-    let impatient = Setup { patience: true, ..SETUP };
+    let impatient = Setup { patience: 1, ..SETUP };
     for setup in [patient, impatient] {
         explore("notice, park", Preemptions(3), setup, notice::<Shfl<Park>>);
         explore("notice, stp", Preemptions(2), setup, notice::<Shfl<SpinThenPark>>);

@@ -23,7 +23,7 @@ macro_rules! timing_out {
             let overdue = Setup { tunables: &HASTY, micros_step: 3, ..setup };
             let name = concat!(stringify!($name), " 1+timed, overdue");
             explore(name, Preemptions($bound), overdue, timed::<$lock>()).shows(&[Event::TimedOut]);
-            let setup = Setup { patience: true, ..setup };
+            let setup = Setup { patience: 1, ..setup };
             let name = concat!(stringify!($name), " 1+timed, impatient");
             explore(name, Preemptions($bound), setup, timed::<$lock>()).shows(&[Event::TimedOut]);
         }
@@ -40,6 +40,7 @@ timing_out! {
     cna_spin: Cna<Spin>, 2;
     cna_stp: Cna<SpinThenPark>, 2;
     cna_park: Cna<Park>, 3;
+    mcscr_spin: Mcscr<Spin>, 3;
     mcscr_stp: Mcscr<SpinThenPark>, 2;
     mcscr_park: Mcscr<Park>, 3;
     shfl_stp: Shfl<SpinThenPark>, 2;

@@ -40,7 +40,7 @@ pub(crate) const STILL: Setup = Setup { recycles: true, polls: 3, ..Setup::new(8
 /// The same, but all waits are overdue: locks are handed over.
 pub(crate) const OVERDUE: Setup = Setup { micros_step: 3, tunables: &HASTY, ..STILL };
 /// Time flows, sleeps end for no reason, and all waits are overdue. Who is impatient leaves a node behind.
-pub(crate) const FLOWING: Setup = Setup { nodes: 24, patience: true, flow: 40, spurious: 10, ..OVERDUE };
+pub(crate) const FLOWING: Setup = Setup { nodes: 24, patience: 1, flow: 40, spurious: 10, ..OVERDUE };
 
 /// How many threads do how much.
 #[derive(Clone, Copy)]

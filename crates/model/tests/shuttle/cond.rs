@@ -191,6 +191,50 @@ fn destroyed_at_once<L: Lock>(moves: bool, timed: bool) {
     }
 }
 
+/// A child, forked while another thread of the parent was anywhere in a call: the condition variable works.
+fn forked<L: Lock>(moves: bool) {
+    let shared = Shared::<L>::new();
+    let [me, _] = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));
+    let act = any(5);
+    world().fork_within(1 + any(40), || match act {
+        0 => {
+            shared.cond.queue.enqueue(shared.mutex.address());
+        }
+        1 => shared.cond.signal(),
+        2 => shared.cond.broadcast(&shared.mutex, false),
+        3 => assert!(shared.cond.queue.withdraw(me)),
+        _ => assert!(!shared.cond.destroy(), "two wait"),
+    });
+    let wait = |shared: &Shared<L>| {
+        shared.mutex.lock();
+        while shared.flag.load(Relaxed) == 0 {
+            shared.cond.wait(&shared.mutex, None);
+        }
+        shared.mutex.visit();
+        shared.mutex.unlock();
+    };
+    let threads = [spawn(&shared, wait), spawn(&shared, wait)];
+    let wakes = spawn(&shared, move |shared| {
+        shared.mutex.lock();
+        shared.add(&shared.flag, 1);
+        shared.mutex.unlock();
+        shared.cond.broadcast(&shared.mutex, moves);
+    });
+    shared.cond.signal();
+    for thread in threads.into_iter().chain([wakes]) {
+        thread.join().expect("no panic");
+    }
+    assert!(shared.cond.destroy(), "nobody waits");
+}
+
+#[test]
+fn usable_in_a_forked_child() {
+    for moves in [false, true] {
+        both("futex forked", 10_000, Setup { nodes: 16, ..STILL }, move || forked::<Futex>(moves));
+        both("shfl forked", 10_000, Setup { nodes: 16, ..STILL }, move || forked::<Shfl<SpinThenPark>>(moves));
+    }
+}
+
 const TIMED: Setup = Setup { nodes: 8, ..FLOWING };
 
 macro_rules! conds {

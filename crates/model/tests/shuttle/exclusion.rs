@@ -45,6 +45,7 @@ rounds! {
     cna_spin: Cna<Spin>;
     cna_stp: Cna<SpinThenPark>;
     cna_park: Cna<Park>;
+    mcscr_spin: Mcscr<Spin>;
     mcscr_stp: Mcscr<SpinThenPark>;
     mcscr_park: Mcscr<Park>;
     shfl_spin: Shfl<Spin>;

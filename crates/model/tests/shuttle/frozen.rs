@@ -3,13 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
+use flashlock_locks::node::state;
+use flashlock_locks::policy::SameNumaNode;
 use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::shuffle::front::{naming, start_clock};
+use flashlock_locks::shuffle::shuffler::{is_shuffled, start_at_head, walk};
 use flashlock_locks::spin::{Futex, Tas};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
-use flashlock_model::Setup;
+use flashlock_model::shuttle::{By, find};
+use flashlock_model::{Fault, Setup, Shuttle};
 use shuttle::thread;
 
-use crate::common::{Cond, FLOWING, Lock, Mutex, any, both, world};
+use crate::common::{Cond, FLOWING, Lock, Mutex, STILL, any, both, world};
 
 /// Time passes fast enough for grants to become stale, and for heads to be thrown out.
 const FAST: Setup = Setup { micros_step: 4000, ..FLOWING };
@@ -108,4 +114,71 @@ frozen! {
 fn moved_waiters_go_on() {
     both("shfl_stp frozen, moved", 20_000, FAST, || frozen_before_woken::<Shfl<SpinThenPark>>(true));
     both("shfl_park frozen, moved", 20_000, FAST, || frozen_before_woken::<Shfl<Park>>(true));
+}
+
+/// There are CPUs enough for shuffled waiters to keep spinning; their patience is much longer than one spin.
+const ROOMY: Setup =
+    Setup { patience: 60, micros_step: 4000, tunables: &Tunables { wake_ahead: 4, ..Tunables::DEFAULT }, ..STILL };
+/// How many ticks they have to get past the head: several patiences.
+const LONG_ENOUGH: u32 = 2000;
+
+/// Two shuffled waiters behind a head that does not run, and behind them the node of one who gave up: nobody sleeps, whose patience
+/// would help them.
+fn shuffled_behind_a_frozen_head() {
+    let mutex = Arc::new(Mutex::<Shfl<SpinThenPark>>::new());
+    mutex.lock();
+    let [head, gone] = [state::HEAD, state::ABANDONED].map(|initial| {
+        let node = Shuttle::take_node();
+        node.node::<Shuttle>().prepare(initial);
+        node
+    });
+    assert!(mutex.queue.join(head, head));
+    start_clock(head.node::<Shuttle>());
+    mutex.queue.set_head(naming(head));
+
+    let finished = Arc::new(AtomicU32::new(0));
+    let waiters = [(); 2].map(|()| {
+        let (mutex, finished) = (mutex.clone(), finished.clone());
+        thread::spawn(move || {
+            mutex.section();
+            finished.fetch_add(1, Relaxed);
+        })
+    });
+    let next = |handle: Handle| Handle::from_word(handle.node::<Shuttle>().next.load(Relaxed));
+    let [first, second] = loop {
+        if let Some(first) = next(head)
+            && let Some(second) = next(first)
+        {
+            break [first, second];
+        }
+        thread::yield_now();
+    };
+    mutex.queue.left.add();
+    assert!(!mutex.queue.join(gone, gone));
+    start_at_head(head.node::<Shuttle>());
+    walk::<Shuttle, SameNumaNode>(head, &mutex.queue.left, || false);
+    assert!(is_shuffled(first.node::<Shuttle>()) && is_shuffled(second.node::<Shuttle>()));
+
+    mutex.unlock();
+    for tick in 0.. {
+        if finished.load(Relaxed) == 2 {
+            break;
+        }
+        assert!(tick < LONG_ENOUGH, "shuffled waiters spin for ever");
+        world().tick();
+        thread::yield_now();
+    }
+    for waiter in waiters {
+        waiter.join().expect("no panic");
+    }
+    // The head comes to, and notices.
+    assert_eq!(head.node::<Shuttle>().state.load(Relaxed), state::EVICTED);
+    Shuttle::give_node(head);
+}
+
+#[test]
+fn shuffled_waiters_lose_their_patience() {
+    both("shfl_stp frozen, shuffled", 4000, ROOMY, shuffled_behind_a_frozen_head);
+    let endless = Setup { fault: Some(Fault::EndlessPolls), ..ROOMY };
+    find("shuffled waiters never lose patience", By::Random, 100, endless, shuffled_behind_a_frozen_head);
 }

@@ -1,5 +1,5 @@
 //! One line for each lock, both axes logarithmic, names at the lines' ends. A bar through a point reaches from the least to the
-//! greatest of its runs.
+//! greatest of its runs; where these were simulated, a band along the line does.
 
 use plotters::prelude::*;
 
@@ -22,6 +22,7 @@ pub(super) struct Panel<'a> {
     /// The cells' headings as powers of two.
     xs: Vec<f64>,
     lines: Vec<Line<'a>>,
+    bands: bool,
 }
 
 /// One lock's line, in the logarithms of both figures.
@@ -53,7 +54,7 @@ impl<'a> Panel<'a> {
         // The first are drawn last, so that they lie on top.
         let lines: Vec<Line<'a>> =
             results.locks.iter().enumerate().map(line).filter(|line| !line.points.is_empty()).rev().collect();
-        (!lines.is_empty()).then_some(Self { group, metric, xs, lines })
+        (!lines.is_empty()).then_some(Self { group, metric, xs, lines, bands: results.method.simulated.is_some() })
     }
 
     pub(super) fn draw(&self, area: &Area<'_>) -> Result<(), Undrawable> {
@@ -82,7 +83,13 @@ impl<'a> Panel<'a> {
             let bar = |(x, y): &(f64, Spread)| {
                 PathElement::new(vec![(*x, y.min), (*x, y.max)], colour.mix(0.4).stroke_width(4))
             };
-            chart.draw_series(line.points.iter().map(bar))?;
+            if self.bands {
+                let back = line.points.iter().rev().map(|(x, y)| (*x, y.min));
+                let band = line.points.iter().map(|(x, y)| (*x, y.max)).chain(back).collect::<Vec<_>>();
+                chart.draw_series([Polygon::new(band, colour.mix(0.2))])?;
+            } else {
+                chart.draw_series(line.points.iter().map(bar))?;
+            }
             let medians = || line.points.iter().map(|(x, y)| (*x, y.median));
             if line.look.dashed {
                 chart.draw_series(DashedLineSeries::new(medians(), 7, 4, style))?;

@@ -17,7 +17,7 @@ use std::fmt;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::results::{Group, Noise, Results};
+use crate::results::{Group, Noise, Results, Simulated};
 use crate::units;
 use look::text;
 
@@ -108,12 +108,31 @@ fn draw_head(head: &Area<'_>, results: &Results, bars: bool) -> Result<(), Undra
     head.draw(&Text::new(origin, (MARGIN, 54), text(13, FontStyle::Normal)))?;
     let noise = results.noise.filter(|noise| noise.spread >= Noise::LOUD);
     let noise = noise.map_or_else(String::new, |noise| format!(" · noisy machine ({:.0} %)", noise.spread * 100.0));
-    let rounds = results.method.rounds;
-    let rounds = units::counted(u64::from(rounds), "round");
-    let bars = if bars { " · points: medians, bars: from the least to the greatest" } else { "" };
-    let method = format!("{rounds} in random order{bars}{noise}");
+    let method = match &results.method.simulated {
+        Some(simulated) => how_simulated(simulated, bars),
+        None => {
+            let rounds = units::counted(u64::from(results.method.rounds), "round");
+            let bars = if bars { " · points: medians, bars: from the least to the greatest" } else { "" };
+            format!("{rounds} in random order{bars}{noise}")
+        }
+    };
     head.draw(&Text::new(method, (MARGIN, 76), text(13, FontStyle::Normal)))?;
     Ok(())
+}
+
+/// Nobody shall take it for a measurement.
+fn how_simulated(simulated: &Simulated, bands: bool) -> String {
+    let seeds = units::counted(u64::from(simulated.seeds), "seed");
+    let placements = units::counted(u64::from(simulated.placements), "placement");
+    let latencies = match simulated.latencies {
+        1.0 => String::new(),
+        factor => format!(" · latencies × {factor}"),
+    };
+    let bands = match (bands, simulated.seeds * simulated.placements) {
+        (true, 2..) => " · points: medians, bands: from the least to the greatest over both",
+        _ => "",
+    };
+    format!("SIMULATED, not measured{latencies} · {seeds} × {placements} of threads{bands}")
 }
 
 #[cfg(test)]
@@ -159,6 +178,18 @@ mod tests {
             let rows = draw(&results(cells)).unwrap();
             assert!(rows.contains("shfl") && rows.contains("<circle"), "{rows}");
         }
+    }
+
+    #[test]
+    fn a_simulation_says_so() {
+        let mut results = results(&["1", "2", "4"]);
+        let measured = draw(&results).unwrap();
+        assert!(measured.contains("in random order") && !measured.contains("<polygon"), "{measured}");
+        results.method.simulated = Some(Simulated { latencies: 0.75, seeds: 3, placements: 1, ..Simulated::default() });
+        let simulated = draw(&results).unwrap();
+        let told = "SIMULATED, not measured · latencies × 0.75 · 3 seeds × 1 placement of threads";
+        assert!(simulated.contains(told) && !simulated.contains("in random order"), "{simulated}");
+        assert!(simulated.contains("<polygon"), "a band for each lock: {simulated}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Point, Results};
+use super::{Point, Results, Simulated};
 use crate::statistics::{Ratio, Spread, Verdict};
 
 impl Results {
@@ -18,6 +18,14 @@ impl Results {
                     group.title, group.merit
                 ));
             }
+        }
+        if let Some(Simulated { seeds, placements, .. }) = self.method.simulated
+            && seeds.checked_mul(placements) != Some(self.method.rounds)
+        {
+            return Err(format!(
+                "method has {} rounds, which are not {seeds} seeds with {placements} placements each",
+                self.method.rounds
+            ));
         }
         let mut seen = BTreeSet::new();
         for (number, point) in self.points.iter().enumerate() {

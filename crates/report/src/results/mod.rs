@@ -109,6 +109,24 @@ pub struct Method {
     pub seed: u64,
     /// Whether it was stopped before it was done.
     pub interrupted: bool,
+    /// If nothing was measured, but simulated: what. Then a round is one seed with one placement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<Simulated>,
+}
+
+/// What was simulated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Simulated {
+    /// The machine, by its name.
+    pub machine: String,
+    /// How many times as long as its description says all latencies between caches and memory were.
+    pub latencies: f64,
+    /// How many different seeds there were.
+    pub seeds: u32,
+    /// With each of them, so many placements of the threads.
+    pub placements: u32,
+    /// Virtual time before the measurement, in seconds.
+    pub warm_up: f64,
 }
 
 /// A loop that does the same work every time, run between the measurements: what its time does, the machine does.

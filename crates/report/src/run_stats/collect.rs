@@ -8,7 +8,7 @@ use super::{Bucket, Derived, Lock, Outcome, Resources, RunStats, Waits};
 use crate::counts::Counts;
 use crate::provenance::Provenance;
 
-/// The events that count what was left to glibc.
+/// The events that count operations left to glibc, one for each reason; [`Event::objects`] counts the objects.
 pub(super) const LEFT_TO_GLIBC: &[Event] =
     &[Event::GlibcRobust, Event::GlibcPi, Event::GlibcPp, Event::GlibcShared, Event::GlibcUnknown];
 
@@ -82,6 +82,7 @@ impl From<&Totals> for Derived {
             contention: share(totals.of(Event::Contended), totals.of(Event::Acquire)),
             handoff_locality: share(same, same + other),
             left_to_glibc: LEFT_TO_GLIBC.iter().map(|&event| totals.of(event)).sum(),
+            objects_left_to_glibc: LEFT_TO_GLIBC.iter().filter_map(|event| Some(totals.of(event.objects()?))).sum(),
         }
     }
 }

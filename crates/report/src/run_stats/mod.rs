@@ -130,6 +130,9 @@ pub struct Derived {
     pub handoff_locality: Option<f64>,
     /// Operations that were left to glibc.
     pub left_to_glibc: u64,
+    /// Objects that were initialised by a process that counted, and are left to glibc.
+    #[serde(default)]
+    pub objects_left_to_glibc: u64,
 }
 
 impl RunStats {

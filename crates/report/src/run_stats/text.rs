@@ -12,7 +12,13 @@ const BAR: usize = 30;
 
 /// All of it, for a screen of that width.
 pub fn render(stats: &RunStats, width: u16) -> String {
-    let sections = [header(stats, width), summary(stats, width), events(stats, width), waits(&stats.waits, width)];
+    let sections = [
+        header(stats, width),
+        summary(stats, width),
+        left_to_glibc(stats, width),
+        events(stats, width),
+        waits(&stats.waits, width),
+    ];
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
@@ -69,16 +75,36 @@ fn summary(stats: &RunStats, width: u16) -> String {
         let why = if trivial { ": this machine has one" } else { "" };
         say(&format!("{} of the queue hand-offs stayed on the same NUMA node{why}.", units::percent(share)));
     }
-    for &event in super::collect::LEFT_TO_GLIBC {
-        let count = stats.events.of(event.name());
-        if count > 0 {
-            say(&format!("{} left to glibc: {}.", units::counted(count, "operation"), why_left(event)));
-        }
-    }
     out
 }
 
-/// Why operations on such objects are glibc's.
+/// What was left to glibc: how many objects, how many operations on them, and why.
+fn left_to_glibc(stats: &RunStats, width: u16) -> String {
+    let mut table = table::new(["left to glibc:", "objects", "operations", "because"], width);
+    table::numbers(&mut table, [1, 2]);
+    for &event in super::collect::LEFT_TO_GLIBC {
+        let operations = stats.events.of(event.name());
+        let objects = event.objects().map(|objects| stats.events.of(objects.name()));
+        if operations > 0 || objects.is_some_and(|objects| objects > 0) {
+            let objects = objects.map_or_else(|| "?".to_owned(), units::count);
+            table.add_row([kind_left(event), objects.as_str(), units::count(operations).as_str(), why_left(event)]);
+        }
+    }
+    if table.is_empty() { String::new() } else { table::text(&table) }
+}
+
+/// What such objects are called.
+fn kind_left(event: Event) -> &'static str {
+    match event {
+        Event::GlibcRobust => "robust",
+        Event::GlibcPi => "priority-inheriting",
+        Event::GlibcPp => "priority-protected",
+        Event::GlibcShared => "process-shared",
+        _ => "unknown",
+    }
+}
+
+/// Why such objects are glibc's.
 fn why_left(event: Event) -> &'static str {
     match event {
         Event::GlibcRobust => {
@@ -206,8 +232,27 @@ mod tests {
     #[test]
     fn what_was_left_to_glibc_is_explained() {
         let text = render(&busy(), 120);
-        assert!(text.contains("left to glibc: a robust mutex"), "{text}");
-        assert!(!render(&sample(|_| ()), 80).contains("left to glibc"));
+        assert!(text.contains("left to glibc:") && text.contains("a robust mutex must"), "{text}");
+        let nothing = render(&sample(|_| ()), 80);
+        assert!(!nothing.contains("left to glibc:"), "{nothing}");
+    }
+
+    #[test]
+    fn objects_and_operations_are_told_apart() {
+        let stats = sample(|totals| {
+            totals.events[Event::PiObject as usize] = 3;
+            totals.events[Event::GlibcPi as usize] = 70;
+            totals.events[Event::SharedObject as usize] = 2;
+        });
+        assert_eq!((stats.derived.objects_left_to_glibc, stats.derived.left_to_glibc), (5, 70));
+        let text = render(&stats, 120);
+        let row = |name: &str| -> Vec<&str> {
+            let line = text.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+            line.split_whitespace().take(3).collect()
+        };
+        assert_eq!(row("priority-inheriting"), ["priority-inheriting", "3", "70"], "{text}");
+        assert_eq!(row("process-shared"), ["process-shared", "2", "0"], "{text}");
+        assert!(row("robust").is_empty(), "{text}");
     }
 
     #[test]

@@ -1,0 +1,165 @@
+//! What the operating system takes: calls, wake-ups, switches, sleeps.
+
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flashlock_native::{futex, sys};
+use flashlock_report::statistics::Spread;
+
+use super::own::median;
+use super::{Effort, cpu};
+
+/// A thread that did not look at the clock for so long was not running.
+const GAP_NS: u64 = 500_000;
+
+/// How long a CPU was idle, in µs, when it is woken up.
+pub(super) const IDLE_US: [u32; 3] = [0, 50, 500];
+
+/// A futex call that finds nothing to do, in µs.
+pub(super) fn syscall(effort: Effort) -> Option<f64> {
+    let word = AtomicU32::new(0);
+    let calls = effort.steps() / 64;
+    median(effort, || {
+        let start = Instant::now();
+        for _ in 0..calls {
+            futex::wake(&raw const word, 1);
+        }
+        start.elapsed().as_nanos() as f64 / 1e3 / calls as f64
+    })
+}
+
+/// A wake-up, in µs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WakeUp {
+    /// The waker's call.
+    pub(super) call: f64,
+    /// From before that call until the woken thread runs.
+    pub(super) latency: f64,
+}
+
+/// Wakes a thread on the second CPU from the first (which may be the same) when it has slept for so long.
+pub(super) fn wake_up(effort: Effort, [waker, sleeper]: [u32; 2], idle_us: u32) -> Option<WakeUp> {
+    let rounds = effort.rounds();
+    let epoch = Instant::now();
+    let now = || epoch.elapsed().as_nanos() as u64;
+    let (word, woken, asleep) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU32::new(0));
+    let sleep = || {
+        for round in 1..=rounds {
+            // Release pairs with the Acquire in the waker's `until`.
+            asleep.store(round, Release);
+            while word.load(Acquire) < round {
+                futex::park(&word, round - 1, None);
+            }
+            woken.store(now(), Release);
+        }
+    };
+    let wake = || {
+        let round = |round| {
+            until(|| asleep.load(Acquire) >= round);
+            // It is about to sleep; give it the time to do so, and then to be idle.
+            sys::nap(20 + idle_us);
+            let start = now();
+            word.store(round, Release);
+            futex::wake(&raw const word, 1);
+            let called = now() - start;
+            until(|| woken.load(Acquire) > start);
+            (called as f64 / 1e3, woken.load(Acquire).saturating_sub(start) as f64 / 1e3)
+        };
+        (1..=rounds).map(round).collect::<Vec<_>>()
+    };
+    [waker, sleeper].iter().all(|&cpu| cpu::on(cpu, || ()).is_some()).then_some(())?;
+    let times = thread::scope(|scope| {
+        let sleeper = scope.spawn(|| cpu::on(sleeper, sleep));
+        let times = cpu::on(waker, wake);
+        sleeper.join().ok()??;
+        times
+    })?;
+    let middle =
+        |of: fn(&(f64, f64)) -> f64| Spread::of(&times.iter().map(of).collect::<Vec<_>>()).map(|all| all.median);
+    Some(WakeUp { call: middle(|time| time.0)?, latency: middle(|time| time.1)? })
+}
+
+/// From one thread to another on a CPU, in µs: two threads yield to each other, and count how often the other has been running
+/// meanwhile; what yielding takes when nobody is there is not part of it. (Futexes would not do: a wake-up may switch at once, and
+/// nobody can tell its time from the switch's.)
+pub(super) fn switch(effort: Effort, cpu: u32) -> Option<f64> {
+    let yields = effort.rounds() * 50;
+    let (last, switches) = (AtomicU32::new(0), AtomicU32::new(0));
+    let play = |mine: u32| {
+        for _ in 0..yields {
+            sys::yield_now();
+            if last.swap(mine, Relaxed) != mine {
+                switches.fetch_add(1, Relaxed);
+            }
+        }
+    };
+    cpu::on(cpu, || {
+        let start = Instant::now();
+        play(0);
+        let alone = start.elapsed();
+        let start = Instant::now();
+        thread::scope(|scope| {
+            // Threads inherit the CPU.
+            scope.spawn(|| play(1));
+            play(0);
+        });
+        let together = start.elapsed().saturating_sub(alone * 2);
+        let switches = switches.load(Relaxed);
+        (switches > yields / 2).then(|| together.as_nanos() as f64 / 1e3 / f64::from(switches))
+    })?
+}
+
+/// How long a thread runs while another wants its CPU, in µs. `None` if they were never seen to take turns.
+pub(super) fn slice(effort: Effort, cpu: u32) -> Option<f64> {
+    let stop = AtomicBool::new(false);
+    let gaps = cpu::on(cpu, || {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let gaps = gaps(effort.slices());
+            stop.store(true, Relaxed);
+            gaps
+        })
+    })?;
+    Spread::of(&gaps).map(|gaps| gaps.median)
+}
+
+/// The times for which this thread did not run, in µs, seen from within.
+fn gaps(time: Duration) -> Vec<f64> {
+    let start = Instant::now();
+    let mut last = start;
+    let mut gaps = Vec::new();
+    while last - start < time {
+        let now = Instant::now();
+        let gap = (now - last).as_nanos() as u64;
+        if gap > GAP_NS {
+            gaps.push(gap as f64 / 1e3);
+        }
+        last = now;
+    }
+    gaps
+}
+
+/// What sleeping for 200 µs takes longer than that, in µs.
+pub(super) fn timer_slack(effort: Effort) -> Option<f64> {
+    const ASKED_US: u32 = 200;
+    median(effort, || {
+        let start = Instant::now();
+        sys::nap(ASKED_US);
+        (start.elapsed().as_nanos() as f64 / 1e3 - f64::from(ASKED_US)).max(0.0)
+    })
+}
+
+/// Waits, politely: on one CPU the other thread needs it.
+fn until(done: impl Fn() -> bool) {
+    while !done() {
+        sys::yield_now();
+    }
+}

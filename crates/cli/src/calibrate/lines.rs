@@ -1,0 +1,177 @@
+//! Cache lines in a cycle, each naming the next: who walks it waits for one line after the other, and no prefetcher knows which
+//! comes next.
+
+use std::hint::black_box;
+use std::ptr;
+use std::slice;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::time::Instant;
+
+use flashlock_native::sys;
+use flashlock_report::statistics::Random;
+
+/// Bytes of a line.
+pub(super) const LINE: usize = 64;
+const HUGE_PAGE: usize = 2 << 20;
+
+#[repr(align(64))]
+struct Line {
+    /// A linked line, or null if this one is not linked.
+    next: AtomicPtr<Line>,
+}
+
+/// What is done to each line of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// It is read.
+    Load,
+    /// It is made this CPU's own: a compare-and-swap that finds another value, which asks for the line all the same (on x86-64).
+    Cas,
+}
+
+/// Memory of lines, some of them linked into one cycle.
+///
+/// **Invariant.** `at` and the `next` of every linked line point to linked lines of the same `Lines`, whose memory stays where it is
+/// until it is dropped.
+pub(super) struct Lines {
+    mapping: Mapping,
+    /// Lines of the mapping that are used, and which of them are linked: each so-manieth.
+    count: usize,
+    stride: usize,
+    /// Where the next walk goes on: one that began anew would find in a cache what the last one left there.
+    at: AtomicPtr<Line>,
+}
+
+impl Lines {
+    /// `bytes` of memory of the NUMA node where the caller runs, every `stride`-th line of it in a cycle of random order.
+    /// It lies in large pages if the system has some to give, so that finding pages takes no time. `None` without memory.
+    pub(super) fn new(bytes: usize, stride: usize) -> Option<Self> {
+        Self::advised(bytes, stride, libc::MADV_HUGEPAGE)
+    }
+
+    /// The same, in pages of the smallest size.
+    pub(super) fn in_small_pages(bytes: usize, stride: usize) -> Option<Self> {
+        Self::advised(bytes, stride, libc::MADV_NOHUGEPAGE)
+    }
+
+    fn advised(bytes: usize, stride: usize, advice: i32) -> Option<Self> {
+        let count = (bytes / LINE).max(stride);
+        let mapping = Mapping::new(count * LINE, advice)?;
+        let all = &mapping.lines()[..count];
+        let mut order: Vec<u32> = (0..count as u32).step_by(stride).collect();
+        Random::new(count as u64).shuffle(&mut order);
+        let line = |index: u32| ptr::from_ref(&all[index as usize]).cast_mut();
+        for (index, from) in order.iter().enumerate() {
+            let to = order[(index + 1) % order.len()];
+            all[*from as usize].next.store(line(to), Relaxed);
+        }
+        let at = AtomicPtr::new(line(0));
+        Some(Self { mapping, count, stride, at })
+    }
+
+    /// How many lines are linked.
+    pub(super) fn linked(&self) -> usize {
+        self.count.div_ceil(self.stride)
+    }
+
+    fn used(&self) -> &[Line] {
+        &self.mapping.lines()[..self.count]
+    }
+
+    /// Writes every linked line, so that it is modified in this CPU's caches.
+    pub(super) fn modify(&self) {
+        for line in self.used().iter().step_by(self.stride) {
+            line.next.store(black_box(line.next.load(Relaxed)), Relaxed);
+        }
+    }
+
+    /// Walks so many steps; ns per step.
+    pub(super) fn walk(&self, steps: usize, touch: Touch) -> f64 {
+        match touch {
+            Touch::Load => self.walk_by(steps, |next| next.load(Relaxed)),
+            Touch::Cas => self.walk_by(steps, |next| {
+                next.compare_exchange(ptr::null_mut(), ptr::null_mut(), Relaxed, Relaxed).unwrap_or_else(|found| found)
+            }),
+        }
+    }
+
+    #[inline]
+    fn walk_by(&self, steps: usize, follow: impl Fn(&AtomicPtr<Line>) -> *mut Line) -> f64 {
+        let mut at = self.at.load(Relaxed);
+        let start = Instant::now();
+        for _ in 0..steps {
+            // SAFETY: this line is linked, and so are those that follow (the invariant); `self` is borrowed.
+            at = follow(unsafe { &(*at).next });
+        }
+        self.at.store(black_box(at), Relaxed);
+        start.elapsed().as_nanos() as f64 / steps as f64
+    }
+}
+
+/// Memory of the system's, zeroed, which is given back when it is dropped.
+struct Mapping {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: it is memory of atomics, which any thread may use.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Whole large pages, and one more, for those need not begin where the mapping does.
+    fn new(bytes: usize, advice: i32) -> Option<Self> {
+        let bytes = bytes.next_multiple_of(HUGE_PAGE) + HUGE_PAGE;
+        let start = sys::map_anonymous(bytes)?;
+        // SAFETY: the pages are this mapping's. What comes of advice does not matter.
+        unsafe { libc::madvise(start.cast(), bytes, advice) };
+        Some(Self { start, bytes })
+    }
+
+    /// From the first large page on.
+    fn lines(&self) -> &[Line] {
+        let skipped = self.start.align_offset(HUGE_PAGE);
+        let count = (self.bytes - HUGE_PAGE) / LINE;
+        // SAFETY: less than a large page is skipped, so all of them are in the mapping, which lives as long as `self` is borrowed;
+        // they are aligned, and zero is a line that is not linked.
+        unsafe { slice::from_raw_parts(self.start.add(skipped).cast(), count) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's, and nobody borrows from it any more.
+        unsafe { libc::munmap(self.start.cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_walk_visits_every_linked_line_and_comes_back() {
+        for (bytes, stride, linked) in [(4096, 1, 64), (4096, 2, 32), (64, 1, 1), (0, 4, 1), (640, 3, 4)] {
+            let lines = Lines::new(bytes, stride).unwrap();
+            lines.modify();
+            let first = lines.at.load(Relaxed);
+            let seen: HashSet<_> = (0..lines.linked())
+                .map(|_| {
+                    lines.walk(1, Touch::Load);
+                    lines.at.load(Relaxed)
+                })
+                .collect();
+            assert_eq!(
+                (seen.len(), lines.linked(), lines.at.load(Relaxed)),
+                (linked, linked, first),
+                "{bytes} {stride}"
+            );
+            let index = |at: &*mut Line| (*at as usize - first as usize) / LINE;
+            assert!(seen.iter().all(|at| index(at) < lines.count && index(at).is_multiple_of(stride)));
+            lines.walk(lines.linked(), Touch::Cas);
+            assert_eq!(lines.at.load(Relaxed), first);
+        }
+    }
+}

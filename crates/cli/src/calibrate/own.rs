@@ -1,0 +1,97 @@
+//! What one CPU can measure alone: its clock, its caches, its memory, and what operations on lines of its own take.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use flashlock_report::statistics::Spread;
+
+use super::Effort;
+use super::lines::{LINE, Lines, Touch};
+
+const PAGE: usize = 4096;
+/// More pages than CPUs have translations at hand.
+const PAGES: usize = 8 << 10;
+
+/// A line that nobody else uses.
+#[repr(align(128))]
+struct Own(AtomicU64);
+
+/// The middle of some measurements, in ns.
+pub(super) fn median(effort: Effort, mut measure: impl FnMut() -> f64) -> Option<f64> {
+    let times: Vec<f64> = (0..effort.repetitions()).map(|_| measure()).collect();
+    Spread::of(&times).map(|spread| spread.median)
+}
+
+/// GHz, of a chain of operations that take a cycle each.
+pub(super) fn clock(effort: Effort) -> Option<f64> {
+    /// Of an exclusive or, a rotation and an addition that wait for each other.
+    const CYCLES: f64 = 3.0;
+    let steps = effort.steps();
+    let key = black_box(0x9e37_79b9_7f4a_7c15_u64);
+    let ns = median(effort, || {
+        let mut value = black_box(1_u64);
+        let ns = per_step(steps, || value = (value ^ key).rotate_left(7).wrapping_add(key));
+        black_box(value);
+        ns
+    })?;
+    Some(CYCLES / ns)
+}
+
+/// A load, in ns, if so many bytes are used in turn. They are memory of the node where the caller runs.
+pub(super) fn load(effort: Effort, bytes: usize) -> Option<f64> {
+    walk(effort, &Lines::new(bytes, 1)?)
+}
+
+/// The same of memory that somebody else has made.
+pub(super) fn walk(effort: Effort, lines: &Lines) -> Option<f64> {
+    let steps = effort.steps();
+    lines.walk(lines.linked().min(4 * steps), Touch::Load);
+    median(effort, || lines.walk(steps, Touch::Load))
+}
+
+/// What finding a page takes that is not at hand, in ns: as many lines, once together and once in a page each.
+pub(super) fn page_walk(effort: Effort) -> Option<f64> {
+    let together = load(effort, PAGES * LINE)?;
+    // A line more than a page, so that all sets of a cache are used.
+    let stride = PAGE / LINE + 1;
+    let apart = walk(effort, &Lines::in_small_pages(PAGES * stride * LINE, stride)?)?;
+    Some((apart - together).max(0.0))
+}
+
+/// An atomic addition to an own line, in ns.
+pub(super) fn rmw(effort: Effort) -> Option<f64> {
+    let own = Own(AtomicU64::new(0));
+    median(effort, || {
+        per_step(effort.steps(), || {
+            black_box(own.0.fetch_add(1, Relaxed));
+        })
+    })
+}
+
+/// A store to an own line, in ns.
+pub(super) fn store(effort: Effort) -> Option<f64> {
+    let own = Own(AtomicU64::new(0));
+    let line = black_box(&own.0);
+    median(effort, || {
+        let mut count = 0;
+        per_step(effort.steps(), || {
+            count += 1;
+            line.store(count, Relaxed);
+        })
+    })
+}
+
+/// The instruction that says "I am polling", in ns.
+pub(super) fn pause(effort: Effort) -> Option<f64> {
+    median(effort, || per_step(effort.steps() / 16, spin_loop))
+}
+
+/// ns of each of so many steps.
+fn per_step(steps: usize, mut step: impl FnMut()) -> f64 {
+    let start = Instant::now();
+    for _ in 0..steps {
+        step();
+    }
+    start.elapsed().as_nanos() as f64 / steps as f64
+}

@@ -1,0 +1,192 @@
+//! What two CPUs measure together: lines that travel between their caches.
+//!
+//! Each works through the same lines, one after the other, and the reader is timed. What a line's last owner did to it decides
+//! what is measured; who has the turn is said in a line of its own.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::thread;
+use std::time::Instant;
+
+use flashlock_report::statistics::Spread;
+
+use super::Effort;
+use super::cpu;
+use super::lines::{Lines, Touch};
+
+/// Few enough lines for a first level, …
+const FEW: usize = 16 << 10;
+/// … and none beside another, which a prefetcher would bring along.
+const APART: usize = 2;
+/// So many lines of another node are read in one go.
+const MANY: usize = 1 << 14;
+
+/// What travels, in ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Travel {
+    /// A load of a line that the other has modified.
+    pub(super) load: f64,
+    /// A compare-and-swap on such a line.
+    pub(super) cas: f64,
+    /// A compare-and-swap on a line that both have read.
+    pub(super) shared: f64,
+    /// From one CPU's compare-and-swap to the other's, on the same word.
+    pub(super) handover: f64,
+}
+
+/// What lies in another node, in ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Remote {
+    /// A load from its last level.
+    pub(super) llc: f64,
+    /// A load from its memory, if that was asked for.
+    pub(super) dram: Option<f64>,
+}
+
+/// A word of its own, and whose turn it is.
+#[repr(align(128))]
+#[derive(Default)]
+struct Turn(AtomicU32);
+
+impl Turn {
+    /// Waits for this turn.
+    fn wait(&self, turn: u32) {
+        // Acquire pairs with the Release in `pass`: what was done before is seen, and done in that order.
+        while self.0.load(Acquire) != turn {
+            spin_loop();
+        }
+    }
+
+    /// The next one's turn.
+    fn pass(&self, turn: u32) {
+        self.0.store(turn, Release);
+    }
+}
+
+/// Measures between two CPUs. `None` if they cannot be had.
+pub(super) fn travel(effort: Effort, [reader, owner]: [u32; 2]) -> Option<Travel> {
+    let lines = Lines::new(FEW, APART)?;
+    let all = lines.linked();
+    let modified = |touch| together(effort, [reader, owner], &lines, |lines| lines.walk(all, touch));
+    Some(Travel {
+        load: modified(Touch::Load)?,
+        cas: modified(Touch::Cas)?,
+        shared: shared(effort, [reader, owner], &lines)?,
+        handover: handover(effort, [reader, owner])?,
+    })
+}
+
+/// Measures what a CPU sees of another node: of its last level with so many bytes, of its memory with so many.
+pub(super) fn remote(effort: Effort, [reader, owner]: [u32; 2], llc: usize, dram: Option<usize>) -> Option<Remote> {
+    let lines = cpu::on(owner, || Lines::new(llc, 1))??;
+    let steps = lines.linked().min(MANY);
+    let llc = together(effort, [reader, owner], &lines, |lines| lines.walk(steps, Touch::Load))?;
+    let there = dram.and_then(|bytes| cpu::on(owner, || Lines::new(bytes, 1))?);
+    let dram = there.and_then(|lines| cpu::on(reader, || super::own::walk(effort, &lines))?);
+    Some(Remote { llc, dram })
+}
+
+/// In turns: the owner modifies all lines, the reader measures; the middle of what it measured.
+fn together(
+    effort: Effort,
+    [reader, owner]: [u32; 2],
+    lines: &Lines,
+    measure: impl Fn(&Lines) -> f64 + Sync,
+) -> Option<f64> {
+    let turn = Turn::default();
+    let rounds = effort.rounds();
+    let times = both(
+        [reader, owner],
+        || {
+            let round = |round| {
+                turn.wait(2 * round + 1);
+                let ns = measure(lines);
+                turn.pass(2 * round + 2);
+                ns
+            };
+            (0..rounds).map(round).collect::<Vec<f64>>()
+        },
+        || {
+            for round in 0..rounds {
+                turn.wait(2 * round);
+                lines.modify();
+                turn.pass(2 * round + 1);
+            }
+        },
+    )?;
+    Spread::of(&times).map(|spread| spread.median)
+}
+
+/// The middle of what it takes to make lines one's own that both have read. Who reads a modified line first may get it for itself
+/// alone; when the other reads it again, it is shared.
+fn shared(effort: Effort, cpus: [u32; 2], lines: &Lines) -> Option<f64> {
+    let turn = Turn::default();
+    let (rounds, all) = (effort.rounds(), lines.linked());
+    let times = both(
+        cpus,
+        || {
+            let round = |round| {
+                turn.wait(4 * round + 1);
+                lines.walk(all, Touch::Load);
+                turn.pass(4 * round + 2);
+                turn.wait(4 * round + 3);
+                let ns = lines.walk(all, Touch::Cas);
+                turn.pass(4 * round + 4);
+                ns
+            };
+            (0..rounds).map(round).collect::<Vec<f64>>()
+        },
+        || {
+            for round in 0..rounds {
+                turn.wait(4 * round);
+                lines.modify();
+                turn.pass(4 * round + 1);
+                turn.wait(4 * round + 2);
+                lines.walk(all, Touch::Load);
+                turn.pass(4 * round + 3);
+            }
+        },
+    )?;
+    Spread::of(&times).map(|spread| spread.median)
+}
+
+/// Half a round trip of a word that two CPUs change in turns.
+fn handover(effort: Effort, cpus: [u32; 2]) -> Option<f64> {
+    let turn = Turn::default();
+    let rounds = effort.rounds() * 100;
+    let play = |mine: u32| {
+        let take = |round: u32| {
+            let now = 2 * round + mine;
+            while turn.0.compare_exchange(now, now + 1, Relaxed, Relaxed).is_err() {
+                spin_loop();
+            }
+        };
+        // The first time, the other may not run yet.
+        take(0);
+        let start = Instant::now();
+        (1..=rounds).for_each(take);
+        start.elapsed().as_nanos() as f64 / f64::from(2 * rounds)
+    };
+    both(
+        cpus,
+        || play(1),
+        || {
+            play(0);
+        },
+    )
+}
+
+/// Runs two things at once, each on its CPU, both of which can be had; what the first says.
+fn both<T: Send>(cpus: [u32; 2], first: impl FnOnce() -> T + Send, second: impl FnOnce() + Send) -> Option<T> {
+    // Who waits for a thread that never came would wait for ever.
+    cpus.iter().all(|&cpu| cpu::on(cpu, || ()).is_some()).then_some(())?;
+    thread::scope(|scope| {
+        let other = scope.spawn(move || cpu::on(cpus[1], second));
+        let said = cpu::on(cpus[0], first);
+        other.join().ok()??;
+        said
+    })
+}

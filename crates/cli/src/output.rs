@@ -1,0 +1,35 @@
+//! Files that a verb writes at its end.
+
+use std::fs;
+use std::path::Path;
+
+use crate::failure::Failure;
+use crate::screen;
+
+/// A file that could be written when the verb began: a wrong path is found before a long run. Nothing is left there meanwhile,
+/// so that a run that is interrupted leaves nothing behind.
+pub(crate) struct Writable<'a>(&'a Path);
+
+impl<'a> Writable<'a> {
+    /// The error names the file.
+    pub(crate) fn new(file: &'a Path) -> Result<Self, Failure> {
+        let is_new = fs::symlink_metadata(file).is_err();
+        let open = fs::OpenOptions::new().create(true).append(true).open(file);
+        open.map_err(|error| cannot_write(file, &error))?;
+        if is_new {
+            // If it cannot be removed it is empty: nothing is lost.
+            let _ = fs::remove_file(file);
+        }
+        Ok(Self(file))
+    }
+
+    /// Gives it its contents.
+    pub(crate) fn write(self, contents: &str) -> Result<(), Failure> {
+        fs::write(self.0, contents).map_err(|error| cannot_write(self.0, &error))
+    }
+}
+
+/// Says which file, and why.
+pub(crate) fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format_args!("cannot write {}: {}", file.display(), screen::reason(error)))
+}

@@ -1,0 +1,190 @@
+//! One run: a workload, under a lock, with so many threads, on a simulated machine.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use flashlock_locks::catalogue::LockId;
+use flashlock_locks::event::Event;
+use flashlock_locks::for_each_lock;
+use flashlock_locks::raw::RawLock;
+use flashlock_native::settings::Choice;
+use flashlock_sim::thread::Use;
+use flashlock_sim::{self as sim, Description, Options, Outcome, Sim, Simulation};
+use flashlock_workloads::history::{self, WINDOW};
+use flashlock_workloads::key_value::Mix;
+use flashlock_workloads::lock_torture::Habits;
+use flashlock_workloads::rand_array::Reads;
+use flashlock_workloads::{KeyValue, LockTorture, RandArray, Sections, Workload, sections};
+
+use super::ground::{LOG, Log, Section, Simulated, Watched};
+
+/// What a lock guards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Work {
+    /// A search tree behind one lock, as in CNA (EuroSys 2019), section 7.1.1
+    Kvmap,
+    /// Random reads of a shared array and of own ones, as in Malthusian Locks (EuroSys 2017), section 6.1
+    Randarray,
+    /// The kernel's lock torture: random delays in the section, as in CNA, section 7.2.1
+    Locktorture,
+    /// The same with lock statistics: shared lines are written after each acquisition
+    Lockstat,
+    /// will-it-scale's open1, by threads: two locks; lengths set from one thread and the peak
+    Open1,
+    /// will-it-scale's lock2, by threads: one lock
+    Lock2,
+    /// leveldb's readrandom: its database lock
+    LeveldbReadrandom,
+}
+
+/// What a run is to be.
+#[derive(Clone, Debug)]
+pub(super) struct Experiment<'a> {
+    pub(super) machine: &'a Description,
+    pub(super) work: Work,
+    /// Lookups among 100 operations, and ns of work outside: of the map.
+    pub(super) lookups: u32,
+    pub(super) external: u32,
+    pub(super) threads: u32,
+    /// In ns of virtual time.
+    pub(super) warm_up: u64,
+    pub(super) length: u64,
+    pub(super) seed: u64,
+    pub(super) placement: u64,
+    pub(super) trace: bool,
+}
+
+/// What a run found.
+#[derive(Debug)]
+pub(super) struct Sample {
+    /// By the metrics' names.
+    pub(super) figures: BTreeMap<String, f64>,
+    /// All sections, if they were wanted.
+    pub(super) sections: Vec<Section>,
+}
+
+/// A run under one lock.
+type Under = fn(&Experiment<'_>, Options) -> Result<Sample, String>;
+
+macro_rules! define_under {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        /// A run under that lock, waiting that way.
+        fn under(choice: &Choice) -> Under {
+            match choice.lock {
+                $(LockId::$variant => {
+                    const LIST: &[Under] = &[$(|experiment, options| experiment.under::<$type>(options)),+];
+                    LIST[choice.wait % LIST.len()]
+                })*
+            }
+        }
+    };
+}
+
+for_each_lock!(define_under);
+
+impl Experiment<'_> {
+    /// Runs it. The error says what went wrong.
+    pub(super) fn run(
+        &self,
+        choice: &Choice,
+        tunables: &'static flashlock_locks::machine::Tunables,
+    ) -> Result<Sample, String> {
+        let options = Options { seed: self.seed, placement: self.placement, tunables };
+        let under = under(choice);
+        under(self, options)
+    }
+
+    fn under<L: RawLock<Sim, Queue: Sync>>(&self, options: Options) -> Result<Sample, String> {
+        let simulation = Simulation::new(self.machine, options);
+        let lock = Watched::<L>::new();
+        let steps =
+            |steps: &[sections::Step]| Sections::<_, Simulated>::new(Watched::<L>::new(), Watched::new(), steps);
+        match self.work {
+            Work::Kvmap => {
+                let mix = Mix { lookups: self.lookups, external: self.external, ..Mix::PAPER };
+                self.drive(simulation, KeyValue::<_, Simulated>::new(lock, mix, self.seed))
+            }
+            Work::Randarray => self.drive(simulation, RandArray::<_, Simulated>::new(lock, Reads::PAPER)),
+            Work::Locktorture | Work::Lockstat => {
+                let habits = if self.work == Work::Lockstat { Habits::LOCKSTAT } else { Habits::PAPER };
+                self.drive(simulation, LockTorture::<_, Simulated>::new(lock, habits, self.threads))
+            }
+            Work::Open1 => self.drive(simulation, steps(&sections::OPEN1)),
+            Work::Lock2 => self.drive(simulation, steps(&sections::LOCK2)),
+            Work::LeveldbReadrandom => self.drive(simulation, steps(&sections::LEVELDB_READRANDOM)),
+        }
+    }
+
+    fn drive<W: Workload + 'static>(&self, mut simulation: Simulation, workload: W) -> Result<Sample, String> {
+        let mut shared = Rc::new(simulation.place("the workload", workload));
+        let counts = Rc::new(RefCell::new(vec![[0_u64; 2]; self.threads as usize]));
+        LOG.set(Log::new(self.warm_up, self.trace));
+        let (from, to, seed) = (self.warm_up, self.warm_up + self.length, self.seed);
+        for number in 0..self.threads {
+            let (shared, counts) = (Rc::clone(&shared), Rc::clone(&counts));
+            simulation.spawn(move || {
+                let mut client = shared.client(seed, number);
+                while sim::now() < to {
+                    shared.operate(&mut client);
+                    let [all, counted] = &mut counts.borrow_mut()[number as usize];
+                    *all += 1;
+                    *counted += u64::from((from..to).contains(&sim::now()));
+                }
+            });
+        }
+        let outcome = simulation.run().map_err(|stuck| stuck.to_string())?;
+        let counts = counts.borrow();
+        if let Some(placed) = Rc::get_mut(&mut shared) {
+            placed.get_mut().check(counts.iter().map(|[all, _]| all).sum())?;
+        }
+        let log = LOG.take();
+        let figures = self.figures(&outcome, &log, counts.iter().map(|[_, counted]| *counted).collect());
+        Ok(Sample { figures, sections: log.into_sections() })
+    }
+
+    fn figures(&self, outcome: &Outcome, log: &Log, mut counts: Vec<u64>) -> BTreeMap<String, f64> {
+        let operations: u64 = counts.iter().sum();
+        let (acquisitions, busiest) = (log.acquisitions() as f64, log.busiest());
+        let history = busiest.map(|lock| lock.history.as_slice()).unwrap_or_default();
+        // What is known of the whole run is taken for the part that counts.
+        let share = self.length as f64 / outcome.ns.max(1.0);
+        let each = |ns: f64| (operations > 0).then(|| ns * share / operations as f64);
+        let busy: f64 = Use::ALL
+            .iter()
+            .zip(outcome.times)
+            .filter(|(usage, _)| !matches!(usage, Use::Parked | Use::Scheduling))
+            .map(|(_, ns)| ns)
+            .sum();
+        let traffic = &outcome.traffic;
+        let count = |event: Event| outcome.counts[event as usize] as f64 * share;
+        let mut figures: BTreeMap<String, f64> = BTreeMap::new();
+        let mut put = |name: &str, value: Option<f64>| {
+            if let Some(value) = value.filter(|value| value.is_finite()) {
+                figures.insert(name.to_owned(), value);
+            }
+        };
+        put("ops_per_us", Some(operations as f64 * 1e3 / self.length as f64));
+        put("steps", Some(outcome.events as f64));
+        put("gini", history::gini(&counts));
+        put("rstddev", history::rstddev(&counts));
+        put("fairness", history::fairness_factor(&mut counts));
+        put("lwss", history::average_lwss(history, WINDOW));
+        put("mttr", history::mttr(history));
+        put("node_moves", busiest.map(|lock| lock.moves as f64 / lock.history.len() as f64));
+        put(
+            "switches_per_1000",
+            (acquisitions > 0.0).then(|| outcome.voluntary_switches as f64 * share * 1e3 / acquisitions),
+        );
+        put("alterations_per_1000", (acquisitions > 0.0).then(|| count(Event::Alteration) * 1e3 / acquisitions));
+        put("cpus_used", Some(busy / outcome.ns.max(1.0)));
+        put("llc_misses", each(traffic.memory as f64));
+        put("llc_misses_by_others", each(traffic.displaced_by_others as f64));
+        put("remote_lines", each(traffic.remote as f64));
+        put("watts", Some(outcome.joules * 1e9 / outcome.ns.max(1.0)));
+        for (usage, ns) in Use::ALL.iter().zip(outcome.times) {
+            put(&format!("{}_ns", usage.name()), each(ns));
+        }
+        figures
+    }
+}

@@ -1,0 +1,191 @@
+//! The simulated computer, as workloads and their lock see it.
+
+use std::cell::RefCell;
+
+use flashlock_locks::raw::RawLock;
+use flashlock_sim::{self as sim, Region, Sim};
+use flashlock_workloads::random::XorShift;
+use flashlock_workloads::{Ground, Lines, Lock, Raw};
+
+/// The simulated computer.
+pub(super) struct Simulated;
+
+/// Lines that are touched.
+pub(super) struct Touched(Region);
+
+impl Lines for Touched {
+    fn read(&self, line: u32) {
+        self.0.read_ahead(line);
+    }
+    fn write(&self, line: u32) {
+        self.0.write(line);
+    }
+}
+
+/// A linked structure that the workload has itself: each visit is a load and a step.
+pub(super) struct Visited(Region);
+
+impl Lines for Visited {
+    fn read(&self, line: u32) {
+        self.0.read(line);
+        sim::step();
+    }
+    fn write(&self, line: u32) {
+        self.0.write(line);
+    }
+}
+
+impl Ground for Simulated {
+    type Lines = Touched;
+    type Shadow = Visited;
+
+    fn lines(count: u32) -> Touched {
+        Touched(Region::new(count))
+    }
+
+    fn shadow(count: u32) -> Visited {
+        Visited(Region::new(count))
+    }
+
+    fn work(_random: &mut XorShift, ns: u32) {
+        Self::worked(ns);
+    }
+
+    fn worked(ns: u32) {
+        if ns > 0 {
+            sim::compute(f64::from(ns));
+        }
+    }
+
+    fn delay(ns: u64) {
+        sim::delay(ns as f64);
+    }
+
+    fn nap(ns: u64) {
+        sim::nap(ns as f64);
+    }
+}
+
+/// A section: under which lock, who, where, and when, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Section {
+    /// Locks are numbered in the order in which they were first acquired.
+    pub(super) lock: u32,
+    pub(super) thread: u32,
+    pub(super) cpu: u32,
+    pub(super) node: u32,
+    pub(super) begin: u64,
+    pub(super) end: u64,
+}
+
+/// What is noted of a run's acquisitions.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// Acquisitions before this time are not noted.
+    from: u64,
+    locks: Vec<Noted>,
+    /// All sections, if wanted.
+    sections: Option<Vec<Section>>,
+}
+
+/// What is noted of a lock.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    address: usize,
+    /// The threads, in the order in which they acquired.
+    pub(super) history: Vec<u32>,
+    /// How many acquisitions followed one on another NUMA node.
+    pub(super) moves: u64,
+    last_node: Option<u32>,
+    /// Since when it is held, and for how long it was held before.
+    since: u64,
+    held: u64,
+}
+
+impl Log {
+    /// An empty one.
+    pub(super) fn new(from: u64, sections: bool) -> Self {
+        Self { from, sections: sections.then(Vec::new), ..Self::default() }
+    }
+
+    /// Of the lock that was held for the longest time: workloads with two have one that they are about.
+    pub(super) fn busiest(&self) -> Option<&Noted> {
+        self.locks.iter().max_by_key(|lock| lock.held)
+    }
+
+    /// Acquisitions, of all locks together.
+    pub(super) fn acquisitions(&self) -> u64 {
+        self.locks.iter().map(|lock| lock.history.len() as u64).sum()
+    }
+
+    /// All sections, if they were wanted.
+    pub(super) fn into_sections(self) -> Vec<Section> {
+        self.sections.unwrap_or_default()
+    }
+
+    fn acquired(&mut self, address: usize) {
+        let (begin, node) = (sim::now(), sim::thread_node());
+        if begin < self.from {
+            return;
+        }
+        let number = self.number(address).unwrap_or_else(|| {
+            self.locks.push(Noted { address, ..Noted::default() });
+            self.locks.len() - 1
+        });
+        let (thread, lock) = (sim::thread_number(), &mut self.locks[number]);
+        lock.history.push(thread);
+        lock.moves += u64::from(lock.last_node.replace(node).is_some_and(|last| last != node));
+        lock.since = begin;
+        if let Some(sections) = &mut self.sections {
+            let (lock, cpu) = (number as u32, sim::thread_cpu());
+            sections.push(Section { lock, thread, cpu, node, begin, end: begin });
+        }
+    }
+
+    fn released(&mut self, address: usize) {
+        // The first section may have begun before anything was noted.
+        let Some(number) = self.number(address) else { return };
+        let (now, thread, lock) = (sim::now(), sim::thread_number(), &mut self.locks[number]);
+        lock.held += now - lock.since;
+        let own = self.sections.iter_mut().flatten().rev().find(|section| section.lock == number as u32);
+        if let Some(section) = own.filter(|section| section.thread == thread) {
+            section.end = now;
+        }
+    }
+
+    fn number(&self, address: usize) -> Option<usize> {
+        self.locks.iter().position(|lock| lock.address == address)
+    }
+}
+
+thread_local! {
+    /// Of the run on this host thread.
+    pub(super) static LOG: RefCell<Log> = RefCell::default();
+}
+
+/// A lock whose acquisitions are noted.
+pub(super) struct Watched<L: RawLock<Sim>>(Raw<Sim, L>);
+
+impl<L: RawLock<Sim>> Watched<L> {
+    /// Free.
+    pub(super) fn new() -> Self {
+        Self(Raw::new())
+    }
+
+    fn address(&self) -> usize {
+        (&raw const self.0).addr()
+    }
+}
+
+// SAFETY: it is the lock that it watches.
+unsafe impl<L: RawLock<Sim, Queue: Sync>> Lock for Watched<L> {
+    fn acquire(&self) {
+        self.0.acquire();
+        LOG.with_borrow_mut(|log| log.acquired(self.address()));
+    }
+
+    fn release(&self) {
+        LOG.with_borrow_mut(|log| log.released(self.address()));
+        self.0.release();
+    }
+}

@@ -1,0 +1,189 @@
+//! `flashlock simulate`: the locks on a machine that is not there.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`experiment`] | one run: a workload under a lock with so many threads |
+//! | [`ground`] | the simulated computer as workloads see it; what is noted of a lock |
+//! | [`sweep`] | all runs, on all CPUs of this computer, and the result |
+//! | [`text`] | tables for people |
+//! | [`trace`] | a run's sections as a timeline |
+
+mod experiment;
+mod ground;
+mod sweep;
+mod text;
+mod trace;
+
+use std::path::{Path, PathBuf};
+
+use flashlock_report::chart;
+use flashlock_sim::Description;
+
+use crate::failure::Failure;
+use crate::lock_choice::LockParser;
+use crate::{output, screen};
+use experiment::Work;
+use sweep::Sweep;
+
+const EXAMPLES: &str = "\
+Examples:
+  flashlock simulate                                       the map on 2 sockets
+  flashlock simulate kvmap --machine 8x24 --locks mcs,cna,shfl
+  flashlock simulate lock2 --machine 4x18x2 --threads 1,8,36,72,142 --seeds 5
+  flashlock simulate randarray --machine sparc-t5 --locks mcs,mcscr --explain
+  flashlock simulate --machine my.toml --plot picture.svg
+  flashlock simulate --threads 8 --locks cna --trace cna.json
+  flashlock simulate --machine 2x18x2 --show-machine > my.toml
+  flashlock calibrate -o here.toml && flashlock simulate --machine here.toml
+
+The locks are the very code that `flashlock run` uses; the machine is a model of
+caches, their coherence, and a scheduler, in virtual time. The same options give
+the same figures, byte for byte. docs/fidelity.md compares the model with what
+the papers measured on the machines themselves: read it before you believe a
+figure; orders and trends are more reliable than numbers.
+
+Every lock is run with every number of threads, with every seed (what is drawn)
+and placement (where threads are put). Ratios are to the first lock.
+
+The timeline of --trace opens in https://ui.perfetto.dev and in the Firefox
+Profiler. docs/simulate.md describes workloads, figures and machine files.
+
+Exit status: 0 simulated, 1 a run hung or lost an operation, or a file cannot be
+written, 2 wrong usage.";
+
+/// What happens at 36, 144 or 512 CPUs? Run the locks on a simulated machine
+///
+/// Runs a workload under several locks on a machine that is described by a file: sockets, caches, latencies, scheduler. Shows
+/// throughput, fairness, and where the time goes.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// What is done under the lock
+    #[arg(value_enum, default_value_t = Work::Kvmap)]
+    workload: Work,
+
+    /// The machine: one of those that are known (--list-machines), or a file
+    #[arg(long, value_name = "NAME|FILE", default_value = "2x18x2", value_hint = clap::ValueHint::FilePath)]
+    machine: String,
+
+    /// The locks, with their options as `flashlock run --lock` takes them; the others are compared with the first. By default
+    /// all, and mcs first
+    #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockParser, hide_possible_values = true)]
+    locks: Vec<String>,
+
+    /// Numbers of threads; by default 1, 2, 4, … up to all CPUs, and half as many again
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    threads: Vec<u32>,
+
+    /// Run everything with so many different seeds: what clients and locks draw
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: u32,
+
+    /// With each seed so many different placements of the threads
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    placements: u32,
+
+    /// What the seeds begin with
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// How long a run measures, in ms of virtual time; by default 4 to 40, as the workload needs it. More for more threads than
+    /// CPUs
+    #[arg(long, value_name = "MS", value_parser = millis)]
+    millis: Option<f64>,
+
+    /// Lookups among 100 operations of the map (80); the others are updates
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    lookups: Option<u32>,
+
+    /// Work outside, between two operations of the map, in ns (0)
+    #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    external: Option<u32>,
+
+    /// All latencies between caches and memory, so many times as long
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    latencies: f64,
+
+    /// Print the result as JSON, every run included
+    #[arg(long)]
+    json: bool,
+
+    /// Draw the result, with bands over seeds and placements
+    #[arg(long, value_name = "FILE.svg", value_hint = clap::ValueHint::FilePath)]
+    plot: Option<PathBuf>,
+
+    /// Show where the time of an operation goes
+    #[arg(long)]
+    explain: bool,
+
+    /// Write the timeline of the first run: one lock, one number of threads
+    #[arg(long, value_name = "FILE.json", value_hint = clap::ValueHint::FilePath)]
+    trace: Option<PathBuf>,
+
+    /// List the known machines
+    #[arg(long, conflicts_with_all = ["show_machine", "json", "plot", "trace", "explain"])]
+    list_machines: bool,
+
+    /// Print the machine's description, to be changed and used as a file
+    #[arg(long, conflicts_with_all = ["json", "plot", "trace", "explain"])]
+    show_machine: bool,
+}
+
+fn millis(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(millis) if (0.01..=1e6).contains(&millis) => Ok(millis),
+        _ => Err("must be a number of milliseconds from 0.01 to 1000000".into()),
+    }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if (0.01..=100.0).contains(&factor) => Ok(factor),
+        _ => Err("must be a number from 0.01 to 100".into()),
+    }
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    if args.list_machines {
+        return screen::emit(&text::machines(screen::width(libc::STDOUT_FILENO))).map(|()| 0);
+    }
+    let machine = find(&args.machine)?;
+    let machine = if args.latencies == 1.0 { machine } else { machine.with_latencies(args.latencies) };
+    if args.show_machine {
+        // As it was written, where nothing has changed.
+        let written = Description::shipped(&args.machine).filter(|_| args.latencies == 1.0).map(str::to_owned);
+        return screen::emit(&written.unwrap_or_else(|| machine.text())).map(|()| 0);
+    }
+    let sweep = Sweep::new(args, &machine)?;
+    // A wrong path must not cost a long run.
+    let plot = args.plot.as_deref().map(output::Writable::new).transpose()?;
+    let timeline = args.trace.as_deref().map(output::Writable::new).transpose()?;
+    let (results, sections) = sweep.run()?;
+    let rendered = match args.json {
+        true => results.json().map_err(Failure::new)?,
+        false => text::render(&results, args.explain, screen::width(libc::STDOUT_FILENO)),
+    };
+    // What cannot be written does not keep the rest back.
+    let shown = screen::emit(&rendered);
+    let drawn = plot.map(|file| file.write(&chart::draw(&results).map_err(Failure::new)?));
+    let traced = timeline.map(|file| match sections.as_slice() {
+        [] => {
+            Err(Failure::new("--trace: the lock was never acquired in the time that counts: no timeline was written"))
+        }
+        sections => file.write(&trace::render(sections, &machine)),
+    });
+    shown.and(drawn.unwrap_or(Ok(()))).and(traced.unwrap_or(Ok(())))?;
+    Ok(u8::from(results.points.iter().any(|point| !point.failures.is_empty())))
+}
+
+/// The machine that `--machine` names.
+fn find(name: &str) -> Result<Description, Failure> {
+    Description::find(name).map_err(|error| {
+        let hint = match Path::new(name).is_file() {
+            true => "\nA complete description to begin with: flashlock simulate --show-machine",
+            false => "",
+        };
+        Failure::usage(format_args!("--machine: {error}{hint}"))
+    })
+}

@@ -1,0 +1,297 @@
+//! All runs of a simulation, on all CPUs of this computer, and their result.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use flashlock_locks::catalogue::LOCKS;
+use flashlock_locks::machine::Tunables;
+use flashlock_native::settings::split_list;
+use flashlock_report::machine::Machine;
+use flashlock_report::provenance::Provenance;
+use flashlock_report::results::{
+    Better, Failed, Group, Method, Metric, Point, Results, Run, SCHEMA, Simulated, VERSION,
+};
+use flashlock_sim::{Description, Use};
+use flashlock_workloads::key_value::Mix;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::Args;
+use super::experiment::{Experiment, Sample, Work};
+use super::ground::Section;
+use crate::failure::Failure;
+use crate::lock_choice::LockChoice;
+
+/// What the others are compared with if nobody says otherwise.
+const BASELINE: &str = "mcs";
+/// How often the screen shows that a run goes on.
+const TICK: Duration = Duration::from_millis(250);
+/// The figures of a run: name, title, what is better.
+const METRICS: &[(&str, &str, Better)] = &[
+    ("ops_per_us", "Operations per microsecond", Better::More),
+    ("fairness", "Fairness factor: share of the busier half of the threads", Better::Less),
+    ("lwss", "Average LWSS: threads among 1,000 acquisitions", Better::Less),
+    ("mttr", "MTTR: acquisitions until a thread has the lock again, median", Better::Less),
+    ("gini", "Gini coefficient of the work done by each thread", Better::Less),
+    ("rstddev", "RSTDDEV of the work done by each thread", Better::Less),
+    ("node_moves", "Acquisitions on another NUMA node than the one before, share", Better::Less),
+    ("switches_per_1000", "Voluntary context switches per 1,000 acquisitions", Better::Less),
+    ("alterations_per_1000", "Queue alterations per 1,000 acquisitions", Better::Less),
+    ("cpus_used", "CPUs kept busy", Better::Less),
+    ("llc_misses", "Lines from memory per operation", Better::Less),
+    ("llc_misses_by_others", "Of these, displaced by another thread", Better::Less),
+    ("remote_lines", "Lines from other NUMA nodes per operation", Better::Less),
+    ("watts", "Power above idle, W, an estimate", Better::Less),
+    ("steps", "Steps of the simulation", Better::Less),
+];
+
+/// All that is to be run.
+pub(super) struct Sweep<'a> {
+    args: &'a Args,
+    machine: &'a Description,
+    locks: Vec<(LockChoice, &'static Tunables)>,
+    threads: Vec<u32>,
+}
+
+impl<'a> Sweep<'a> {
+    /// From the command line.
+    pub(super) fn new(args: &'a Args, machine: &'a Description) -> Result<Self, Failure> {
+        let mut names: Vec<String> = args.locks.iter().flat_map(|list| split_list(list)).collect();
+        if names.is_empty() {
+            names = LOCKS.iter().map(|lock| lock.name.to_owned()).collect();
+            names.sort_by_key(|name| name != BASELINE);
+        }
+        let mut locks: Vec<(LockChoice, &'static Tunables)> = Vec::new();
+        for name in &names {
+            let lock = LockChoice::parse(name, "--locks")?;
+            if locks.iter().all(|(other, _)| other.text != lock.text) {
+                // A few words for each lock of the command line, kept until the command ends.
+                let tunables = Box::leak(Box::new(lock.choice.tunables));
+                locks.push((lock, tunables));
+            }
+        }
+        let threads = if args.threads.is_empty() { usual_threads(machine.cpus()) } else { sorted(&args.threads) };
+        if args.trace.is_some() && (locks.len() > 1 || threads.len() > 1) {
+            return Err(Failure::usage(
+                "--trace shows one run: name one lock and one number of threads, --locks cna --threads 8",
+            ));
+        }
+        if args.plot.is_some() && locks.len() == 1 && threads.len() == 1 {
+            return Err(Failure::usage(
+                "--plot compares: name several locks or several numbers of threads, --locks mcs,cna --threads 1,8",
+            ));
+        }
+        if args.workload != Work::Kvmap && (args.lookups.is_some() || args.external.is_some()) {
+            let name = name(args.workload);
+            return Err(Failure::usage(format_args!("--lookups and --external are the map's: {name} has neither")));
+        }
+        Ok(Self { args, machine, locks, threads })
+    }
+
+    /// Runs everything; the result, and the first run's sections if they were wanted.
+    pub(super) fn run(&self) -> Result<(Results, Vec<Section>), Failure> {
+        let rounds = self.args.seeds * self.args.placements;
+        let mut results = self.results();
+        let jobs = results.points.len() * rounds as usize;
+        let style =
+            ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len} runs, {elapsed}").map_err(Failure::new)?;
+        let bar = ProgressBar::new(jobs as u64).with_style(style);
+        bar.enable_steady_tick(TICK);
+        let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(jobs)));
+        let workers = thread::available_parallelism().map_or(1, usize::from).min(jobs);
+        thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    // The longest ones, with the most threads, begin first.
+                    while let Some(job) = jobs.checked_sub(1 + next.fetch_add(1, Relaxed)) {
+                        let (point, round) = (job / rounds as usize, (job % rounds as usize) as u32);
+                        let outcome = self.one(point, round);
+                        done.lock().expect("no worker panics while it holds this").push((job, point, round, outcome));
+                        bar.inc(1);
+                    }
+                });
+            }
+        });
+        bar.finish_and_clear();
+        let mut done = done.into_inner().expect("no worker panics while it holds this");
+        done.sort_by_key(|(job, ..)| *job);
+        let mut sections = Vec::new();
+        for (_, point, round, outcome) in done {
+            let point = &mut results.points[point];
+            match outcome {
+                Ok(sample) => {
+                    if round == 0 {
+                        sections.extend(sample.sections);
+                    }
+                    point.runs.push(Run { round, values: sample.figures });
+                }
+                Err(what) => {
+                    // Of a run that hangs, what each thread waits for comes below.
+                    let (how, output) = what.split_once('\n').unwrap_or((&what, ""));
+                    point.failures.push(Failed { round, how: how.to_owned(), output: output.to_owned() });
+                }
+            }
+        }
+        results.derive();
+        results.judge();
+        Ok((results, sections))
+    }
+
+    /// One run.
+    fn one(&self, point: usize, round: u32) -> Result<Sample, String> {
+        let (cell, lock) = (point / self.locks.len(), point % self.locks.len());
+        let (lock, tunables) = &self.locks[lock];
+        let length = (self.args.millis.unwrap_or_else(|| usual_millis(self.args.workload)) * 1e6) as u64;
+        let experiment = Experiment {
+            machine: self.machine,
+            work: self.args.workload,
+            lookups: self.args.lookups.unwrap_or(Mix::PAPER.lookups),
+            external: self.args.external.unwrap_or(Mix::PAPER.external),
+            threads: self.threads[cell],
+            warm_up: length / 4,
+            length,
+            seed: self.args.seed.wrapping_add(u64::from(round / self.args.placements)),
+            placement: self.args.seed.wrapping_add(u64::from(round)),
+            trace: self.args.trace.is_some() && round == 0,
+        };
+        experiment.run(&lock.choice, tunables)
+    }
+
+    /// The result, before anything is run.
+    fn results(&self) -> Results {
+        let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        let cells: Vec<String> = self.threads.iter().map(u32::to_string).collect();
+        let names: Vec<String> = self.locks.iter().map(|(lock, _)| lock.text.clone()).collect();
+        let title = name(self.args.workload);
+        let point = |cell: &String, lock: &String| Point {
+            group: title.clone(),
+            cell: cell.clone(),
+            lock: lock.clone(),
+            ..Point::default()
+        };
+        let metric =
+            |&(name, title, better): &(&str, &str, Better)| Metric { name: name.into(), title: title.into(), better };
+        let time = |usage: &Use| Metric {
+            name: format!("{}_ns", usage.name()),
+            title: format!("Time of all threads per operation: {}, ns", usage.name()),
+            better: Better::Less,
+        };
+        let millis = self.args.millis.unwrap_or_else(|| usual_millis(self.args.workload));
+        Results {
+            provenance: Provenance::now(SCHEMA, VERSION, command, self.simulated()),
+            name: "simulate".into(),
+            title: format!("{title} on {}, simulated", self.machine.name),
+            about: self.about(millis),
+            metrics: METRICS.iter().map(metric).chain(Use::ALL.iter().map(time)).collect(),
+            points: cells.iter().flat_map(|cell| names.iter().map(|lock| point(cell, lock))).collect(),
+            groups: vec![Group { title: title.clone(), axis: "threads".into(), cells, merit: METRICS[0].0.into() }],
+            locks: names.clone(),
+            method: Method {
+                rounds: self.args.seeds * self.args.placements,
+                seconds: Some(millis / 1e3),
+                seed: self.args.seed,
+                interrupted: false,
+                simulated: Some(Simulated {
+                    machine: self.machine.name.clone(),
+                    latencies: self.args.latencies,
+                    seeds: self.args.seeds,
+                    placements: self.args.placements,
+                    warm_up: millis / 4e3,
+                }),
+            },
+            ..Results::default()
+        }
+    }
+
+    /// What is simulated, in sentences.
+    fn about(&self, millis: f64) -> String {
+        let work = clap::ValueEnum::to_possible_value(&self.args.workload).expect("no workload is hidden");
+        let work = work.get_help().map(ToString::to_string).unwrap_or_default();
+        let mix = match (self.args.lookups, self.args.external) {
+            (None, None) => String::new(),
+            (lookups, external) => {
+                let (lookups, external) =
+                    (lookups.unwrap_or(Mix::PAPER.lookups), external.unwrap_or(Mix::PAPER.external));
+                format!(", {lookups}% lookups, {external} ns of work outside")
+            }
+        };
+        let latencies = match self.args.latencies {
+            1.0 => String::new(),
+            factor => format!(", with latencies {factor} times as long"),
+        };
+        let (machine, warm_up) = (&self.machine.title, millis / 4.0);
+        let note = self.too_short(millis).unwrap_or_default();
+        format!(
+            "{work}{mix}. Machine: {machine}{latencies}. Each run: {millis} ms of virtual time, after {warm_up} ms that do not count.{note}"
+        )
+    }
+
+    /// Whether threads may not have run at all: those that have no CPU wait until a time slice is over.
+    fn too_short(&self, millis: f64) -> Option<String> {
+        /// In so many slices all have run.
+        const SLICES: f64 = 10.0;
+        let (cpus, slice) = (self.machine.cpus(), self.machine.scheduler.slice_us / 1e3);
+        let short = self.threads.last().is_some_and(|threads| *threads > cpus) && millis < SLICES * slice;
+        short.then(|| {
+            format!(
+                " With more than {cpus} threads that is short, for time slices have {slice} ms: --millis {}",
+                SLICES * slice
+            ) + " says more of them."
+        })
+    }
+
+    /// What the result file says of the machine.
+    fn simulated(&self) -> Machine {
+        let shape = &self.machine.topology;
+        Machine {
+            cpu: Some(format!("simulated: {}", self.machine.title)),
+            cpus: self.machine.cpus() as usize,
+            usable_cpus: self.machine.cpus() as usize,
+            cores: Some(self.machine.cores() as usize),
+            packages: Some(shape.packages as usize),
+            numa_nodes: Some(self.machine.nodes() as usize),
+            ..Machine::default()
+        }
+    }
+}
+
+/// A workload as users write it.
+fn name(work: Work) -> String {
+    let value = clap::ValueEnum::to_possible_value(&work).expect("no workload is hidden");
+    value.get_name().to_owned()
+}
+
+/// How long a run measures, in ms: some thousands of operations.
+fn usual_millis(work: Work) -> f64 {
+    match work {
+        Work::Kvmap | Work::Open1 | Work::Lock2 | Work::LeveldbReadrandom => 4.0,
+        Work::Randarray => 10.0,
+        Work::Locktorture | Work::Lockstat => 20.0,
+    }
+}
+
+/// Powers of two, all CPUs, and half as many again.
+fn usual_threads(cpus: u32) -> Vec<u32> {
+    let powers = std::iter::successors(Some(1), |threads| Some(threads * 2)).take_while(|threads| *threads < cpus);
+    sorted(&powers.chain([cpus, cpus + cpus / 2]).collect::<Vec<_>>())
+}
+
+fn sorted(threads: &[u32]) -> Vec<u32> {
+    let mut threads = threads.to_vec();
+    threads.sort_unstable();
+    threads.dedup();
+    threads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_numbers_of_threads() {
+        assert_eq!(usual_threads(6), [1, 2, 4, 6, 9]);
+        assert_eq!(usual_threads(1), [1]);
+        assert_eq!(sorted(&[4, 1, 4]), [1, 4]);
+    }
+}

@@ -1,0 +1,217 @@
+//! A simulation's result for people.
+
+use flashlock_report::results::{Group, Point, Results};
+use flashlock_report::{table, units};
+use flashlock_sim::{Description, Use};
+
+use crate::screen::{BAD, HEADING, paragraph, styled};
+
+/// No figure.
+const NONE: &str = "–";
+/// What is shown, a row for each lock.
+const SHOWN: [&str; 4] = ["ops_per_us", "fairness", "node_moves", "switches_per_1000"];
+/// So many threads of a run that hangs are shown.
+const HANGING: usize = 5;
+
+/// Everything.
+pub(super) fn render(results: &Results, explain: bool, width: u16) -> String {
+    let mut out = format!("{}\n{}\n", styled(HEADING, &results.title), paragraph(&results.about, width));
+    for group in &results.groups {
+        for metric in SHOWN {
+            out.push_str(&by_threads(results, group, metric, width));
+        }
+        out.push_str(&ratios(results, group, width));
+        if explain {
+            let each = group.cells.iter().map(|cell| explained(results, group, cell, width));
+            out.extend(each);
+        }
+        out.push_str(&failures(results, width));
+        out.push_str(&paragraph(&how(results, group), width));
+    }
+    out
+}
+
+/// One metric: a row for each lock, a column for each number of threads.
+fn by_threads(results: &Results, group: &Group, metric: &str, width: u16) -> String {
+    let Some(metric) = results.metric(metric) else { return String::new() };
+    let row = |lock: &String| {
+        let figure = |cell: &String| results.figure(&group.title, cell, lock, &metric.name);
+        let cells = group.cells.iter().map(|cell| shown(figure(cell).map(|spread| spread.median)));
+        (lock.clone(), cells.collect())
+    };
+    let rows: Vec<Row> = results.locks.iter().map(row).collect();
+    let title = format!("{}; {}.", metric.title, metric.better.words());
+    titled(&title, &group.axis, &group.cells, &rows, width)
+}
+
+/// Throughput divided by the first lock's.
+fn ratios(results: &Results, group: &Group, width: u16) -> String {
+    if results.locks.len() < 2 {
+        return String::new();
+    }
+    let row = |lock: &String| {
+        let ratio = |cell: &String| results.point(&group.title, cell, lock)?.ratio.as_ref().map(|ratio| ratio.mean);
+        (lock.clone(), group.cells.iter().map(|cell| shown(ratio(cell))).collect())
+    };
+    let rows: Vec<Row> = results.locks.iter().skip(1).map(row).collect();
+    let title = format!("Operations per microsecond divided by those of {}.", results.baseline());
+    titled(&title, &group.axis, &group.cells, &rows, width)
+}
+
+/// Where the time of an operation goes: a column for each lock.
+fn explained(results: &Results, group: &Group, cell: &str, width: u16) -> String {
+    let time = |usage: &Use, lock: &String| {
+        let spread = results.figure(&group.title, cell, lock, &format!("{}_ns", usage.name()))?;
+        Some(spread.median)
+    };
+    let row = |usage: &Use| {
+        let cells = results.locks.iter().map(|lock| whole(time(usage, lock)));
+        (usage.name().to_owned(), cells.collect())
+    };
+    let together = |lock: &String| Use::ALL.iter().map(|usage| time(usage, lock)).sum::<Option<f64>>();
+    let sums = results.locks.iter().map(|lock| whole(together(lock))).collect();
+    let rows: Vec<Row> = Use::ALL.iter().map(row).chain([("together".to_owned(), sums)]).collect();
+    let threads = counted_threads(cell);
+    let title = format!("{threads}: where the time of an operation goes, in ns of all threads together.");
+    titled(&title, "", &results.locks, &rows, width)
+}
+
+/// A row's name and cells.
+type Row = (String, Vec<String>);
+
+/// Three digits, but never more than four behind the point: what is so little that it would need more is only said to be little.
+fn shown(figure: Option<f64>) -> String {
+    match figure {
+        None => NONE.to_owned(),
+        Some(little) if 0.0 < little && little < 0.001 => "<0.001".to_owned(),
+        Some(figure) if 0.0 < figure && figure < 0.1 => format!("{figure:.4}"),
+        Some(figure) => units::three_digits(figure),
+    }
+}
+
+/// Without digits behind the point.
+fn whole(figure: Option<f64>) -> String {
+    figure.map_or_else(|| NONE.to_owned(), |figure| units::count(figure.round() as u64))
+}
+
+/// Nothing if no run succeeded, else a table under its title. Columns for which the screen has no room come below the others.
+fn titled(title: &str, corner: &str, columns: &[String], rows: &[Row], width: u16) -> String {
+    /// What a table puts between two columns.
+    const GAP: usize = 3;
+    let length = |text: &str| text.chars().count();
+    let longest = |texts: &mut dyn Iterator<Item = &str>| texts.map(length).max().unwrap_or(0) + GAP;
+    let names = longest(&mut rows.iter().map(|(name, _)| name.as_str()).chain([corner]));
+    if rows.iter().all(|(_, cells)| cells.iter().all(|cell| cell == NONE)) {
+        return String::new();
+    }
+    let mut out = paragraph(title, width);
+    let mut first = 0;
+    while first < columns.len() {
+        let mut room = usize::from(width).saturating_sub(names + 1);
+        let wide = |&column: &usize| {
+            longest(&mut rows.iter().map(|(_, cells)| cells[column].as_str()).chain([columns[column].as_str()]))
+        };
+        let fits = |column: &usize| {
+            let left = room.checked_sub(wide(column));
+            room = left.unwrap_or(room);
+            left.is_some()
+        };
+        let count = (first..columns.len()).take_while(fits).count().max(1);
+        let here = first..first + count;
+        let mut table =
+            table::new(std::iter::once(corner).chain(columns[here.clone()].iter().map(String::as_str)), width);
+        table::numbers(&mut table, 1..=count);
+        for (name, cells) in rows {
+            table.add_row(std::iter::once(name).chain(&cells[here.clone()]));
+        }
+        out.push_str(&table::text(&table));
+        out.push('\n');
+        first += count;
+    }
+    out
+}
+
+/// What became of runs that failed: of those of a point the first.
+fn failures(results: &Results, width: u16) -> String {
+    let line = |point: &Point| {
+        let first = point.failures.first()?;
+        let (lock, threads) = (&point.lock, counted_threads(&point.cell));
+        let (failed, all) = (point.failures.len(), point.failures.len() + point.runs.len());
+        let how = &first.how;
+        let what = paragraph(&format!("Failed: {lock}, {threads}, {failed} of {all} runs: {how}"), width);
+        let mut text = what.replacen("Failed:", &styled(BAD, "Failed:"), 1);
+        first.output.lines().take(HANGING).for_each(|line| text.extend([line, "\n"]));
+        if first.output.lines().count() > HANGING {
+            text.push_str("  … --json has all of them\n");
+        }
+        Some(text)
+    };
+    let text: String = results.points.iter().filter_map(line).collect();
+    if text.is_empty() { text } else { text + "\n" }
+}
+
+fn counted_threads(cell: &str) -> String {
+    units::counted(cell.parse().unwrap_or_default(), "thread")
+}
+
+/// How much there is to it.
+fn how(results: &Results, group: &Group) -> String {
+    let Some(simulated) = &results.method.simulated else { return String::new() };
+    let trust = "docs/fidelity.md says how far to trust a simulation.";
+    if results.method.rounds == 1 {
+        return format!("One run each, with seed {}. {trust}", results.method.seed);
+    }
+    let seeds = units::counted(u64::from(simulated.seeds), "seed");
+    let placements = units::counted(u64::from(simulated.placements), "placement");
+    let apart = |point: &Point| {
+        let spread = point.figures.get(&group.merit).filter(|spread| spread.median > 0.0)?;
+        Some(((spread.max - spread.min) / spread.median, point.lock.clone(), point.cell.clone()))
+    };
+    let widest = results.points.iter().filter_map(apart).max_by(|a, b| a.0.total_cmp(&b.0));
+    let widest = widest.map_or_else(String::new, |(apart, lock, threads)| {
+        let threads = counted_threads(&threads);
+        format!(" Throughput differs most between the runs of {lock} with {threads}: by {}.", units::percent(apart))
+    });
+    let (rounds, seed) = (results.method.rounds, results.method.seed);
+    format!("Medians of {rounds} runs: {seeds} from {seed}, each with {placements} of the threads.{widest} {trust}")
+}
+
+/// The known machines.
+pub(super) fn machines(width: u16) -> String {
+    let mut table = table::new(["machine", "CPUs", "NUMA nodes", "what it is"], width);
+    table::numbers(&mut table, 1..=2);
+    table::keep_whole(&mut table, 0);
+    for name in Description::names() {
+        let machine = Description::find(name).expect("the machines that are part of the command are sound");
+        table.add_row([name.to_owned(), machine.cpus().to_string(), machine.nodes().to_string(), machine.title]);
+    }
+    let more = "Another one: a file, as flashlock simulate --show-machine prints it and flashlock calibrate makes it.";
+    format!("{}\n{}", table::text(&table), paragraph(more, width))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_without_room_come_below() {
+        let columns: Vec<String> = (1..=9).map(|number| format!("{}", 1 << number)).collect();
+        let rows: Vec<Row> = ["mcs", "ticket"].map(|name| (name.to_owned(), vec!["<0.001".to_owned(); 9])).to_vec();
+        for width in [40, 60, 80, 140] {
+            let text = titled("Title.", "threads", &columns, &rows, width);
+            assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+            assert_eq!(text.matches("<0.001").count(), 18, "no cell is broken: {text}");
+            assert_eq!(text.matches("ticket").count() > 1, width < 100, "{text}");
+        }
+        // What does not fit at all is broken rather than left out.
+        let long = "x".repeat(50);
+        let rows = [("a".to_owned(), vec![long])];
+        assert!(titled("", "", &columns[..1], &rows, 40).matches('x').count() == 50);
+    }
+
+    #[test]
+    fn figures_are_short() {
+        let figures = [None, Some(0.0), Some(0.00001), Some(0.0456789), Some(1.0), Some(12_345.6)];
+        assert_eq!(figures.map(shown), ["–", "0", "<0.001", "0.0457", "1.00", "12,346"]);
+    }
+}

@@ -1,0 +1,70 @@
+//! `flashlock calibrate`: what it writes can be read, and what it must not overwrite it does not.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::{binary, flashlock, scratch};
+use flashlock_sim::Description;
+use predicates::prelude::*;
+use predicates::str::{contains, is_empty, starts_with};
+
+#[test]
+fn this_machine_is_described() {
+    let file = scratch("this machine.toml");
+    let mut command = flashlock();
+    command.args(["calibrate", "--quick", "-o"]).arg(&file);
+    command
+        .assert()
+        .success()
+        .stdout(contains("L1 load").and(contains("system call")).and(contains("taken from 2x26x2")));
+    let machine = Description::parse(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert!(machine.name.ends_with("-this-machine"), "{}", machine.name);
+    assert!(
+        machine.source.contains("Measured by flashlock") && machine.source.contains("bandwidth"),
+        "{}",
+        machine.source
+    );
+    // It is not replaced unasked, and nothing is measured in vain.
+    flashlock()
+        .args(["calibrate", "-o"])
+        .arg(&file)
+        .assert()
+        .code(1)
+        .stdout(is_empty())
+        .stderr(contains("exists; --force"));
+    let mut command = flashlock();
+    command.args(["calibrate", "--quick", "--force", "-o"]).arg(&file).assert().success();
+    assert!(Description::parse(&fs::read_to_string(&file).unwrap()).is_ok());
+}
+
+#[test]
+fn one_cpu_is_enough() {
+    // The first CPU that this process may use, and no other.
+    let line = format!(
+        "exec taskset -c $(taskset -cp $$ | sed 's/.*: //; s/[,-].*//') '{}' calibrate --quick",
+        binary().display()
+    );
+    let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+    let (text, told) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{told}");
+    let machine = Description::parse(&text).unwrap();
+    assert_eq!(machine.name, "here");
+    assert!(machine.source.contains("modified line, load") && told.contains("context switch"), "{told}\n{text}");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named_at_once() {
+    for file in ["/proc/nowhere/here.toml", "/"] {
+        let mut command = flashlock();
+        let refused = command.args(["calibrate", "--force", "-o", file]).assert().code(1).stdout(is_empty());
+        refused.stderr(starts_with(format!("flashlock: cannot write '{file}': ")));
+    }
+    flashlock().args(["calibrate", "--force"]).assert().code(2).stderr(contains("--output"));
+}
+
+#[test]
+fn help_teaches() {
+    flashlock().args(["calibrate", "--help"]).assert().success().stdout(contains("Examples:"));
+}

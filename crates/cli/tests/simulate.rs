@@ -1,0 +1,297 @@
+//! `flashlock simulate`: the same options give the same bytes, every workload runs under every lock, what is wrong is said.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use common::{binary, flashlock, scratch};
+use flashlock_locks::catalogue::LOCKS;
+use flashlock_report::results::Results;
+use flashlock_sim::Description;
+use predicates::prelude::*;
+use predicates::str::{contains, is_empty, starts_with};
+use serde_json::Value;
+
+const WORKLOADS: [&str; 7] = ["kvmap", "randarray", "locktorture", "lockstat", "open1", "lock2", "leveldb-readrandom"];
+/// Little of everything, on two nodes.
+const SMALL: &[&str] = &["--threads", "1,4", "--locks", "mcs,cna", "--seeds", "2", "--millis", "0.1"];
+
+fn simulate(args: &[&str]) -> assert_cmd::Command {
+    let mut command = flashlock();
+    command.arg("simulate").args(args);
+    command
+}
+
+/// What goes to standard output; nothing else is said where no screen is.
+fn output(args: &[&str]) -> String {
+    let output = simulate(args).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.is_empty(), "{args:?}: {told}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A simulation as JSON, read by the reader.
+fn read(name: &str, args: &[&str]) -> Results {
+    let file = scratch(name);
+    fs::write(&file, output(&[&["--json"], args].concat())).unwrap();
+    Results::read(&file).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The shipped machine with something replaced, as a file.
+fn machine(name: &str, from: &str, to: &str) -> String {
+    let text = Description::shipped("2x18x2").unwrap();
+    assert!(text.contains(from), "{from}");
+    let file = scratch(name);
+    fs::write(&file, text.replacen(from, to, 1)).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_same_options_give_the_same_bytes() {
+    let [first, second] = [0, 1].map(|_| output(&[SMALL, &["--explain"]].concat()));
+    assert_eq!(first, second);
+    let [first, second] = ["once.json", "twice.json"].map(|name| {
+        let mut results = read(name, &[SMALL, &["--placements", "2"]].concat());
+        results.provenance.date.clear();
+        results
+    });
+    assert_eq!(first, second);
+    let other = output(&[SMALL, &["--explain", "--seed", "7"]].concat());
+    assert_ne!(other, output(&[SMALL, &["--explain"]].concat()), "seeds matter");
+}
+
+#[test]
+fn results_have_bands_over_seeds_and_placements() {
+    let results = read("bands.json", &[SMALL, &["--placements", "2", "--latencies", "1.25"]].concat());
+    assert_eq!((results.baseline(), results.method.rounds), ("mcs", 4));
+    let simulated = results.method.simulated.as_ref().unwrap();
+    assert_eq!((simulated.seeds, simulated.placements, simulated.latencies), (2, 2, 1.25));
+    assert!(results.provenance.machine.to_string().starts_with("simulated: 2 x Xeon"));
+    for point in &results.points {
+        assert_eq!((point.runs.len(), point.failures.len()), (4, 0), "{point:?}");
+        let known: BTreeSet<&str> = results.metrics.iter().map(|metric| metric.name.as_str()).collect();
+        assert!(point.runs.iter().flat_map(|run| run.values.keys()).all(|name| known.contains(name.as_str())));
+    }
+    let spread = results.figure("kvmap", "4", "mcs", "ops_per_us").unwrap();
+    assert!(spread.min < spread.max, "seeds differ: {spread:?}");
+}
+
+#[test]
+fn every_workload_runs_under_every_lock() {
+    for work in WORKLOADS {
+        let results = read(&format!("{work}.json"), &[work, "--threads", "2,5", "--seeds", "1", "--millis", "0.2"]);
+        assert_eq!((results.points.len(), results.locks.len()), (2 * LOCKS.len(), LOCKS.len()), "{work}");
+        for point in &results.points {
+            let speed = point.figures.get("ops_per_us").map(|spread| spread.median);
+            assert!(speed.is_some_and(|speed| speed > 0.0), "{work}: {point:?}");
+        }
+    }
+}
+
+#[test]
+fn a_picture_says_that_it_is_simulated() {
+    let file = scratch("picture.svg");
+    output(&[SMALL, &["--plot", file.to_str().unwrap()]].concat());
+    let svg = fs::read_to_string(&file).unwrap();
+    for part in ["<svg", "kvmap on 2x18x2, simulated", "SIMULATED, not measured", "2 seeds × 1 placement", "<polygon"]
+    {
+        assert!(svg.contains(part), "no '{part}' in {svg}");
+    }
+    assert!(!svg.contains("random order"));
+}
+
+#[test]
+fn a_timeline_shows_several_nodes() {
+    for (work, locks) in [("kvmap", 1), ("open1", 2)] {
+        let file = scratch("timeline.json");
+        let one = ["--threads", "4", "--locks", "mcs", "--seeds", "2", "--millis", "0.1"];
+        output(&[&[work], &one[..], &["--trace", file.to_str().unwrap()]].concat());
+        let timeline: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        let events = timeline["traceEvents"].as_array().unwrap();
+        let sections: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
+        let of = |field: fn(&Value) -> &Value| -> BTreeSet<u64> {
+            sections.iter().map(|section| field(section).as_u64().unwrap()).collect()
+        };
+        assert_eq!((of(|it| &it["pid"]).len(), of(|it| &it["tid"]).len()), (2, 4), "nodes and threads of {work}");
+        assert_eq!(of(|it| &it["args"]["lock"]).len(), locks, "{work}");
+        // Sections of one lock follow one another.
+        for lock in of(|it| &it["args"]["lock"]) {
+            let ns = |value: &Value| (value.as_f64().unwrap() * 1e3).round() as u64;
+            let own = sections.iter().filter(|it| it["args"]["lock"] == lock);
+            let times: Vec<_> = own.map(|it| (ns(&it["ts"]), ns(&it["ts"]) + ns(&it["dur"]))).collect();
+            assert!(times.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{work}: {times:?}");
+        }
+    }
+}
+
+#[test]
+fn time_is_explained() {
+    let text = output(&[SMALL, &["--explain"]].concat());
+    for part in ["1 thread: where the time", "4 threads: where the time", "compute", "queueing", "together"] {
+        assert!(text.contains(part), "no '{part}' in\n{text}");
+    }
+    assert!(!output(SMALL).contains("where the time"));
+}
+
+#[test]
+fn tables_fit_the_screen() {
+    let args = ["--threads", "1,2,3,4,5,6,7,8,9", "--seeds", "1", "--millis", "0.05", "--explain"];
+    for columns in [60, 80, 120] {
+        let output = simulate(&args).env("COLUMNS", columns.to_string()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
+        // Nothing is broken within a word.
+        for word in ["threads", "scheduling", "ticket"] {
+            assert!(text.lines().any(|line| line.trim_start().starts_with(word)), "no '{word}' in\n{text}");
+        }
+    }
+    let list = simulate(&["--list-machines"]).env("COLUMNS", "60").output().unwrap();
+    assert!(String::from_utf8(list.stdout).unwrap().lines().all(|line| line.chars().count() <= 60));
+}
+
+#[test]
+fn machines_are_listed_shown_and_read_from_files() {
+    let list = output(&["--list-machines", "--color=never"]);
+    for name in Description::names() {
+        assert!(list.contains(name), "{name}");
+        let shown = output(&["--machine", name, "--show-machine"]);
+        assert_eq!(Description::parse(&shown), Description::find(name));
+    }
+    let file = scratch("shown.toml");
+    fs::write(&file, output(&["--show-machine"])).unwrap();
+    let own = output(&[SMALL, &["--machine", file.to_str().unwrap()]].concat());
+    assert_eq!(own, output(SMALL));
+    let slower = output(&["--show-machine", "--latencies", "2"]);
+    let twice = Description::find("2x18x2").unwrap().with_latencies(2.0);
+    assert_eq!(Description::parse(&slower), Ok(twice));
+}
+
+#[test]
+fn the_map_is_what_its_options_say() {
+    let results = read("mix.json", &[SMALL, &["--lookups", "0", "--external", "500"]].concat());
+    assert!(results.about.contains("0% lookups, 500 ns of work outside"), "{}", results.about);
+    let plain = read("plain.json", SMALL);
+    let speed = |results: &Results| results.figure("kvmap", "1", "mcs", "ops_per_us").unwrap().median;
+    assert!(speed(&results) < 0.8 * speed(&plain), "updates and work outside take their time");
+    let args = ["lock2", "--threads", "1", "--lookups", "50"];
+    simulate(&args).assert().code(2).stdout(is_empty()).stderr(contains("are the map's: lock2 has neither"));
+}
+
+#[test]
+fn machines_that_are_none() {
+    let unknown = simulate(&["--machine", "no-such-machine"]).assert().code(2).stdout(is_empty());
+    unknown.stderr(starts_with(
+        "flashlock: --machine: there is no machine and no file 'no-such-machine'; known machines are: 2x18x2",
+    ));
+    let cases = [
+        ("syntax.toml", "[topology]", "[topology", "line"),
+        ("field.toml", "packages = 2", "package = 2", "unknown field `package`"),
+        ("missing.toml", "packages = 2\n", "", "missing field `packages`"),
+        ("none.toml", "packages = 2", "packages = 0", "hardware threads"),
+        ("short.toml", "llc = [21.0, 85.0]", "llc = [21.0]", "latency_ns.llc: 2 numbers are needed"),
+    ];
+    for (name, from, to, complaint) in cases {
+        let refused = simulate(&["--machine", &machine(name, from, to)]).assert().code(2).stdout(is_empty());
+        refused.stderr(contains(name).and(contains(complaint)).and(contains("flashlock simulate --show-machine")));
+    }
+    let file = scratch("binary.toml");
+    fs::write(&file, b"\xff\xfe\x00").unwrap();
+    simulate(&["--machine", file.to_str().unwrap()]).assert().code(2).stderr(contains("cannot read"));
+    let directory = simulate(&["--machine", "/"]).assert().code(2);
+    directory.stderr("flashlock: --machine: cannot read '/': Is a directory\n");
+}
+
+#[test]
+fn wrong_usage() {
+    simulate(&["--locks", "mcz"]).assert().code(2).stderr(contains("unknown lock 'mcz'; known are: tas"));
+    let one_run = simulate(&["--trace", "x.json"]).assert().code(2).stdout(is_empty());
+    one_run.stderr(contains("--trace shows one run: name one lock and one number of threads"));
+    let nothing = simulate(&["--plot", "x.svg", "--threads", "4", "--locks", "mcs"]).assert().code(2);
+    nothing.stderr(contains("--plot compares: name several"));
+    for args in [
+        &["no-such-workload"][..],
+        &["--threads", "0"],
+        &["--threads", "4097"],
+        &["--threads", "many"],
+        &["--seeds", "0"],
+        &["--placements", "0"],
+        &["--millis", "0"],
+        &["--latencies", "-1"],
+        &["--lookups", "101"],
+        &["--list-machines", "--json"],
+        &["--show-machine", "--explain"],
+    ] {
+        simulate(args).assert().code(2).stdout(is_empty()).stderr(starts_with("flashlock: "));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named_at_once() {
+    for (option, more) in [("--plot", &["--threads", "1,2"][..]), ("--trace", &["--threads", "2"])] {
+        let args = [more, &["--locks", "mcs", "--millis", "100000", option, "/proc/nowhere"]].concat();
+        let refused = simulate(&args).assert().code(1).stdout(is_empty());
+        refused.stderr(starts_with("flashlock: cannot write /proc/nowhere: "));
+    }
+}
+
+/// A hypervisor that is away for longer than a program may do nothing.
+#[test]
+fn a_run_that_hangs_is_a_failure() {
+    let file = machine("away.toml", "[power]", "[hypervisor]\nrun_ms = 0.5\naway_ms = 60000.0\n\n[power]");
+    let args = ["lock2", "--machine", &file, "--locks", "mcs", "--threads", "8", "--seeds", "2"];
+    let failed = simulate(&args).assert().code(1).stderr(is_empty());
+    failed.stdout(
+        contains("Failed: mcs, 8 threads, 2 of 2 runs: the simulated program hangs after").and(contains("thread 1")),
+    );
+    let output = simulate(&args).arg("--json").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let file = scratch("failed.json");
+    fs::write(&file, output.stdout).unwrap();
+    let results = Results::read(&file).unwrap();
+    assert_eq!(results.failures("lock2", "mcs"), (2, 2));
+    let failure = &results.points[0].failures[0];
+    assert!(
+        failure.how.starts_with("the simulated program hangs") && failure.output.contains("thread 1 "),
+        "{failure:?}"
+    );
+}
+
+#[test]
+fn an_interrupted_simulation_leaves_nothing() {
+    let file = scratch("interrupted.svg");
+    let mut command = Command::new(binary());
+    command.args(["simulate", "--threads", "1,72", "--locks", "mcs", "--millis", "100000", "--plot"]).arg(&file);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Long enough for it to have begun, which nothing shows; it would go on for hours.
+    thread::sleep(Duration::from_millis(500));
+    // SAFETY: a signal to a child that was not waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGINT));
+    assert!(output.stdout.is_empty() && output.stderr.is_empty() && !Path::exists(&file), "{output:?}");
+}
+
+#[test]
+fn help_teaches() {
+    let help = output(&["--help"]);
+    for part in WORKLOADS.iter().chain(&["Examples:", "docs/fidelity.md", "Exit status"]) {
+        assert!(help.contains(part), "no '{part}' in {help}");
+    }
+}
+
+#[test]
+fn the_machine_in_the_documentation_can_be_read() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/simulate.md");
+    let page = fs::read_to_string(page).unwrap();
+    let text = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert_eq!(Description::parse(text).map(|machine| machine.cpus()), Ok(72));
+    for (field, _) in text.lines().filter_map(|line| line.split_once(" = ")) {
+        assert!(page.matches(&format!("`{field}`")).count() > 0, "nothing is said of {field}");
+    }
+}

@@ -1,0 +1,102 @@
+//! # How to poll, politely
+//!
+//! The rules by which machines that really poll do so: this computer and the simulated one. Times are in ns.
+//!
+//! **Pauses.** A waiter that polls a word of its own disturbs nobody, and each pause is added to the hand-over: its pauses stay
+//! short. One that polls a word which the holder uses takes the line from him each time: its pauses grow. (With pauses that
+//! grow for both, MCS and CNA make a third fewer sections on a simulated machine of two sockets.)
+//!
+//! **Staying away.** Who contends for a word with its holder first polls nothing for a while, if the lock is hot and its sections are
+//! short: then the holder gets many sections done on a line that nobody takes from it, and more is done in all than if two
+//! threads took turns. How long is learned per thread ([`Contention`]).
+//!
+//! **The budget** is about one context-switch round trip, to sleep and back: with it, spin-then-park costs at most twice the best
+//! choice in hindsight (Dice, *Malthusian Locks*, §5.1). Machines measure the way back. It must not be less than that way: while a
+//! sleeper that was handed the lock wakes up, those who come meanwhile would give up polling, too, and each of them would be slow
+//! in turn. (With half of it, MCSCR makes 0.4 of the sections on a simulated SPARC T5, and a hundred times the context switches.)
+
+use core::ops::RangeInclusive;
+
+use crate::machine::Patience;
+
+/// Polls with the shortest pause, before the clock is looked at for the first time.
+pub const QUICK_POLLS: u32 = 4;
+/// A waiter that polls for ever offers its CPU to others after so long.
+pub const YIELD_AFTER: u64 = 1_000_000;
+/// How long the sight of a preemption counts as a crowd.
+pub const CROWD: u64 = 10_000_000;
+/// Limits of the budget. The lower one holds until something has been measured.
+const BUDGET: RangeInclusive<u64> = 5_000..=50_000;
+
+/// A thread that contends again so soon after it last won is contending for a hot lock.
+const HOT: u64 = 2_000;
+/// Limits of the wait before the first poll of a hot lock.
+const STAY_AWAY: RangeInclusive<u64> = 200..=6_000;
+
+/// How long a waiter polls before it sleeps, where a thread that is woken runs after `wake`.
+#[inline]
+pub fn budget(wake: u64) -> u64 {
+    (2 * wake).clamp(*BUDGET.start(), *BUDGET.end())
+}
+
+/// The pause after this one, in steps of [`Machine::pause`](crate::machine::Machine::pause).
+#[inline]
+pub const fn next_pause(pause: u32, patience: &Patience) -> u32 {
+    let longest = if matches!(patience, Patience::Contend) { 64 } else { 4 };
+    if pause * 2 < longest { pause * 2 } else { longest }
+}
+
+/// What a thread has learned of contending for words that holders use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contention {
+    /// How long it stays away from a hot lock.
+    pub away: u64,
+    /// When it last won one.
+    pub last_won: u64,
+}
+
+impl Contention {
+    /// How long a thread that begins to contend now polls nothing; `None` if the lock is not hot.
+    #[inline]
+    pub fn stay_away(&self, now: u64) -> Option<u64> {
+        (now.saturating_sub(self.last_won) < HOT + 4 * self.away).then_some(self.away)
+    }
+
+    /// The word was free at once: longer the next time. `away`: what [`Contention::stay_away`] said.
+    #[inline]
+    pub fn found_free(away: Option<u64>, now: u64) -> Self {
+        let away = away.map_or(0, |away| (2 * away).clamp(*STAY_AWAY.start(), *STAY_AWAY.end()));
+        Self { away, last_won: now }
+    }
+
+    /// It was not: shorter the next time. `won`: when the word was won by polling, if it was.
+    #[inline]
+    pub fn had_to_poll(&self, away: Option<u64>, won: Option<u64>) -> Self {
+        Self { away: away.unwrap_or(0) / 2, last_won: won.unwrap_or(self.last_won) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_where_polls_cost_the_holder() {
+        let longest = |patience: Patience| (0..10).fold(1, |pause, _| next_pause(pause, &patience));
+        assert_eq!([longest(Patience::Contend), longest(Patience::Budget), longest(Patience::Forever)], [64, 4, 4]);
+    }
+
+    #[test]
+    fn staying_away_is_learned() {
+        let fresh = Contention::default();
+        assert_eq!(fresh.stay_away(1_000_000), None, "won too long ago");
+        let mut learned = Contention::found_free(Some(0), 1_000_000);
+        assert_eq!(learned, Contention { away: 200, last_won: 1_000_000 });
+        for _ in 0..10 {
+            learned = Contention::found_free(learned.stay_away(learned.last_won + 100), learned.last_won + 100);
+        }
+        assert_eq!(learned.away, 6_000);
+        assert_eq!(learned.had_to_poll(Some(6_000), None), Contention { away: 3_000, ..learned });
+        assert_eq!(learned.had_to_poll(None, Some(9)), Contention { away: 0, last_won: 9 });
+    }
+}

@@ -1,0 +1,164 @@
+//! # Accesses, as a thread sees them
+//!
+//! **Store buffer.** A store takes its time when its line has come and all earlier stores have; the thread does not wait for that, unless
+//! its buffer is full. Until then nobody else reaches the line. A read-modify-write waits until the buffer is empty. So stores
+//! take as long as on x86; but their values are sequentially consistent: what weaker orders allow, a checker must show.
+//! **Overlap.** A core that waits for a load already executes what comes next, as far as its
+//! reorder buffer reaches: a store to the line that was just loaded asked for it that much earlier.
+
+use crate::kernel::Kernel;
+use crate::memory::{Access, Source};
+use crate::simulation::{suspend, with};
+use crate::thread::Use;
+use crate::{Ps, ps};
+
+/// The acting thread does something to the word at this address: `act` is what. Outside of simulated memory, and outside of
+/// simulated threads, it takes no time.
+pub(crate) fn access<T>(address: *const u32, kind: Access, act: impl FnOnce() -> T) -> T {
+    match with(|kernel| kernel.current.and_then(|_| kernel.arena.line(address))) {
+        Some(line) => access_line(line, kind, 1.0, act),
+        None => act(),
+    }
+}
+
+/// The same for a line. Of the time that a load takes, others like it pass so many times as much at once.
+pub(crate) fn access_line<T>(line: u32, kind: Access, overlap: f64, act: impl FnOnce() -> T) -> T {
+    if kind == Access::Rmw {
+        drain();
+    }
+    let (hit, must_wait) = with(|kernel| {
+        let core = kernel.my_core();
+        let Some(cost) = kernel.memory.hit(core, line, kind) else { return (false, false) };
+        if kind == Access::Store {
+            kernel.buffer(line, kernel.now);
+        }
+        (true, kernel.advance(shared(cost, overlap), Use::Compute))
+    });
+    // What a hit does, it does at once: the time it takes passes afterwards, and nobody has acted since.
+    if hit {
+        let result = act();
+        finish(line, kind, must_wait);
+        return result;
+    }
+    match kind {
+        Access::Store => store_elsewhere(line, act),
+        Access::Load | Access::Rmw => fetch(line, kind, overlap, act),
+    }
+}
+
+/// A time of which a part passes together with others like it.
+fn shared(time: Ps, overlap: f64) -> Ps {
+    if overlap == 1.0 { time } else { (time as f64 / overlap) as Ps }
+}
+
+/// Tells those who poll the line, and lets others act if they must.
+fn finish(line: u32, kind: Access, must_wait: bool) {
+    if kind != Access::Load {
+        with(|kernel| kernel.changed(line));
+    }
+    if must_wait {
+        suspend();
+    }
+}
+
+/// A store whose line is not ours yet goes into the store buffer.
+fn store_elsewhere<T>(line: u32, act: impl FnOnce() -> T) -> T {
+    let must_wait = with(|kernel| {
+        let (now, core) = (kernel.now, kernel.my_core());
+        let travel = kernel.memory.travel(&kernel.shape, core, line, Access::Store);
+        let served = kernel.memory.serve(&kernel.shape, now + travel, core, line, Access::Store);
+        let window = ps(kernel.machine.latency_ns.reorder);
+        let (missed, since) = kernel.me().last_miss;
+        let ahead = if missed == line { (now - since).min(window) } else { 0 };
+        kernel.buffer(line, served.done.saturating_sub(ahead).max(now));
+        kernel.advance(ps(kernel.machine.latency_ns.store), Use::Compute)
+    });
+    let result = act();
+    finish(line, Access::Store, must_wait);
+    let full = with(|kernel| kernel.buffer_full());
+    if let Some(until) = full {
+        wait_until(until);
+    }
+    result
+}
+
+/// A load or a read-modify-write of a line that must be fetched.
+fn fetch<T>(line: u32, kind: Access, overlap: f64, act: impl FnOnce() -> T) -> T {
+    let issued = with(|kernel| {
+        let core = kernel.my_core();
+        let travel = kernel.memory.travel(&kernel.shape, core, line, kind);
+        (kernel.now, kernel.advance(shared(travel, overlap), Use::Local))
+    });
+    if issued.1 {
+        suspend();
+    }
+    let must_wait = with(|kernel| {
+        let (now, core) = (kernel.now, kernel.my_core());
+        // The other hardware thread of the core may have brought it.
+        if let Some(cost) = kernel.memory.hit(core, line, kind) {
+            return kernel.advance(shared(cost, overlap), Use::Compute);
+        }
+        let served = kernel.memory.serve(&kernel.shape, now, core, line, kind);
+        let usage = match served.source {
+            Source::Local => Use::Local,
+            Source::Remote => Use::Remote,
+            Source::Memory => Use::Memory,
+        };
+        kernel.me().last_miss = (line, issued.0);
+        let must_wait = kernel.advance(shared(served.done - now, overlap), usage);
+        // Of that time, it waited so long for others.
+        let times = &mut kernel.me().times;
+        let queued = shared(served.queued, overlap);
+        times[usage as usize] -= queued;
+        times[Use::Queueing as usize] += queued;
+        must_wait
+    });
+    let result = act();
+    finish(line, kind, must_wait);
+    result
+}
+
+/// The acting thread waits until its stores are seen by all.
+fn drain() {
+    if let Some(&last) = with(|kernel| kernel.me().stores.back().copied()).as_ref() {
+        wait_until(last);
+        with(|kernel| kernel.me().stores.clear());
+    }
+}
+
+fn wait_until(time: Ps) {
+    let must_wait = with(|kernel| time > kernel.now && kernel.advance(time - kernel.now, Use::Queueing));
+    if must_wait {
+        suspend();
+    }
+}
+
+impl Kernel {
+    /// A store of the acting thread is seen by others at `at`, and not before its earlier stores.
+    fn buffer(&mut self, line: u32, at: Ps) {
+        let now = self.now;
+        let stores = &mut self.me().stores;
+        while stores.front().is_some_and(|&seen| seen <= now) {
+            stores.pop_front();
+        }
+        let seen = at.max(stores.back().copied().unwrap_or(0));
+        if seen > now {
+            stores.push_back(seen);
+            self.memory.hold(line, seen);
+        }
+    }
+
+    /// Until when the acting thread's store buffer is full.
+    fn buffer_full(&mut self) -> Option<Ps> {
+        let most = self.machine.bandwidth.store_buffer as usize;
+        let stores = &mut self.me().stores;
+        if stores.len() > most { stores.pop_front() } else { None }
+    }
+}
+
+/// The acting thread is busy for so long.
+pub(crate) fn spend(time: Ps, usage: Use) {
+    if with(|kernel| kernel.advance(time, usage)) {
+        suspend();
+    }
+}

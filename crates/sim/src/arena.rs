@@ -1,0 +1,113 @@
+//! # Simulated memory
+//!
+//! The words of locks are real words, 4 bytes each, in one block of real memory: which of them share a cache line follows from their
+//! addresses, as natively. Queue nodes stand first, then what was placed, each thing from the beginning of a line. Lines that
+//! are only touched and hold nothing come after them and need no memory.
+//!
+//! Each host thread has one block, which is never given back, so that words in it are valid for ever: a run that is over can leave
+//! references to words behind, and they name words, if not its own.
+//!
+//! ## Invariants
+//! 1. The block lives as long as the program and does not move.
+//! 2. All of its bytes are initialised, and any bytes are a valid [`Word`](crate::Word) or node of words.
+//! 3. What was placed lies in the block, aligned, and overlaps nothing else.
+
+use std::alloc::{self, Layout};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use flashlock_locks::machine::Handle;
+use flashlock_locks::node::Node;
+
+use crate::Sim;
+
+/// Bytes in a line.
+pub(crate) const LINE: usize = 64;
+/// Queue nodes: as many as a thread can leave behind, and one for each of very many.
+pub(crate) const NODES: u32 = 1 << 14;
+/// Handles 0 and 1 name no node.
+const FIRST: u32 = Handle::RESERVED + 1;
+/// Of the block: nodes, and what is placed.
+const BYTES: usize = 32 << 20;
+
+const _: () = assert!(size_of::<Node<Sim>>() == LINE);
+
+/// A host thread's block.
+pub(crate) struct Arena {
+    base: NonNull<u8>,
+    used: usize,
+    /// Shared with all that was placed and not dropped yet.
+    block: Rc<()>,
+}
+
+impl Arena {
+    /// Reserves the memory; the system provides what is touched.
+    pub(crate) fn new() -> Self {
+        let layout = Layout::from_size_align(BYTES, 4096).expect("a constant layout");
+        // SAFETY: the layout's size is not zero. The memory is zeroed (invariant 2) and never freed (invariant 1).
+        let base = unsafe { alloc::alloc_zeroed(layout) };
+        let base = NonNull::new(base).unwrap_or_else(|| alloc::handle_alloc_error(layout));
+        let mut this = Self { base, used: 0, block: Rc::new(()) };
+        this.clear();
+        this
+    }
+
+    /// Forgets what was placed. All nodes are free and zero.
+    pub(crate) fn clear(&mut self) {
+        // SAFETY: within the block (invariant 1); what was placed before has been dropped, and words may have any value.
+        unsafe { self.base.as_ptr().write_bytes(0, self.used) };
+        self.used = NODES as usize * LINE;
+    }
+
+    /// Whether something that was placed has not been dropped yet.
+    pub(crate) fn is_in_use(&self) -> bool {
+        Rc::strong_count(&self.block) > 1
+    }
+
+    /// To be kept by what is placed.
+    pub(crate) fn block(&self) -> Rc<()> {
+        Rc::clone(&self.block)
+    }
+
+    /// Room for a value, from the beginning of a line to the end of one.
+    pub(crate) fn reserve<T>(&mut self) -> NonNull<T> {
+        let bytes = size_of::<T>().max(1).next_multiple_of(LINE);
+        assert!(align_of::<T>() <= LINE, "nothing that is placed needs more than a line's alignment");
+        assert!(self.used + bytes <= BYTES, "simulated memory is full");
+        // SAFETY: within the block, by the assertion above.
+        let at = unsafe { self.base.add(self.used) };
+        self.used += bytes;
+        at.cast()
+    }
+
+    /// The line of an address; `None` outside of the block.
+    #[inline]
+    pub(crate) fn line(&self, address: *const u32) -> Option<u32> {
+        let offset = (address as usize).wrapping_sub(self.base.as_ptr() as usize);
+        (offset < BYTES).then_some((offset / LINE) as u32)
+    }
+
+    /// The address of a line's first byte.
+    pub(crate) fn address(&self, line: u32) -> usize {
+        self.base.as_ptr().expose_provenance() + line as usize * LINE
+    }
+
+    /// All lines of the block.
+    pub(crate) const fn lines() -> u32 {
+        (BYTES / LINE) as u32
+    }
+
+    /// The node that a handle names.
+    #[inline]
+    pub(crate) fn node(&self, handle: Handle) -> &'static Node<Sim> {
+        let index = handle.word() - FIRST;
+        assert!(index < NODES, "handle {} names no node", handle.word());
+        // SAFETY: the first `NODES` lines of the block are nodes, for ever (invariants 1 and 2).
+        unsafe { self.base.cast::<Node<Sim>>().add(index as usize).as_ref() }
+    }
+
+    /// The handle of the node of that number.
+    pub(crate) fn handle(index: u32) -> Handle {
+        Handle::from_word(index + FIRST).expect("nodes begin behind the reserved handle")
+    }
+}

@@ -1,0 +1,395 @@
+//! # Machine descriptions
+//!
+//! What is known of a computer: its shape, its caches, its latencies, its scheduler. A description is a TOML file; those in
+//! `machines/` are part of the command. Everything that the simulation takes from a machine is here, and nothing else: two
+//! machines differ in their descriptions only.
+//!
+//! **Where the numbers come from.** Published latencies and three facts for each machine: the time that a line takes between two
+//! caches, the speed of one thread, and MCS at two threads. What a paper measured besides is what the simulation is tested
+//! with, never what it is fitted to. Each file names its sources.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// A computer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// By which it is chosen, as a word.
+    pub name: String,
+    /// What it is, in a line.
+    pub title: String,
+    /// Where the numbers come from.
+    pub source: String,
+    /// Its shape.
+    pub topology: Topology,
+    /// How fast its cores are.
+    pub clock: Clock,
+    /// Its caches.
+    pub cache: Caches,
+    /// What accesses cost.
+    pub latency_ns: Latency,
+    /// What its buses carry.
+    pub bandwidth: Bandwidth,
+    /// Its operating system.
+    pub scheduler: Scheduler,
+    /// A hypervisor under it, if there is one.
+    pub hypervisor: Option<Hypervisor>,
+    /// What it consumes, as an estimate.
+    pub power: Power,
+}
+
+/// The shape. CPUs are numbered node by node, core by core, with a core's hardware threads side by side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// Packages (sockets).
+    pub packages: u32,
+    /// NUMA nodes (dies) in each package; each has its own last-level cache and memory.
+    pub nodes_per_package: u32,
+    /// Cores in each node.
+    pub cores_per_node: u32,
+    /// Hardware threads of each core.
+    pub threads_per_core: u32,
+    /// How far node `i` is from node `j`: 0 on the diagonal, else an index into the lists of [`Latency`]. Empty: 1 within a
+    /// package, and between packages 1 if packages are single nodes, else 2.
+    #[serde(default)]
+    pub distances: Vec<Vec<u32>>,
+}
+
+/// How fast the cores are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clock {
+    /// Without turbo.
+    pub ghz: f64,
+    /// With at most so many cores of a package active, so many GHz; in rising order of cores. Empty: off.
+    #[serde(default)]
+    pub turbo: Vec<(u32, f64)>,
+    /// How many threads a core runs at full speed (pipelines that share nothing).
+    pub pipelines: f64,
+    /// What a thread gets of a pipeline that two share, between 0.5 and 1; with more of them it is divided further.
+    pub smt_share: f64,
+    /// What a polling thread takes of a pipeline, between 0 and 1.
+    pub poll_share: f64,
+    /// What a step through a tree takes, beside its load: a comparison, and a branch that is guessed wrong half of the time, in ns.
+    /// One of the three facts that are measured: one thread of the key-value map shows it.
+    pub step_ns: f64,
+}
+
+/// The caches. Lines have 64 bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Caches {
+    /// Each core's first level.
+    pub l1: Cache,
+    /// Each core's second level. It includes the first.
+    pub l2: Cache,
+    /// Each node's last level.
+    pub llc: Cache,
+    /// Whether a line that the last level drops is dropped by the node's cores, too.
+    pub inclusive: bool,
+    /// Each core's translations.
+    pub tlb: Tlb,
+}
+
+/// A set-associative cache.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cache {
+    /// Its size in KiB.
+    pub kib: u32,
+    /// Its associativity.
+    pub ways: u32,
+}
+
+/// Address translation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tlb {
+    /// Pages that a core knows.
+    pub entries: u32,
+    /// Size of a page in KiB.
+    pub page_kib: u32,
+    /// What finding another one takes, in ns.
+    pub walk_ns: f64,
+}
+
+/// What accesses cost, in ns. Lists go by distance: within a node, to the next nodes, and so on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    /// A load that hits the first level.
+    pub l1: f64,
+    /// A load that hits the second.
+    pub l2: f64,
+    /// A load from the last level of the node at that distance.
+    pub llc: Vec<f64>,
+    /// A load of a line that another core has modified.
+    pub transfer: Vec<f64>,
+    /// A load of a line that another core has for itself, and has not modified.
+    pub clean: Vec<f64>,
+    /// Making a shared line one's own, where the farthest sharer is so far.
+    pub upgrade: Vec<f64>,
+    /// A load from memory.
+    pub dram: Vec<f64>,
+    /// A read-modify-write of a line that is one's own already.
+    pub rmw: f64,
+    /// A store into the store buffer.
+    pub store: f64,
+    /// The instruction that says "I am polling".
+    pub pause: f64,
+    /// How long a core works ahead of a load it waits for: a store to the same line asks for the line in that time.
+    pub reorder: f64,
+    /// How many loads that do not depend on each other are under way at once, on average.
+    pub overlap: f64,
+}
+
+/// What is carried at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bandwidth {
+    /// Each last level, in GB/s.
+    pub llc_gbs: f64,
+    /// The memory of each node, in GB/s.
+    pub dram_gbs: f64,
+    /// What leaves or enters each node, in GB/s.
+    pub link_gbs: f64,
+    /// For how long a line that is shared keeps its home busy when somebody else asks for it, in ns.
+    pub line_ns: f64,
+    /// Stores that a thread may have under way.
+    pub store_buffer: u32,
+}
+
+/// The operating system.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduler {
+    /// How long a thread runs while others want its CPU, in microseconds.
+    pub slice_us: f64,
+    /// From one thread to another, in microseconds.
+    pub switch_us: f64,
+    /// Into and out of the system for a futex, in microseconds.
+    pub syscall_us: f64,
+    /// What waking somebody takes the waker, in microseconds.
+    pub wake_us: f64,
+    /// How long a CPU takes to wake up after it was idle for at least so long, in microseconds: `(idle, latency)`, rising.
+    pub idle_us: Vec<(f64, f64)>,
+    /// What timed sleeps take longer than asked, in microseconds.
+    pub timer_slack_us: f64,
+}
+
+/// A hypervisor that takes CPUs away.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hypervisor {
+    /// How long each CPU runs, in milliseconds.
+    pub run_ms: f64,
+    /// How long it then does not, in milliseconds.
+    pub away_ms: f64,
+}
+
+/// What is consumed. Estimates: they order locks, and say nothing about a wall socket.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Power {
+    /// A core that computes, above an idle one, in watts.
+    pub busy_w: f64,
+    /// A core that only polls.
+    pub poll_w: f64,
+    /// A line carried within a node, in nanojoules.
+    pub local_nj: f64,
+    /// A line carried between nodes or from memory.
+    pub remote_nj: f64,
+}
+
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        /// The machines that are part of the command: name and text.
+        const SHIPPED: &[(&str, &str)] = &[$(($name, include_str!(concat!("../machines/", $name, ".toml")))),*];
+    };
+}
+
+shipped!["2x18x2", "4x18x2", "8x24", "opteron-6172", "sparc-t5", "2x26x2", "2x128x2"];
+
+/// More hardware threads than this are not simulated.
+pub const MAX_CPUS: u32 = 1024;
+/// Nor more cores than this.
+pub const MAX_CORES: u32 = 256;
+/// Nor more nodes.
+pub const MAX_NODES: u32 = 32;
+
+impl Description {
+    /// The names of the machines that are part of the command.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        SHIPPED.iter().map(|(name, _)| *name)
+    }
+
+    /// The text of one of them.
+    pub fn shipped(name: &str) -> Option<&'static str> {
+        SHIPPED.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    }
+
+    /// A machine of that name, or else the file there. The error says what is wrong.
+    pub fn find(name: &str) -> Result<Self, String> {
+        if let Some(text) = Self::shipped(name) {
+            return Self::parse(text).map_err(|error| format!("machine '{name}': {error}"));
+        }
+        let known = || Self::names().collect::<Vec<_>>().join(" ");
+        let text = std::fs::read_to_string(Path::new(name)).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("there is no machine and no file '{name}'; known machines are: {}", known())
+            }
+            _ => {
+                // Without Rust's `(os error 21)`.
+                let error = error.to_string();
+                format!("cannot read '{name}': {}", error.split(" (os error").next().unwrap_or(&error))
+            }
+        })?;
+        Self::parse(&text).map_err(|error| format!("'{name}': {error}"))
+    }
+
+    /// From the text of a file.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let this: Self = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        this.check()?;
+        Ok(this)
+    }
+
+    /// The text of a file.
+    pub fn text(&self) -> String {
+        toml::to_string_pretty(self).expect("a description is a table of plain values")
+    }
+
+    /// NUMA nodes.
+    pub fn nodes(&self) -> u32 {
+        self.topology.packages * self.topology.nodes_per_package
+    }
+
+    /// Cores.
+    pub fn cores(&self) -> u32 {
+        self.nodes() * self.topology.cores_per_node
+    }
+
+    /// Hardware threads.
+    pub fn cpus(&self) -> u32 {
+        self.cores() * self.topology.threads_per_core
+    }
+
+    /// How far two nodes are from each other.
+    pub fn distance(&self, a: u32, b: u32) -> u32 {
+        let shape = &self.topology;
+        match shape.distances.get(a as usize) {
+            _ if a == b => 0,
+            Some(row) => row[b as usize],
+            None if shape.nodes_per_package == 1 || a / shape.nodes_per_package == b / shape.nodes_per_package => 1,
+            None => 2,
+        }
+    }
+
+    /// The same machine, with all latencies between cores, caches and memory multiplied by `factor`.
+    #[must_use]
+    pub fn with_latencies(mut self, factor: f64) -> Self {
+        let latency = &mut self.latency_ns;
+        for list in
+            [&mut latency.llc, &mut latency.transfer, &mut latency.clean, &mut latency.upgrade, &mut latency.dram]
+        {
+            list.iter_mut().for_each(|ns| *ns *= factor);
+        }
+        self
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let shape = &self.topology;
+        let sizes = [shape.packages, shape.nodes_per_package, shape.cores_per_node, shape.threads_per_core];
+        let product = sizes.iter().try_fold(1_u32, |all, &size| all.checked_mul(size)).unwrap_or(u32::MAX);
+        if product == 0 || product > MAX_CPUS || self.cores() > MAX_CORES || self.nodes() > MAX_NODES {
+            return Err(format!(
+                "topology: 1 to {MAX_CPUS} hardware threads on up to {MAX_CORES} cores and {MAX_NODES} nodes can be simulated"
+            ));
+        }
+        let nodes = self.nodes() as usize;
+        let rows = &shape.distances;
+        if !rows.is_empty() && (rows.len() != nodes || rows.iter().any(|row| row.len() != nodes)) {
+            return Err(format!("topology.distances: {nodes} rows of {nodes} numbers are needed, or none"));
+        }
+        let pairs = || (0..nodes as u32).flat_map(|a| (0..nodes as u32).map(move |b| (a, b)));
+        let told = |a: u32, b: u32| rows.get(a as usize).map_or_else(|| self.distance(a, b), |row| row[b as usize]);
+        if let Some((a, b)) = pairs().find(|&(a, b)| (told(a, b) == 0) != (a == b)) {
+            return Err(format!(
+                "topology.distances: from node {a} to node {b} it must be 0 if they are one, and only then"
+            ));
+        }
+        let farthest = pairs().map(|(a, b)| self.distance(a, b)).max().unwrap_or(0) as usize;
+        let latency = &self.latency_ns;
+        let lists = [
+            ("llc", &latency.llc),
+            ("transfer", &latency.transfer),
+            ("clean", &latency.clean),
+            ("upgrade", &latency.upgrade),
+            ("dram", &latency.dram),
+        ];
+        for (name, list) in lists {
+            if list.len() <= farthest {
+                return Err(format!("latency_ns.{name}: {} numbers are needed, one for each distance", farthest + 1));
+            }
+        }
+        for (name, cache) in [("l1", self.cache.l1), ("l2", self.cache.l2), ("llc", self.cache.llc)] {
+            let lines = u64::from(cache.kib) * 16;
+            if cache.ways == 0 || lines == 0 || lines % u64::from(cache.ways) != 0 || cache.kib > 1 << 20 {
+                return Err(format!(
+                    "cache.{name}: {} KiB do not make sets of {} lines of 64 bytes",
+                    cache.kib, cache.ways
+                ));
+            }
+        }
+        if self.cache.tlb.entries == 0 || self.cache.tlb.page_kib < 4 {
+            return Err("cache.tlb: at least one page of at least 4 KiB is needed".to_owned());
+        }
+        self.check_numbers()
+    }
+
+    fn check_numbers(&self) -> Result<(), String> {
+        let (latency, clock, band, os) = (&self.latency_ns, &self.clock, &self.bandwidth, &self.scheduler);
+        let lists = [&latency.llc, &latency.transfer, &latency.clean, &latency.upgrade, &latency.dram];
+        let times = lists.into_iter().flatten().copied().chain([latency.l1, latency.l2, latency.rmw, latency.store]);
+        let times = times.chain([latency.pause, latency.reorder, self.cache.tlb.walk_ns, band.line_ns, clock.step_ns]);
+        if times.into_iter().any(|ns| !(0.0..=1e6).contains(&ns)) || latency.pause <= 0.0 || latency.l1 <= 0.0 {
+            return Err(
+                "latency_ns: times are from 0 to 1,000,000 ns; those of a poll and of a hit are more than 0".to_owned()
+            );
+        }
+        if !(1.0..=64.0).contains(&latency.overlap) {
+            return Err("latency_ns.overlap: 1 (one load at a time) to 64".to_owned());
+        }
+        let positive = |number: f64| number > 0.0 && number.is_finite();
+        let shares = (0.5..=1.0).contains(&clock.smt_share) && (0.0..=1.0).contains(&clock.poll_share);
+        let turbo = clock.turbo.is_sorted_by(|a, b| a.0 < b.0) && clock.turbo.iter().all(|(_, ghz)| positive(*ghz));
+        if !positive(clock.ghz) || clock.pipelines < 1.0 || !clock.pipelines.is_finite() || !shares || !turbo {
+            return Err("clock: GHz above 0, turbo in rising order of cores, pipelines from 1, smt_share 0.5 to 1, poll_share 0 to 1".to_owned());
+        }
+        if [band.llc_gbs, band.dram_gbs, band.link_gbs].iter().any(|gbs| !positive(*gbs)) || band.store_buffer == 0 {
+            return Err("bandwidth: all of it is more than 0".to_owned());
+        }
+        let os_times = [os.switch_us, os.syscall_us, os.wake_us, os.timer_slack_us];
+        if os.slice_us < 1.0
+            || !os.slice_us.is_finite()
+            || os_times.iter().chain(os.idle_us.iter().map(|(_, us)| us)).any(|us| !(0.0..=1e6).contains(us))
+            || !os.idle_us.is_sorted_by(|a, b| a.0 < b.0)
+        {
+            return Err(
+                "scheduler: slices of 1 us and more, times from 0 to 1,000,000 us, idle_us in rising order".to_owned()
+            );
+        }
+        match &self.hypervisor {
+            Some(vm) if !(vm.run_ms > 0.0 && vm.away_ms >= 0.0 && vm.run_ms + vm.away_ms <= 1e6) => {
+                Err("hypervisor: run_ms is more than 0, away_ms not negative".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! # The simulated computer's kernel
+//!
+//! Virtual time, its events, and who runs where. One thread at a time acts, the one whose event is first; what it does takes
+//! virtual time, and if nobody else has anything to do before that time is over, it simply goes on ([`Kernel::advance`]).
+//!
+//! **Scheduling.** Each CPU has a queue. A thread that waits for a CPU gets it when the slice of the one that has it is over; one
+//! that was just woken after a third of it. A woken thread goes to the CPU it had, if that is idle, else to an idle one of the
+//! same node, a whole core first; if there is none, it queues where it was. A CPU with nothing to do takes a thread from the
+//! longest queue, nearest first. CPUs that were idle for long take longer to wake up.
+//!
+//! ## Invariants
+//! 1. Events happen in order of time, those of one time in the order in which they were made: a run depends on nothing else.
+//! 2. An unfinished thread has exactly one valid event, or polls, or sleeps on a word, or is in a CPU's queue.
+//! 3. A thread in state `Busy` or `Polling` is the `current` one of its CPU.
+
+mod polling;
+mod scheduling;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use flashlock_locks::event::Event as LockEvent;
+use flashlock_locks::machine::Tunables;
+
+use crate::arena::Arena;
+use crate::description::Description;
+use crate::memory::Memory;
+use crate::shape::Shape;
+use crate::thread::{Cpu, State, Thread, Tid, Use};
+use crate::{Ps, us};
+
+/// A program that has done nothing for so long hangs.
+const STALLED: Ps = 10_000_000_000_000;
+
+/// What happens at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    /// The thread goes on.
+    Resume(Tid, u32),
+    /// The thread's sleep is over.
+    Timer(Tid, u32),
+    /// The CPU's slice is over.
+    Slice(u32, u32),
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// This thread goes on.
+    Run(Tid),
+    /// All have returned.
+    Over,
+    /// Nobody can go on, but some have not returned.
+    Stuck,
+}
+
+/// What the operating system costs.
+pub(crate) struct Os {
+    slice: Ps,
+    switch: Ps,
+    pub(crate) syscall: Ps,
+    pub(crate) wake: Ps,
+    idle: Vec<(Ps, Ps)>,
+    pub(crate) slack: Ps,
+}
+
+pub(crate) struct Kernel {
+    pub(crate) machine: Description,
+    pub(crate) shape: Shape,
+    pub(crate) os: Os,
+    pub(crate) memory: Memory,
+    pub(crate) arena: Arena,
+    pub(crate) tunables: &'static Tunables,
+    pub(crate) now: Ps,
+    pub(crate) current: Option<Tid>,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) cpus: Vec<Cpu>,
+    /// CPUs of each core that are not idle.
+    core_load: Vec<u32>,
+    /// Cores of each package that are not idle.
+    package_load: Vec<u32>,
+    events: BinaryHeap<Reverse<(Ps, u64, What)>>,
+    made: u64,
+    pub(crate) happened: u64,
+    /// By line, the first of those that poll it, plus one.
+    pollers: Vec<u32>,
+    /// For [`Kernel::changed`].
+    told: Vec<Tid>,
+    pub(crate) sleepers: BTreeMap<usize, VecDeque<Tid>>,
+    pub(crate) counts: Vec<u64>,
+    pub(crate) nodes_made: u32,
+    unfinished: u32,
+    /// In CPUs' queues.
+    queued: u32,
+    /// When the program did something last: locks that only wait do not count.
+    pub(crate) progress: Ps,
+    pub(crate) preempted: Option<Ps>,
+    /// When somebody was woken last, and how long being woken took lately.
+    pub(crate) woke: (Ps, Ps),
+}
+
+impl Kernel {
+    pub(crate) fn new(machine: &Description, arena: Arena, tunables: &'static Tunables) -> Self {
+        let shape = Shape::new(machine);
+        let mut memory = Memory::new(machine, &shape);
+        memory.extend(Arena::lines());
+        let os = &machine.scheduler;
+        Self {
+            os: Os {
+                slice: us(os.slice_us),
+                switch: us(os.switch_us),
+                syscall: us(os.syscall_us),
+                wake: us(os.wake_us),
+                idle: os.idle_us.iter().map(|&(idle, latency)| (us(idle), us(latency))).collect(),
+                slack: us(os.timer_slack_us),
+            },
+            memory,
+            arena,
+            tunables,
+            now: 0,
+            current: None,
+            threads: Vec::new(),
+            cpus: (0..shape.cpus).map(|_| Cpu::default()).collect(),
+            core_load: vec![0; shape.cores as usize],
+            package_load: vec![0; machine.topology.packages as usize],
+            events: BinaryHeap::new(),
+            made: 0,
+            happened: 0,
+            pollers: vec![0; Arena::lines() as usize],
+            told: Vec::new(),
+            sleepers: BTreeMap::new(),
+            counts: vec![0; LockEvent::ALL.len()],
+            nodes_made: 0,
+            unfinished: 0,
+            queued: 0,
+            progress: 0,
+            preempted: None,
+            woke: (0, 0),
+            machine: machine.clone(),
+            shape,
+        }
+    }
+
+    /// A thread that begins on this CPU.
+    pub(crate) fn spawn(&mut self, cpu: u32, random: u64) -> Tid {
+        let tid = self.threads.len() as Tid;
+        self.threads.push(Thread::new(cpu, random));
+        self.unfinished += 1;
+        self.enqueue(tid, cpu, self.os.slice);
+        tid
+    }
+
+    /// The thread that is acting.
+    pub(crate) fn me(&mut self) -> &mut Thread {
+        let tid = self.current.expect("a simulated thread is acting");
+        &mut self.threads[tid as usize]
+    }
+
+    /// The core that it is on.
+    pub(crate) fn my_core(&mut self) -> u32 {
+        let cpu = self.me().cpu;
+        self.shape.core(cpu)
+    }
+
+    fn push(&mut self, at: Ps, what: What) {
+        self.made += 1;
+        self.events.push(Reverse((at, self.made, what)));
+    }
+
+    /// The acting thread is busy for so long. Whether it must let others act first; else it already is that much later.
+    #[inline]
+    pub(crate) fn advance(&mut self, time: Ps, usage: Use) -> bool {
+        let cpu = self.me().cpu;
+        let until = self.with_hypervisor(cpu, self.now, self.now + time);
+        self.happened += 1;
+        let me = self.me();
+        me.spend(usage, time);
+        if self.events.peek().is_none_or(|Reverse((first, ..))| until < *first) {
+            self.now = until;
+            return false;
+        }
+        self.busy(until, usage);
+        true
+    }
+
+    /// The acting thread is busy until then.
+    fn busy(&mut self, until: Ps, usage: Use) {
+        let tid = self.current.expect("a simulated thread is acting");
+        let me = &mut self.threads[tid as usize];
+        me.state = State::Busy { until, usage };
+        me.generation += 1;
+        let event = What::Resume(tid, me.generation);
+        self.push(until, event);
+    }
+
+    /// When what takes from `from` to `to` on this CPU is over, if a hypervisor takes the CPU away now and then.
+    fn with_hypervisor(&self, cpu: u32, from: Ps, to: Ps) -> Ps {
+        let Some(vm) = &self.machine.hypervisor else { return to };
+        let (run, away) = (us(vm.run_ms * 1e3), us(vm.away_ms * 1e3));
+        // CPUs are away one after the other.
+        let phase = (run + away) / Ps::from(self.shape.cpus) * Ps::from(cpu);
+        let (mut at, mut rest) = (from, to - from);
+        loop {
+            let place = (at + phase) % (run + away);
+            let Some(left) = run.checked_sub(place).filter(|&left| left > 0) else {
+                at += run + away - place;
+                continue;
+            };
+            if rest <= left {
+                return at + rest;
+            }
+            (at, rest) = (at + left, rest - left);
+        }
+    }
+
+    /// How much longer computing takes than alone on the core at the base clock.
+    pub(crate) fn slowness(&mut self) -> f64 {
+        let (me, cpu) = (self.current, self.me().cpu);
+        let core = self.shape.core(cpu);
+        let clock = &self.machine.clock;
+        let weight = |cpu: &Cpu| match cpu.current {
+            None => 0.0,
+            tid if tid == me => 1.0,
+            Some(tid) if matches!(self.threads[tid as usize].state, State::Polling { .. }) => clock.poll_share,
+            Some(_) => 1.0,
+        };
+        let load: f64 = self.shape.cpus_of(core).map(|cpu| weight(&self.cpus[cpu as usize])).sum();
+        let load = load / clock.pipelines;
+        let share = match load {
+            ..=1.0 => 1.0,
+            1.0..=2.0 => 1.0 - (1.0 - clock.smt_share) * (load - 1.0),
+            _ => 2.0 * clock.smt_share / load,
+        };
+        let active = self.package_load[self.shape.package(core) as usize];
+        let turbo = clock.turbo.iter().find(|(cores, _)| active <= *cores).map_or(clock.ghz, |(_, ghz)| *ghz);
+        clock.ghz / turbo / share
+    }
+
+    /// Makes time pass until a thread can go on.
+    pub(crate) fn next(&mut self) -> Next {
+        loop {
+            if self.unfinished == 0 {
+                return Next::Over;
+            }
+            let Some(Reverse((at, _, what))) = self.events.pop() else { return Next::Stuck };
+            self.happened += 1;
+            match what {
+                What::Resume(tid, generation) if self.is_valid(tid, generation) => {
+                    self.now = at;
+                    if at > self.progress + STALLED {
+                        return Next::Stuck;
+                    }
+                    self.stop_polling(tid);
+                    self.current = Some(tid);
+                    return Next::Run(tid);
+                }
+                What::Timer(tid, generation) if self.is_valid(tid, generation) => {
+                    self.now = at;
+                    self.time_out(tid);
+                }
+                What::Slice(cpu, generation) if self.cpus[cpu as usize].generation == generation => {
+                    self.now = at;
+                    self.end_of_slice(cpu);
+                }
+                What::Resume(..) | What::Timer(..) | What::Slice(..) => {}
+            }
+        }
+    }
+
+    /// The program does something that takes so long.
+    pub(crate) fn progresses(&mut self, time: Ps) {
+        self.progress = self.progress.max(self.now + time);
+    }
+
+    fn is_valid(&self, tid: Tid, generation: u32) -> bool {
+        self.threads[tid as usize].generation == generation
+    }
+}

@@ -1,0 +1,73 @@
+//! Threads that poll a line, and are told when it changes.
+
+use super::{Kernel, What};
+use crate::Ps;
+use crate::thread::{State, Tid, Use};
+
+impl Kernel {
+    /// The acting thread polls the line from `next` on, `every` so often, and looks at it when the line has changed, or at
+    /// `until`.
+    pub(crate) fn poll(&mut self, line: u32, next: Ps, every: Ps, until: Ps) {
+        let tid = self.current.expect("a simulated thread is acting");
+        let (since, cpu) = (self.now, self.threads[tid as usize].cpu);
+        let until = self.with_hypervisor(cpu, since, until);
+        self.busy(until, Use::Polling);
+        let first = &mut self.pollers[line as usize];
+        let me = &mut self.threads[tid as usize];
+        me.waited_for = self.arena.address(line);
+        me.next_poller = first.checked_sub(1);
+        *first = tid + 1;
+        me.state = State::Polling { line, since, next, every };
+    }
+
+    /// Whoever polls the line sees the change when it looks the next time.
+    pub(crate) fn changed(&mut self, line: u32) {
+        // Nobody polls what holds nothing.
+        let Some(first) = self.pollers.get_mut(line as usize) else { return };
+        let mut next = std::mem::take(first).checked_sub(1);
+        // The list has the latest first; they are told in the order of their coming.
+        self.told.clear();
+        while let Some(tid) = next {
+            self.told.push(tid);
+            next = self.threads[tid as usize].next_poller.take();
+        }
+        while let Some(tid) = self.told.pop() {
+            self.sees(tid);
+        }
+    }
+
+    pub(super) fn sees(&mut self, tid: Tid) {
+        let thread = &mut self.threads[tid as usize];
+        let State::Polling { since, next, every, .. } = thread.state else {
+            unreachable!("it is in a list of pollers")
+        };
+        let polls = self.now.saturating_sub(next).div_ceil(every.max(1));
+        let cpu = thread.cpu;
+        let at = self.with_hypervisor(cpu, self.now, (next + polls * every).max(self.now));
+        let thread = &mut self.threads[tid as usize];
+        thread.spend(Use::Polling, at - since);
+        thread.state = State::Busy { until: at, usage: Use::Polling };
+        thread.generation += 1;
+        let event = What::Resume(tid, thread.generation);
+        self.push(at, event);
+    }
+
+    /// A thread that polls does something else.
+    pub(super) fn stop_polling(&mut self, tid: Tid) {
+        let State::Polling { line, since, .. } = self.threads[tid as usize].state else { return };
+        let after = self.threads[tid as usize].next_poller.take();
+        let first = self.pollers[line as usize].checked_sub(1).expect("its line has pollers");
+        if first == tid {
+            self.pollers[line as usize] = after.map_or(0, |tid| tid + 1);
+        } else {
+            let mut before = first;
+            while let Some(next) = self.threads[before as usize].next_poller.filter(|&next| next != tid) {
+                before = next;
+            }
+            self.threads[before as usize].next_poller = after;
+        }
+        let thread = &mut self.threads[tid as usize];
+        thread.spend(Use::Polling, self.now - since);
+        thread.state = State::Busy { until: self.now, usage: Use::Polling };
+    }
+}

@@ -1,0 +1,207 @@
+//! Which thread has which CPU: see [`kernel`](super).
+
+use std::cmp::Reverse;
+
+use super::{Kernel, What};
+use crate::Ps;
+use crate::thread::{State, Tid, Use};
+
+impl Kernel {
+    /// A thread wants this CPU, and gets it when the slice of the one that has it has lasted for so long.
+    pub(super) fn enqueue(&mut self, tid: Tid, cpu: u32, slice: Ps) {
+        let thread = &mut self.threads[tid as usize];
+        thread.cpu = cpu;
+        self.queue(tid, cpu);
+        if self.cpus[cpu as usize].current.is_none() {
+            let latency = self.idle_latency(cpu);
+            self.dispatch(cpu, latency);
+        } else {
+            self.arm(cpu, slice);
+        }
+    }
+
+    pub(super) fn queue(&mut self, tid: Tid, cpu: u32) {
+        self.cpus[cpu as usize].queue.push_back(tid);
+        self.queued += 1;
+    }
+
+    /// How long an idle CPU takes to wake up.
+    pub(super) fn idle_latency(&self, cpu: u32) -> Ps {
+        let idle = self.now - self.cpus[cpu as usize].since;
+        self.os.idle.iter().rev().find(|(at_least, _)| idle >= *at_least).map_or(0, |(_, latency)| *latency)
+    }
+
+    /// The CPU's slice ends when it has lasted for so long, if somebody waits for the CPU.
+    pub(super) fn arm(&mut self, cpu: u32, slice: Ps) {
+        let this = &mut self.cpus[cpu as usize];
+        if this.armed || this.queue.is_empty() || this.current.is_none() {
+            return;
+        }
+        this.armed = true;
+        let (at, event) = ((this.since + slice).max(self.now), What::Slice(cpu, this.generation));
+        self.push(at, event);
+    }
+
+    /// The CPU, which nobody has, takes the next thread from its queue, or from another one.
+    pub(super) fn dispatch(&mut self, cpu: u32, latency: Ps) {
+        let next = self.cpus[cpu as usize].queue.pop_front().or_else(|| self.pull(cpu));
+        self.queued -= u32::from(next.is_some());
+        let this = &mut self.cpus[cpu as usize];
+        let was_idle = this.current.is_none();
+        this.generation += 1;
+        this.armed = false;
+        this.since = self.now;
+        this.current = next;
+        let Some(tid) = next else { return };
+        if was_idle {
+            self.load(cpu, true);
+        }
+        let switched = self.with_hypervisor(cpu, self.now, self.now + latency + self.os.switch);
+        let thread = &mut self.threads[tid as usize];
+        let State::Ready { since, rest } = thread.state else { unreachable!("it is in a queue") };
+        thread.cpu = cpu;
+        thread.spend(Use::Scheduling, switched - since);
+        thread.generation += 1;
+        thread.state = State::Busy { until: switched + rest, usage: Use::Scheduling };
+        let event = What::Resume(tid, thread.generation);
+        self.push(switched + rest, event);
+        self.arm(cpu, self.os.slice);
+    }
+
+    pub(super) fn load(&mut self, cpu: u32, more: bool) {
+        let core = self.shape.core(cpu);
+        let (core_load, package) = (&mut self.core_load[core as usize], self.shape.package(core) as usize);
+        *core_load = if more { *core_load + 1 } else { *core_load - 1 };
+        match (*core_load, more) {
+            (1, true) => self.package_load[package] += 1,
+            (0, false) => self.package_load[package] -= 1,
+            _ => {}
+        }
+    }
+
+    /// A thread from the longest queue: of the CPU's node, else of any.
+    pub(super) fn pull(&mut self, cpu: u32) -> Option<Tid> {
+        if self.queued == 0 {
+            return None;
+        }
+        let node = self.shape.node(self.shape.core(cpu));
+        let longest = |kernel: &Self, cpus: std::ops::Range<u32>| {
+            let longest = cpus.max_by_key(|&cpu| (kernel.cpus[cpu as usize].queue.len(), Reverse(cpu)))?;
+            (!kernel.cpus[longest as usize].queue.is_empty()).then_some(longest)
+        };
+        let from = longest(self, self.shape.cpus_of_node(node)).or_else(|| longest(self, 0..self.shape.cpus))?;
+        self.cpus[from as usize].queue.pop_back()
+    }
+
+    /// The acting thread leaves its CPU; its state says why.
+    pub(crate) fn leave(&mut self, state: State) {
+        let tid = self.current.expect("a simulated thread is acting");
+        let thread = &mut self.threads[tid as usize];
+        thread.state = state;
+        thread.generation += 1;
+        let cpu = thread.cpu;
+        if state == State::Done {
+            self.unfinished -= 1;
+            self.progresses(0);
+        } else {
+            thread.voluntary += 1;
+        }
+        self.release(cpu);
+    }
+
+    /// Nobody has the CPU any more.
+    pub(super) fn release(&mut self, cpu: u32) {
+        self.cpus[cpu as usize].current = None;
+        self.load(cpu, false);
+        self.dispatch(cpu, 0);
+    }
+
+    pub(super) fn end_of_slice(&mut self, cpu: u32) {
+        self.cpus[cpu as usize].armed = false;
+        if self.cpus[cpu as usize].queue.is_empty() {
+            return;
+        }
+        let tid = self.cpus[cpu as usize].current.expect("a slice is somebody's");
+        self.stop_polling(tid);
+        self.preempted = Some(self.now);
+        let thread = &mut self.threads[tid as usize];
+        let State::Busy { until, .. } = thread.state else { unreachable!("it has a CPU") };
+        thread.state = State::Ready { since: self.now, rest: until.saturating_sub(self.now) };
+        thread.generation += 1;
+        thread.involuntary += 1;
+        self.queue(tid, cpu);
+        self.release(cpu);
+    }
+
+    /// The acting thread lets others have its CPU, if somebody wants it. Whether it must stop acting.
+    pub(crate) fn offer(&mut self) -> bool {
+        let cpu = self.me().cpu;
+        if self.cpus[cpu as usize].queue.is_empty() {
+            return self.advance(self.os.syscall, Use::Scheduling);
+        }
+        let tid = self.current.expect("a simulated thread is acting");
+        self.queue(tid, cpu);
+        self.leave(State::Ready { since: self.now, rest: 0 });
+        true
+    }
+
+    /// The acting thread sleeps: on the word at `address`, or for a time only (0).
+    pub(crate) fn sleep(&mut self, address: usize, until: Option<Ps>) {
+        let tid = self.current.expect("a simulated thread is acting");
+        if address != 0 {
+            self.sleepers.entry(address).or_default().push_back(tid);
+            self.me().waited_for = address;
+        }
+        self.leave(State::Asleep { since: self.now, address });
+        self.threads[tid as usize].timed_out = false;
+        if let Some(until) = until {
+            let event = What::Timer(tid, self.threads[tid as usize].generation);
+            self.push(until.max(self.now), event);
+        }
+    }
+
+    pub(super) fn time_out(&mut self, tid: Tid) {
+        let State::Asleep { address, .. } = self.threads[tid as usize].state else { unreachable!("it has a timer") };
+        if let Some(list) = self.sleepers.get_mut(&address) {
+            list.retain(|&other| other != tid);
+            if list.is_empty() {
+                self.sleepers.remove(&address);
+            }
+        }
+        self.threads[tid as usize].timed_out = true;
+        self.wake(tid);
+    }
+
+    /// A sleeper wants a CPU again.
+    pub(crate) fn wake(&mut self, tid: Tid) {
+        let thread = &mut self.threads[tid as usize];
+        let State::Asleep { since, .. } = thread.state else { unreachable!("it sleeps") };
+        thread.spend(Use::Parked, self.now - since);
+        thread.state = State::Ready { since: self.now, rest: 0 };
+        thread.generation += 1;
+        let cpu = self.place(self.threads[tid as usize].cpu);
+        self.enqueue(tid, cpu, self.os.slice / 3);
+    }
+
+    /// The first of those who sleep on the word at `address`, who does so no more.
+    pub(crate) fn first_sleeper(&mut self, address: usize) -> Option<Tid> {
+        let list = self.sleepers.get_mut(&address)?;
+        let first = list.pop_front();
+        if list.is_empty() {
+            self.sleepers.remove(&address);
+        }
+        first
+    }
+
+    /// Where a woken thread goes that was on this CPU.
+    pub(super) fn place(&self, cpu: u32) -> u32 {
+        let is_idle = |cpu: &u32| self.cpus[*cpu as usize].current.is_none();
+        if is_idle(&cpu) {
+            return cpu;
+        }
+        let node = self.shape.node(self.shape.core(cpu));
+        let idle = || self.shape.cpus_of_node(node).filter(is_idle);
+        let core_idle = |cpu: &u32| self.core_load[self.shape.core(*cpu) as usize] == 0;
+        idle().find(core_idle).or_else(|| idle().next()).unwrap_or(cpu)
+    }
+}

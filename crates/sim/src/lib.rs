@@ -1,0 +1,55 @@
+//! # A simulated computer, of any size, on which flashlock's locks run
+//!
+//! The locks of `flashlock-locks` run here unchanged, on a computer that a [`Description`] describes: with many sockets, say, or
+//! more threads than CPUs. Simulated threads are coroutines; what they do takes virtual time; the run is deterministic: the same
+//! description, program and seed give the same bytes.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`description`] | what is known of a computer, as TOML |
+//! | `memory`, `tags`, `shape` | cache coherence: what an access costs, and why |
+//! | `kernel`, `thread` | virtual time, its events, CPUs and their queues |
+//! | `machine`, `access`, `spin`, `arena` | the `Machine` that the locks see |
+//! | [`simulation`] | how to run something |
+//!
+//! ```
+//! use flashlock_locks::machine::Machine;
+//! use flashlock_sim::{Description, Options, Sim, Simulation};
+//!
+//! let machine = Description::find("2x18x2").unwrap();
+//! let mut simulation = Simulation::new(&machine, Options::default());
+//! simulation.spawn(|| flashlock_sim::compute(1_000.0));
+//! assert_eq!(simulation.run().unwrap().ns, 3_500.0, "a microsecond; before it, the CPU wakes up in 1, and switches in 1.5");
+//! ```
+#![warn(missing_docs)]
+
+mod access;
+mod arena;
+pub mod description;
+mod kernel;
+mod machine;
+mod memory;
+mod shape;
+pub mod simulation;
+mod spin;
+mod stuck;
+mod tags;
+pub mod thread;
+
+pub use description::Description;
+pub use machine::{Sim, Word};
+pub use memory::Traffic;
+pub use simulation::{Options, Outcome, Placed, Region, Simulation, Stuck};
+pub use simulation::{compute, delay, nap, now, step, thread_cpu, thread_node, thread_number};
+pub use thread::Use;
+
+/// Virtual time, in picoseconds.
+pub(crate) type Ps = u64;
+
+pub(crate) fn ps(ns: f64) -> Ps {
+    (ns * 1e3).round() as Ps
+}
+
+pub(crate) fn us(us: f64) -> Ps {
+    (us * 1e6).round() as Ps
+}

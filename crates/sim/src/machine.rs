@@ -1,0 +1,268 @@
+//! # The machine that the locks see
+//!
+//! [`Machine`] on the simulated computer. Each access to a word is served by [`memory`](crate::memory) and takes the time that it
+//! takes there; it takes effect when it is served, and others reach the line only after that.
+//!
+//! What an access to a word takes: [`access`](crate::access).
+
+use std::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Machine, Patience, Tunables, Unparked};
+use flashlock_locks::node::Node;
+
+use crate::access::{access, spend};
+use crate::arena::{Arena, NODES};
+use crate::kernel::Kernel;
+use crate::memory::Access;
+use crate::simulation::{suspend, with};
+use crate::spin;
+use crate::thread::{State, Use};
+use crate::{Ps, ps};
+
+/// The simulated computer.
+pub struct Sim;
+
+/// A word of simulated memory. It is atomic for the host's sake alone: one host thread has all threads of a simulation.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Word(AtomicU32);
+
+impl Word {
+    pub(crate) fn address(&self) -> *const u32 {
+        self.0.as_ptr()
+    }
+
+    /// What it holds, at no cost: for those who look from outside.
+    pub fn peek(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    fn update(&self, change: impl FnOnce(u32) -> u32) -> u32 {
+        access(self.address(), Access::Rmw, || {
+            let old = self.peek();
+            self.0.store(change(old), Relaxed);
+            old
+        })
+    }
+}
+
+impl ConstWord for Word {
+    const ZERO: Self = Self(AtomicU32::new(0));
+}
+
+impl flashlock_locks::machine::Word for Word {
+    fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+
+    fn load(&self, _: Ordering) -> u32 {
+        access(self.address(), Access::Load, || self.0.load(Relaxed))
+    }
+
+    fn store(&self, value: u32, order: Ordering) {
+        // A sequentially consistent store is an exchange.
+        let kind = if order == Ordering::SeqCst { Access::Rmw } else { Access::Store };
+        access(self.address(), kind, || self.0.store(value, Relaxed));
+    }
+
+    fn swap(&self, value: u32, _: Ordering) -> u32 {
+        self.update(|_| value)
+    }
+
+    fn compare_exchange(&self, current: u32, new: u32, _: Ordering, _: Ordering) -> Result<u32, u32> {
+        let seen = self.update(|value| if value == current { new } else { value });
+        if seen == current { Ok(seen) } else { Err(seen) }
+    }
+
+    fn fetch_add(&self, value: u32, _: Ordering) -> u32 {
+        self.update(|old| old.wrapping_add(value))
+    }
+
+    fn fetch_or(&self, value: u32, _: Ordering) -> u32 {
+        self.update(|old| old | value)
+    }
+
+    fn fetch_and(&self, value: u32, _: Ordering) -> u32 {
+        self.update(|old| old & value)
+    }
+}
+
+/// The acting thread's time, in a system call.
+fn system(time: impl FnOnce(&Kernel) -> Ps) {
+    let time = with(|kernel| time(kernel));
+    spend(time, Use::Scheduling);
+}
+
+impl Machine for Sim {
+    type Word = Word;
+
+    fn node(handle: Handle) -> &'static Node<Self> {
+        with(|kernel| kernel.arena.node(handle))
+    }
+
+    fn take_node() -> Handle {
+        with(|kernel| {
+            if let Some(handle) = kernel.me().nodes.pop() {
+                return handle;
+            }
+            assert!(kernel.nodes_made < NODES, "simulated threads wait with more than {NODES} nodes");
+            kernel.nodes_made += 1;
+            Arena::handle(kernel.nodes_made - 1)
+        })
+    }
+
+    fn give_node(handle: Handle) {
+        with(|kernel| kernel.me().nodes.push(handle));
+    }
+
+    fn spin_until(word: &Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
+        spin::spin_until(word, order, patience, done)
+    }
+
+    fn relax(micros: u32) {
+        with(|kernel| {
+            let until = kernel.now + Ps::from(micros) * 1_000_000 + kernel.os.slack;
+            kernel.sleep(0, Some(until));
+        });
+        suspend();
+    }
+
+    fn pause(steps: u32) {
+        let time = with(|kernel| ps(kernel.machine.latency_ns.pause) * Ps::from(steps));
+        spend(time, Use::Polling);
+    }
+
+    fn park(word: &Word, expected: u32, until: Option<Deadline>) -> Unparked {
+        system(|kernel| kernel.os.syscall);
+        if flashlock_locks::machine::Word::load(word, Ordering::SeqCst) != expected {
+            return Unparked::Woken;
+        }
+        // Nobody has acted since the word was looked at: a load ends with its time.
+        let slept = with(|kernel| {
+            if word.peek() != expected {
+                return false;
+            }
+            let until = until.map(|deadline| kernel.deadline(&deadline) + kernel.os.slack);
+            kernel.sleep(word.address() as usize, until);
+            true
+        });
+        if !slept {
+            return Unparked::Woken;
+        }
+        suspend();
+        with(|kernel| {
+            if kernel.me().timed_out {
+                return Unparked::TimedOut;
+            }
+            let (woken_at, usual) = kernel.woke;
+            kernel.woke.1 = usual - usual / 8 + (kernel.now - woken_at) / 8;
+            Unparked::Woken
+        })
+    }
+
+    fn wake(address: *const Word, count: u32) -> u32 {
+        system(|kernel| kernel.os.syscall);
+        let (mut woken, began) = (0, with(|kernel| kernel.now));
+        while woken < count {
+            let found = with(|kernel| {
+                // Who was woken a moment ago and sleeps again is not woken twice.
+                let first = *kernel.sleepers.get(&(address as usize))?.front()?;
+                if matches!(kernel.threads[first as usize].state, State::Asleep { since, .. } if since > began) {
+                    return None;
+                }
+                let tid = kernel.first_sleeper(address as usize)?;
+                kernel.woke.0 = kernel.now;
+                kernel.wake(tid);
+                Some(())
+            });
+            if found.is_none() {
+                break;
+            }
+            woken += 1;
+            system(|kernel| kernel.os.wake);
+        }
+        woken
+    }
+
+    fn requeue(node: &Node<Self>, address: *const Word) {
+        system(|kernel| kernel.os.syscall);
+        with(|kernel| {
+            let Some(tid) = kernel.first_sleeper(node.state.address() as usize) else { return };
+            let thread = &mut kernel.threads[tid as usize];
+            let State::Asleep { since, .. } = thread.state else { unreachable!("it was among the sleepers") };
+            thread.state = State::Asleep { since, address: address as usize };
+            kernel.sleepers.entry(address as usize).or_default().push_back(tid);
+        });
+    }
+
+    fn expired(deadline: &Deadline) -> bool {
+        with(|kernel| kernel.expired(deadline))
+    }
+
+    fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
+        with(|kernel| {
+            let ns = kernel.now / 1000 + u64::from(micros) * 1000;
+            let clock = flashlock_locks::machine::Clock::Monotonic;
+            let (sec, nsec) = ((ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as u32);
+            let mine = Deadline { clock, sec, nsec };
+            other.filter(|other| kernel.deadline(other) < kernel.deadline(&mine)).unwrap_or(mine)
+        })
+    }
+
+    fn numa_node() -> u32 {
+        with(|kernel| {
+            let core = kernel.my_core();
+            kernel.shape.node(core)
+        })
+    }
+
+    fn epoch() -> u32 {
+        1
+    }
+
+    fn micros() -> u32 {
+        with(|kernel| (kernel.now / 1_000_000) as u32)
+    }
+
+    fn random() -> u32 {
+        with(|kernel| {
+            let state = &mut kernel.me().random;
+            *state ^= *state << 13;
+            *state ^= *state >> 7;
+            *state ^= *state << 17;
+            (*state >> 32) as u32
+        })
+    }
+
+    fn local(which: Local) -> u32 {
+        with(|kernel| kernel.me().locals[which as usize])
+    }
+
+    fn set_local(which: Local, value: u32) {
+        with(|kernel| kernel.me().locals[which as usize] = value);
+    }
+
+    fn tunables() -> &'static Tunables {
+        with(|kernel| kernel.tunables)
+    }
+
+    fn crowded() -> bool {
+        with(spin::crowded)
+    }
+
+    fn trace(event: Event) {
+        with(|kernel| kernel.counts[event as usize] += 1);
+    }
+}
+
+impl Kernel {
+    pub(crate) fn deadline(&self, deadline: &Deadline) -> Ps {
+        let ns = i128::from(deadline.sec) * 1_000_000_000 + i128::from(deadline.nsec);
+        Ps::try_from(ns.max(0) * 1000).unwrap_or(Ps::MAX / 2)
+    }
+
+    pub(crate) fn expired(&self, deadline: &Deadline) -> bool {
+        self.now >= self.deadline(deadline)
+    }
+}

@@ -1,0 +1,356 @@
+//! # Cache coherence
+//!
+//! Who has which line, and what an access costs for that reason. There is no data here: a word's value is where the program has
+//! it, and changes when the access is served.
+//!
+//! **Model.** Each core has a private cache (two levels, shared by its hardware threads), each node a last-level cache and
+//! memory. A line is in one of the states of MESI, kept in one place: the exclusive owner, if there is one; the cores with a copy;
+//! the last-level caches with a copy. An access that the core's copy allows is a *hit*. All others go to the line's *server*,
+//! one for each line, which serves one after the other in order of arrival: an exclusive copy travels for as long as a transfer
+//! takes, and nobody else is served meanwhile; copies of a shared line are given out as fast as its home can.
+//!
+//! | the line is … | read | write, read-modify-write |
+//! |---|---|---|
+//! | another core's own, changed | `transfer` from there; both share it then | `transfer`; ours |
+//! | another core's own, unchanged | `clean`; both share it then | `transfer`; ours |
+//! | in our last-level cache | `llc`, near | `upgrade` of the farthest other copy, and `llc` if we have none |
+//! | in another last-level cache | `llc`, far | the same |
+//! | nowhere | `dram` of its home | `dram` of its home |
+//!
+//! What is read and nobody else has is exclusive at once. A line's home is the node that touched it first.
+//!
+//! ## Invariants
+//! 1. If a line has an owner, nobody else has a copy: `sharers` is the owner alone.
+//! 2. A core with a copy is in a node whose last-level cache has one, if caches are inclusive; else that cache may have dropped
+//!    it for as long as a core of the node has it.
+//! 3. A line's server is never free earlier than it was before.
+
+mod lines;
+mod parts;
+
+pub use parts::Traffic;
+
+use crate::description::Description;
+use crate::shape::{Cores, Shape};
+use crate::tags::{Tags, Victim};
+use crate::{Ps, ps};
+use lines::{Lines, Lost, NOBODY, NOWHERE};
+use parts::{Bus, Costs, Tlb};
+
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Load,
+    Store,
+    /// A read-modify-write.
+    Rmw,
+}
+
+impl Access {
+    fn writes(self) -> bool {
+        self != Self::Load
+    }
+}
+
+/// Where a line came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// From the same node: its last-level cache or one of its cores.
+    Local,
+    /// From another node.
+    Remote,
+    /// From memory.
+    Memory,
+}
+
+/// An access that was no hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// When it is done.
+    pub(crate) done: Ps,
+    /// For how long it waited for others.
+    pub(crate) queued: Ps,
+    pub(crate) source: Source,
+}
+
+/// The memory of a machine, with all its caches.
+pub(crate) struct Memory {
+    costs: Costs,
+    lines: Lines,
+    l1: Vec<Tags>,
+    l2: Vec<Tags>,
+    llc: Vec<Tags>,
+    tlb: Vec<Tlb>,
+    llc_bus: Vec<Bus>,
+    dram_bus: Vec<Bus>,
+    link: Vec<Bus>,
+    inclusive: bool,
+    pub(crate) traffic: Traffic,
+}
+
+impl Memory {
+    pub(crate) fn new(machine: &Description, shape: &Shape) -> Self {
+        let latency = &machine.latency_ns;
+        let list = |ns: &[f64]| ns.iter().map(|&ns| ps(ns)).collect();
+        let cache = |cache: crate::description::Cache, hashed| Tags::new(cache.kib * 16, cache.ways, hashed);
+        let (cores, nodes) = (0..shape.cores, 0..shape.nodes);
+        let tlb = machine.cache.tlb;
+        Self {
+            costs: Costs {
+                l1: ps(latency.l1),
+                l2: ps(latency.l2),
+                rmw: ps(latency.rmw),
+                store: ps(latency.store),
+                line: ps(machine.bandwidth.line_ns),
+                walk: ps(tlb.walk_ns),
+                llc: list(&latency.llc),
+                transfer: list(&latency.transfer),
+                clean: list(&latency.clean),
+                upgrade: list(&latency.upgrade),
+                dram: list(&latency.dram),
+            },
+            lines: Lines::default(),
+            l1: cores.clone().map(|_| cache(machine.cache.l1, false)).collect(),
+            l2: cores.clone().map(|_| cache(machine.cache.l2, false)).collect(),
+            llc: nodes.clone().map(|_| cache(machine.cache.llc, true)).collect(),
+            tlb: cores
+                .map(|_| Tlb {
+                    tags: Tags::new(tlb.entries, 8, false),
+                    latest: u32::MAX,
+                    lines_per_page: tlb.page_kib * 16,
+                })
+                .collect(),
+            llc_bus: nodes.clone().map(|_| Bus::new(machine.bandwidth.llc_gbs)).collect(),
+            dram_bus: nodes.clone().map(|_| Bus::new(machine.bandwidth.dram_gbs)).collect(),
+            link: nodes.map(|_| Bus::new(machine.bandwidth.link_gbs)).collect(),
+            inclusive: machine.cache.inclusive,
+            traffic: Traffic::default(),
+        }
+    }
+
+    /// So many more lines; the number of the first of them.
+    pub(crate) fn extend(&mut self, lines: u32) -> u32 {
+        self.lines.extend(lines)
+    }
+
+    /// What the access costs if it is a hit; it has happened then.
+    #[inline]
+    pub(crate) fn hit(&mut self, core: u32, line: u32, access: Access) -> Option<Ps> {
+        let state = &mut self.lines[line];
+        let allowed = if access.writes() { state.owner == core as u16 } else { state.sharers.contains(core) };
+        if !allowed {
+            return None;
+        }
+        state.dirty |= access.writes();
+        self.traffic.hits += 1;
+        let near = if self.l1[core as usize].touch(line) {
+            self.costs.l1
+        } else {
+            self.l1[core as usize].insert(line, 0);
+            self.l2[core as usize].touch(line);
+            self.costs.l2
+        };
+        let walk = self.translate(core, line);
+        Some(
+            walk + match access {
+                Access::Load => near,
+                Access::Store => self.costs.store,
+                Access::Rmw => self.costs.rmw + near,
+            },
+        )
+    }
+
+    /// What translating the address costs.
+    #[inline]
+    fn translate(&mut self, core: u32, line: u32) -> Ps {
+        let tlb = &mut self.tlb[core as usize];
+        let page = line / tlb.lines_per_page;
+        if page == tlb.latest {
+            return 0;
+        }
+        tlb.latest = page;
+        if tlb.tags.touch(page) {
+            return 0;
+        }
+        tlb.tags.insert(page, 0);
+        self.traffic.walks += 1;
+        self.costs.walk
+    }
+
+    /// How long a request that is no hit travels to where it is served.
+    pub(crate) fn travel(&self, shape: &Shape, core: u32, line: u32, access: Access) -> Ps {
+        let (state, node) = (&self.lines[line], shape.node(core));
+        let ours = 1 << node;
+        let here = match state.owner() {
+            Some(owner) => shape.node(owner) == node,
+            None if access.writes() => state.llc & !ours == 0,
+            None => state.llc & ours != 0,
+        };
+        let place = if here || state.home == NOWHERE { node } else { u32::from(state.home) };
+        self.costs.llc[shape.distance(node, place)] / 2
+    }
+
+    /// An access that is no hit arrives where it is served, after it has travelled.
+    pub(crate) fn serve(&mut self, shape: &Shape, now: Ps, core: u32, line: u32, access: Access) -> Served {
+        let travelled = self.travel(shape, core, line, access);
+        let node = shape.node(core);
+        let state = &mut self.lines[line];
+        if state.home == NOWHERE {
+            state.home = node as u8;
+        }
+        let (latency, from) = self.supply(shape, core, line, access);
+        let source = match from {
+            None => Source::Memory,
+            Some(other) if other == node => Source::Local,
+            Some(_) => Source::Remote,
+        };
+        let carried = self.carry(shape, now, node, line, from);
+        let state = &mut self.lines[line];
+        let start = carried.max(state.free_at);
+        let done = start + latency.saturating_sub(travelled);
+        // An exclusive copy is on its way until it has arrived; a shared one can be given out again at once.
+        let moves = access.writes() || state.owner != NOBODY;
+        let done = if access == Access::Rmw { done + self.costs.rmw } else { done };
+        state.free_at = if moves { done } else { start + self.costs.line };
+        let walk = self.translate(core, line);
+        self.settle(shape, core, line, access);
+        Served { done: done + walk, queued: start - now, source }
+    }
+
+    /// Nobody else is served before: a store that was served is still in its core's store buffer.
+    pub(crate) fn hold(&mut self, line: u32, until: Ps) {
+        let free_at = &mut self.lines[line].free_at;
+        *free_at = until.max(*free_at);
+    }
+
+    /// How long the line takes to the core, and from which node; `None`: from memory.
+    fn supply(&mut self, shape: &Shape, core: u32, line: u32, access: Access) -> (Ps, Option<u32>) {
+        let (state, node) = (self.lines[line], shape.node(core));
+        let costs = &self.costs;
+        if let Some(owner) = state.owner() {
+            let other = shape.node(owner);
+            let list = if state.dirty || access.writes() { &costs.transfer } else { &costs.clean };
+            return (list[shape.distance(node, other)], Some(other));
+        }
+        let nearest = nodes_in(state.llc).min_by_key(|&other| shape.distance(node, other));
+        let (fetch, from) = match nearest {
+            _ if state.sharers.contains(core) => (0, Some(node)),
+            Some(other) => (costs.llc[shape.distance(node, other)], Some(other)),
+            None => {
+                match std::mem::replace(&mut self.lines[line].lost, Lost::No) {
+                    Lost::No => {}
+                    Lost::ToItself => self.traffic.displaced_by_itself += 1,
+                    Lost::ToAnother => self.traffic.displaced_by_others += 1,
+                }
+                return (costs.dram[shape.distance(node, u32::from(state.home))], None);
+            }
+        };
+        if !access.writes() {
+            return (fetch, from);
+        }
+        let mut others = state.sharers;
+        others.remove(core);
+        let farthest = nodes_in(state.llc)
+            .filter(|&other| other != node || others.intersects(shape.cores_of(other)))
+            .map(|other| shape.distance(node, other))
+            .max()
+            .unwrap_or(0);
+        let from = if farthest > 0 {
+            nodes_in(state.llc).find(|&other| shape.distance(node, other) == farthest)
+        } else {
+            from
+        };
+        (fetch.max(costs.upgrade[farthest]), from)
+    }
+
+    /// When the buses between there and here have carried what arrives now.
+    fn carry(&mut self, shape: &Shape, now: Ps, node: u32, line: u32, from: Option<u32>) -> Ps {
+        let home = u32::from(self.lines[line].home);
+        let traffic = &mut self.traffic;
+        let other = from.unwrap_or(home);
+        let mut ready = self.llc_bus[node as usize].carry(now);
+        if from.is_none() {
+            traffic.memory += 1;
+            ready = ready.max(self.dram_bus[home as usize].carry(now));
+        } else if other == node {
+            traffic.local += 1;
+        } else {
+            traffic.remote += 1;
+        }
+        if shape.distance(node, other) > 0 {
+            ready = ready.max(self.link[node as usize].carry(now)).max(self.link[other as usize].carry(now));
+        }
+        ready
+    }
+
+    /// The line is where the access has brought it.
+    fn settle(&mut self, shape: &Shape, core: u32, line: u32, access: Access) {
+        let node = shape.node(core);
+        let state = &mut self.lines[line];
+        if access.writes() {
+            state.sharers = Cores::only(core);
+            state.owner = core as u16;
+            state.dirty = true;
+            state.llc = 1 << node;
+        } else {
+            let alone = state.sharers.is_empty() && state.llc & !(1 << node) == 0;
+            state.sharers.insert(core);
+            state.owner = if alone { core as u16 } else { NOBODY };
+            state.dirty = false;
+            state.llc |= 1 << node;
+        }
+        self.put_into_llc(shape, node, core, line);
+        self.l1[core as usize].insert(line, 0);
+        let Some(victim) = self.l2[core as usize].insert(line, 0) else { return };
+        let state = &mut self.lines[victim.line];
+        if !state.sharers.contains(core) {
+            return; // Invalidated before.
+        }
+        state.sharers.remove(core);
+        if state.owner == core as u16 {
+            state.owner = NOBODY;
+        }
+        if !self.inclusive {
+            // The last level may have dropped it while the core kept it.
+            self.put_into_llc(shape, node, core, victim.line);
+        }
+    }
+
+    fn put_into_llc(&mut self, shape: &Shape, node: u32, core: u32, line: u32) {
+        if let Some(victim) = self.llc[node as usize].insert(line, core) {
+            self.drop_from_llc(shape, node, core, victim);
+        }
+    }
+
+    /// A last-level cache had no room for it any more.
+    fn drop_from_llc(&mut self, shape: &Shape, node: u32, core: u32, victim: Victim) {
+        let state = &mut self.lines[victim.line];
+        if state.llc & 1 << node == 0 {
+            return; // Invalidated before.
+        }
+        let cores = shape.cores_of(node);
+        if !self.inclusive && state.sharers.intersects(cores) {
+            return; // The cores keep it.
+        }
+        state.llc &= !(1 << node);
+        state.lost = if victim.by == core { Lost::ToItself } else { Lost::ToAnother };
+        state.sharers.remove_all(cores);
+        if state.owner().is_some_and(|owner| shape.node(owner) == node) {
+            state.owner = NOBODY;
+        }
+    }
+}
+
+fn nodes_in(set: u32) -> impl Iterator<Item = u32> {
+    let mut rest = set;
+    std::iter::from_fn(move || {
+        let node = rest.trailing_zeros();
+        rest &= rest.wrapping_sub(1);
+        (node < 32).then_some(node)
+    })
+}
+
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Buses, costs, translations, and what is counted.
+
+use crate::tags::Tags;
+use crate::{Ps, ps};
+
+/// Something that carries one line at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bus {
+    pub(super) free_at: Ps,
+    pub(super) per_line: Ps,
+}
+
+impl Bus {
+    pub(super) fn new(gbs: f64) -> Self {
+        Self { free_at: 0, per_line: ps(64.0 / gbs) }
+    }
+
+    /// When a line that wants to be carried at `now` begins to.
+    pub(super) fn carry(&mut self, now: Ps) -> Ps {
+        let start = now.max(self.free_at);
+        self.free_at = start + self.per_line;
+        start
+    }
+}
+
+/// What was carried, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Accesses that the core's own caches served.
+    pub hits: u64,
+    /// Lines from the same node.
+    pub local: u64,
+    /// Lines from other nodes.
+    pub remote: u64,
+    /// Lines from memory: misses of the last-level cache.
+    pub memory: u64,
+    /// Of these, lines that the same core had displaced.
+    pub displaced_by_itself: u64,
+    /// Lines that another one had displaced.
+    pub displaced_by_others: u64,
+    /// Translations that were not known.
+    pub walks: u64,
+}
+
+/// What accesses cost.
+pub(super) struct Costs {
+    pub(super) l1: Ps,
+    pub(super) l2: Ps,
+    pub(super) rmw: Ps,
+    pub(super) store: Ps,
+    pub(super) line: Ps,
+    pub(super) walk: Ps,
+    pub(super) llc: Vec<Ps>,
+    pub(super) transfer: Vec<Ps>,
+    pub(super) clean: Vec<Ps>,
+    pub(super) upgrade: Vec<Ps>,
+    pub(super) dram: Vec<Ps>,
+}
+
+/// What a core knows of address translation.
+pub(super) struct Tlb {
+    pub(super) tags: Tags,
+    pub(super) latest: u32,
+    pub(super) lines_per_page: u32,
+}

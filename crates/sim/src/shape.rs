@@ -1,0 +1,114 @@
+//! # A machine's shape, ready for use
+//!
+//! What the [`Description`] says of topology, as tables: which core and node a CPU belongs to, how far nodes are apart. And sets
+//! of cores, as bits.
+
+use crate::description::{Description, MAX_CORES};
+
+/// The shape of a machine.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) cpus: u32,
+    pub(crate) cores: u32,
+    pub(crate) nodes: u32,
+    threads_per_core: u32,
+    cores_per_node: u32,
+    nodes_per_package: u32,
+    distances: Vec<u8>,
+    cores_of: Vec<Cores>,
+}
+
+impl Shape {
+    pub(crate) fn new(machine: &Description) -> Self {
+        let (nodes, per_node) = (machine.nodes(), machine.topology.cores_per_node);
+        let pairs = (0..nodes).flat_map(|a| (0..nodes).map(move |b| (a, b)));
+        Self {
+            cpus: machine.cpus(),
+            cores: machine.cores(),
+            nodes,
+            threads_per_core: machine.topology.threads_per_core,
+            cores_per_node: per_node,
+            nodes_per_package: machine.topology.nodes_per_package,
+            distances: pairs.map(|(a, b)| machine.distance(a, b) as u8).collect(),
+            cores_of: (0..nodes).map(|node| (node * per_node..(node + 1) * per_node).collect()).collect(),
+        }
+    }
+
+    pub(crate) fn core(&self, cpu: u32) -> u32 {
+        cpu / self.threads_per_core
+    }
+
+    /// The hardware threads of a core.
+    pub(crate) fn cpus_of(&self, core: u32) -> std::ops::Range<u32> {
+        core * self.threads_per_core..(core + 1) * self.threads_per_core
+    }
+
+    pub(crate) fn node(&self, core: u32) -> u32 {
+        core / self.cores_per_node
+    }
+
+    pub(crate) fn package(&self, core: u32) -> u32 {
+        self.node(core) / self.nodes_per_package
+    }
+
+    pub(crate) fn cores_of(&self, node: u32) -> &Cores {
+        &self.cores_of[node as usize]
+    }
+
+    pub(crate) fn cpus_of_node(&self, node: u32) -> std::ops::Range<u32> {
+        let per_node = self.cores_per_node * self.threads_per_core;
+        node * per_node..(node + 1) * per_node
+    }
+
+    pub(crate) fn distance(&self, a: u32, b: u32) -> usize {
+        usize::from(self.distances[(a * self.nodes + b) as usize])
+    }
+}
+
+const WORDS: usize = MAX_CORES as usize / 64;
+
+/// A set of cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cores([u64; WORDS]);
+
+impl Cores {
+    pub(crate) const NONE: Self = Self([0; WORDS]);
+
+    pub(crate) fn only(core: u32) -> Self {
+        let mut this = Self::NONE;
+        this.insert(core);
+        this
+    }
+
+    pub(crate) fn contains(&self, core: u32) -> bool {
+        self.0[core as usize / 64] >> (core % 64) & 1 != 0
+    }
+
+    pub(crate) fn insert(&mut self, core: u32) {
+        self.0[core as usize / 64] |= 1 << (core % 64);
+    }
+
+    pub(crate) fn remove(&mut self, core: u32) {
+        self.0[core as usize / 64] &= !(1 << (core % 64));
+    }
+
+    pub(crate) fn remove_all(&mut self, others: &Self) {
+        self.0.iter_mut().zip(others.0).for_each(|(mine, other)| *mine &= !other);
+    }
+
+    pub(crate) fn intersects(&self, others: &Self) -> bool {
+        self.0.iter().zip(others.0).any(|(mine, other)| mine & other != 0)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0 == [0; WORDS]
+    }
+}
+
+impl FromIterator<u32> for Cores {
+    fn from_iter<I: IntoIterator<Item = u32>>(cores: I) -> Self {
+        let mut this = Self::NONE;
+        cores.into_iter().for_each(|core| this.insert(core));
+        this
+    }
+}

@@ -1,0 +1,360 @@
+//! # Running something
+//!
+//! A [`Simulation`] is a computer, what was placed in its memory, and threads. It belongs to the host thread that made it; several
+//! host threads can have one each.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use flashlock_locks::machine::Tunables;
+
+use crate::access::{access_line, spend};
+use crate::arena::Arena;
+use crate::description::Description;
+use crate::kernel::{Kernel, Next};
+use crate::memory::{Access, Traffic};
+use crate::shape::Shape;
+pub use crate::stuck::Stuck;
+use crate::stuck::{self, Name};
+use crate::thread::{State, Use};
+use crate::{Ps, ps};
+
+/// Of a coroutine's stack.
+const STACK_BYTES: usize = 64 << 10;
+
+thread_local! {
+    static KERNEL: RefCell<Option<Box<Kernel>>> = const { RefCell::new(None) };
+    /// The acting thread's way back to [`Simulation::run`].
+    static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(std::ptr::null()) };
+    /// Memory that no simulation uses now.
+    static SPARE: RefCell<Option<Arena>> = const { RefCell::new(None) };
+}
+
+/// What is the same in all runs of an experiment but for a seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Of what the locks draw.
+    pub seed: u64,
+    /// Of where threads are placed: spread over nodes, then over cores, as operating systems do; which of them, this says.
+    pub placement: u64,
+    /// What the user tuned.
+    pub tunables: &'static Tunables,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seed: 1, placement: 1, tunables: &Tunables::DEFAULT }
+    }
+}
+
+/// A simulated computer with a program.
+pub struct Simulation {
+    coroutines: Vec<Coroutine<(), (), ()>>,
+    order: Vec<u32>,
+    names: Vec<Name>,
+    seed: u64,
+}
+
+/// What a run took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Virtual time, in ns.
+    pub ns: f64,
+    /// Steps of the simulation.
+    pub events: u64,
+    /// Thread time in ns, by its [`Use`].
+    pub times: [f64; Use::ALL.len()],
+    /// Lines that were carried.
+    pub traffic: Traffic,
+    /// What the locks traced, in the order of `Event::ALL`.
+    pub counts: Vec<u64>,
+    /// Times that threads gave their CPU up.
+    pub voluntary_switches: u64,
+    /// Times that they lost it.
+    pub involuntary_switches: u64,
+    /// What the machine consumed above idle, in joules: an estimate.
+    pub joules: f64,
+}
+
+impl Simulation {
+    /// A computer in which nothing happens yet.
+    ///
+    /// # Panics
+    ///
+    /// If the host thread already has one.
+    pub fn new(machine: &Description, options: Options) -> Self {
+        let mut arena = SPARE.take().unwrap_or_else(Arena::new);
+        if arena.is_in_use() {
+            arena = Arena::new();
+        }
+        arena.clear();
+        let kernel = Kernel::new(machine, arena, options.tunables);
+        let order = placement(&kernel.shape, options.placement);
+        KERNEL.with_borrow_mut(|slot| {
+            assert!(slot.is_none(), "a host thread simulates one computer at a time");
+            *slot = Some(Box::new(kernel));
+        });
+        Self { coroutines: Vec::new(), order, names: Vec::new(), seed: options.seed }
+    }
+
+    /// Puts a value into simulated memory, from the beginning of a line. What its words are called when a run hangs.
+    pub fn place<T>(&mut self, name: &str, value: T) -> Placed<T> {
+        let placed = with(|kernel| Placed { at: kernel.arena.reserve::<T>(), _block: kernel.arena.block() });
+        // SAFETY: room for a `T`, aligned, that nobody else has (`arena`, invariant 3).
+        unsafe { placed.at.write(value) };
+        self.names.push((placed.at.as_ptr().expose_provenance(), size_of::<T>(), name.to_owned()));
+        placed
+    }
+
+    /// One more thread, on the next CPU. It begins with [`Simulation::run`].
+    pub fn spawn(&mut self, program: impl FnOnce() + 'static) {
+        let number = self.coroutines.len();
+        let cpu = self.order[number % self.order.len()];
+        let random = mix(self.seed ^ mix(number as u64 + 1));
+        with(|kernel| kernel.spawn(cpu, random));
+        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a coroutine's stack");
+        self.coroutines.push(Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+            YIELDER.set(yielder);
+            program();
+        }));
+    }
+
+    /// Runs until all threads have returned.
+    ///
+    /// # Errors
+    ///
+    /// [`Stuck`] if that never happens.
+    pub fn run(&mut self) -> Result<Outcome, Stuck> {
+        let mut yielders = vec![std::ptr::null(); self.coroutines.len()];
+        loop {
+            match with(Kernel::next) {
+                Next::Run(tid) => {
+                    YIELDER.set(yielders[tid as usize]);
+                    let result = self.coroutines[tid as usize].resume(());
+                    yielders[tid as usize] = YIELDER.get();
+                    if let CoroutineResult::Return(()) = result {
+                        with(|kernel| kernel.leave(State::Done));
+                    }
+                    with(|kernel| kernel.current = None);
+                }
+                Next::Over => return Ok(with(outcome)),
+                Next::Stuck => return Err(with(|kernel| stuck::report(kernel, &self.names))),
+            }
+        }
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        self.coroutines.clear();
+        let kernel = KERNEL.take();
+        if let Some(kernel) = kernel {
+            SPARE.set(Some(kernel.arena));
+        }
+    }
+}
+
+fn outcome(kernel: &mut Kernel) -> Outcome {
+    let ns = |time: Ps| time as f64 / 1e3;
+    let mut times = [0.0; Use::ALL.len()];
+    for thread in &kernel.threads {
+        times.iter_mut().zip(thread.times).for_each(|(sum, time)| *sum += ns(time));
+    }
+    let (traffic, power) = (kernel.memory.traffic, &kernel.machine.power);
+    let busy: f64 = [Use::Compute, Use::Local, Use::Remote, Use::Memory, Use::Queueing]
+        .map(|usage| times[usage as usize])
+        .iter()
+        .sum();
+    let watt_ns = busy * power.busy_w + times[Use::Polling as usize] * power.poll_w;
+    let nj = traffic.local as f64 * power.local_nj + (traffic.remote + traffic.memory) as f64 * power.remote_nj;
+    Outcome {
+        ns: ns(kernel.now),
+        events: kernel.happened,
+        times,
+        traffic,
+        counts: kernel.counts.clone(),
+        voluntary_switches: kernel.threads.iter().map(|thread| thread.voluntary).sum(),
+        involuntary_switches: kernel.threads.iter().map(|thread| thread.involuntary).sum(),
+        joules: (watt_ns + nj) / 1e9,
+    }
+}
+
+/// The CPUs in the order in which threads are placed: nodes take turns, then their cores, then hardware threads.
+fn placement(shape: &Shape, seed: u64) -> Vec<u32> {
+    let mut random = mix(seed);
+    let mut shuffled = |mut list: Vec<u32>| {
+        for last in (1..list.len()).rev() {
+            random = mix(random);
+            list.swap(last, (random % (last as u64 + 1)) as usize);
+        }
+        list
+    };
+    let nodes = shuffled((0..shape.nodes).collect());
+    let cores: Vec<Vec<u32>> = nodes
+        .iter()
+        .map(|&node| {
+            shuffled(shape.cpus_of_node(node).map(|cpu| shape.core(cpu)).step_by(shape.cpus_of(0).len()).collect())
+        })
+        .collect();
+    let per_core = shape.cpus_of(0).len();
+    let per_node = cores[0].len();
+    let places = (0..per_core).flat_map(|thread| (0..per_node).map(move |core| (thread, core)));
+    places
+        .flat_map(|(thread, core)| cores.iter().map(move |cores| (cores[core], thread)))
+        .map(|(core, thread)| shape.cpus_of(core).start + thread as u32)
+        .collect()
+}
+
+/// A number that has little to do with the one it is made from (Steele and others' SplitMix64).
+fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Does something with the host thread's computer.
+#[inline]
+pub(crate) fn with<T>(act: impl FnOnce(&mut Kernel) -> T) -> T {
+    KERNEL.with_borrow_mut(|kernel| act(kernel.as_mut().expect("a simulation exists on this host thread")))
+}
+
+/// Lets others act until the acting thread's event has come.
+pub(crate) fn suspend() {
+    let yielder = YIELDER.get();
+    // SAFETY: set by the coroutine that is running, whose frame it lives in: `run` sets it each time it resumes one.
+    unsafe { &*yielder }.suspend(());
+}
+
+/// Something in simulated memory.
+#[derive(Debug)]
+pub struct Placed<T> {
+    at: NonNull<T>,
+    /// The block is not used for another simulation while this exists.
+    _block: Rc<()>,
+}
+
+impl<T> Deref for Placed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: written when it was placed, dropped with `self` only, and its block is kept.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+impl<T> Placed<T> {
+    /// The value, if nobody shares it.
+    pub fn get_mut(&mut self) -> &mut T {
+        // SAFETY: as above; `&mut self` says that nobody else has it.
+        unsafe { self.at.as_mut() }
+    }
+}
+
+impl<T> Drop for Placed<T> {
+    fn drop(&mut self) {
+        // SAFETY: once, and nobody uses it afterwards.
+        unsafe { self.at.drop_in_place() };
+    }
+}
+
+/// Lines of simulated memory that are only touched: they hold nothing.
+#[derive(Debug)]
+pub struct Region {
+    first: u32,
+    lines: u32,
+}
+
+impl Region {
+    /// So many lines.
+    pub fn new(lines: u32) -> Self {
+        let first = with(|kernel| kernel.memory.extend(lines));
+        Self { first, lines }
+    }
+
+    /// Loads from a line, and waits for it, as what comes next depends on it.
+    pub fn read(&self, line: u32) {
+        self.access(line, Access::Load, 1.0);
+    }
+
+    /// Loads from a line; what comes next does not depend on it, so that other such loads are under way at the same time.
+    pub fn read_ahead(&self, line: u32) {
+        let overlap = with(|kernel| kernel.machine.latency_ns.overlap);
+        self.access(line, Access::Load, overlap);
+    }
+
+    /// Stores to a line.
+    pub fn write(&self, line: u32) {
+        self.access(line, Access::Store, 1.0);
+    }
+
+    fn access(&self, line: u32, kind: Access, overlap: f64) {
+        debug_assert!(line < self.lines);
+        let acts = with(|kernel| {
+            kernel.progresses(0);
+            kernel.current.is_some()
+        });
+        if acts {
+            access_line(self.first + line, kind, overlap, || ());
+        }
+    }
+}
+
+/// The acting thread computes for so long, at the base clock and alone on its core; longer otherwise.
+pub fn compute(ns: f64) {
+    let time = with(|kernel| {
+        let time = ps(ns * kernel.slowness());
+        kernel.progresses(time);
+        time
+    });
+    spend(time, Use::Compute);
+}
+
+/// The acting thread is busy until so much time has passed.
+pub fn delay(ns: f64) {
+    with(|kernel| kernel.progresses(ps(ns)));
+    spend(ps(ns), Use::Compute);
+}
+
+/// The acting thread sleeps for so long, and for the timer's slack.
+pub fn nap(ns: f64) {
+    with(|kernel| {
+        let time = ps(ns) + kernel.os.slack;
+        kernel.progresses(time);
+        kernel.sleep(0, Some(kernel.now + time));
+    });
+    suspend();
+}
+
+/// What a step through a linked structure costs, beside its load: a comparison, and a branch that is often guessed wrong.
+pub fn step() {
+    let ns = with(|kernel| kernel.machine.clock.step_ns);
+    compute(ns);
+}
+
+/// Virtual time, in ns.
+pub fn now() -> u64 {
+    with(|kernel| kernel.now / 1000)
+}
+
+/// The number of the acting thread, in order of [`Simulation::spawn`].
+pub fn thread_number() -> u32 {
+    with(|kernel| kernel.current.expect("a simulated thread is acting"))
+}
+
+/// The CPU that the acting thread is on.
+pub fn thread_cpu() -> u32 {
+    with(|kernel| kernel.me().cpu)
+}
+
+/// The NUMA node that the acting thread is on.
+pub fn thread_node() -> u32 {
+    with(|kernel| {
+        let core = kernel.my_core();
+        kernel.shape.node(core)
+    })
+}

@@ -1,0 +1,123 @@
+//! # Polling
+//!
+//! By the rules of [`flashlock_locks::wait::polling`].
+//!
+//! What polling finds unchanged is not simulated poll by poll: the thread looks when the line has changed, at the poll that would have
+//! come next, and otherwise now and then, for the sake of what it does between polls.
+
+use std::sync::atomic::Ordering;
+
+use flashlock_locks::machine::{Patience, Word as _};
+use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause};
+
+use crate::access::spend;
+use crate::kernel::Kernel;
+use crate::machine::Word;
+use crate::simulation::{suspend, with};
+use crate::thread::Use;
+use crate::{Ps, ps};
+
+/// Whether waiters have lately lost their CPUs, or there are two CPUs or fewer.
+pub(crate) fn crowded(kernel: &mut Kernel) -> bool {
+    kernel.shape.cpus <= 2 || kernel.preempted.is_some_and(|at| kernel.now - at < 1000 * CROWD)
+}
+
+impl Kernel {
+    fn budget(&self) -> Ps {
+        1000 * budget(self.woke.1 / 1000)
+    }
+}
+
+fn pause() -> Ps {
+    with(|kernel| ps(kernel.machine.latency_ns.pause))
+}
+
+fn now() -> Ps {
+    with(|kernel| kernel.now)
+}
+
+/// [`Machine::spin_until`](flashlock_locks::machine::Machine::spin_until)
+pub(crate) fn spin_until(
+    word: &Word,
+    order: Ordering,
+    patience: Patience,
+    mut done: impl FnMut(u32) -> bool,
+) -> Option<u32> {
+    if matches!(patience, Patience::Contend) {
+        return contend(word, order, done);
+    }
+    for _ in 0..QUICK_POLLS {
+        let seen = word.load(order);
+        if done(seen) {
+            return Some(seen);
+        }
+        spend(pause(), Use::Polling);
+    }
+    poll(word, order, patience, &mut done)
+}
+
+fn contend(word: &Word, order: Ordering, mut done: impl FnMut(u32) -> bool) -> Option<u32> {
+    let learned = with(|kernel| kernel.me().contention);
+    let away = learned.stay_away(now() / 1000);
+    spend(1000 * away.unwrap_or(0), Use::Polling);
+    let seen = word.load(order);
+    if done(seen) {
+        with(|kernel| kernel.me().contention = Contention::found_free(away, kernel.now / 1000));
+        return Some(seen);
+    }
+    let won = poll(word, order, Patience::Contend, &mut done);
+    with(|kernel| kernel.me().contention = learned.had_to_poll(away, won.is_some().then_some(kernel.now / 1000)));
+    won
+}
+
+/// Polls until the patience is spent.
+fn poll(word: &Word, order: Ordering, patience: Patience, done: &mut impl FnMut(u32) -> bool) -> Option<u32> {
+    let (start, pause) = (now(), pause());
+    let mut gap = 1;
+    let mut seen = word.peek();
+    let mut preempted_before = with(|kernel| kernel.me().involuntary);
+    loop {
+        wait_for_change(word, seen, pause * Ps::from(gap), start, patience);
+        seen = word.load(order);
+        if done(seen) {
+            return Some(seen);
+        }
+        gap = next_pause(gap, &patience);
+        let (now, preemptions) = with(|kernel| (kernel.now, kernel.me().involuntary));
+        let waited = now - start;
+        let preempted = std::mem::replace(&mut preempted_before, preemptions) != preemptions;
+        match patience {
+            Patience::Budget | Patience::Contend if preempted || waited > with(|kernel| kernel.budget()) => {
+                return None;
+            }
+            Patience::Until(deadline) if with(|kernel| kernel.expired(&deadline)) => return None,
+            Patience::Forever | Patience::Until(_)
+                if (preempted || waited > 1000 * YIELD_AFTER) && with(Kernel::offer) =>
+            {
+                suspend();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Until the word's line changes, seen from the first poll after that on; or until the thread looks anyway. `seen`: what the word
+/// held when it looked last.
+fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patience) {
+    if word.peek() != seen {
+        return spend(gap, Use::Polling);
+    }
+    with(|kernel| {
+        let line = kernel.arena.line(word.address()).expect("words that are polled lie in simulated memory");
+        let now = kernel.now;
+        let look = now + gap.max((now - start) / 4);
+        let look = match patience {
+            Patience::Contend => now + gap,
+            Patience::Forever => look,
+            Patience::Budget => look.min((start + kernel.budget() + 1).max(now + gap)),
+            Patience::Until(deadline) => look.min(kernel.deadline(&deadline).max(now + gap)),
+        };
+        kernel.poll(line, now + gap, gap, look);
+    });
+    suspend();
+}

@@ -1,0 +1,75 @@
+//! # Who waits for what
+//!
+//! What is said of a run in which nobody can go on.
+
+use std::fmt;
+
+use flashlock_locks::machine::Handle;
+
+use crate::arena::{Arena, LINE, NODES};
+use crate::kernel::Kernel;
+use crate::machine::Word;
+use crate::thread::State;
+
+/// Some threads have not returned, and never will: a deadlock, or a wake-up that was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// When, in ns.
+    pub at_ns: u64,
+    /// Of each thread what it waits for, in words.
+    pub threads: Vec<String>,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the simulated program hangs after {} ns", self.at_ns)?;
+        self.threads.iter().try_for_each(|thread| write!(f, "\n  {thread}"))
+    }
+}
+
+impl std::error::Error for Stuck {}
+
+/// Something that was placed: its first byte, its length, its name.
+pub(crate) type Name = (usize, usize, String);
+
+/// What all unfinished threads wait for.
+pub(crate) fn report(kernel: &Kernel, names: &[Name]) -> Stuck {
+    let threads = kernel.threads.iter().enumerate().filter(|(_, thread)| thread.state != State::Done);
+    let described = threads.map(|(tid, thread)| {
+        let what = match thread.state {
+            State::Asleep { address: 0, .. } => "sleeps for a time".to_owned(),
+            State::Asleep { since, address } => {
+                let word: *const Word = std::ptr::with_exposed_provenance(address);
+                // SAFETY: threads sleep on words of the arena only (`Machine::park` has read it), and those are valid for ever
+                // (`arena`, invariants 1 and 2).
+                let holds = unsafe { &*word }.peek();
+                format!("sleeps on {} (which holds {holds}) since {} ns", place(kernel, names, address), since / 1000)
+            }
+            State::Polling { line, since, .. } => {
+                let address = kernel.arena.address(line);
+                format!("polls the line of {} since {} ns", place(kernel, names, address), since / 1000)
+            }
+            State::Ready { since, .. } => format!("wants CPU {} since {} ns", thread.cpu, since / 1000),
+            State::Busy { .. } if thread.waited_for != 0 => {
+                format!("looks at {} again and again", place(kernel, names, thread.waited_for))
+            }
+            State::Busy { .. } => format!("is busy on CPU {}", thread.cpu),
+            State::Done => unreachable!("filtered"),
+        };
+        format!("thread {tid} {what}")
+    });
+    Stuck { at_ns: kernel.now / 1000, threads: described.collect() }
+}
+
+/// What lies at an address.
+fn place(kernel: &Kernel, names: &[Name], address: usize) -> String {
+    let offset = address - kernel.arena.address(0);
+    if offset < NODES as usize * LINE {
+        let handle: Handle = Arena::handle((offset / LINE) as u32);
+        return format!("queue node {}, byte {}", handle.word(), offset % LINE);
+    }
+    match names.iter().find(|(first, bytes, _)| (*first..first + bytes).contains(&address)) {
+        Some((first, _, name)) => format!("{name}, byte {}", address - first),
+        None => format!("line {}", offset / LINE),
+    }
+}

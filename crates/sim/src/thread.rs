@@ -1,0 +1,141 @@
+//! # Simulated threads and CPUs
+//!
+//! What the kernel knows of each.
+
+use std::collections::VecDeque;
+
+use flashlock_locks::machine::{Handle, Local};
+use flashlock_locks::wait::polling::Contention;
+
+use crate::Ps;
+
+/// Names a thread, by its number.
+pub(crate) type Tid = u32;
+
+/// What time goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Instructions, and accesses that the core's own caches serve.
+    Compute,
+    /// Waiting for lines from the same node.
+    Local,
+    /// Waiting for lines from another node.
+    Remote,
+    /// Waiting for lines from memory.
+    Memory,
+    /// Waiting until a line's server or a bus was free.
+    Queueing,
+    /// Polling a word that did not change.
+    Polling,
+    /// Asleep.
+    Parked,
+    /// System calls, context switches, and waiting for a CPU.
+    Scheduling,
+}
+
+impl Use {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 8] = [
+        Self::Compute,
+        Self::Local,
+        Self::Remote,
+        Self::Memory,
+        Self::Queueing,
+        Self::Polling,
+        Self::Parked,
+        Self::Scheduling,
+    ];
+
+    /// As a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Local => "local",
+            Self::Remote => "remote",
+            Self::Memory => "memory",
+            Self::Queueing => "queueing",
+            Self::Polling => "polling",
+            Self::Parked => "parked",
+            Self::Scheduling => "scheduling",
+        }
+    }
+}
+
+/// What a thread is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// On a CPU, with an event at this time that lets it go on.
+    Busy { until: Ps, usage: Use },
+    /// On a CPU, polling a line since then; it looks again when the line changes.
+    Polling { line: u32, since: Ps, next: Ps, every: Ps },
+    /// Wants a CPU since then. `rest`: how much of what it was doing is left.
+    Ready { since: Ps, rest: Ps },
+    /// Asleep since then, on the word at this address, or for a time (0).
+    Asleep { since: Ps, address: usize },
+    /// Has returned.
+    Done,
+}
+
+pub(crate) struct Thread {
+    pub(crate) state: State,
+    /// Events of earlier generations are void.
+    pub(crate) generation: u32,
+    pub(crate) cpu: u32,
+    /// Whether it sleeps no more because its time had come.
+    pub(crate) timed_out: bool,
+    /// The address that it polled or slept on last.
+    pub(crate) waited_for: usize,
+    /// The next one that polls the same line.
+    pub(crate) next_poller: Option<Tid>,
+    /// When its stores will have left the store buffer.
+    pub(crate) stores: VecDeque<Ps>,
+    /// The line that it last waited for, and since when.
+    pub(crate) last_miss: (u32, Ps),
+    pub(crate) times: [Ps; Use::ALL.len()],
+    pub(crate) nodes: Vec<Handle>,
+    pub(crate) random: u64,
+    pub(crate) locals: [u32; Local::COUNT],
+    pub(crate) contention: Contention,
+    pub(crate) voluntary: u64,
+    pub(crate) involuntary: u64,
+}
+
+impl Thread {
+    pub(crate) fn new(cpu: u32, random: u64) -> Self {
+        Self {
+            state: State::Ready { since: 0, rest: 0 },
+            generation: 0,
+            cpu,
+            timed_out: false,
+            waited_for: 0,
+            next_poller: None,
+            stores: VecDeque::new(),
+            last_miss: (u32::MAX, 0),
+            times: [0; Use::ALL.len()],
+            nodes: Vec::new(),
+            random: random | 1,
+            locals: [0; Local::COUNT],
+            contention: Contention::default(),
+            voluntary: 0,
+            involuntary: 0,
+        }
+    }
+
+    pub(crate) fn spend(&mut self, usage: Use, time: Ps) {
+        self.times[usage as usize] += time;
+    }
+}
+
+/// A hardware thread.
+#[derive(Debug, Default)]
+pub(crate) struct Cpu {
+    pub(crate) current: Option<Tid>,
+    /// Those that want it.
+    pub(crate) queue: VecDeque<Tid>,
+    /// Since when `current` runs, or since when nobody does.
+    pub(crate) since: Ps,
+    /// Ends of slices of earlier generations are void.
+    pub(crate) generation: u32,
+    /// Whether an end of the current slice is under way.
+    pub(crate) armed: bool,
+}

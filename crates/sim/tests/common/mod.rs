@@ -1,0 +1,46 @@
+//! Small machines for tests, and what their threads write down.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use flashlock_sim::{Description, Options, Simulation};
+
+/// One node, in which nothing takes time but what a test says: slices of 100 us, 1 us from one thread to another, 0.5 into the system,
+/// 2 to wake somebody, 50 more than asked when asleep for a time. CPUs wake up at once.
+pub(crate) fn tiny(cores: u32, threads_per_core: u32) -> Description {
+    let mut machine = Description::find("2x18x2").unwrap();
+    let shape = &mut machine.topology;
+    (shape.packages, shape.nodes_per_package) = (1, 1);
+    (shape.cores_per_node, shape.threads_per_core) = (cores, threads_per_core);
+    let os = &mut machine.scheduler;
+    (os.slice_us, os.switch_us, os.syscall_us, os.wake_us, os.timer_slack_us) = (100.0, 1.0, 0.5, 2.0, 50.0);
+    os.idle_us.clear();
+    machine
+}
+
+pub(crate) fn simulation(machine: &Description) -> Simulation {
+    Simulation::new(machine, Options::default())
+}
+
+/// What threads write down, in the order in which they do.
+pub(crate) struct Log<T>(Rc<RefCell<Vec<T>>>);
+
+impl<T> Clone for Log<T> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<T> Log<T> {
+    pub(crate) fn new() -> Self {
+        Self(Rc::default())
+    }
+
+    pub(crate) fn write(&self, entry: T) {
+        self.0.borrow_mut().push(entry);
+    }
+
+    pub(crate) fn take(&self) -> Vec<T> {
+        self.0.take()
+    }
+}

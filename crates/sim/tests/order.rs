@@ -1,0 +1,275 @@
+//! In what order things happen, what threads see of each other's stores, and what is said of those who wait for ever.
+
+mod common;
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
+
+use common::{Log, simulation, tiny};
+use flashlock_locks::machine::{Machine, Patience, Word as _};
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::spin::Futex;
+use flashlock_locks::wait::Spin;
+use flashlock_sim::{
+    Description, Options, Placed, Region, Sim, Simulation, Word, compute, delay, nap, now, thread_number,
+};
+
+/// A word on a line of its own.
+fn word(simulation: &mut Simulation, name: &str) -> Rc<Placed<Word>> {
+    Rc::new(simulation.place(name, Word::new(0)))
+}
+
+/// Two nodes, whose caches hold little and are quickly made.
+fn two_nodes() -> Description {
+    let mut machine = Description::find("2x18x2").unwrap();
+    machine.cache.llc.kib = 640;
+    machine
+}
+
+/// Times that look random, in ns, up to `most`.
+fn times(seed: u64, most: u64) -> impl FnMut() -> f64 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        ((state >> 32) % most) as f64
+    }
+}
+
+#[test]
+fn time_never_goes_back() {
+    for machine in ["2x18x2", "opteron-6172"] {
+        let mut simulation = simulation(&Description::find(machine).unwrap());
+        let (log, data) = (Log::new(), Rc::new(Region::new(8)));
+        for thread in 0..150_u64 {
+            let (log, data) = (log.clone(), Rc::clone(&data));
+            simulation.spawn(move || {
+                let mut time = times(thread, 3_000);
+                for round in 0..20 {
+                    compute(time());
+                    log.write(now());
+                    data.write(round % 8);
+                    data.read((round + 1) % 8);
+                    log.write(now());
+                    if round % 8 == 0 {
+                        nap(time());
+                    }
+                }
+            });
+        }
+        let outcome = simulation.run().unwrap();
+        let times = log.take();
+        assert!(times.is_sorted(), "{machine}");
+        assert_eq!(times.len(), 150 * 40);
+        assert!(*times.last().unwrap() as f64 <= outcome.ns);
+    }
+}
+
+#[test]
+fn what_happens_at_one_time_happens_in_the_order_in_which_it_was_begun() {
+    let (mut simulation, log) = (simulation(&tiny(8, 1)), Log::new());
+    for _ in 0..8 {
+        let log = log.clone();
+        simulation.spawn(move || {
+            for _ in 0..3 {
+                log.write(thread_number());
+                delay(1_000.0);
+            }
+        });
+    }
+    simulation.run().unwrap();
+    assert_eq!(log.take(), [0, 1, 2, 3, 4, 5, 6, 7].repeat(3));
+}
+
+// ------------------------------------------------------------------------------------------------------ stores, loads
+
+#[test]
+fn who_sees_the_flag_sees_the_data() {
+    for seed in 0..200 {
+        let mut simulation = Simulation::new(&two_nodes(), Options { placement: seed, ..Options::default() });
+        let [data, flag] = ["data", "flag"].map(|name| word(&mut simulation, name));
+        let (their_data, their_flag) = (Rc::clone(&data), Rc::clone(&flag));
+        let mut time = times(seed + 1, 500);
+        let (sooner, later) = (time(), time());
+        simulation.spawn(move || {
+            // The flag's line is near; the data's is the other one's, and takes longer.
+            flag.load(Relaxed);
+            compute(sooner);
+            data.store(1, Relaxed);
+            flag.store(1, Release);
+        });
+        simulation.spawn(move || {
+            their_data.load(Relaxed);
+            compute(later);
+            Sim::spin_until(&their_flag, Acquire, Patience::Forever, |seen| seen == 1);
+            assert_eq!(their_data.load(Relaxed), 1);
+        });
+        simulation.run().unwrap();
+    }
+}
+
+#[test]
+fn a_store_is_not_seen_before_earlier_ones_are() {
+    let machine = Description::find("4x18x2").unwrap();
+    let transfer = machine.latency_ns.transfer[1] as u64;
+    let (mut simulation, log) = (simulation(&machine), Log::new());
+    let [data, flag] = ["data", "flag"].map(|name| word(&mut simulation, name));
+    let (their_data, their_flag) = (Rc::clone(&data), Rc::clone(&flag));
+    let (stores, loads) = (log.clone(), log.clone());
+    simulation.spawn(move || {
+        flag.store(0, Relaxed);
+        compute(10e3);
+        stores.write(now());
+        data.store(1, Relaxed); // The other one has it, in another node.
+        flag.store(1, Release); // Ours.
+        stores.write(now());
+    });
+    simulation.spawn(move || {
+        their_data.store(0, Relaxed);
+        compute(10_020.0);
+        // The first core has the line for itself, so this one is a plain transfer; but it has to wait for the data.
+        their_flag.load(Acquire);
+        loads.write(now());
+    });
+    simulation.run().unwrap();
+    let times = log.take();
+    assert!(times[1] - times[0] <= 2, "a thread does not wait for its stores: {times:?}");
+    // The request for the flag has travelled meanwhile.
+    let both = 2 * transfer - transfer / 2;
+    assert!(times[2] - times[0] >= both, "the data comes to one, then the flag to the other: {times:?}");
+}
+
+/// Both raise a flag, then look at the other one's: how often neither saw the other.
+fn dekker(raise: fn(&Word)) -> u32 {
+    let mut neither = 0;
+    for seed in 0..200 {
+        let mut simulation = Simulation::new(&two_nodes(), Options { placement: seed, ..Options::default() });
+        let [one, other] = ["one", "other"].map(|name| word(&mut simulation, name));
+        let (log, mut time) = (Log::new(), times(seed + 1, 300));
+        for (mine, theirs) in [(&one, &other), (&other, &one)] {
+            let (mine, theirs, log, time) = (Rc::clone(mine), Rc::clone(theirs), log.clone(), time());
+            simulation.spawn(move || {
+                theirs.load(Relaxed);
+                compute(time);
+                raise(&mine);
+                log.write(theirs.load(SeqCst));
+            });
+        }
+        simulation.run().unwrap();
+        neither += u32::from(log.take() == [0, 0]);
+    }
+    neither
+}
+
+#[test]
+fn of_two_who_raise_a_flag_one_sees_the_others() {
+    assert_eq!(dekker(|flag| _ = flag.swap(1, SeqCst)), 0);
+    assert_eq!(dekker(|flag| _ = flag.fetch_or(1, Ordering::AcqRel)), 0);
+    assert_eq!(dekker(|flag| flag.store(1, SeqCst)), 0);
+}
+
+#[test]
+fn a_full_store_buffer_makes_its_thread_wait() {
+    let stores = |room| {
+        let mut machine = tiny(1, 1);
+        machine.bandwidth.store_buffer = room;
+        let (mut simulation, log) = (simulation(&machine), Log::new());
+        let (data, theirs) = (Region::new(4_096), log.clone());
+        simulation.spawn(move || {
+            let before = now();
+            (0..64).for_each(|line| data.write(line * 64)); // All from memory.
+            theirs.write(now() - before);
+        });
+        simulation.run().unwrap();
+        log.take()[0]
+    };
+    assert!(stores(64) < 64, "0.4 ns each: {}", stores(64));
+    assert!(stores(4) > 96 && stores(4) < 64 * 96, "a miss takes 96 ns, and four overlap: {}", stores(4));
+    assert!(stores(1) > stores(4));
+}
+
+#[test]
+fn loads_that_nothing_depends_on_are_under_way_together() {
+    let mut machine = tiny(1, 1);
+    machine.latency_ns.overlap = 4.0;
+    let (mut simulation, log) = (simulation(&machine), Log::new());
+    let (data, theirs) = (Region::new(4_096), log.clone());
+    simulation.spawn(move || {
+        for (first, read) in [(0, Region::read as fn(&Region, u32)), (32, Region::read_ahead)] {
+            // From memory, each on a page that is not known yet.
+            let before = now();
+            (first..first + 32).for_each(|line| read(&data, line * 64));
+            theirs.write(now() - before);
+        }
+    });
+    simulation.run().unwrap();
+    let times = log.take();
+    assert!(times[0].abs_diff(32 * (96 + 15)) <= 32, "{times:?}");
+    assert!(times[1].abs_diff(32 * (96 + 15) / 4) <= 32, "four at once: {times:?}");
+}
+
+// ------------------------------------------------------------------------------------------------- waiting for ever
+
+fn stuck(simulation: &mut Simulation) -> Vec<String> {
+    simulation.run().unwrap_err().threads
+}
+
+#[test]
+fn a_lost_wake_up_is_reported() {
+    let mut simulation = simulation(&tiny(2, 1));
+    let flag = word(&mut simulation, "the flag");
+    let same = Rc::clone(&flag);
+    simulation.spawn(move || _ = Sim::park(&flag, 0, None));
+    simulation.spawn(move || {
+        compute(10e3);
+        same.store(7, Release); // And nobody is woken.
+    });
+    let threads = stuck(&mut simulation);
+    assert_eq!(threads.len(), 1);
+    assert!(threads[0].starts_with("thread 0 sleeps on the flag, byte 0 (which holds 7) since 1"), "{threads:?}");
+}
+
+#[test]
+fn a_deadlock_of_sleepers_names_both_locks() {
+    let mut simulation = simulation(&tiny(2, 1));
+    let [left, right] = ["left", "right"].map(|name| word(&mut simulation, name));
+    for (first, second) in [(&left, &right), (&right, &left)] {
+        let (first, second) = (Rc::clone(first), Rc::clone(second));
+        simulation.spawn(move || {
+            <Futex as RawLock<Sim>>::lock(&first, &());
+            compute(10e3);
+            <Futex as RawLock<Sim>>::lock(&second, &());
+        });
+    }
+    let threads = stuck(&mut simulation);
+    assert_eq!(threads.len(), 2);
+    assert!(threads[0].starts_with("thread 0 sleeps on right, byte 0 (which holds 2)"), "{threads:?}");
+    assert!(threads[1].starts_with("thread 1 sleeps on left, byte 0 (which holds 2)"), "{threads:?}");
+}
+
+#[test]
+fn who_polls_for_ever_is_reported() {
+    type Lock = Mcs<Spin>;
+    let mut simulation = simulation(&tiny(2, 1));
+    let lock = simulation.place("a lock", (Word::new(0), <Lock as RawLock<Sim>>::new_queue()));
+    simulation.spawn(move || {
+        <Lock as RawLock<Sim>>::lock(&lock.0, &lock.1);
+        <Lock as RawLock<Sim>>::lock(&lock.0, &lock.1);
+    });
+    let threads = stuck(&mut simulation);
+    assert_eq!(threads.len(), 1);
+    assert!(threads[0].contains("thread 0") && threads[0].contains("queue node"), "{threads:?}");
+}
+
+#[test]
+fn a_long_program_does_not_hang() {
+    // Longer than what passes for a hang, while another thread's events go on.
+    for long in [compute, delay, nap] {
+        let mut simulation = simulation(&tiny(2, 1));
+        simulation.spawn(move || long(25e9));
+        simulation.spawn(|| (0..10).for_each(|_| delay(1e9)));
+        assert!(simulation.run().unwrap().ns >= 25e9);
+    }
+}

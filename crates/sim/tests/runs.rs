@@ -1,0 +1,214 @@
+//! The locks on simulated machines: they exclude, they end, and the same seed gives the same run.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use flashlock_locks::for_each_lock;
+use flashlock_locks::machine::{Machine, Word as _};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::spin::Tas;
+use flashlock_locks::spin::busted::Busted;
+use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, Word, compute, nap};
+
+struct Lock<L: RawLock<Sim>> {
+    word: Word,
+    queue: L::Queue,
+}
+
+/// What only exclusion protects.
+#[derive(Default)]
+struct Inside {
+    somebody: Cell<bool>,
+    count: Cell<u64>,
+    broken: Cell<bool>,
+}
+
+impl Inside {
+    /// One section: whoever finds somebody inside, or the count changed at the end, has found a broken lock.
+    fn enter(&self, data: &Region, work: impl FnOnce()) {
+        self.broken.set(self.broken.get() | self.somebody.replace(true));
+        let count = self.count.get();
+        data.write(0);
+        work();
+        data.read(1);
+        self.broken.set(self.broken.get() | (self.count.get() != count));
+        self.count.set(count + 1);
+        self.somebody.set(false);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Torture {
+    threads: u32,
+    rounds: u32,
+    seed: u64,
+    /// Short ones make for preemptions.
+    slice_us: f64,
+}
+
+/// What a torture has seen.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    outcome: Outcome,
+    /// Acquisitions, those that gave up, and sections that were counted.
+    acquired: u64,
+    gave_up: u64,
+    counted: u64,
+    broken: bool,
+}
+
+impl Torture {
+    fn run<L: RawLock<Sim>>(self, machine: &Description) -> Seen {
+        let mut machine = machine.clone();
+        machine.scheduler.slice_us = self.slice_us;
+        machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small ones are made quickly.
+        let options = Options { seed: self.seed, placement: self.seed, ..Options::default() };
+        let mut simulation = Simulation::new(&machine, options);
+        let lock = Rc::new(simulation.place("lock", Lock::<L> { word: Word::new(0), queue: L::new_queue() }));
+        let (inside, data) = (Rc::new(Inside::default()), Rc::new(Region::new(4)));
+        let (acquired, gave_up) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        for _ in 0..self.threads {
+            let (lock, inside, data) = (Rc::clone(&lock), Rc::clone(&inside), Rc::clone(&data));
+            let (acquired, gave_up) = (Rc::clone(&acquired), Rc::clone(&gave_up));
+            simulation.spawn(move || {
+                for _ in 0..self.rounds {
+                    if acquire(&lock) {
+                        acquired.set(acquired.get() + 1);
+                        inside.enter(&data, section);
+                        L::unlock(&lock.word, &lock.queue);
+                    } else {
+                        gave_up.set(gave_up.get() + 1);
+                    }
+                    compute(f64::from(Sim::random() % 1_000));
+                }
+            });
+        }
+        let outcome = simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
+        let (counted, broken) = (inside.count.get(), inside.broken.get());
+        Seen { outcome, acquired: acquired.get(), gave_up: gave_up.get(), counted, broken }
+    }
+}
+
+/// Mostly waits; sometimes not for long, or not at all.
+fn acquire<L: RawLock<Sim>>(lock: &Lock<L>) -> bool {
+    match Sim::random() % 8 {
+        0 => L::try_lock(&lock.word, &lock.queue),
+        1 | 2 => {
+            let until = Sim::sooner(Sim::random() % 100, None);
+            L::lock_until(&lock.word, &lock.queue, until).is_ok()
+        }
+        _ => {
+            L::lock(&lock.word, &lock.queue);
+            true
+        }
+    }
+}
+
+/// Mostly short; sometimes long enough for waiters to go to sleep, sometimes asleep itself.
+fn section() {
+    match Sim::random() % 64 {
+        0 => nap(1_000.0),
+        1 => compute(30_000.0),
+        _ => compute(f64::from(Sim::random() % 300)),
+    }
+}
+
+type Run = fn(Torture, &Description) -> Seen;
+
+/// Every lock with every way of waiting.
+fn for_all(mut act: impl FnMut(&str, Run)) {
+    macro_rules! all {
+        ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+            $($(act(concat!($name, ":wait=", stringify!($wait)), Torture::run::<$type>);)+)*
+        };
+    }
+    for_each_lock!(all);
+}
+
+/// Fewer where the code is not optimised.
+const fn rounds(rounds: u32) -> u32 {
+    if cfg!(debug_assertions) { rounds.div_ceil(16) } else { rounds }
+}
+
+fn excludes(lock: &str, run: Run, machine: &Description, torture: Torture) {
+    let seen = run(torture, machine);
+    let what = format!("{lock} on {} with {} threads: {seen:?}", machine.name, torture.threads);
+    assert!(!seen.broken, "two were inside at once: {what}");
+    assert_eq!(seen.counted, seen.acquired, "{what}");
+    assert_eq!(seen.acquired + seen.gave_up, u64::from(torture.threads * torture.rounds), "{what}");
+}
+
+fn torture_with(threads: impl Fn(u32) -> u32, all_rounds: u32, slice_us: f64) {
+    for machine in Description::names() {
+        let machine = Description::find(machine).unwrap();
+        let threads = threads(machine.cpus());
+        let rounds = rounds(all_rounds.div_ceil(threads));
+        for_all(|lock, run| excludes(lock, run, &machine, Torture { threads, rounds, seed: 3, slice_us }));
+    }
+}
+
+#[test]
+fn all_locks_exclude_and_end_with_few_threads() {
+    for threads in [1, 2, 7] {
+        torture_with(|_| threads, 1_400, 3_000.0);
+    }
+}
+
+#[test]
+fn all_locks_exclude_and_end_on_full_machines() {
+    torture_with(|cpus| cpus, 4_000, 3_000.0);
+}
+
+#[test]
+fn all_locks_exclude_and_end_with_more_threads_than_cpus() {
+    torture_with(|cpus| cpus + cpus / 4, 4_000, 50.0);
+}
+
+#[test]
+fn all_locks_exclude_and_end_where_threads_wait_for_cpus_all_the_time() {
+    let mut machine = Description::find("2x18x2").unwrap();
+    machine.topology.cores_per_node = 2;
+    for seed in 0..4 {
+        let torture = Torture { threads: 24, rounds: rounds(240), seed, slice_us: 20.0 };
+        for_all(|lock, run| excludes(lock, run, &machine, torture));
+    }
+}
+
+#[test]
+fn some_give_up() {
+    // Or the tortures above would not say much of timed acquisitions.
+    let machine = Description::find("2x18x2").unwrap();
+    for_all(|lock, run| {
+        let seen = run(Torture { threads: 40, rounds: 10, seed: 1, slice_us: 50.0 }, &machine);
+        assert!(seen.gave_up > 20 && seen.acquired > 200, "{lock}: {seen:?}");
+    });
+}
+
+#[test]
+fn a_lock_that_does_not_exclude_is_caught() {
+    let mut machine = Description::find("2x18x2").unwrap();
+    machine.topology.cores_per_node = 4;
+    // One acquisition in 10,000 slips.
+    let caught =
+        (0..40).any(|seed| Torture { threads: 16, rounds: 200, seed, slice_us: 50.0 }.run::<Busted>(&machine).broken);
+    assert!(caught);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    for machine in ["2x18x2", "opteron-6172"] {
+        let machine = Description::find(machine).unwrap();
+        for_all(|lock, run| {
+            let torture = Torture { threads: machine.cpus() + 9, rounds: rounds(16), seed: 5, slice_us: 50.0 };
+            let [first, second] = [(); 2].map(|()| format!("{:?}", run(torture, &machine)));
+            assert_eq!(first, second, "{lock} on {}", machine.name);
+        });
+    }
+}
+
+#[test]
+fn another_seed_gives_another_run() {
+    let machine = Description::find("2x18x2").unwrap();
+    let run = |seed| Torture { threads: 9, rounds: 30, seed, slice_us: 3_000.0 }.run::<Tas>(&machine).outcome;
+    assert_ne!(run(5), run(6));
+}

@@ -1,0 +1,153 @@
+//! # What a workload asks of a computer, beyond its lock
+//!
+//! Memory and time. On this computer a workload simply has both; on a simulated one it must say what it touches and how long it
+//! computes, or it would cost nothing. So each comes in two kinds: what the ground provides, and what the workload has itself
+//! and only tells.
+//!
+//! |        | the ground does it                       | the workload does it and tells; nothing here |
+//! |--------|------------------------------------------|----------------------------------------------|
+//! | memory | [`Ground::Lines`]: bytes nobody looks at | [`Ground::Shadow`]: a tree's nodes           |
+//! | time   | [`Ground::work`], [`Ground::delay`], [`Ground::nap`] | [`Ground::worked`]: chance drawn  |
+
+use alloc::vec::Vec;
+use core::hint::{black_box, spin_loop};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::random::XorShift;
+
+/// A table of cache lines of 64 bytes, named by index. Clients share it, with a lock or without.
+pub trait Lines: Send + Sync {
+    /// Loads from a line.
+    fn read(&self, line: u32);
+    /// Stores to a line.
+    fn write(&self, line: u32);
+}
+
+/// Memory that needs no saying.
+impl Lines for () {
+    #[inline(always)]
+    fn read(&self, _line: u32) {}
+    #[inline(always)]
+    fn write(&self, _line: u32) {}
+}
+
+/// A computer as workloads see it. The functions that take time act for the calling thread; the others may be called before
+/// there are threads.
+pub trait Ground: 'static {
+    /// Memory that a workload only touches.
+    type Lines: Lines;
+    /// Stands for memory that a workload keeps itself.
+    type Shadow: Lines;
+
+    /// So many lines.
+    fn lines(count: u32) -> Self::Lines;
+
+    /// Stands for so many lines.
+    fn shadow(count: u32) -> Self::Shadow;
+
+    /// Computes for about so many ns; how long is not looked up, so that the loop is cheap and polite.
+    fn work(random: &mut XorShift, ns: u32);
+
+    /// The workload itself has computed for about so many ns.
+    fn worked(ns: u32);
+
+    /// Stays busy for so many ns by the clock.
+    fn delay(ns: u64);
+
+    /// Sleeps for so many ns, or longer.
+    fn nap(ns: u64);
+}
+
+/// This computer.
+#[derive(Clone, Copy, Debug)]
+pub struct Here;
+
+impl Ground for Here {
+    type Lines = Memory;
+    type Shadow = ();
+
+    fn lines(count: u32) -> Memory {
+        // Not zeros: pages of zeros that were never written are one and the same page.
+        Memory((0..count).map(|line| OwnLine(AtomicU64::new(u64::from(line) + 1))).collect())
+    }
+
+    fn shadow(_count: u32) {}
+
+    /// A round of the generator takes a nanosecond or two.
+    #[inline]
+    fn work(random: &mut XorShift, ns: u32) {
+        for _ in 0..ns {
+            black_box(random.bits());
+        }
+    }
+
+    #[inline(always)]
+    fn worked(_ns: u32) {}
+
+    fn delay(ns: u64) {
+        let (begin, long) = (Instant::now(), Duration::from_nanos(ns));
+        while begin.elapsed() < long {
+            spin_loop();
+        }
+    }
+
+    fn nap(ns: u64) {
+        thread::sleep(Duration::from_nanos(ns));
+    }
+}
+
+/// Real lines. Whoever wants may touch them: under a lock that does not exclude that is no undefined behaviour.
+pub struct Memory(Vec<OwnLine<AtomicU64>>);
+
+impl Lines for Memory {
+    #[inline]
+    fn read(&self, line: u32) {
+        // Nobody wants the value, but the load is to be done.
+        black_box(self.0[line as usize].0.load(Relaxed));
+    }
+
+    #[inline]
+    fn write(&self, line: u32) {
+        self.0[line as usize].0.store(u64::from(line), Relaxed);
+    }
+}
+
+/// Begins a cache line, and shares it with nobody.
+#[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct OwnLine<T>(pub(crate) T);
+
+const _: () = assert!(size_of::<OwnLine<AtomicU64>>() == 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_lines() {
+        let lines = Here::lines(3);
+        (0..3).for_each(|line| lines.read(line));
+        lines.write(2);
+        let address = |line: usize| core::ptr::from_ref(&lines.0[line]).addr();
+        assert_eq!((address(0) % 64, address(2) - address(0)), (0, 128));
+        assert!(lines.0.iter().all(|line| line.0.load(Relaxed) != 0));
+    }
+
+    #[test]
+    fn a_delay_is_not_short() {
+        for wait in [Here::delay, Here::nap] {
+            let begin = Instant::now();
+            wait(200_000);
+            assert!(begin.elapsed() >= Duration::from_micros(200));
+        }
+    }
+
+    #[test]
+    fn work_is_rounds_of_the_generator() {
+        let (mut worker, mut other) = (XorShift::new(1, 0), XorShift::new(1, 0));
+        Here::work(&mut worker, 5);
+        assert_eq!(worker.bits(), (0..6).map(|_| other.bits()).last().unwrap());
+    }
+}

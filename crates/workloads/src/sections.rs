@@ -1,0 +1,243 @@
+//! # Any sequence of critical sections
+//!
+//! A loop of steps: work outside, or a section under one of two locks that computes and touches lines of that lock's data. With
+//! it the loops of other programs are rebuilt from what is published about them.
+//!
+//! **Source.** The cover letter of the CNA kernel patch (v10, 2020), its tables of open1, lock2 and leveldb, on four sockets.
+//! **Method.** Of each table two numbers are used, both in operations per µs, and of the kernel without the patch: throughput of
+//! one thread, `t`, and the highest of any number of threads, `p`. One thread is never delayed by others, so that an operation
+//! takes it `1 / t`, everything included. At the peak the busiest lock is taken to be busy all the time, so that it is held for
+//! `1 / p` of an operation. The rest of the tables is what a simulation may be compared with.
+//!
+//! | loop | `t` | `p` | one operation | the busiest lock in it |
+//! |---|---|---|---|---|
+//! | [`OPEN1`] | 0.511 | 1.675 (8 threads) | 1956 ns | 597 ns |
+//! | [`LOCK2`] | 1.581 | 5.240 (4 threads) | 632 ns | 190 ns |
+//! | [`LEVELDB_READRANDOM`] | 0.530 | 0.839 (2 threads) | 1886 ns | 1191 ns |
+//!
+//! ## What is assumed
+//! 1. What the lock itself and touching lines cost one thread is little: it is not subtracted from the section's length.
+//! 2. At the peak, lock and lines come from another socket each time: that, `TRAVEL`, is part of `1 / p`, but is the simulator's to
+//!    add, so it is subtracted. For leveldb, whose mutex is a futex, waking sleepers is part of `1 / p`, too, and is not.
+//! 3. Which sections there are follows from the programs and CNA's table 1; that those of one lock are equally long, how many
+//!    lines they touch, and all about a loop's second lock is guessed. Guesses are at the constants.
+
+use alloc::vec::Vec;
+
+use crate::Workload;
+use crate::ground::{Ground, Here, Lines};
+use crate::lock::{Counted, Lock};
+use crate::random::XorShift;
+
+/// One of the two locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The busier one, in the loops below.
+    A,
+    /// The other one.
+    B,
+}
+
+/// A part of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Work without a lock.
+    Outside {
+        /// How much.
+        ns: u32,
+    },
+    /// A critical section.
+    Inside {
+        /// Under which lock.
+        lock: Which,
+        /// How much it computes.
+        ns: u32,
+        /// So many lines of the lock's data are written, always the same ones.
+        writes: u32,
+        /// And so many others are read.
+        reads: u32,
+    },
+}
+
+/// What the lock and its data take, in ns, from one socket to another, of the time that a section takes at the peak: two transfers
+/// that overlap in part. It is not computing, and machines add it.
+const TRAVEL: u32 = 150;
+
+/// What one of so many operations in a ms takes.
+const fn ns_each(per_ms: u32) -> u32 {
+    1_000_000 / per_ms
+}
+
+const fn outside(ns: u32) -> Step {
+    Step::Outside { ns }
+}
+
+const fn inside(lock: Which, ns: u32, writes: u32, reads: u32) -> Step {
+    Step::Inside { lock, ns, writes, reads }
+}
+
+/// will-it-scale's open1, by threads: each opens and closes a file of its own, all in one directory. A is the table of open
+/// files, locked to take a descriptor and to give it back (three lines are written: next free, two bit maps; one is read). B is
+/// the directory's reference count, taken and dropped (one line); half as long as A.
+pub const OPEN1: [Step; 8] = {
+    const A: u32 = ns_each(1675) / 2 - TRAVEL;
+    const B: u32 = A / 2;
+    const REST: u32 = (ns_each(511) - 2 * A - 2 * B) / 4;
+    [
+        outside(REST),
+        inside(Which::B, B, 1, 0),
+        outside(REST),
+        inside(Which::A, A, 3, 1),
+        outside(REST),
+        inside(Which::A, A, 3, 1),
+        outside(REST),
+        inside(Which::B, B, 1, 0),
+    ]
+};
+
+/// will-it-scale's lock2, by threads: each locks and unlocks the same file through `fcntl`; one such call is an operation. A is
+/// the file's list of locks (two lines are written: the list, a lock; one is read).
+pub const LOCK2: [Step; 2] = {
+    const A: u32 = ns_each(5240) - TRAVEL;
+    [outside(ns_each(1581) - A), inside(Which::A, A, 2, 1)]
+};
+
+/// leveldb's readrandom: A is the database's mutex, locked before and after a search (two lines with reference counts are
+/// written; two are read). A quarter of the work outside comes between two operations. The locks of the cache, of which there are
+/// many, are left out.
+pub const LEVELDB_READRANDOM: [Step; 4] = {
+    const A: u32 = ns_each(839) / 2 - TRAVEL;
+    const REST: u32 = ns_each(530) - 2 * A;
+    [inside(Which::A, A, 2, 2), outside(REST - REST / 4), inside(Which::A, A, 2, 2), outside(REST / 4)]
+};
+
+/// A lock and its data.
+struct Guarded<L, G: Ground> {
+    lock: Counted<L>,
+    lines: G::Lines,
+    /// How many of its sections an operation has.
+    sections: u64,
+}
+
+impl<L: Lock, G: Ground> Guarded<L, G> {
+    fn new(lock: L, which: Which, steps: &[Step]) -> Self {
+        let lines_of = |step: &Step| match step {
+            Step::Inside { lock, writes, reads, .. } if *lock == which => Some(writes + reads),
+            _ => None,
+        };
+        let lines = steps.iter().filter_map(lines_of);
+        let (sections, most) = (lines.clone().count() as u64, lines.max().unwrap_or(0));
+        Self { lock: Counted::new(lock), lines: G::lines(most), sections }
+    }
+
+    #[inline]
+    fn section(&self, ns: u32, writes: u32, reads: u32, random: &mut XorShift) {
+        self.lock.section(|| {
+            (writes..writes + reads).for_each(|line| self.lines.read(line));
+            (0..writes).for_each(|line| self.lines.write(line));
+            G::work(random, ns);
+        });
+    }
+}
+
+/// Two locks, and what is done with them.
+pub struct Sections<L: Lock, G: Ground = Here> {
+    a: Guarded<L, G>,
+    b: Guarded<L, G>,
+    steps: Vec<Step>,
+}
+
+/// One thread's part. Not shared.
+pub struct Client {
+    random: XorShift,
+}
+
+impl<L: Lock, G: Ground> Sections<L, G> {
+    /// An operation is all of these steps, in this order.
+    pub fn new(a: L, b: L, steps: &[Step]) -> Self {
+        Self { a: Guarded::new(a, Which::A, steps), b: Guarded::new(b, Which::B, steps), steps: steps.to_vec() }
+    }
+}
+
+impl<L: Lock, G: Ground> Workload for Sections<L, G> {
+    type Client = Client;
+
+    fn client(&self, seed: u64, number: u32) -> Client {
+        Client { random: XorShift::new(seed, number) }
+    }
+
+    #[inline]
+    fn operate(&self, client: &mut Client) {
+        for step in &self.steps {
+            match *step {
+                Step::Outside { ns } => G::work(&mut client.random, ns),
+                Step::Inside { lock, ns, writes, reads } => {
+                    let guarded = if lock == Which::A { &self.a } else { &self.b };
+                    guarded.section(ns, writes, reads, &mut client.random);
+                }
+            }
+        }
+    }
+
+    fn check(&mut self, operations: u64) -> Result<(), &'static str> {
+        [&self.a, &self.b].into_iter().try_for_each(|guarded| guarded.lock.check(guarded.sections * operations))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::lock::NoLock;
+    use crate::told::{Ledger, Told};
+
+    fn told(steps: &[Step], operations: u64) -> (Ledger, Sections<NoLock, Told>) {
+        let mut shared: Sections<NoLock, Told> = Sections::new(NoLock, NoLock, steps);
+        let mut client = shared.client(1, 0);
+        Ledger::take();
+        (0..operations).for_each(|_| shared.operate(&mut client));
+        assert_eq!(shared.check(operations), Ok(()));
+        (Ledger::take(), shared)
+    }
+
+    /// How long a lock is held in one operation at the peak, in ns.
+    fn held(steps: &[Step], which: Which) -> u32 {
+        let ns = |step: &Step| match step {
+            Step::Inside { lock, ns, .. } if *lock == which => *ns + TRAVEL,
+            _ => 0,
+        };
+        steps.iter().map(ns).sum()
+    }
+
+    #[test]
+    fn lengths_follow_from_the_papers_figures() {
+        for (steps, one_thread, peak) in
+            [(&OPEN1[..], 0.511, 1.675), (&LOCK2[..], 1.581, 5.240), (&LEVELDB_READRANDOM[..], 0.530, 0.839)]
+        {
+            let ops_per_us = |ns: f64| 1e3 / ns;
+            let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.01;
+            assert!(near(ops_per_us(told(steps, 1).0.work as f64), one_thread), "{steps:?}");
+            assert!(near(ops_per_us(f64::from(held(steps, Which::A))), peak), "{steps:?}");
+            assert!(held(steps, Which::B) <= held(steps, Which::A), "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn each_lock_has_its_own_lines() {
+        let steps = [inside(Which::A, 5, 2, 1), outside(7), inside(Which::B, 1, 0, 4), inside(Which::A, 0, 1, 0)];
+        let (ledger, shared) = told(&steps, 10);
+        assert_eq!(ledger, Ledger { reads: 50, writes: 30, work: 130, ..Ledger::default() });
+        assert_eq!((shared.a.lines.counts(), shared.b.lines.counts()), (vec![20, 10, 10], vec![10; 4]));
+    }
+
+    #[test]
+    fn both_locks_are_checked() {
+        for steps in [[inside(Which::A, 0, 0, 0)], [inside(Which::B, 0, 0, 0)]] {
+            assert!(told(&steps, 3).1.check(4).is_err());
+        }
+        let mut idle: Sections<NoLock> = Sections::new(NoLock, NoLock, &[]);
+        idle.operate(&mut idle.client(1, 0));
+        assert_eq!(idle.check(1), Ok(()));
+    }
+}
