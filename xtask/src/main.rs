@@ -9,6 +9,7 @@ mod apps;
 mod child;
 mod conformance;
 mod docs;
+mod fidelity;
 mod glibc;
 mod instructions;
 mod locks;
@@ -61,6 +62,8 @@ enum Task {
     Instructions(instructions::Options),
     /// Result files: benchmarks under glibc and under every lock
     Results(results::Options),
+    /// The simulator beside what the papers measured, as docs/fidelity.md
+    Fidelity(fidelity::Options),
     /// The generated documents: make them, or check that they are up to date
     Docs(docs::Options),
 }
@@ -93,6 +96,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Apps(options) => apps::run(options).map(Some),
         Task::Instructions(options) => instructions::run(options).map(Some),
         Task::Results(options) => results::run(options).map(|()| None),
+        Task::Fidelity(options) => fidelity::run(options),
         Task::Docs(options) => docs::run(options).map(|()| None),
     }
 }

@@ -111,6 +111,10 @@ pub const LEVELDB_READRANDOM: [Step; 4] = {
     [inside(Which::A, A, 2, 2), outside(REST - REST / 4), inside(Which::A, A, 2, 2), outside(REST / 4)]
 };
 
+/// The example of Malthusian Locks (EuroSys 2017), section 1: 1 µs inside, 5 µs outside, nothing shared. Six threads keep the
+/// lock busy.
+pub const ONE_IN_SIX: [Step; 2] = [outside(5000), inside(Which::A, 1000, 0, 0)];
+
 /// A lock and its data.
 struct Guarded<L, G: Ground> {
     lock: Counted<L>,

@@ -9,7 +9,7 @@
 mod benches;
 mod choosing;
 mod measure;
-mod origin;
+pub(crate) mod origin;
 mod report;
 
 use std::fs;

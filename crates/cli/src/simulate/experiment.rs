@@ -36,6 +36,8 @@ pub(crate) enum Work {
     Lock2,
     /// leveldb's readrandom: its database lock
     LeveldbReadrandom,
+    /// 1 µs under the lock, 5 µs outside: the example of Malthusian Locks, section 1
+    OneInSix,
 }
 
 /// What a run is to be.
@@ -113,6 +115,7 @@ impl Experiment<'_> {
             Work::Open1 => self.drive(simulation, steps(&sections::OPEN1)),
             Work::Lock2 => self.drive(simulation, steps(&sections::LOCK2)),
             Work::LeveldbReadrandom => self.drive(simulation, steps(&sections::LEVELDB_READRANDOM)),
+            Work::OneInSix => self.drive(simulation, steps(&sections::ONE_IN_SIX)),
         }
     }
 

@@ -267,7 +267,7 @@ fn usual_millis(work: Work) -> f64 {
     match work {
         Work::Kvmap | Work::Open1 | Work::Lock2 | Work::LeveldbReadrandom => 4.0,
         Work::Randarray => 10.0,
-        Work::Locktorture | Work::Lockstat => 20.0,
+        Work::Locktorture | Work::Lockstat | Work::OneInSix => 20.0,
     }
 }
 

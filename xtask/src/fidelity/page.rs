@@ -1,0 +1,280 @@
+//! `docs/fidelity.md`, made of the report and of `reasons.md`, in which people say why something misses.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use flashlock_report::units::three_digits;
+
+use super::report::{Entry, Report, Shown};
+use super::row::{Paper, Verdict};
+use crate::workspace;
+
+/// Written by hand: under each table's title why its rows miss.
+const REASONS: &str = include_str!("reasons.md");
+
+pub(super) fn file() -> PathBuf {
+    workspace::path("docs/fidelity.md")
+}
+
+/// How many rows of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Count {
+    pub(super) met: usize,
+    pub(super) missed: usize,
+    pub(super) failed: usize,
+    pub(super) open: usize,
+    inputs: usize,
+    reproduced: usize,
+}
+
+impl Count {
+    pub(super) fn of<'a>(groups: impl IntoIterator<Item = &'a Shown>) -> Self {
+        let mut count = Self::default();
+        for row in groups.into_iter().flat_map(|group| &group.rows) {
+            let met = row.verdict == Verdict::Met;
+            if row.input {
+                count.inputs += 1;
+                count.reproduced += usize::from(met);
+                continue;
+            }
+            *match row.verdict {
+                Verdict::Met => &mut count.met,
+                Verdict::Missed { .. } => &mut count.missed,
+                Verdict::Failed { .. } => &mut count.failed,
+                Verdict::Open { .. } => &mut count.open,
+            } += 1;
+        }
+        count
+    }
+}
+
+/// The whole page.
+pub(super) fn render(report: &Report) -> String {
+    let mut page = head(report);
+    page += &summary(report);
+    page += &machines(report);
+    for group in &report.groups {
+        let _ = write!(page, "\n## {}\n\n{}\n\n{}", group.title, group.about, table(group));
+        if let Some(reason) = reason(&group.title) {
+            let _ = write!(page, "\n{reason}\n");
+        }
+    }
+    page + FORMAT
+}
+
+/// What the JSON is.
+const FORMAT: &str = "
+## The JSON
+
+`docs/results/fidelity.json` has the schema `flashlock.fidelity`, version 1: [the common fields](cli/stats.md#common-fields), the
+`machines` of the table above, and `groups` of `rows`.
+
+| field of a row | meaning |
+|---|---|
+| `what`, `paper` | what is compared; the paper's `value`, its standard `deviation`, and what it says in `words` |
+| `input` | whether parameters were set with it |
+| `goal` | from `low` to `high`; `null`: no bound; in `words` |
+| `ours` | `median`, `low` and `high` as said above; `null`: nothing was simulated |
+| `besides` | medians of what is shown with it, by name |
+| `verdict` | `is`: `met`; `missed`, `by` so much (negative: too low), and whether the band `reached` the goal; `open`, and `why`; `failed`, and `how` |
+| `commands` | what was run, without other latencies |
+";
+
+fn head(report: &Report) -> String {
+    let made = &report.provenance;
+    format!(
+        "<!-- Made by `cargo xtask fidelity`; do not edit. What is said of misses: xtask/src/fidelity/reasons.md -->\n\n\
+         # How far to trust the simulation\n\n\
+         What the papers measured on the machines themselves, and what `flashlock simulate` says. No row is left out because it \
+         misses.\n\n\
+         Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command that makes it.\n\n\
+         - **Parameters** come from published latencies and three facts for each machine: the time that a line takes between two \
+         caches, the speed of one thread, and MCS at two threads. All else is a test, not a fit.\n\
+         - **Ours** is the median over seeds and placements of the threads; in brackets the least and the greatest of all runs, \
+         those included with all latencies times 0.75 and 1.25. Ratios are taken between runs of the same seed and placement.\n\
+         - **Verdict**: *met* if the median is within the goal. *missed by* is the distance to the goal's nearer end; *(band \
+         reaches it)*: the figure depends on what is not known better than this.\n\
+         - **Open**: the lock or the workload does not exist here yet.\n\n",
+        made.date,
+        made.command.join(" "),
+        made.flashlock,
+    )
+}
+
+fn summary(report: &Report) -> String {
+    let all = Count::of(&report.groups);
+    let mut text = format!(
+        "**{} goals are met, {} are missed**{}; {} rows are open. Of {} figures that were put in, {} come out within 10 %.\n\n\
+         | | met | missed | open |\n|---|--:|--:|--:|\n",
+        all.met,
+        all.missed,
+        if all.failed > 0 { format!(", {} failed", all.failed) } else { String::new() },
+        all.open,
+        all.inputs,
+        all.reproduced,
+    );
+    for group in &report.groups {
+        let count = Count::of([group]);
+        if count.inputs == 0 {
+            let (anchor, missed) = (anchor(&group.title), count.missed + count.failed);
+            let _ = writeln!(text, "| [{}](#{anchor}) | {} | {missed} | {} |", group.title, count.met, count.open);
+        }
+    }
+    text
+}
+
+/// What a heading is linked by.
+fn anchor(title: &str) -> String {
+    let kept = title
+        .to_lowercase()
+        .chars()
+        .filter(|letter| letter.is_alphanumeric() || " -".contains(*letter))
+        .collect::<String>();
+    kept.replace(' ', "-")
+}
+
+fn machines(report: &Report) -> String {
+    let mut text = "\n## Where the parameters come from\n\n\
+                    In ns; lists go by distance: within a NUMA node, to the next, and so on.\n\n\
+                    | machine | a line that another core has written | last level | memory | atomic operation | a step in a tree |\n\
+                    |---|---|---|---|--:|--:|\n"
+        .to_owned();
+    let list = |numbers: &[f64]| numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
+    for machine in &report.machines {
+        let l = &machine.latency_ns;
+        let (transfer, llc, dram) = (list(&l.transfer), list(&l.llc), list(&l.dram));
+        let _ = writeln!(
+            text,
+            "| `{}` | {transfer} | {llc} | {dram} | {} | {} |",
+            machine.name, l.rmw, machine.clock.step_ns
+        );
+    }
+    for machine in &report.machines {
+        let _ = write!(text, "\n**`{}`**, {}. {}\n", machine.name, machine.title, machine.source.trim());
+    }
+    text
+}
+
+fn table(group: &Shown) -> String {
+    let mut text = "| | paper | goal | ours | verdict |\n|---|---|---|---|---|\n".to_owned();
+    for row in &group.rows {
+        let (what, goal) = (&row.what, &row.goal.words);
+        let _ =
+            writeln!(text, "| {what} | {} | {goal} | {} | {} |", paper(&row.paper), ours(row), verdict(&row.verdict));
+    }
+    text
+}
+
+/// `1.17 ± 0.06 (5.97 / 5.12 ops/µs)`.
+fn paper(paper: &Paper) -> String {
+    let Some(value) = paper.value else { return paper.words.clone() };
+    let mut text = three_digits(value);
+    if let Some(deviation) = paper.deviation {
+        let _ = write!(text, " ± {deviation:.2}");
+    }
+    match paper.words.as_str() {
+        "" => text,
+        // A unit belongs to the number.
+        "ops/µs" => text + " ops/µs",
+        words => format!("{text} ({words})"),
+    }
+}
+
+/// `1.07 (1.02–1.13); CNA 1.62, stock 1.51`.
+fn ours(row: &Entry) -> String {
+    let Some(ours) = row.ours else { return "–".to_owned() };
+    let mut text = three_digits(ours.median);
+    if ours.low < ours.high {
+        let _ = write!(text, " ({}–{})", three_digits(ours.low), three_digits(ours.high));
+    }
+    let besides: Vec<String> =
+        row.besides.iter().map(|(name, value)| format!("{name} {}", three_digits(*value))).collect();
+    if !besides.is_empty() {
+        let _ = write!(text, "; {}", besides.join(", "));
+    }
+    text
+}
+
+fn verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Met => "met".to_owned(),
+        Verdict::Missed { by, reached } => {
+            let direction = if *by < 0.0 { "too low" } else { "too high" };
+            let band = if *reached { " (band reaches it)" } else { "" };
+            format!("**missed** by {}, {direction}{band}", three_digits(by.abs()))
+        }
+        Verdict::Open { why } => format!("open: {why}"),
+        Verdict::Failed { how } => format!("**failed**: {how}"),
+    }
+}
+
+/// What `reasons.md` says under this title.
+fn reason(title: &str) -> Option<&'static str> {
+    reasons().find(|(other, _)| *other == title).map(|(_, text)| text)
+}
+
+/// Titles and what stands under them.
+pub(super) fn reasons() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let parts = REASONS.split("\n## ").skip(1);
+    parts.filter_map(|part| part.split_once('\n')).map(|(title, text)| (title.trim(), text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fidelity::figure::Ours;
+    use crate::fidelity::report::Report;
+    use crate::fidelity::row::Goal;
+    use crate::fidelity::table;
+
+    #[test]
+    fn reasons_are_given_for_tables_that_exist() {
+        let titles: Vec<&str> = table::groups().iter().map(|group| group.title).collect();
+        for (title, text) in reasons() {
+            assert!(titles.contains(&title), "reasons.md speaks of {title}, which is no table");
+            assert!(!text.is_empty(), "{title}");
+        }
+        assert!(reasons().count() > 0);
+    }
+
+    fn entry(verdict: Verdict) -> Entry {
+        Entry {
+            what: "A / B".into(),
+            input: false,
+            paper: Paper { value: Some(1.167), deviation: Some(0.0584), words: "5.97 / 5.12".into() },
+            goal: Goal::near(1.0, 0.5),
+            ours: Some(Ours { median: 1.0, low: 0.5, high: 2.0 }),
+            besides: [("B".to_owned(), 3.0)].into(),
+            verdict,
+            commands: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_row() {
+        let group = Shown {
+            title: "G".into(),
+            about: String::new(),
+            rows: vec![entry(Verdict::Missed { by: -0.25, reached: true })],
+        };
+        let expected = "| A / B | 1.17 ± 0.06 (5.97 / 5.12) | ± 0.5 | 1.00 (0.500–2.00); B 3.00 | **missed** by 0.250, too low (band reaches it) |";
+        assert_eq!(table(&group).lines().last(), Some(expected));
+    }
+
+    #[test]
+    fn nothing_is_counted_twice_or_left_out() {
+        let missed = Verdict::Missed { by: 1.0, reached: false };
+        let input = Entry { input: true, ..entry(Verdict::Met) };
+        let open = entry(Verdict::Open { why: "no lock".into() });
+        let rows = vec![entry(Verdict::Met), entry(missed), input, open];
+        let group = Shown { title: "Kernel patch: a, b".into(), about: String::new(), rows };
+        let count = Count { met: 1, missed: 1, failed: 0, open: 1, inputs: 1, reproduced: 1 };
+        assert_eq!(Count::of([&group]), count);
+        assert_eq!(anchor(&group.title), "kernel-patch-a-b");
+        let report = Report { provenance: Default::default(), machines: Vec::new(), groups: vec![group] };
+        let json = report.json();
+        // Without machines the list of groups is not the only empty one: what is written is read all the same.
+        assert_eq!(serde_json::from_str::<Report>(&json.expect("written")).expect("read"), report);
+        assert!(render(&report).contains("**1 goals are met, 1 are missed**; 1 rows are open."));
+    }
+}

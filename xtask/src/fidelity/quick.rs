@@ -1,0 +1,121 @@
+//! `--quick`: the signs that a change of the simulator must not turn, and whether the page is what its parts make.
+
+use std::fs;
+
+use anyhow::Result;
+
+use super::figure::Figure;
+use super::page;
+use super::point::{Effort, Setting};
+use super::report::{Report, outline};
+use super::runs::Runs;
+use super::table;
+use crate::steps::Tally;
+
+/// Which way something goes.
+struct Sign {
+    name: &'static str,
+    /// Above 1 in the paper.
+    figure: Figure,
+}
+
+fn signs() -> Vec<Sign> {
+    let glance = |machine, workload| Setting::new(machine, workload).effort(Effort::GLANCE);
+    let map = glance("2x18x2", "kvmap");
+    let map_outside = map.with(&["--external", "1000"]).millis(10.0);
+    let array = glance("sparc-t5", "randarray").millis(40.0);
+    let crowd = glance("8x24", "kvmap").millis(6.0);
+    let (mcs, cna) = ("mcs:wait=spin", "cna:wait=spin");
+    let gain = |setting: Setting, threads| Figure::speed_up(setting.under(cna, threads), setting.under(mcs, threads));
+    let four = |workload| gain(glance("4x18x2", workload), 142);
+    let sign = |name, figure| Sign { name, figure };
+    vec![
+        sign("mcs_drops_from_one_thread_to_two", Figure::speed_up(map.under(mcs, 1), map.under(mcs, 2))),
+        sign("cna_above_mcs_at_70_threads", gain(map, 70)),
+        sign("cna_above_mcs_at_142_threads", four("kvmap")),
+        sign("cna_moves_fewer_lines_than_mcs", Figure::ratio("remote_lines", map.under(mcs, 70), map.under(cna, 70))),
+        sign("cna_above_stock_in_locktorture", gain(glance("4x18x2", "locktorture").millis(4.0), 142)),
+        sign("cna_above_stock_in_open1", four("open1")),
+        sign("cna_above_stock_in_lock2", four("lock2")),
+        sign("cna_above_stock_in_leveldb", four("leveldb-readrandom")),
+        sign(
+            "mcs_gains_by_a_second_thread_with_work_outside",
+            Figure::speed_up(map_outside.under(mcs, 2), map_outside.under(mcs, 1)),
+        ),
+        sign(
+            "shuffle_reduction_alters_the_queue_less",
+            Figure::ratio(
+                "alterations_per_1000",
+                map_outside.under(cna, 8),
+                map_outside.under("cna:wait=spin,reduction=256", 8),
+            ),
+        ),
+        sign(
+            "mcscr_above_mcs_at_32_threads",
+            Figure::speed_up(array.under("mcscr:wait=stp", 32), array.under(mcs, 32)),
+        ),
+        sign(
+            "mcscr_lets_fewer_threads_circulate",
+            Figure::ratio("lwss", array.under(mcs, 32), array.under("mcscr:wait=stp", 32)),
+        ),
+        sign(
+            "mcscr_uses_fewer_cpus",
+            Figure::ratio("cpus_used", array.under(mcs, 32), array.under("mcscr:wait=stp", 32)),
+        ),
+        sign(
+            "parking_above_spinning_on_too_few_cpus",
+            Figure::speed_up(array.under("mcs:wait=stp", 256), array.under(mcs, 256)),
+        ),
+        sign("shfl_above_mcs_on_too_few_cpus", Figure::speed_up(crowd.under("shfl", 384), crowd.under(mcs, 384))),
+    ]
+}
+
+/// Checks all of it.
+pub(super) fn check(fresh: bool) -> Result<Tally> {
+    let signs = signs();
+    let points: Vec<_> = signs.iter().flat_map(|sign| sign.figure.points.iter().copied()).collect();
+    let runs = Runs::make(&points, fresh)?;
+    let mut tally = Tally::default();
+    for Sign { name, figure } in &signs {
+        let found = figure.evaluate(&runs).map(|ours| ours.median);
+        tally += told(
+            name,
+            match found {
+                Ok(ratio) if ratio > 1.0 => Ok(format!("{ratio:.2}")),
+                Ok(ratio) => Err(format!("{ratio:.2} is not above 1")),
+                Err(how) => Err(how),
+            },
+        );
+    }
+    tally += told("the_page_is_up_to_date", page_is_up_to_date());
+    Ok(tally)
+}
+
+/// One line for each check, as the test programs print it.
+fn told(name: &str, outcome: Result<String, String>) -> Tally {
+    match outcome {
+        Ok(what) => {
+            println!("ok {name}: {what}");
+            Tally::PASSED
+        }
+        Err(why) => {
+            println!("not ok {name}: {why}");
+            Tally::FAILED
+        }
+    }
+}
+
+/// Whether the page shows what the JSON says, and the JSON has the rows of the table.
+fn page_is_up_to_date() -> Result<String, String> {
+    let report = Report::read().map_err(|error| format!("{error:#}"))?;
+    if report.outline() != outline(&table::groups()) {
+        return Err("docs/results/fidelity.json has other rows than the table: run cargo xtask fidelity".to_owned());
+    }
+    match fs::read_to_string(page::file()) {
+        Ok(page) if page == page::render(&report) => Ok(format!("{} rows", report.outline().len())),
+        Ok(_) => {
+            Err("docs/fidelity.md differs from what is made of its parts: run cargo xtask fidelity --render".to_owned())
+        }
+        Err(error) => Err(format!("docs/fidelity.md: {error}")),
+    }
+}

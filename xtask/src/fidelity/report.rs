@@ -1,0 +1,182 @@
+//! What is kept of a run of this task: `docs/results/fidelity.json`, from which the page follows.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use flashlock_report::provenance::Provenance;
+use serde::{Deserialize, Serialize};
+
+use super::figure::Ours;
+use super::row::{Goal, Group, Paper, Role, Row, Verdict};
+use super::runs::Runs;
+use crate::child::Program;
+use crate::workspace;
+
+/// The kind of file, and its version: a field that is renamed, removed or means something else raises it.
+pub(super) const SCHEMA: &str = "flashlock.fidelity";
+pub(super) const VERSION: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Report {
+    #[serde(flatten)]
+    pub(super) provenance: Provenance,
+    pub(super) machines: Vec<Facts>,
+    pub(super) groups: Vec<Shown>,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Shown {
+    pub(super) title: String,
+    pub(super) about: String,
+    pub(super) rows: Vec<Entry>,
+}
+
+/// A row with what came out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) what: String,
+    /// Parameters were set with it.
+    pub(super) input: bool,
+    pub(super) paper: Paper,
+    pub(super) goal: Goal,
+    pub(super) ours: Option<Ours>,
+    /// Medians of what is shown, but not judged.
+    pub(super) besides: BTreeMap<String, f64>,
+    pub(super) verdict: Verdict,
+    /// What was run, without other latencies.
+    pub(super) commands: Vec<String>,
+}
+
+/// What a machine's description says, as far as the page shows it; all in ns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Facts {
+    pub(super) name: String,
+    pub(super) title: String,
+    pub(super) source: String,
+    pub(super) latency_ns: Latencies,
+    pub(super) clock: Clock,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Latencies {
+    pub(super) transfer: Vec<f64>,
+    pub(super) llc: Vec<f64>,
+    pub(super) dram: Vec<f64>,
+    pub(super) rmw: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Clock {
+    pub(super) step_ns: f64,
+}
+
+impl Report {
+    /// Of these rows, as they came out.
+    pub(super) fn new(provenance: Provenance, groups: &[Group], runs: &Runs) -> Result<Self> {
+        let shown = |group: &Group| Shown {
+            title: group.title.to_owned(),
+            about: group.about.to_owned(),
+            rows: group.rows.iter().map(|row| Entry::new(row, runs)).collect(),
+        };
+        Ok(Self { provenance, machines: machines(groups)?, groups: groups.iter().map(shown).collect() })
+    }
+
+    pub(super) fn file() -> PathBuf {
+        workspace::path("docs/results/fidelity.json")
+    }
+
+    pub(super) fn read() -> Result<Self> {
+        let file = workspace::require(Self::file(), "make it: cargo xtask fidelity")?;
+        Ok(flashlock_report::provenance::read(&file, SCHEMA, VERSION)?)
+    }
+
+    /// One line for each row, so that two files can be compared line by line.
+    pub(super) fn json(&self) -> Result<String> {
+        let mut text = serde_json::to_string_pretty(&Self { groups: Vec::new(), ..self.clone() })?;
+        text.truncate(text.rfind("[]").context("no groups")?);
+        let groups = self.groups.iter().map(|group| {
+            let rows = group.rows.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?.join(",\n      ");
+            let (title, about) = (serde_json::to_string(&group.title)?, serde_json::to_string(&group.about)?);
+            Ok(format!("    {{ \"title\": {title}, \"about\": {about}, \"rows\": [\n      {rows}\n    ] }}"))
+        });
+        let groups = groups.collect::<Result<Vec<_>>>()?.join(",\n");
+        Ok(format!("{text}[\n{groups}\n  ]\n}}\n"))
+    }
+
+    /// What the rows of the table are, without what came out: a file made of other rows is out of date.
+    pub(super) fn outline(&self) -> Vec<(String, String)> {
+        let rows =
+            |group: &Shown| group.rows.iter().map(|row| (group.title.clone(), row.what.clone())).collect::<Vec<_>>();
+        self.groups.iter().flat_map(rows).collect()
+    }
+}
+
+/// The same of the table itself.
+pub(super) fn outline(groups: &[Group]) -> Vec<(String, String)> {
+    let rows =
+        |group: &Group| group.rows.iter().map(|row| (group.title.to_owned(), row.what.clone())).collect::<Vec<_>>();
+    groups.iter().flat_map(rows).collect()
+}
+
+impl Entry {
+    fn new(row: &Row, runs: &Runs) -> Self {
+        let ours = row.figure.as_ref().map(|figure| figure.evaluate(runs));
+        let verdict = match (&row.role, &ours) {
+            (Role::Open(why), _) => Verdict::Open { why: (*why).to_owned() },
+            (_, Some(Ok(ours))) => row.goal.judge(ours),
+            (_, Some(Err(how))) => Verdict::Failed { how: how.clone() },
+            (_, None) => Verdict::Failed { how: "the row says nothing of what is to be run".to_owned() },
+        };
+        let besides = row.besides.iter();
+        let points = row.figures().flat_map(|figure| &figure.points);
+        let mut commands: Vec<String> =
+            points.map(|point| format!("flashlock simulate {}", point.commands()[0].join(" "))).collect();
+        commands.dedup();
+        Self {
+            what: row.what.clone(),
+            input: row.role == Role::Input,
+            paper: row.paper.clone(),
+            goal: row.goal.clone(),
+            ours: ours.and_then(Result::ok),
+            besides: besides
+                .filter_map(|(name, figure)| Some(((*name).to_owned(), figure.evaluate(runs).ok()?.median)))
+                .collect(),
+            verdict,
+            commands,
+        }
+    }
+}
+
+/// Each machine that a row runs on, in the order in which they come.
+fn machines(groups: &[Group]) -> Result<Vec<Facts>> {
+    let rows = groups.iter().flat_map(|group| &group.rows);
+    let points = rows.flat_map(Row::figures).flat_map(|figure| &figure.points);
+    let mut names: Vec<&str> = Vec::new();
+    for point in points {
+        if !names.contains(&point.setting.machine) {
+            names.push(point.setting.machine);
+        }
+    }
+    names.into_iter().map(facts).collect()
+}
+
+fn facts(machine: &str) -> Result<Facts> {
+    let mut command = Command::new(workspace::command()?);
+    command.args(["simulate", "--machine", machine, "--show-machine"]);
+    let text = Program::new(command, Duration::from_secs(20)).run()?.successful()?;
+    toml::from_str(&text).with_context(|| format!("`--show-machine` of {machine} is not what was expected"))
+}
+
+/// Writes both files.
+pub(super) fn write(report: &Report, page: &str) -> Result<()> {
+    for (path, text) in [(Report::file(), report.json()?), (super::page::file(), page.to_owned())] {
+        fs::write(&path, text).with_context(|| format!("cannot write {}", workspace::shown(&path)))?;
+        println!("wrote {}", workspace::shown(&path));
+    }
+    Ok(())
+}

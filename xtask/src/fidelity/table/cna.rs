@@ -1,0 +1,242 @@
+//! Compact NUMA-aware locks (Dice and Kogan, EuroSys 2019), section 7.
+
+use super::{CNA, CNA_OPT, MCS, USUAL};
+use crate::fidelity::figure::Figure;
+use crate::fidelity::point::{Effort, Point, Setting};
+use crate::fidelity::row::{Goal, Group, Paper, Row};
+
+const TWO: Setting = Setting::new("2x18x2", "kvmap");
+const FOUR: Setting = Setting::new("4x18x2", "kvmap");
+const UPDATES: Setting = TWO.with(&["--lookups", "0"]);
+/// The paper does not say how much work is outside; this much makes MCS do what the paper says of it: rise from one thread to
+/// two, and then stay where it is.
+const EXTERNAL: Setting = TWO.with(&["--external", "1000"]).millis(20.0);
+/// A million acquisitions of the slower lock.
+const MILLION: Setting = TWO.millis(700.0).effort(Effort::ONCE);
+
+const NO_LOCK: &str = "this lock does not exist yet";
+const NO_WORKLOAD: &str = "this workload does not exist yet";
+
+pub(super) fn groups() -> Vec<Group> {
+    vec![inputs(), two_sockets(), external(), four_sockets(), torture(), programs()]
+}
+
+/// Goals are for ratios: within so many points.
+fn gain(what: &str, paper: f64, points: f64, of: Point, to: Point) -> Row {
+    Row::test(what, Paper::number(paper), Goal::near(paper, points), Figure::speed_up(of, to))
+}
+
+/// Throughput that stays where it is: each of these within 10 % of the first.
+fn flat(setting: Setting, threads: &'static [u32]) -> impl Iterator<Item = Row> {
+    let first = setting.under(MCS, 2);
+    let row = move |&threads: &u32| {
+        let what = format!("MCS, {threads} threads / 2 threads");
+        let paper = Paper::words("\"mostly flat\"");
+        Row::test(what, paper, Goal::near(1.0, 0.1), Figure::speed_up(setting.under(MCS, threads), first))
+    };
+    threads.iter().map(row)
+}
+
+fn inputs() -> Group {
+    let map = |what: &str, paper, setting: Setting, threads| {
+        Row::input(
+            what,
+            Paper::number(paper).and("ops/µs"),
+            Goal::within(paper, USUAL),
+            Figure::speed(setting.under(MCS, threads)),
+        )
+    };
+    let loops = |what: &str, paper, workload, threads| {
+        let setting = Setting::new("4x18x2", workload);
+        Row::input(
+            what,
+            Paper::number(paper).and("ops/µs"),
+            Goal::within(paper, USUAL),
+            Figure::speed(setting.under(MCS, threads)),
+        )
+    };
+    Group {
+        title: "What was put in",
+        about: "Throughputs with which parameters were set: those of one thread and of MCS at two threads (CNA, section 7.1.1), and \
+                of three loops one thread and the peak of the unpatched kernel (CNA's kernel patch), from which the lengths of \
+                their sections follow. They prove nothing, and are not counted below. `mcs:wait=spin` stands for MCS and for the \
+                kernel's spin lock. The three loops' peaks are expected to be lower than the paper's, for their sections are as \
+                long as if handing a lock over took no time.",
+        rows: vec![
+            map("Key-value map, two sockets, MCS, 1 thread", 5.3, TWO, 1),
+            map("Key-value map, two sockets, MCS, 2 threads", 1.7, TWO, 2),
+            map("Key-value map, four sockets, MCS, 1 thread", 6.2, FOUR, 1),
+            map("Key-value map, four sockets, MCS, 2 threads", 1.5, FOUR, 2),
+            loops("open1, stock, 1 thread", 0.511, "open1", 1),
+            loops("open1, stock, peak (8 threads)", 1.675, "open1", 8),
+            loops("lock2, stock, 1 thread", 1.581, "lock2", 1),
+            loops("lock2, stock, peak (4 threads)", 5.240, "lock2", 4),
+            loops("leveldb readrandom, stock, 1 thread", 0.530, "leveldb-readrandom", 1),
+            loops("leveldb readrandom, stock, peak (2 threads)", 0.839, "leveldb-readrandom", 2),
+            Row::input(
+                "Lock torture, stock, 1 thread",
+                Paper::number(2.702e7 / 30e6).and("2.702 · 10⁷ ops in 30 s, if it ran as long as in the paper"),
+                Goal::within(2.702e7 / 30e6, USUAL),
+                Figure::speed(Setting::new("4x18x2", "locktorture").under(MCS, 1)),
+            ),
+        ],
+    }
+}
+
+fn two_sockets() -> Group {
+    let mut rows: Vec<Row> = flat(TWO, &[4, 8, 16, 36, 70]).collect();
+    let pair = |setting: Setting, threads| (setting.under(CNA, threads), setting.under(MCS, threads));
+    for threads in [1, 2] {
+        let (cna, mcs) = pair(TWO, threads);
+        rows.push(gain(
+            &format!("CNA / MCS, {threads} thread{}", if threads == 1 { "" } else { "s" }),
+            1.0,
+            0.05,
+            cna,
+            mcs,
+        ));
+    }
+    let (cna, mcs) = pair(TWO, 70);
+    rows.push(gain("CNA / MCS, 70 threads", 1.39, 0.05, cna, mcs));
+    rows.push(Row::test(
+        "Lines from the other socket per operation, CNA / MCS, 70 threads (figure 7: misses of the last level)",
+        Paper::words("lower"),
+        Goal::below(1.0),
+        Figure::ratio("remote_lines", cna, mcs),
+    ));
+    let (cna, mcs) = pair(UPDATES, 70);
+    rows.push(gain("Updates only: CNA / MCS, 70 threads", 1.50, 0.05, cna, mcs));
+    let fairness = |lock| Figure::value("fairness", MILLION.under(lock, 70));
+    let paper = Paper::number(0.5);
+    rows.push(Row::test("Fairness factor of MCS, 70 threads", paper, Goal::near(0.5, 0.005), fairness(MCS)));
+    let paper = Paper::words("\"well below 60 %\"");
+    rows.push(Row::test("Fairness factor of CNA, 70 threads", paper, Goal::below(0.6), fairness(CNA)));
+    rows.push(Row::open("Fairness factor of HMCS", Paper::words("near 0.5"), NO_LOCK));
+    rows.push(Row::open("Fairness factor of C-BO-MCS", Paper::words("near 1"), NO_LOCK));
+    rows.push(Row::open("CNA / HMCS, more than 4 threads", Paper::words("behind by a narrow margin"), NO_LOCK));
+    rows.push(Row::open("CNA / C-BO-MCS, more than 4 threads", Paper::words("1 or more"), NO_LOCK));
+    Group {
+        title: "Key-value map, two sockets",
+        about: "CNA, section 7.1.1, figures 6 to 8. Machine `2x18x2`, workload `kvmap`: a search tree of 1,024 keys, 80 % lookups. \
+                `mcs:wait=spin` stands for MCS, `cna:wait=spin` for CNA. Fairness over 700 ms, which is a million acquisitions.",
+        rows,
+    }
+}
+
+fn external() -> Group {
+    let (mcs, cna, opt) = (
+        |threads| EXTERNAL.under(MCS, threads),
+        |threads| EXTERNAL.under(CNA, threads),
+        |threads| EXTERNAL.under(CNA_OPT, threads),
+    );
+    let mut rows = vec![Row::test(
+        "MCS, 2 threads / 1 thread",
+        Paper::words("\"increases\""),
+        Goal::above(1.0),
+        Figure::speed_up(mcs(2), mcs(1)),
+    )];
+    rows.extend(flat(EXTERNAL, &[4, 16, 70]));
+    rows.push(Row::test(
+        "CNA, 16 threads / 4 threads",
+        Paper::words("scales up to 8 to 16 threads"),
+        Goal::above(1.0),
+        Figure::speed_up(cna(16), cna(4)),
+    ));
+    rows.push(gain("CNA / MCS, 4 threads", 0.86, 0.05, cna(4), mcs(4)));
+    rows.push(gain("CNA / MCS, 70 threads", 1.40, 0.05, cna(70), mcs(70)));
+    let paper = Paper::words("\"outperforms\"");
+    rows.push(Row::test("CNA (opt) / MCS, 4 threads", paper, Goal::above(1.0), Figure::speed_up(opt(4), mcs(4))));
+    for threads in [2, 8, 16, 70] {
+        rows.push(Row::test(
+            format!("CNA (opt) / CNA, {threads} threads"),
+            Paper::words("\"matches\""),
+            Goal::near(1.0, 0.05),
+            Figure::speed_up(opt(threads), cna(threads)),
+        ));
+    }
+    rows.push(Row::test(
+        "Queue alterations, CNA (opt) / CNA, 4 threads",
+        Paper::number(0.1).and("\"almost a factor of ten\""),
+        Goal::from(0.07, 0.15),
+        Figure::ratio("alterations_per_1000", opt(4), cna(4)),
+    ));
+    Group {
+        title: "Key-value map with work outside",
+        about: "CNA, section 7.1.1, figure 9. The same with 1 µs of work between operations: the paper does not say how much there \
+                was; this much makes MCS do what the paper says of MCS. `cna:wait=spin,reduction=256` stands for CNA (opt), whose \
+                THRESHOLD2 is 0xff.",
+        rows,
+    }
+}
+
+fn four_sockets() -> Group {
+    let mut rows: Vec<Row> = flat(FOUR, &[4, 8, 16, 36, 72, 142]).collect();
+    rows.push(gain("CNA / MCS, 142 threads", 1.97, 0.05, FOUR.under(CNA, 142), FOUR.under(MCS, 142)));
+    Group {
+        title: "Key-value map, four sockets",
+        about: "CNA, section 7.1.1, figure 10. Machine `4x18x2`, otherwise as on two sockets.",
+        rows,
+    }
+}
+
+fn torture() -> Group {
+    let ratio = |setting: Setting, threads| Figure::speed_up(setting.under(CNA, threads), setting.under(MCS, threads));
+    let row = |what: &str, paper, machine, workload, threads| {
+        let setting = Setting::new(machine, workload);
+        Row::test(what, Paper::number(paper), Goal::within(paper, USUAL), ratio(setting, threads))
+    };
+    Group {
+        title: "The kernel's lock torture",
+        about: "CNA, section 7.2.1, figures 13 and 14: CNA's kernel divided by stock. Workloads `locktorture`, and `lockstat`: with \
+                the kernel's lock statistics, which write shared variables. The kernel's lock (a word in front of an MCS queue) and \
+                CNA in it do not exist here yet: `mcs:wait=spin` and `cna:wait=spin` stand in for them.",
+        rows: vec![
+            Row::test(
+                "Two sockets, 8 threads",
+                Paper::words("outperforms beyond 4 threads"),
+                Goal::above(1.0),
+                ratio(Setting::new("2x18x2", "locktorture"), 8),
+            ),
+            row("Two sockets, 70 threads", 1.14, "2x18x2", "locktorture", 70),
+            row("Two sockets, 70 threads, with lockstat", 1.32, "2x18x2", "lockstat", 70),
+            row("Four sockets, 142 threads", 1.65, "4x18x2", "locktorture", 142),
+            row("Four sockets, 142 threads, with lockstat", 1.99, "4x18x2", "lockstat", 142),
+        ],
+    }
+}
+
+fn programs() -> Group {
+    let ratio = |machine, workload, threads| {
+        let setting = Setting::new(machine, workload);
+        Figure::speed_up(setting.under(CNA, threads), setting.under(MCS, threads))
+    };
+    let will_it_scale = || Paper::words("1.42 to 1.57");
+    // 10 % beyond either end.
+    let range = || Goal::between(1.28, 1.73, "± 10 %");
+    Group {
+        title: "Programs and will-it-scale, two sockets",
+        about: "CNA, sections 7.1.2, 7.1.3 and 7.2.2, at 70 threads. Stand-ins as above. The lengths of the sections of `open1`, \
+                `lock2` and `leveldb-readrandom` are those that follow from the four-socket kernel's tables; the paper's leveldb is \
+                a program with MCS or CNA for its mutexes, on another machine.",
+        rows: vec![
+            Row::test("open1: CNA / stock", will_it_scale(), range(), ratio("2x18x2", "open1", 70)),
+            Row::test("lock2: CNA / stock", will_it_scale(), range(), ratio("2x18x2", "lock2", 70)),
+            Row::open("open2: CNA / stock", will_it_scale(), NO_WORKLOAD),
+            Row::open("lock1: CNA / stock", will_it_scale(), NO_WORKLOAD),
+            Row::test(
+                "leveldb readrandom: CNA / MCS",
+                Paper::number(1.39),
+                Goal::within(1.39, USUAL),
+                ratio("2x18x2", "leveldb-readrandom", 70),
+            ),
+            Row::open("leveldb readrandom without a database", Paper::words("as the map"), NO_WORKLOAD),
+            Row::open("Kyoto Cabinet, 36 to 70 threads: CNA / MCS", Paper::words("1.28 to 1.43"), NO_WORKLOAD),
+            Row::test(
+                "open1 on four sockets, 142 threads: CNA / stock",
+                Paper::number(2.20),
+                Goal::within(2.20, USUAL),
+                ratio("4x18x2", "open1", 142),
+            ),
+        ],
+    }
+}

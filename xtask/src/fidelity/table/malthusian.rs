@@ -1,0 +1,168 @@
+//! Malthusian Locks (Dice, EuroSys 2017): sections 1, 3 and 6.1, figures 3 and 4.
+
+use super::{MCS, MCS_STP, MCSCR, MCSCR_STP, USUAL};
+use crate::fidelity::figure::Figure;
+use crate::fidelity::point::{Effort, Point, Setting};
+use crate::fidelity::row::{Goal, Group, Paper, Row};
+
+const ARRAY: Setting = Setting::new("sparc-t5", "randarray").millis(20.0).effort(Effort::LIGHT);
+/// More threads than CPUs: ten time slices.
+const CROWDED: Setting = ARRAY.millis(100.0);
+const FULL: Setting = ARRAY.millis(40.0);
+
+/// The columns of figure 4, each as long as 50,000 acquisitions take.
+const COLUMNS: [(&str, Point); 4] = [
+    ("MCS-S", ARRAY.millis(100.0).under(MCS, 32)),
+    ("MCS-STP", ARRAY.millis(400.0).under(MCS_STP, 32)),
+    ("MCSCR-S", ARRAY.millis(70.0).under(MCSCR, 32)),
+    ("MCSCR-STP", ARRAY.millis(160.0).under(MCSCR_STP, 32)),
+];
+
+pub(super) fn groups() -> Vec<Group> {
+    vec![figure_3(), figure_4(), examples()]
+}
+
+fn figure_3() -> Group {
+    let first = || [1, 2, 3, 4, 5, 6, 7, 8, 12, 16].map(|threads| ARRAY.under(MCS, threads)).to_vec();
+    let scale = |setting: Setting, lock, of, to| Figure::speed_up(setting.under(lock, of), setting.under(lock, to));
+    let crowded = |lock| Figure::speed_up(CROWDED.under(lock, 256), FULL.under(lock, 128));
+    let row = |what: &str, words: &str, goal, figure| Row::test(what, Paper::words(words), goal, figure);
+    Group {
+        title: "Random access array, figure 3",
+        about: "Malthusian Locks, section 6.1. Machine `sparc-t5`, workload `randarray`. `mcs:wait=spin` stands for MCS-S, \
+                `mcs:wait=stp` for MCS-STP, `mcscr:wait=spin` for MCSCR-S, `mcscr:wait=stp` for MCSCR-STP.",
+        rows: vec![
+            Row::test(
+                "Threads at the peak, MCS-S",
+                Paper::number(5.0),
+                Goal::from(4.0, 6.0),
+                Figure::best_threads(first()),
+            ),
+            row("The peak / 1 thread, MCS-S", "slightly more than 3", Goal::above(3.0), Figure::best_gain(first())),
+            row(
+                "MCS-S, 16 threads / 5 threads",
+                "collapses from 6 threads on",
+                Goal::below(1.0),
+                scale(ARRAY, MCS, 16, 5),
+            ),
+            row(
+                "MCSCR-STP / MCS-S, 16 threads",
+                "they part at about 8 threads",
+                Goal::above(1.0),
+                Figure::speed_up(ARRAY.under(MCSCR_STP, 16), ARRAY.under(MCS, 16)),
+            ),
+            row(
+                "MCSCR-STP, 64 threads / 5 threads",
+                "avoids collapse",
+                Goal::above(0.9),
+                scale(ARRAY, MCSCR_STP, 64, 5),
+            ),
+            row(
+                "MCSCR-S / MCSCR-STP, 64 threads",
+                "fades from 16 threads on",
+                Goal::below(1.0),
+                Figure::speed_up(ARRAY.under(MCSCR, 64), ARRAY.under(MCSCR_STP, 64)),
+            ),
+            row("MCS-S, 256 threads / 128 threads", "\"abrupt cliff\"", Goal::below(0.5), crowded(MCS)),
+            row("MCSCR-S, 256 threads / 128 threads", "\"abrupt cliff\"", Goal::below(0.5), crowded(MCSCR)),
+            row(
+                "MCSCR-STP, 256 threads / 128 threads",
+                "\"maintains performance\"",
+                Goal::above(0.9),
+                crowded(MCSCR_STP),
+            ),
+            Row::test(
+                "MCS-S / MCS-STP, 256 threads",
+                Paper::number(1.0 / 120.0).and("MCS-STP 120 times better"),
+                Goal::below(0.1),
+                Figure::speed_up(CROWDED.under(MCS, 256), CROWDED.under(MCS_STP, 256)),
+            ),
+            Row::open(
+                "MCSCR-STP / null, more than 48 threads",
+                Paper::words("more than 1"),
+                "no lock here excludes nobody",
+            ),
+        ],
+    }
+}
+
+/// What figure 4 has of each lock: a name, a metric, the four numbers, and the goal.
+type Line = (&'static str, &'static str, [f64; 4], fn(f64) -> Goal);
+
+const LINES: [Line; 6] = [
+    ("Throughput, ops/µs", "ops_per_us", [0.7, 0.1, 1.3, 1.6], |paper| Goal::within(paper, USUAL)),
+    ("Average LWSS", "lwss", [32.0, 32.0, 5.3, 5.1], |paper| Goal::near(paper, 0.5)),
+    ("MTTR", "mttr", [31.0, 31.0, 3.0, 3.0], |paper| Goal::near(paper, 0.5)),
+    ("Gini coefficient", "gini", [0.001, 0.001, 0.076, 0.078], |paper| Goal::near(paper, 0.02)),
+    ("RSTDDEV", "rstddev", [0.0, 0.0, 0.152, 0.155], |paper| Goal::near(paper, 0.04)),
+    ("CPUs used", "cpus_used", [32.0, 16.8, 32.0, 5.2], |paper| Goal::within(paper, USUAL)),
+];
+
+fn figure_4() -> Group {
+    let [s, stp, cr_s, cr_stp] = COLUMNS.map(|(_, point)| point);
+    let mut rows = Vec::new();
+    for (line, metric, numbers, goal) in LINES {
+        for ((lock, point), paper) in COLUMNS.into_iter().zip(numbers) {
+            rows.push(Row::test(
+                format!("{line}: {lock}"),
+                Paper::number(paper),
+                goal(paper),
+                Figure::value(metric, point),
+            ));
+        }
+    }
+    rows.push(Row::test(
+        "Throughput: MCSCR-STP / MCS-S",
+        Paper::number(1.6 / 0.7),
+        Goal::within(1.6 / 0.7, USUAL),
+        Figure::speed_up(cr_stp, s),
+    ));
+    let switches = |lock: &str, paper: Paper, goal, point| {
+        let what = format!("Voluntary switches per 1,000 acquisitions: {lock}");
+        Row::test(what, paper, goal, Figure::value("switches_per_1000", point))
+    };
+    rows.push(switches("MCS-S", Paper::number(0.0), Goal::below(0.1), s));
+    rows.push(switches("MCS-STP", Paper::number(798.0).and("798 K in 1 M"), Goal::within(798.0, USUAL), stp));
+    rows.push(switches("MCSCR-S", Paper::number(0.0).and("11 in 13 M"), Goal::below(0.1), cr_s));
+    rows.push(switches("MCSCR-STP", Paper::number(0.375).and("6 K in 16 M"), Goal::below(1.0), cr_stp));
+    for (lock, point, misses, millions) in [("MCSCR-S", cr_s, 0.152, 13.0), ("MCSCR-STP", cr_stp, 0.172, 16.0)] {
+        let ratio = (misses / millions) / (11.0 / 7.0);
+        rows.push(Row::test(
+            format!("Misses of the last level per operation: {lock} / MCS-S"),
+            Paper::number(ratio).and(format!("{misses} M in {millions} M, 11 M in 7 M")),
+            Goal::below(0.05),
+            Figure::ratio("llc_misses", point, s),
+        ));
+    }
+    for (lock, point, watts) in [("MCS-STP", stp, 79.0), ("MCSCR-S", cr_s, 91.0), ("MCSCR-STP", cr_stp, 63.0)] {
+        rows.push(Row::test(
+            format!("Power above idle, an estimate: {lock} / MCS-S"),
+            Paper::number(watts / 113.0).and(format!("{watts} W / 113 W")),
+            Goal::within(watts / 113.0, USUAL),
+            Figure::ratio("watts", point, s),
+        ));
+    }
+    Group {
+        title: "Random access array at 32 threads, figure 4",
+        about: "Malthusian Locks, section 6.1; machine, workload and locks as above. The paper's runs took 10 s, ours as \
+                much virtual time as 50,000 acquisitions take: 70 to 400 ms.",
+        rows,
+    }
+}
+
+fn examples() -> Group {
+    let example = |what: &str, paper, setting: Setting, threads| {
+        let figure = Figure::value("lwss", setting.under(MCSCR_STP, threads));
+        Row::test(what, Paper::number(paper), Goal::near(paper, 0.5), figure)
+    };
+    Group {
+        title: "Worked examples of concurrency restriction",
+        about: "Malthusian Locks, sections 1 and 3: how many threads should circulate (average LWSS of `mcscr:wait=stp`). Machine \
+                `sparc-t5`; workload `one-in-six` has sections of 1 µs and 5 µs between them, `randarray` four times as much work \
+                outside as inside, and arrays of 1 MiB.",
+        rows: vec![
+            example("Section 1: of 10 threads", 6.0, Setting::new("sparc-t5", "one-in-six").millis(40.0), 10),
+            example("Section 3: of 16 threads", 5.0, ARRAY.millis(100.0), 16),
+        ],
+    }
+}

@@ -1,0 +1,70 @@
+//! Shuffling (Kashyap's thesis defence on SOSP 2019's ShflLocks), and remote core locking (Lozi and others, USENIX ATC 2012).
+
+use super::{SHFL, TAS};
+use crate::fidelity::figure::Figure;
+use crate::fidelity::point::Setting;
+use crate::fidelity::row::{Goal, Group, Paper, Row};
+
+const MAP: Setting = Setting::new("8x24", "kvmap").millis(10.0);
+
+pub(super) fn groups() -> Vec<Group> {
+    vec![shuffling(), delegation()]
+}
+
+fn shuffling() -> Group {
+    let scale = |what: &str, of, to| {
+        let paper = Paper::words("\"maintains performance\"");
+        Row::test(what, paper, Goal::above(0.9), Figure::speed_up(MAP.under(SHFL, of), MAP.under(SHFL, to)))
+    };
+    let open = |what: &str, words: &str, why| Row::open(what, Paper::words(words), why);
+    Group {
+        title: "Shuffling",
+        about: "Scaling Synchronization Primitives (thesis defence), slides 25 to 32 and 74 to 81: creating files in one directory \
+                with 192 cores in 8 sockets. The slides have no numbers for locks. Machine `8x24`; the map stands in for the file \
+                system, `shfl` is the blocking ShflLock. The model spreads threads over all sockets from the second thread on, so \
+                that 24 threads are not those of one socket.",
+        rows: vec![
+            scale("96 threads / 24 threads", 96, 24),
+            scale("192 threads / 24 threads", 192, 24),
+            scale("384 threads / 192 threads", 384, 192),
+            Row::test(
+                "ShflLock / test-and-set, 1 thread",
+                Paper::words("\"TAS acquire and release\""),
+                Goal::near(1.0, 0.05),
+                Figure::speed_up(MAP.under(SHFL, 1), MAP.under(TAS, 1)),
+            ),
+            open("Stock lock beyond one socket", "collapses", "the kernel's blocking lock does not exist here"),
+            open("CST, beyond one socket and with 384 threads", "maintains throughput", "this lock does not exist yet"),
+            open("CST / stock, 1 thread", "\"poor\"", "this lock does not exist yet"),
+            open(
+                "Readers-writer ShflLock against stock and CST",
+                "between them",
+                "readers-writer locks do not exist yet",
+            ),
+            open("Exim, 1 to 192 threads", "a curve", "this workload does not exist yet"),
+        ],
+    }
+}
+
+fn delegation() -> Group {
+    // Cycles of one critical section with 48 threads: lock, at high contention, at low contention.
+    let cycles = [
+        ("Spinlock", 672_889.0, 1288.0),
+        ("POSIX", 73_024.0, 1826.0),
+        ("MCS", 63_553.0, 1457.0),
+        ("Flat combining", 50_447.0, 15_060.0),
+    ];
+    let row = |(lock, high, low): (&str, f64, f64)| {
+        let why = "remote core locking does not exist yet, nor does this workload";
+        let against = |what: &str, cycles: f64, rcl: f64| {
+            let paper = Paper::number(cycles / rcl).and(format!("{cycles} / {rcl} cycles"));
+            Row::open(format!("{lock} / RCL, {what} contention"), paper, why)
+        };
+        [against("high", high, 16_682.0), against("low", low, 1494.0)]
+    };
+    Group {
+        title: "Remote core locking",
+        about: "Remote Core Locking, figure 7(c): time of a critical section on the 48 cores of `opteron-6172`.",
+        rows: cycles.into_iter().flat_map(row).collect(),
+    }
+}
