@@ -23,6 +23,7 @@ macro_rules! for_each_event {
             (Cull, "culls", "surplus waiters that an MCSCR release made passive"),
             (Reprovision, "reprovisions", "passive waiters, the newest each time, that an MCSCR release made active because nobody else waited"),
             (Eldest, "eldest_served", "times an MCSCR release served the waiter that had been passive for longest"),
+            (Skip, "skips", "waiters that an MCS-TP release passed over because they did not run"),
             (CondWait, "cond_waits", "condition variable waits"),
             (CondSignal, "cond_signals", "condition variable signals that found a waiter"),
             (CondBroadcast, "cond_broadcasts", "broadcasts that found a waiter"),

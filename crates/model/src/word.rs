@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use flashlock_locks::cond::fifo::CondQueue;
 use flashlock_locks::machine;
+use flashlock_locks::malthusian::lifo_cr::LifoQueue;
+use flashlock_locks::malthusian::loiter::LoiterQueue;
 use flashlock_locks::node::Node;
 use flashlock_locks::queue::aside::AsideQueue;
+use flashlock_locks::queue::clh::ClhQueue;
 use flashlock_locks::queue::mcs::McsQueue;
 use flashlock_locks::shuffle::ShflQueue;
 use flashlock_locks::spin::ticket::TicketQueue;
@@ -25,7 +28,7 @@ pub enum Field {
     Untagged,
     /// A lock's word.
     LockWord,
-    /// `McsQueue::tail`, `AsideQueue::tail`, `ShflQueue::tail`.
+    /// `McsQueue::tail`, `AsideQueue::tail`, `ClhQueue::tail`, `ShflQueue::tail`, `LifoQueue::top`.
     LockTail,
     /// `McsQueue::next`, `AsideQueue::next`.
     LockNext,
@@ -142,7 +145,7 @@ impl<C: Checker> machine::Word for Word<C> {
     /// seem to come before it. Where stores race, they are exchanges.
     fn store(&self, value: u32, order: Ordering) {
         let order = self.order(Op::Store, order);
-        if C::EXCHANGES && self.is(Field::NodeState) {
+        if C::EXCHANGES && (self.is(Field::NodeState) || self.is(Field::LockWord)) {
             self.raw.swap(value, order);
         } else {
             self.raw.store(value, order);
@@ -229,6 +232,37 @@ impl<C: Checker> Tag for AsideQueue<Model<C>> {
 
     fn free(&self) {
         [&self.tail, &self.next, &self.aside, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker> Tag for ClhQueue<Model<C>> {
+    fn tag(&self) {
+        self.tail.tag(Field::LockTail);
+    }
+
+    fn free(&self) {
+        [&self.tail, &self.owner, &self.epoch].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker, Q: Tag> Tag for LoiterQueue<Model<C>, Q> {
+    fn tag(&self) {
+        self.inner.tag();
+    }
+
+    fn free(&self) {
+        self.epoch.tag(Field::Freed);
+        self.inner.free();
+    }
+}
+
+impl<C: Checker> Tag for LifoQueue<Model<C>> {
+    fn tag(&self) {
+        self.top.tag(Field::LockTail);
+    }
+
+    fn free(&self) {
+        [&self.top, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
     }
 }
 

@@ -41,6 +41,9 @@ pub struct Setup {
     /// How many ticks an algorithm's own patience ([`Machine::sooner`](flashlock_locks::machine::Machine::sooner)) lasts. With 0
     /// it never ends: only the test's deadlines pass, and a wake-up that is lost is lost for good.
     pub patience: u32,
+    /// Sleeps that an algorithm's own patience would end, end at once, as if time flew: for algorithms that may lose a wake-up and
+    /// rely on it.
+    pub restless: bool,
     /// shuttle: time passes once in so many looks at it (0: only by [`World::tick`]).
     pub flow: u32,
     /// shuttle: a sleep ends for no reason once in so many times (0: never).
@@ -67,6 +70,7 @@ impl Setup {
             recycles: false,
             polls: 2,
             patience: 0,
+            restless: false,
             flow: 0,
             spurious: 0,
             micros_step: 0,
@@ -292,12 +296,17 @@ impl<C: Checker> World<C> {
 
     /// The end of a patience that begins now, or `other`.
     pub(crate) fn sooner(&self, other: Option<Deadline>) -> Deadline {
-        let never = Deadline { clock: Clock::Monotonic, sec: i64::MAX, nsec: 0 };
+        let never = Deadline { clock: Clock::Monotonic, sec: i64::MAX, nsec: OWN };
         let own = match self.setup.patience {
             0 => never,
             ticks => Deadline { nsec: OWN, ..self.deadline(ticks) },
         };
         other.filter(|deadline| deadline.sec < own.sec).unwrap_or(own)
+    }
+
+    /// Whether a sleep until then ends at once.
+    pub(crate) fn is_restless(&self, until: Option<Deadline>) -> bool {
+        self.setup.restless && until.is_some_and(|deadline| deadline.nsec == OWN)
     }
 
     /// One tick passes: sleeps that end with it end.

@@ -7,7 +7,7 @@
 //!  8  owner's thread id, as glibc's __owner           28  __wrefs from glibc 2.41 on \  bit 0: process-shared
 //! 12  glibc's __nusers; not used by us                36  __wrefs up to glibc 2.40   /  bit 1: CLOCK_MONOTONIC
 //! 16  __kind, glibc's                                 40  –
-//! 20  –
+//! 20  glibc's __spins; the first word of a queue of 20 bytes
 //! 24  our queue, 16 bytes (glibc: robust list)
 //! ```
 //!
@@ -19,6 +19,7 @@
 //! alone: everything goes to glibc.
 
 use core::ffi::{CStr, c_char};
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::cond::CondQueue;
@@ -44,7 +45,8 @@ pub struct Mutex {
 }
 
 const _: () = assert!(size_of::<Mutex>() == size_of::<libc::pthread_mutex_t>());
-const _: () = assert!(core::mem::offset_of!(Mutex, kind) == 16 && core::mem::offset_of!(Mutex, queue) == 24);
+const _: () =
+    assert!(offset_of!(Mutex, kind) == 16 && offset_of!(Mutex, spins) == 20 && offset_of!(Mutex, queue) == 24);
 
 impl Mutex {
     /// The mutex at an address.
@@ -57,12 +59,14 @@ impl Mutex {
         unsafe { &*address.cast::<Self>() }
     }
 
-    /// The lock's queue: a `Q` made of words, in our 16 bytes.
+    /// The lock's queue: a `Q` made of words, in our 16 bytes; or in 20, with glibc's `__spins`, which is nobody's where no code
+    /// of glibc's may touch the mutex.
     #[inline(always)]
     pub fn queue<Q>(&self) -> &Q {
-        const { assert!(size_of::<Q>() <= 16 && align_of::<Q>() <= 4) };
+        const { assert!(size_of::<Q>() <= 20 && align_of::<Q>() <= 4) };
+        let at = if size_of::<Q>() <= 16 { offset_of!(Self, queue) } else { offset_of!(Self, spins) };
         // SAFETY: `Q` is the queue of a lock on `Word32`s: it fits (checked above), and any bytes are valid words.
-        unsafe { &*(&raw const self.queue).cast::<Q>() }
+        unsafe { &*(&raw const *self).byte_add(at).cast::<Q>() }
     }
 }
 

@@ -12,7 +12,7 @@
 //! circular and named by its last, which names its first (as in the kernel's CNA series, v10): one word, and nothing to scan.
 //! (3) A link carries the NUMA node of the waiter that it names (CNA §6). (4) A waiter may leave by time-out. Its node stays; the
 //! holder that hands the lock to it owns the lock *through that node* instead, and chooses anew. Nodes aside, which may not be
-//! reached for long, are gone through now and then when there are many abandoned ones ([`SWEEP_AT`]); a queue full of them lets
+//! reached for long, are gone through now and then when there are many abandoned ones ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)); a queue full of them lets
 //! nobody join ([`LeftBehind`]).
 //!
 //! ## State                                                            ## The queue
@@ -59,10 +59,11 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::cond::Chain;
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
-use crate::node::{is_asleep, state};
+use crate::malthusian::loiter::Inner;
+use crate::node::state;
 use crate::queue::link::{Link, handle_in};
 use crate::raw::RawLock;
-use crate::wait::left::{self, LeftBehind};
+use crate::wait::left::LeftBehind;
 use crate::wait::{self, WaitPolicy};
 
 const FREE: u32 = 0;
@@ -71,10 +72,6 @@ pub const HELD: u32 = Handle::RESERVED;
 /// Held, and all who wait are aside.
 pub const HELD_ASIDE: u32 = HELD | Handle::LIMIT;
 
-/// At each multiple of so many abandoned nodes in the two lists the holder goes through those aside; always, when newcomers are
-/// kept out.
-pub const SWEEP_AT: i32 = 16;
-
 /// The two lists: 16 bytes. The lock's word is not used.
 #[repr(C)]
 pub struct AsideQueue<M: Machine> {
@@ -82,7 +79,7 @@ pub struct AsideQueue<M: Machine> {
     pub tail: M::Word,
     /// The link to the first of the main queue.
     pub next: M::Word,
-    /// The last of those set aside, or 0.
+    /// The last of those set aside, or 0. A succession may keep something of its own in the top four bits.
     pub aside: M::Word,
     /// Nodes of waiters that gave up.
     pub left: LeftBehind<M>,
@@ -115,7 +112,7 @@ pub struct AsideLock<S: Succession, W: WaitPolicy>(PhantomData<(S, W)>);
 impl<M: Machine> AsideQueue<M> {
     /// The last of those set aside. In a forked child, forgets the dead (invariant 7).
     pub fn last_aside(&self) -> Option<Handle> {
-        let last = Handle::from_word(self.aside.load(Relaxed))?;
+        let last = handle_in(self.aside.load(Relaxed))?;
         if last.node::<M>().is_alive() {
             return Some(last);
         }
@@ -125,18 +122,17 @@ impl<M: Machine> AsideQueue<M> {
 
     /// Whether anybody is aside.
     pub fn has_aside(&self) -> bool {
-        self.aside.load(Relaxed) != 0
+        handle_in(self.aside.load(Relaxed)).is_some()
     }
 
     /// Releases a lock that somebody waits for.
     #[cold]
     fn release<S: Succession>(&self) {
-        let left = self.left.count();
-        if left >= SWEEP_AT && (left % SWEEP_AT == 0 || left >= left::MAX) {
+        if self.left.wants_sweep() {
             self.sweep();
         }
         while let Some(successor) = self.successor::<S>() {
-            if grant::<M, S>(successor) {
+            if wait::grant::<M>(successor, S::here::<M>()) {
                 return;
             }
             // It has given up: we hold the lock through its node, as if we had just acquired it (departure 4).
@@ -242,7 +238,8 @@ impl<M: Machine> AsideQueue<M> {
         if let Some(kept) = kept {
             kept.node::<M>().next.store(first, Relaxed);
         }
-        self.aside.store(kept.map_or(0, Handle::word), Relaxed);
+        let spare = self.aside.load(Relaxed) & !(Handle::LIMIT - 1);
+        self.aside.store(kept.map_or(0, Handle::word) | spare, Relaxed);
     }
 }
 
@@ -253,22 +250,6 @@ fn await_link<M: Machine>(next: &M::Word) -> u32 {
             return link;
         }
     }
-}
-
-/// WAITING, or asleep -> HEAD. Whether it was still there; if not, the node is ours: a swap, not a CAS, for that reason.
-fn grant<M: Machine, S: Succession>(successor: Handle) -> bool {
-    let node = successor.node::<M>();
-    let same = node.numa.load(Relaxed) == S::here::<M>();
-    let before = node.state.swap(state::HEAD, AcqRel);
-    if before == state::ABANDONED {
-        return false;
-    }
-    M::trace(if same { Event::HandoffSame } else { Event::HandoffOther });
-    if is_asleep(before) {
-        M::trace(Event::Wake);
-        M::unpark(node);
-    }
-    true
 }
 
 impl<S: Succession, W: WaitPolicy> AsideLock<S, W> {
@@ -354,7 +335,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
         chain.park_followers::<M>(|_| ());
         match queue.tail.swap(chain.last().word(), AcqRel) {
             FREE => {
-                let granted = grant::<M, S>(first);
+                let granted = wait::grant::<M>(first, S::here::<M>());
                 debug_assert!(granted, "who is CLAIMED cannot give up");
             }
             previous => queue.link(previous, Link::new(first, first.node::<M>().numa.load(Relaxed))),
@@ -366,6 +347,16 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
         // Without a deadline it cannot time out.
         let _ = wait::turn::<M, W>(me.node(), None, &queue.left);
         queue.own(me);
+    }
+}
+
+impl<M: Machine, S: Succession, W: WaitPolicy> Inner<M> for AsideLock<S, W> {
+    /// Relaxed: one thread alone touches the lock.
+    fn forget(queue: &AsideQueue<M>) {
+        for word in [&queue.tail, &queue.next, &queue.aside] {
+            word.store(0, Relaxed);
+        }
+        queue.left.clear();
     }
 }
 

@@ -45,14 +45,15 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::cond::Chain;
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
-use crate::node::{Node, is_asleep, state};
+use crate::malthusian::loiter::Inner;
+use crate::node::{Node, state};
 use crate::raw::RawLock;
 use crate::wait::left::LeftBehind;
 use crate::wait::{self, SpinThenPark, WaitPolicy};
 
-const FREE: u32 = 0;
+pub(super) const FREE: u32 = 0;
 /// Held, and nobody waits.
-const HELD: u32 = Handle::RESERVED;
+pub(super) const HELD: u32 = Handle::RESERVED;
 
 /// The MCS lock; waiters wait by policy `W`.
 pub struct Mcs<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
@@ -93,24 +94,22 @@ impl<W: WaitPolicy> Mcs<W> {
         M::waited(stamp);
         Ok(())
     }
+}
 
-    #[cold]
-    fn unlock_slow<M: Machine>(queue: &McsQueue<M>) {
-        let tail = Handle::from_word(queue.tail.load(Acquire));
-        let next = match tail.filter(|last| !last.node::<M>().is_alive()) {
-            // In a forked child, where the waiter may have been about to link itself.
-            Some(_) => bury(queue),
-            None => Some(await_link::<M>(&queue.next)),
-        };
-        if let Some(next) = next {
-            grant(queue, next);
-        }
+/// Who is first in the queue of a lock that somebody waits for; or nobody does, and the lock is free now.
+#[cold]
+pub(super) fn first_waiter<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
+    let tail = Handle::from_word(queue.tail.load(Acquire));
+    match tail.filter(|last| !last.node::<M>().is_alive()) {
+        // In a forked child, where the waiter may have been about to link itself.
+        Some(_) => bury(queue),
+        None => Some(await_link::<M>(&queue.next)),
     }
 }
 
 /// Makes `first` the successor of `previous`, which is [`HELD`] or a node. Behind a node whose thread did not survive a fork
 /// it is the first of a new queue.
-fn link<M: Machine>(queue: &McsQueue<M>, previous: u32, first: Handle) {
+pub(super) fn link<M: Machine>(queue: &McsQueue<M>, previous: u32, first: Handle) {
     match Handle::from_word(previous).map(Handle::node::<M>) {
         Some(node) if node.is_alive() => node.next.store(first.word(), Release),
         _ => queue.next.store(first.word(), Release),
@@ -128,7 +127,7 @@ fn await_link<M: Machine>(next: &M::Word) -> Handle {
 }
 
 /// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free (departure 1).
-fn own<M: Machine>(queue: &McsQueue<M>, me: Handle) {
+pub(super) fn own<M: Machine>(queue: &McsQueue<M>, me: Handle) {
     let node = me.node::<M>();
     let mut next = node.next.load(Acquire);
     // Before `tail` may become HELD, for then a waiter may write `next` (invariant 1).
@@ -149,19 +148,8 @@ fn grant<M: Machine>(queue: &McsQueue<M>, mut next: Handle) {
             next = first;
             continue;
         }
-        // WAITING, or asleep -> HEAD. A swap, not a CAS: whatever it was, the node is ours to dispose of afterwards.
-        let from = M::numa_node();
-        let to = node.numa.load(Relaxed);
-        match node.state.swap(state::HEAD, AcqRel) {
-            state::ABANDONED => {}
-            before => {
-                M::trace(if from == to { Event::HandoffSame } else { Event::HandoffOther });
-                if is_asleep(before) {
-                    M::trace(Event::Wake);
-                    M::unpark(node);
-                }
-                return;
-            }
+        if wait::grant::<M>(next, M::numa_node()) {
+            return;
         }
         let Some(after) = skip(queue, next, node) else { return };
         next = after;
@@ -171,7 +159,7 @@ fn grant<M: Machine>(queue: &McsQueue<M>, mut next: Handle) {
 /// In a forked child: forgets the waiters, whose threads do not exist here. The first waiter that has queued since, if any;
 /// else the lock is free.
 #[cold]
-fn bury<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
+pub(super) fn bury<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
     // A live waiter, which found a dead tail, may have linked itself here already.
     let next = queue.next.load(Relaxed);
     if Handle::from_word(next).is_some_and(|first| !first.node::<M>().is_alive()) {
@@ -188,20 +176,25 @@ fn bury<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
     Some(await_link::<M>(&queue.next))
 }
 
-/// The waiter behind `next`, which has given up; (tail = next) -> free if there is none. Gives the node back.
-fn skip<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>) -> Option<Handle> {
+/// The waiter behind `next`, which has given up; its node is given back. If there is none, the lock is free.
+pub(super) fn skip<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>) -> Option<Handle> {
     queue.left.remove();
-    let mut after = node.next.load(Acquire);
-    if after == 0 {
-        queue.next.store(0, Relaxed);
-        if queue.tail.compare_exchange(next.word(), FREE, Release, Relaxed).is_ok() {
-            M::give_node(next);
-            return None;
-        }
-        after = await_link::<M>(&node.next).word();
-    }
+    let after = unlink(queue, next, node);
     M::give_node(next);
-    Handle::from_word(after)
+    after
+}
+
+/// Takes `next`, the first, out of the queue. The waiter behind it; (tail = next) -> free if there is none.
+pub(super) fn unlink<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>) -> Option<Handle> {
+    let after = node.next.load(Acquire);
+    if after != 0 {
+        return Handle::from_word(after);
+    }
+    queue.next.store(0, Relaxed);
+    if queue.tail.compare_exchange(next.word(), FREE, Release, Relaxed).is_ok() {
+        return None;
+    }
+    Some(await_link::<M>(&node.next))
 }
 
 impl<M: Machine, W: WaitPolicy> RawLock<M> for Mcs<W> {
@@ -244,7 +237,11 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Mcs<W> {
     fn unlock(_: &M::Word, queue: &McsQueue<M>) {
         match queue.tail.compare_exchange(HELD, FREE, Release, Relaxed) {
             Ok(_) | Err(FREE) => {}
-            Err(_) => Self::unlock_slow(queue),
+            Err(_) => {
+                if let Some(first) = first_waiter(queue) {
+                    grant(queue, first);
+                }
+            }
         }
     }
 
@@ -267,5 +264,14 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Mcs<W> {
         // Without a deadline it cannot time out.
         let _ = wait::turn::<M, W>(me.node(), None, &queue.left);
         own(queue, me);
+    }
+}
+
+impl<M: Machine, W: WaitPolicy> Inner<M> for Mcs<W> {
+    /// Relaxed: one thread alone touches the lock.
+    fn forget(queue: &McsQueue<M>) {
+        queue.tail.store(FREE, Relaxed);
+        queue.next.store(0, Relaxed);
+        queue.left.clear();
     }
 }

@@ -1,7 +1,11 @@
 //! Queue locks that hand over directly: first come, first served, or with waiters set aside.
 
 pub mod aside;
+pub mod clh;
 pub mod link;
 pub mod mcs;
+pub mod mcs_tp;
 
+pub use clh::Clh;
 pub use mcs::Mcs;
+pub use mcs_tp::McsTp;

@@ -11,6 +11,9 @@ use crate::machine::{Deadline, Machine, TimedOut, Word};
 
 /// How many abandoned nodes a queue may hold before newcomers stay outside.
 pub const MAX: i32 = 64;
+/// At each multiple of so many abandoned nodes a holder goes through those that his releases may not reach for long; always, when
+/// newcomers are kept out.
+pub const SWEEP_AT: i32 = 16;
 /// The first break between two looks from outside, in µs …
 const BREAK_MIN: u32 = 50;
 /// … which doubles up to here.
@@ -52,6 +55,13 @@ impl<M: Machine> LeftBehind<M> {
     #[inline]
     pub fn count(&self) -> i32 {
         self.0.load(Relaxed) as i32
+    }
+
+    /// Whether a holder should look for abandoned nodes now ([`SWEEP_AT`]).
+    #[inline]
+    pub fn wants_sweep(&self) -> bool {
+        let left = self.count();
+        left >= SWEEP_AT && (left % SWEEP_AT == 0 || left >= MAX)
     }
 
     fn is_full(&self) -> bool {

@@ -15,11 +15,11 @@
 pub mod left;
 pub mod polling;
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
-use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
-use crate::node::{Node, state};
+use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::node::{Node, is_asleep, state};
 use left::LeftBehind;
 
 /// How threads wait.
@@ -89,6 +89,25 @@ pub fn turn<M: Machine, W: WaitPolicy>(
             M::park(&node.state, state::PARKED, until);
         }
     }
+}
+
+/// Hands the lock to a waiter in a strict queue: WAITING, or asleep -> HEAD. Whether it was still there; if it has given up, the
+/// node is the caller's: a swap, not a CAS, for that reason. `here`: the NUMA node that the lock comes from.
+///
+/// Release hands over the section, Acquire takes the node of one that has given up; both pair with `turn`.
+pub fn grant<M: Machine>(waiter: Handle, here: u32) -> bool {
+    let node = waiter.node::<M>();
+    let same = node.numa.load(Relaxed) == here; // Before the waiter may use the node for something else.
+    let before = node.state.swap(state::HEAD, AcqRel);
+    if before == state::ABANDONED {
+        return false;
+    }
+    M::trace(if same { Event::HandoffSame } else { Event::HandoffOther });
+    if is_asleep(before) {
+        M::trace(Event::Wake);
+        M::unpark(node);
+    }
+    true
 }
 
 /// `seen` (WAITING or PARKED) -> ABANDONED. If its turn came meanwhile, the waiter has the lock after all.

@@ -1,10 +1,10 @@
 //! Mutual exclusion, and that each critical section sees the ones before it.
 
-use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
 use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::Mcs;
+use flashlock_locks::queue::{Clh, Mcs, McsTp};
 use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::spin::{Futex, Tas, Ticket};
+use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
 use flashlock_model::loom::Depth::Preemptions;
@@ -13,11 +13,11 @@ use crate::common::{ALL, excludes};
 
 /// `name: lock, preemptions with two threads that come back, preemptions with three threads;`
 macro_rules! excluding {
-    ($($name:ident: $lock:ty, $again:literal, $three:literal;)*) => {$(
+    ($($name:ident: $lock:ty, $again:literal, $three:literal $(, $setup:ident)?;)*) => {$(
         mod $name {
             use super::*;
 
-            const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
+            const SETUP: Setup = excluding!(@ $($setup)?);
 
             #[test]
             fn two_threads() {
@@ -36,7 +36,12 @@ macro_rules! excluding {
             }
         }
     )*};
+    (@) => { Setup { polls: 1, ..Setup::new(4) } };
+    (@ $setup:ident) => { $setup };
 }
+
+/// For LOITER, whose release may overwrite what a sleeper has just said.
+pub(crate) const RESTLESS: Setup = Setup { polls: 1, restless: true, ..Setup::new(4) };
 
 excluding! {
     tas: Tas, 4, 1;
@@ -44,6 +49,10 @@ excluding! {
     mcs_spin: Mcs<Spin>, 4, 2;
     mcs_stp: Mcs<SpinThenPark>, 3, 3;
     mcs_park: Mcs<Park>, 3, 3;
+    hbo: Hbo, 4, 1;
+    clh_spin: Clh<Spin>, 3, 1;
+    clh_stp: Clh<SpinThenPark>, 3, 2;
+    clh_park: Clh<Park>, 3, 3;
     ticket: Ticket, 3, 1;
     cna_spin: Cna<Spin>, 3, 1;
     cna_stp: Cna<SpinThenPark>, 3, 2;
@@ -51,7 +60,31 @@ excluding! {
     mcscr_spin: Mcscr<Spin>, 3, 1;
     mcscr_stp: Mcscr<SpinThenPark>, 3, 2;
     mcscr_park: Mcscr<Park>, 3, 3;
+    mcs_tp_spin: McsTp<Spin>, 3, 1;
+    mcs_tp_stp: McsTp<SpinThenPark>, 3, 2;
+    mcs_tp_park: McsTp<Park>, 3, 2;
+    mcscrn_spin: Mcscrn<Spin>, 3, 1;
+    mcscrn_stp: Mcscrn<SpinThenPark>, 3, 2;
+    mcscrn_park: Mcscrn<Park>, 3, 3;
+    loiter_spin: Loiter<Mcs<Spin>, Spin>, 2, 1, RESTLESS;
+    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, 2, 1, RESTLESS;
+    loiter_park: Loiter<Mcs<Park>, Park>, 2, 1, RESTLESS;
+    lifo_cr_spin: LifoCr<Spin>, 3, 1;
+    lifo_cr_stp: LifoCr<SpinThenPark>, 3, 2;
+    lifo_cr_park: LifoCr<Park>, 3, 3;
     shfl_spin: Shfl<Spin>, 3, 2;
     shfl_stp: Shfl<SpinThenPark>, 3, 2;
     shfl_park: Shfl<Park>, 4, 3;
+}
+
+#[test]
+fn loiter_grants() {
+    let overdue = Setup { tunables: &crate::common::HASTY, micros_step: 3, ..RESTLESS };
+    flashlock_model::loom::explore(
+        "loiter, impatient",
+        Preemptions(3),
+        overdue,
+        crate::common::sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]),
+    )
+    .shows(&[flashlock_locks::event::Event::Grant]);
 }

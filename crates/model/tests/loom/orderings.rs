@@ -3,11 +3,11 @@
 
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr};
 use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::Mcs;
+use flashlock_locks::queue::{Clh, Mcs, McsTp};
 use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::spin::{Futex, Tas, Ticket};
+use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::find;
@@ -15,6 +15,7 @@ use flashlock_model::{Field, Op, Setup, Weaken};
 
 use crate::aside::{self, STAYS};
 use crate::common::{HASTY, sections};
+use crate::exclusion::RESTLESS;
 use crate::forked::{NOTHING, forked_in_queueing};
 use crate::{cond, states};
 
@@ -49,6 +50,26 @@ found! {
     mcs_enqueue_acquire: [weak(Field::LockTail, Op::Swap, AcqRel, Release)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);
     mcs_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);
     mcs_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);
+
+    hbo_unlock: [weak(Field::LockWord, Op::Store, Release, Relaxed)], SETUP, sections::<Hbo>(&[1, 1]);
+    hbo_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Hbo>(&[1, 1]);
+
+    clh_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<Clh<Spin>>(&[1, 1]);
+    clh_join_acquire: [weak(Field::LockTail, Op::Swap, AcqRel, Release)], SETUP, sections::<Clh<Spin>>(&[1, 1]);
+    clh_join_release: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)], Setup { recycles: true, ..SETUP }, sections::<Clh<Park>>(&[2, 2]);
+    clh_tell: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Clh<Spin>>(&[1, 1]);
+    clh_told: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<Clh<Spin>>(&[1, 1]);
+
+    mcs_tp_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<McsTp<Spin>>(&[1, 1]);
+    mcs_tp_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<McsTp<Spin>>(&[1, 1]);
+    loiter_unlock: [weak(Field::LockWord, Op::Store, Release, Relaxed)], RESTLESS, sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
+    loiter_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], RESTLESS, sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
+    loiter_grant: [weak(Field::LockWord, Op::Cas, Release, Relaxed)], Setup { restless: true, ..OVERDUE }, sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
+
+    lifo_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<LifoCr<Spin>>(&[1, 1]);
+    lifo_lock: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<LifoCr<Spin>>(&[1, 1]);
+    lifo_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<LifoCr<Spin>>(&[1, 1]);
+    lifo_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<LifoCr<Spin>>(&[1, 1]);
 
     ticket_unlock: [weak(Field::TicketServing, Op::Store, Release, Relaxed)], SETUP, sections::<Ticket>(&[1, 1]);
     ticket_lock: [weak(Field::TicketServing, Op::Load, Acquire, Relaxed)], SETUP, sections::<Ticket>(&[1, 1]);

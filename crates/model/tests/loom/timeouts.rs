@@ -1,23 +1,24 @@
 //! A deadline that passes while the lock is handed over.
 
 use flashlock_locks::event::Event;
-use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
 use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::Mcs;
+use flashlock_locks::queue::{Clh, Mcs, McsTp};
 use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::spin::{Futex, Tas, Ticket};
+use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::explore;
 
 use crate::common::{HASTY, timed};
+use crate::exclusion::RESTLESS;
 
 macro_rules! timing_out {
-    ($($name:ident: $lock:ty, $bound:literal;)*) => {$(
+    ($($name:ident: $lock:ty, $bound:literal $(, $setup:ident)?;)*) => {$(
         #[test]
         fn $name() {
-            let setup = Setup { polls: 1, ..Setup::new(4) };
+            let setup = timing_out!(@ $($setup)?);
             let name = concat!(stringify!($name), " 1+timed");
             explore(name, Preemptions($bound), setup, timed::<$lock>()).shows(&[Event::TimedOut]);
             let overdue = Setup { tunables: &HASTY, micros_step: 3, ..setup };
@@ -28,6 +29,8 @@ macro_rules! timing_out {
             explore(name, Preemptions($bound), setup, timed::<$lock>()).shows(&[Event::TimedOut]);
         }
     )*};
+    (@) => { Setup { polls: 1, ..Setup::new(4) } };
+    (@ $setup:ident) => { $setup };
 }
 
 timing_out! {
@@ -36,6 +39,10 @@ timing_out! {
     mcs_spin: Mcs<Spin>, 3;
     mcs_stp: Mcs<SpinThenPark>, 3;
     mcs_park: Mcs<Park>, 3;
+    hbo: Hbo, 3;
+    clh_spin: Clh<Spin>, 2;
+    clh_stp: Clh<SpinThenPark>, 2;
+    clh_park: Clh<Park>, 3;
     ticket: Ticket, 2;
     cna_spin: Cna<Spin>, 2;
     cna_stp: Cna<SpinThenPark>, 2;
@@ -43,6 +50,17 @@ timing_out! {
     mcscr_spin: Mcscr<Spin>, 3;
     mcscr_stp: Mcscr<SpinThenPark>, 2;
     mcscr_park: Mcscr<Park>, 3;
+    mcs_tp_spin: McsTp<Spin>, 2;
+    mcs_tp_stp: McsTp<SpinThenPark>, 2;
+    mcs_tp_park: McsTp<Park>, 2;
+    mcscrn_stp: Mcscrn<SpinThenPark>, 2;
+    mcscrn_park: Mcscrn<Park>, 3;
+    loiter_spin: Loiter<Mcs<Spin>, Spin>, 1, RESTLESS;
+    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, 1, RESTLESS;
+    loiter_park: Loiter<Mcs<Park>, Park>, 1, RESTLESS;
+    lifo_cr_spin: LifoCr<Spin>, 2;
+    lifo_cr_stp: LifoCr<SpinThenPark>, 2;
+    lifo_cr_park: LifoCr<Park>, 3;
     shfl_stp: Shfl<SpinThenPark>, 2;
     shfl_park: Shfl<Park>, 2;
 }

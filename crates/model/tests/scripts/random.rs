@@ -3,8 +3,10 @@
 
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::malthusian::mcscr::Fewest;
+use flashlock_locks::malthusian::mcscrn::FewestAtHome;
 use flashlock_locks::numa::cna::SameNode;
-use flashlock_locks::queue::aside::{SWEEP_AT, Succession};
+use flashlock_locks::queue::aside::Succession;
+use flashlock_locks::wait::left::SWEEP_AT;
 use flashlock_model::checker::Checker;
 use flashlock_model::shuttle::Shuttled;
 
@@ -22,6 +24,8 @@ struct Waiter {
 struct Lists {
     main: Vec<Waiter>,
     aside: Vec<Waiter>,
+    /// MCSCRN's, once it was written down.
+    home: Option<u32>,
 }
 
 impl Lists {
@@ -64,6 +68,53 @@ impl Lists {
             self.aside.insert(0, self.main.remove(0));
         }
         self.main.remove(0)
+    }
+
+    fn mcscrn(&mut self, here: u32, drawn: bool) -> Waiter {
+        let home = self.home.unwrap_or(here);
+        if drawn && !self.aside.is_empty() {
+            if !self.move_home(home) {
+                return self.aside.pop().expect("somebody is aside");
+            }
+            return self.main.remove(0);
+        }
+        let is_remote = |waiter: &&Waiter| waiter.numa != home;
+        let remote = self.main.iter().take_while(is_remote).count().min(self.main.len().saturating_sub(1));
+        if remote > 0 {
+            self.home = Some(home);
+            self.aside.extend(self.main.drain(..remote));
+        }
+        match self.main.first() {
+            Some(first) if first.numa == home => {
+                if self.main.get(1).is_some_and(|second| second.numa == home) {
+                    self.home = Some(home);
+                    self.aside.insert(0, self.main.remove(0));
+                }
+                self.main.remove(0)
+            }
+            _ if self.aside.first().is_some_and(|first| first.numa == home) => {
+                self.home = Some(home);
+                self.aside.remove(0)
+            }
+            _ => {
+                if !self.move_home(home) {
+                    self.home = Some(self.main[0].numa);
+                }
+                self.main.remove(0)
+            }
+        }
+    }
+
+    /// Whether anybody was remote.
+    fn move_home(&mut self, home: u32) -> bool {
+        let new = self.aside.iter().find(|waiter| waiter.numa != home).map(|eldest| eldest.numa);
+        self.home = Some(new.unwrap_or(home));
+        let Some(new) = new else { return false };
+        let (moved, rest): (Vec<_>, Vec<_>) = self.aside.drain(..).partition(|waiter| waiter.numa == new);
+        let (passive, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|waiter| waiter.numa == home);
+        self.aside = [others, passive].concat();
+        self.main.splice(..0, moved);
+        true
     }
 
     fn ids(list: &[Waiter]) -> Vec<Id> {
@@ -126,4 +177,9 @@ fn cna_against_plain_lists() {
 #[test]
 fn mcscr_against_plain_lists() {
     play("mcscr against lists", 300, &Tunables::DEFAULT, || compare::<Fewest>(Lists::mcscr));
+}
+
+#[test]
+fn mcscrn_against_plain_lists() {
+    play("mcscrn against lists", 300, &Tunables::DEFAULT, || compare::<FewestAtHome>(Lists::mcscrn));
 }

@@ -10,7 +10,7 @@ use flashlock_locks::cond::chain::claimed;
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
 use flashlock_locks::node::{Node, state};
 use flashlock_locks::queue::aside::{AsideLock, AsideQueue, Succession};
-use flashlock_locks::queue::link::Link;
+use flashlock_locks::queue::link::{Link, handle_in};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
 use flashlock_model::harness;
@@ -170,7 +170,7 @@ impl<S: Succession> Script<S> {
 
     /// Those set aside, first to last.
     pub(crate) fn aside(&self) -> Vec<Id> {
-        let Some(last) = Handle::from_word(self.queue().aside.load(Relaxed)) else { return Vec::new() };
+        let Some(last) = handle_in(self.queue().aside.load(Relaxed)) else { return Vec::new() };
         self.ids(last.node::<Shuttle>().next.load(Relaxed), Some(last))
     }
 

@@ -1,0 +1,132 @@
+//! # HBO: back off for longer when the lock is far away
+//!
+//! **Problem.** Threads that poll one word take its line from each other, and from the holder; on several NUMA nodes each time
+//! across the machine. **Idea.** The word says on which node the holder is. Who is on the same node looks again soon, who is on
+//! another stays away for long: so the lock tends to stay where it is. **Source.** Radovic & Hagersten, *Hierarchical Backoff
+//! Locks for Nonuniform Communication Architectures*, HPCA 2003 (the lock called HBO there, without its global throttling).
+//!
+//! **Departures.** (1) The pauses have a random part, as in [`tas`](super::tas), and are in steps of the machine's polite pause.
+//! (2) A waiter whose spin budget is spent gives its CPU away for a while, so that more threads than CPUs do not stop each other.
+//!
+//! ## State
+//! | word | meaning |
+//! |------|---------|
+//! | 0 | free |
+//! | n + 1 | held by a thread of NUMA node n |
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | `word` CAS in `try_take` | Acquire | the store in `unlock` | sees what the last section wrote |
+//! | `word` store in `unlock` | Release | the CAS | hands over what this section wrote |
+//! | `word` load while polling | Relaxed | – | only decides when to try the CAS |
+//!
+//! **Cannot:** be fair: a node may keep the lock without bound. Cannot sleep until the lock is free: waiters nap. Cannot share its
+//! mutex with code that bypasses flashlock.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
+use crate::raw::RawLock;
+
+const FREE: u32 = 0;
+
+/// The first and the longest pause while the holder is on the same node, in steps of [`Machine::pause`].
+const NEAR: [u32; 2] = [4, 64];
+/// The same while he is on another.
+const FAR: [u32; 2] = [64, 1024];
+/// The first and the longest nap, in µs.
+const NAP: [u32; 2] = [8, 1024];
+
+/// The hierarchical back-off lock.
+pub struct Hbo;
+
+/// 0 -> mine
+#[inline(always)]
+fn try_take<M: Machine>(word: &M::Word, mine: u32) -> bool {
+    word.compare_exchange(FREE, mine, Acquire, Relaxed).is_ok()
+}
+
+/// How the word names a holder that is here.
+#[inline(always)]
+fn here<M: Machine>() -> u32 {
+    M::numa_node() + 1
+}
+
+impl Hbo {
+    /// 0 -> mine, or a pause and again.
+    #[cold]
+    fn lock_slow<M: Machine>(word: &M::Word, mine: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
+        M::trace(Event::Contended);
+        let stamp = M::stamp();
+        let (mut steps, mut nap) = (0, NAP[0]);
+        loop {
+            let taken = |holder| {
+                if holder == FREE {
+                    return try_take::<M>(word, mine);
+                }
+                // The pause grows while the holder stays where he is, and shrinks when the lock comes nearer.
+                let [first, longest] = if holder == mine { NEAR } else { FAR };
+                steps = (steps * 2).clamp(first, longest);
+                M::pause(steps / 2 + M::random() % steps);
+                false
+            };
+            if M::spin_until(word, Relaxed, Patience::Budget, taken).is_some() {
+                M::waited(stamp);
+                return Ok(());
+            }
+            if until.is_some_and(|deadline| M::expired(&deadline)) {
+                M::trace(Event::TimedOut);
+                return Err(TimedOut);
+            }
+            M::relax(1 + M::random() % nap);
+            nap = (nap * 2).min(NAP[1]);
+        }
+    }
+}
+
+impl<M: Machine> RawLock<M> for Hbo {
+    type Queue = ();
+
+    fn new_queue() {}
+
+    #[inline]
+    fn try_lock(word: &M::Word, _: &()) -> bool {
+        let taken = try_take::<M>(word, here::<M>());
+        if taken {
+            M::trace(Event::Acquire);
+        }
+        taken
+    }
+
+    #[inline]
+    fn lock(word: &M::Word, _: &()) {
+        M::trace(Event::Acquire);
+        let mine = here::<M>();
+        if !try_take::<M>(word, mine) {
+            // Without a deadline it cannot time out.
+            let _ = Self::lock_slow::<M>(word, mine, None);
+        }
+    }
+
+    #[inline]
+    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+        let mine = here::<M>();
+        if !try_take::<M>(word, mine) {
+            Self::lock_slow::<M>(word, mine, Some(until))?;
+        }
+        M::trace(Event::Acquire);
+        Ok(())
+    }
+
+    /// -> 0
+    #[inline]
+    fn unlock(word: &M::Word, _: &()) {
+        word.store(FREE, Release);
+    }
+
+    fn is_locked(word: &M::Word, _: &()) -> bool {
+        word.load(Relaxed) != FREE
+    }
+}
