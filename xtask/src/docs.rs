@@ -3,7 +3,10 @@
 //! | file | made from |
 //! |---|---|
 //! | `docs/locks.md`, between its two marks | `flashlock locks --json` |
+//! | `docs/locks/*.md` | the same, and what each lock's source begins with |
 //! | `docs/cli/reference/*.md` | `flashlock generate markdown DIR` |
+
+mod pages;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -39,11 +42,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut wanted = Files::new();
     let page = workspace::path("docs/locks.md");
     let old = if page.exists() { fs::read_to_string(&page)? } else { format!("{NEW_PAGE}{BEGIN}\n{END}\n") };
-    let table = catalogue_table(&locks::catalogue()?)?;
+    let rows: Vec<Row> = serde_json::from_str(&locks::catalogue()?).context("`flashlock locks --json`")?;
+    let table = catalogue_table(&rows);
     wanted.insert(page.clone(), replaced(&old, &table).with_context(|| workspace::shown(&page))?.into_bytes());
+    wanted.extend(pages::pages(&rows)?);
     let reference = workspace::path("docs/cli/reference");
     wanted.extend(generated_reference(&reference)?);
     let mut present = read_directory(&reference)?;
+    present.extend(read_directory(&workspace::path(pages::DIRECTORY))?);
     if page.exists() {
         present.insert(page, old.into_bytes());
     }
@@ -132,10 +138,9 @@ type Row = serde_json::Map<String, Value>;
 
 /// The catalogue as a Markdown table: one row for each lock, one column for each field that any lock has. Exceptions are too long
 /// for a table.
-fn catalogue_table(json: &str) -> Result<String> {
-    let rows: Vec<Row> = serde_json::from_str(json).context("`flashlock locks --json`")?;
+fn catalogue_table(rows: &[Row]) -> String {
     let mut fields: Vec<&String> = Vec::new();
-    for field in rows.iter().flat_map(Row::keys).filter(|field| *field != "exceptions") {
+    for field in rows.iter().flat_map(Row::keys).filter(|field| !["exceptions", "source"].contains(&field.as_str())) {
         if !fields.contains(&field) {
             fields.push(field);
         }
@@ -143,11 +148,17 @@ fn catalogue_table(json: &str) -> Result<String> {
     let heading = |field: &&String| field.replace('_', " ");
     let mut table = format!("| {} |\n", fields.iter().map(heading).collect::<Vec<_>>().join(" | "));
     let _ = writeln!(table, "|{}", "---|".repeat(fields.len()));
-    for row in &rows {
-        let cell = |field: &&String| if *field == "name" { name(row) } else { text(row.get(*field)) };
+    for row in rows {
+        let cell = |field: &&String| if *field == "name" { linked(row) } else { text(row.get(*field)) };
         let _ = writeln!(table, "| {} |", fields.iter().map(cell).collect::<Vec<_>>().join(" | "));
     }
-    Ok(table)
+    table
+}
+
+/// The lock's name, leading to its page.
+fn linked(row: &Row) -> String {
+    let name = text(row.get("name"));
+    format!("[`{name}`](locks/{name}.md)")
 }
 
 fn name(row: &Row) -> String {
@@ -175,8 +186,8 @@ mod tests {
     fn the_table_has_all_fields_of_all_rows() {
         let json = r#"[{"name":"a","bytes":4,"default":true,"exceptions":[]},
             {"name":"b","waits":["x","y"],"options":[{"name":"o","most":9}],"exceptions":[{"check":"c","reason":"r"}]}]"#;
-        let table = catalogue_table(json).expect("valid");
-        let expected = "| name | bytes | default | waits | options |\n|---|---|---|---|---|\n| `a` | 4 | yes |  |  |\n| `b` |  |  | x, y | o |\n";
+        let table = catalogue_table(&serde_json::from_str::<Vec<Row>>(json).expect("valid"));
+        let expected = "| name | bytes | default | waits | options |\n|---|---|---|---|---|\n| [`a`](locks/a.md) | 4 | yes |  |  |\n| [`b`](locks/b.md) |  |  | x, y | o |\n";
         assert_eq!(table, expected);
     }
 

@@ -14,6 +14,7 @@ macro_rules! for_each_lock {
             (Tas, "tas", [stp => $crate::spin::Tas], {
                 title: "test-and-set, polite",
                 paper: "Anderson, TPDS 1990; back-off as in Malthusian Locks, section 5.1",
+                source: "spin/tas.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: waiters may be passed over without bound",
                 strict: false, options: [],
@@ -22,6 +23,7 @@ macro_rules! for_each_lock {
             (Futex, "futex", [park => $crate::spin::Futex], {
                 title: "three-state futex lock, what glibc does",
                 paper: "Drepper, Futexes Are Tricky, 2011, section 5",
+                source: "spin/futex.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: a running thread passes sleepers over without bound",
                 strict: false, options: [],
@@ -30,6 +32,7 @@ macro_rules! for_each_lock {
             (Ticket, "ticket", [stp => $crate::spin::Ticket], {
                 title: "ticket lock with proportional back-off",
                 paper: "Reed & Kanodia, CACM 1979; Mellor-Crummey & Scott, TOCS 1991, algorithm 2",
+                source: "spin/ticket.rs",
                 bytes: 12, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: false, fair: "yes: first come, first served; but timed acquisitions come after all others",
                 strict: true, options: [],
@@ -52,6 +55,7 @@ macro_rules! for_each_lock {
             (Hbo, "hbo", [stp => $crate::spin::Hbo], {
                 title: "test-and-set that backs off for longer when the holder is on another NUMA node",
                 paper: "Radovic & Hagersten, HPCA 2003",
+                source: "spin/hbo.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true, fair: "no: a NUMA node may keep the lock without bound",
                 strict: false, options: [],
@@ -63,6 +67,7 @@ macro_rules! for_each_lock {
             (Clh, "clh", [stp => $crate::queue::Clh<$crate::wait::SpinThenPark>, spin => $crate::queue::Clh<$crate::wait::Spin>, park => $crate::queue::Clh<$crate::wait::Park>], {
                 title: "queue lock, each waiter on the node of the one before it",
                 paper: "Craig, 1993; Magnusson, Landin & Hagersten, IPPS 1994; time-outs as in Scott & Scherer, PPoPP 2001",
+                source: "queue/clh.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",
                 strict: true, options: [],
@@ -78,6 +83,7 @@ macro_rules! for_each_lock {
             (Mcs, "mcs", [stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>, spin => $crate::queue::Mcs<$crate::wait::Spin>, park => $crate::queue::Mcs<$crate::wait::Park>], {
                 title: "queue lock, each waiter on its own cache line",
                 paper: "Mellor-Crummey & Scott, TOCS 1991 (K42 variant)",
+                source: "queue/mcs.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",
                 strict: true, options: [],
@@ -95,6 +101,7 @@ macro_rules! for_each_lock {
             (McsTp, "mcs-tp", [stp => $crate::queue::McsTp<$crate::wait::SpinThenPark>, spin => $crate::queue::McsTp<$crate::wait::Spin>, park => $crate::queue::McsTp<$crate::wait::Park>], {
                 title: "MCS that passes over waiters which do not run",
                 paper: "He, Scherer & Scott, HiPC 2005",
+                source: "queue/mcs_tp.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: who loses his CPU loses his place",
                 strict: true, options: [],
@@ -112,6 +119,7 @@ macro_rules! for_each_lock {
             (Cna, "cna", [stp => $crate::numa::Cna<$crate::wait::SpinThenPark>, spin => $crate::numa::Cna<$crate::wait::Spin>, park => $crate::numa::Cna<$crate::wait::Park>], {
                 title: "compact NUMA-aware queue lock",
                 paper: "Dice & Kogan, EuroSys 2019, sections 4-6",
+                source: "numa/cna.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "in the long run: the holder's NUMA node first, until a draw says otherwise (threshold=)",
                 strict: true, options: [Threshold, Countdown, Reduction, Refresh],
@@ -129,6 +137,7 @@ macro_rules! for_each_lock {
             (Mcscr, "mcscr", [stp => $crate::malthusian::Mcscr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscr<$crate::wait::Spin>, park => $crate::malthusian::Mcscr<$crate::wait::Park>], {
                 title: "MCS that lets few threads circulate and keeps the others passive",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 4",
+                source: "malthusian/mcscr.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "in the long run: the eldest passive waiter is served once in eldest= releases",
                 strict: true, options: [Eldest],
@@ -146,6 +155,7 @@ macro_rules! for_each_lock {
             (Mcscrn, "mcscrn", [stp => $crate::malthusian::Mcscrn<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscrn<$crate::wait::Spin>, park => $crate::malthusian::Mcscrn<$crate::wait::Park>], {
                 title: "MCSCR whose circulating threads are of one NUMA node",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 9.1",
+                source: "malthusian/mcscrn.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "in the long run: once in eldest= releases another NUMA node has its turn",
                 strict: true, options: [Eldest],
@@ -163,6 +173,7 @@ macro_rules! for_each_lock {
             (Loiter, "loiter", [stp => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Park>, $crate::wait::Park>], {
                 title: "a word to barge for in front of MCS, of whose waiters one at a time contends",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
+                source: "malthusian/loiter.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: false, fair: "bounded: after bound= microseconds the one that contends is handed the lock; behind it, first come, first served",
                 strict: true, options: [Bound],
@@ -180,6 +191,7 @@ macro_rules! for_each_lock {
             (LoiterCna, "loiter-cna", [stp => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>], {
                 title: "LOITER in front of CNA: who contends tends to be of one NUMA node",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
+                source: "malthusian/loiter.rs",
                 bytes: 24, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true, fair: "in the long run: the one that contends is handed the lock after bound= microseconds; behind it, as in CNA",
                 strict: true, options: [Bound, Threshold, Countdown, Reduction, Refresh],
@@ -197,6 +209,7 @@ macro_rules! for_each_lock {
             (LifoCr, "lifo-cr", [stp => $crate::malthusian::LifoCr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::LifoCr<$crate::wait::Spin>, park => $crate::malthusian::LifoCr<$crate::wait::Park>], {
                 title: "stack of waiters: the last to come is the next to go, and the eldest now and then",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.2",
+                source: "malthusian/lifo_cr.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "in the long run: the eldest waiter is served once in eldest= releases",
                 strict: true, options: [Eldest],
@@ -212,6 +225,7 @@ macro_rules! for_each_lock {
             (Shfl, "shfl", [stp => $crate::shuffle::Shfl<$crate::wait::SpinThenPark>, spin => $crate::shuffle::Shfl<$crate::wait::Spin>, park => $crate::shuffle::Shfl<$crate::wait::Park>], {
                 title: "blocking ShflLock: NUMA-aware, for any number of threads",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 33-69",
+                source: "shuffle/shfl.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "bounded: after bound= microseconds the first waiter is handed the lock",
                 strict: false, options: [Bound, Shuffles, Ahead],
@@ -327,6 +341,8 @@ pub struct LockInfo {
     pub title: &'static str,
     /// Where it comes from.
     pub paper: &'static str,
+    /// The file of this crate, below `src`, that begins with what there is to know of it.
+    pub source: &'static str,
     /// Bytes of state in the lock.
     pub bytes: u32,
     /// Bytes per waiting thread (not per lock).
@@ -351,7 +367,7 @@ pub struct LockInfo {
 
 macro_rules! define_catalogue {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], {
-        title: $title:literal, paper: $paper:literal, bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
+        title: $title:literal, paper: $paper:literal, source: $source:literal, bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
         atomics_lock: $al:literal, atomics_unlock: $au:literal, numa_aware: $numa:literal, fair: $fair:literal,
         strict: $strict:literal, options: [$($option:ident),* $(,)?],
         exceptions: [$(($check:literal, $reason:literal)),* $(,)?] $(,)?
@@ -364,7 +380,7 @@ macro_rules! define_catalogue {
 
         /// All locks, in the order in which they are shown.
         pub const LOCKS: &[LockInfo] = &[$(LockInfo {
-            id: LockId::$variant, name: $name, title: $title, paper: $paper, bytes: $bytes, bytes_per_waiter: $waiter,
+            id: LockId::$variant, name: $name, title: $title, paper: $paper, source: $source, bytes: $bytes, bytes_per_waiter: $waiter,
             atomics_lock: $al, atomics_unlock: $au, numa_aware: $numa, fair: $fair, strict: $strict,
             waits: &[$(stringify!($wait)),+],
             options: &[$(OptionId::$option),*],

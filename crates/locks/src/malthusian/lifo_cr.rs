@@ -5,6 +5,8 @@
 //! is passive, without anybody having culled it. Now and then the eldest, at the bottom, is served, for long-term fairness.
 //! **Source.** Dice, *Malthusian Locks*, EuroSys 2017, appendix A.2.
 //!
+//! **Use it** when you would use `mcscr`: it does the same with less state. **Rather not** when each wait must be short.
+//!
 //! **Departures.** (1) A waiter may leave by time-out. Its node stays in the stack; the holder that pops it gives it back, and
 //! goes through the stack when there are many ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)); a stack full of them lets nobody join ([`LeftBehind`]).
 //! (2) Waiters of a broadcast are pushed as a block, the one that waited longest on top.

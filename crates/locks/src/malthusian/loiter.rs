@@ -6,6 +6,8 @@
 //! **standby** thread, contends for the outer word again, and who waits for the inner lock is passive. A standby thread that has waited for too
 //! long is impatient, and is handed the outer lock. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, appendix A.1.
 //!
+//! **Use it** when the lock is mostly free or contended by few, but now and then by many: it is fast for few, and lets the many sleep. **Rather not** when threads may be stopped for long while they wait; `shfl` copes with that.
+//!
 //! **Departures.** (1) At most one arrival polls at a time, as far as the word says; the paper leaves the cap open. One whose
 //! compare-and-swap fails [`TOO_OFTEN`] culls itself. (2) The paper delays the wake-up of the standby thread, to see whether somebody takes the lock meanwhile. After the release the
 //! memory of the lock may be freed, so here the releaser looks *before*: while an arrival polls, that one is the successor, and will wake

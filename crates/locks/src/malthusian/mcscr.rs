@@ -7,6 +7,8 @@
 //! which is the warmest, and the likeliest to be still polling. **Source.** Dice, *Malthusian Locks*, EuroSys 2017: §1 (ACS, PS, work
 //! conservation), §4 (this lock), §5.1 and §5.4 (waiting, succession).
 //!
+//! **Use it** when many threads want the lock, their sections drag data through a cache that they share, and a wait now and then may be long. **Rather not** when each wait must be short.
+//!
 //! **Departures.** Those of [`queue::aside`](crate::queue::aside): the holder keeps no node, waiters may time out. (1) The text
 //! lets the releaser excise any node between its own and the tail: here it is the first, so the lock goes to who came after it.
 //! (2) A first waiter that has given up is taken out instead of culled.

@@ -5,6 +5,8 @@
 //! aside; among those at home surplus ones are passive, as in MCSCR. Now and then another node becomes home, and all its waiters
 //! come back. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, §9.1.
 //!
+//! **Use it** when you would use `mcscr`, and the machine has several NUMA nodes. **Rather not** when there is one node (use `mcscr`), or each wait must be short.
+//!
 //! **Departures.** Those of [`queue::aside`](crate::queue::aside). (1) The two lists, passive and remote, are one ring: the passive
 //! ones first, the newest at the front; then the remote ones, in the order in which they came. So the lock stays as small as MCSCR's;
 //! what is between the two parts is looked for, once in `eldest=` releases. (2) If nobody at home waits at all, another node becomes home at once. (3) The

@@ -6,6 +6,8 @@
 //! of its own socket in the main queue; now and then, and whenever it finds none, the secondary queue comes back.
 //! **Source.** Dice & Kogan, *Compact NUMA-Aware Locks*, EuroSys 2019: §4 (idea), §5 and figures 2–5 (code), §6 (optimizations).
 //!
+//! **Use it** when one lock is hot on a machine with several NUMA nodes, and each thread has a CPU. **Rather not** when there is one node (it is `mcs` then), or threads outnumber CPUs.
+//!
 //! **Departures.** Those of [`queue::aside`](crate::queue::aside): the holder keeps no node, so the secondary queue is named by
 //! the lock (4 bytes more) and not by the holder's `spin` word; its head needs no `secTail`, for the list is circular.
 //! (1) "My socket" is the releaser's now, not that of its node when it queued. (2) When the main queue is found empty, those

@@ -6,6 +6,8 @@
 //! waiter's. **Source.** Craig, TR 93-02-02, University of Washington, 1993; Magnusson, Landin & Hagersten, IPPS 1994; the way out by
 //! time-out as in Scott & Scherer, PPoPP 2001.
 //!
+//! **Use it** when you would use `mcs`, and releases must not wait for a thread that is joining. **Rather not** when most acquisitions find the lock free: each takes a node.
+//!
 //! **Departures.** (1) "Free" is 0, not a node that nobody holds, so that all-zero is a free lock; the release of a lock that nobody
 //! waits for is a compare-and-swap. (2) The lock names its holder's node, so that any thread may release (POSIX). A thread
 //! needs a node for each lock that it holds. (3) A waiter may sleep, on its predecessor's node. (4) In a forked child the waiters of

@@ -5,6 +5,8 @@
 //! successor and to nobody else. **Source.** Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 5, in the variant known as K42
 //! (Auslander et al., 2003), in which the holder keeps no node.
 //!
+//! **Use it** when waits must be in order, and each thread has a CPU of its own: throughput stays level however many wait. **Rather not** when threads outnumber CPUs (each hand-over may then wait for a time slice), or there are several NUMA nodes.
+//!
 //! **Departures.** (1) K42: on acquisition the successor's name moves from the node into the lock, and the node is free again.
 //! So any thread may release (POSIX), an uncontended acquisition touches no node at all, and a thread needs one node however
 //! many locks it holds. "Held, nobody waits" is the constant [`HELD`], not the lock's address, so a held lock may be moved.

@@ -5,6 +5,8 @@
 //! takes that waiter out of the queue and goes on to the next; who was taken out queues anew when he runs. **Source.** He, Scherer &
 //! Scott, *Preemption Adaptivity in Time-Published Queue-Based Spin Locks*, HiPC 2005.
 //!
+//! **Use it** when you would use `mcs` with `wait=spin`, but cannot be sure of a CPU for each thread. **Rather not** when order matters.
+//!
 //! **Departures.** Those of [`mcs`](super::mcs), whose queue this is. (1) Waiters may sleep (`wait=stp`): one that sleeps is woken, not
 //! passed over. (2) The holder does not publish when his section began; a waiter whose spin budget is spent sleeps, or offers its
 //! CPU, whether the holder runs or not. (3) The last waiter is passed over like the others: then the lock is free.

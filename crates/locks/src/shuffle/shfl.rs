@@ -6,6 +6,8 @@
 //! reorder the queue and wake sleepers early (*shuffling*). **Source.** Kashyap et al., SOSP'19; thesis defence, slides 33–69.
 //! Succession is competitive, waiting is spin-then-park (Dice, *Malthusian Locks*, §5.1, 5.4).
 //!
+//! **Use it** when you do not know which lock to use: it is the default because it copes with everything. **Rather not** when you measured, and another is better for your program.
+//!
 //! **Departures.**
 //! 1. *The word speaks glibc's protocol* (0 free, 1 held, 2 held and somebody sleeps on this word), so that code which bypasses
 //!    us and runs glibc's on the same mutex still excludes, sleeps and is woken. The head sleeps on the word; everybody else in

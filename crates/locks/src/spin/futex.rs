@@ -5,6 +5,8 @@
 //! **Source.** Drepper, *Futexes Are Tricky*, 2011, §5 ("mutex, take 2"); it is what glibc's default mutex does, and stands
 //! here as the honest "stock" lock.
 //!
+//! **Use it** when you want to know what glibc would do; more threads than CPUs want the lock, and fairness does not matter. **Rather not** when sections are so short that each should be polled for, or a wait must be bounded.
+//!
 //! ## State
 //! | word | meaning | next |
 //! |------|---------|------|

@@ -5,6 +5,8 @@
 //! another stays away for long: so the lock tends to stay where it is. **Source.** Radovic & Hagersten, *Hierarchical Backoff
 //! Locks for Nonuniform Communication Architectures*, HPCA 2003 (the lock called HBO there, without its global throttling).
 //!
+//! **Use it** when you compare: it is what NUMA-aware locks began with. **Rather not** when a wait must be bounded; `cna` and `shfl` do the same, and are fair in the end.
+//!
 //! **Departures.** (1) The pauses have a random part, as in [`tas`](super::tas), and are in steps of the machine's polite pause.
 //! (2) A waiter whose spin budget is spent gives its CPU away for a while, so that more threads than CPUs do not stop each other.
 //!

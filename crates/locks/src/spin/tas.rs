@@ -5,6 +5,8 @@
 //! time that doubles up to a limit. **Source.** Anderson, TPDS 1(1), 1990; the randomised back-off as in Dice, *Malthusian
 //! Locks*, §5.1 ("randomised back-off is more suitable for global spinning").
 //!
+//! **Use it** when few threads want the lock at a time, and sections are short: nothing is faster, and a thread that does not run is never waited for. **Rather not** when a wait must be bounded.
+//!
 //! **Departures.** (1) A waiter whose spin budget is spent gives its CPU away for the back-off, so that more threads than
 //! CPUs do not stop each other. (2) Release is an exchange, not a store, so that a sleeper on the word (value 2) is seen and
 //! woken: glibc's own lock code on the same word, or a waiter that a broadcast has moved there.

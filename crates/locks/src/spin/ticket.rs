@@ -5,6 +5,8 @@
 //! CACM 22(2), 1979; as a lock with proportional back-off, Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 2. In Dice,
 //! *Malthusian Locks*, §5.4: direct hand-off with global spinning.
 //!
+//! **Use it** when there are never more threads than CPUs, sections are short, and order matters. **Rather not** when threads outnumber CPUs, or many acquisitions are timed or tried.
+//!
 //! **Departures.** (1) Back-off: a waiter with n before it polls at intervals in proportion to n, and once its spin budget is spent
 //! it naps, where CPUs are short ([`Machine::crowded`]), as long as n says, looking once between naps; the next in line polls again, and yields. So more threads than CPUs, or a waiter that
 //! outranks the holder, do not stop each other; a hand-over to a waiter that naps is late by what is left of the nap. (2) A number that was drawn must
