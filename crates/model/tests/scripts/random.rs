@@ -1,16 +1,18 @@
-//! Arrivals, time-outs and releases at random, against a queue of plain lists: the same waiter is served, and both lists are the
-//! same, after each step.
+//! Arrivals, time-outs and releases at random, against plain lists: the same waiter is served, and all queues are the same, after
+//! each step.
 
 use flashlock_locks::machine::Tunables;
+use flashlock_locks::malthusian::LifoCr;
 use flashlock_locks::malthusian::mcscr::Fewest;
 use flashlock_locks::malthusian::mcscrn::FewestAtHome;
 use flashlock_locks::numa::cna::SameNode;
-use flashlock_locks::queue::aside::Succession;
+use flashlock_locks::queue::aside::{AsideLock, Succession};
+use flashlock_locks::wait::Park;
 use flashlock_locks::wait::left::SWEEP_AT;
 use flashlock_model::checker::Checker;
 use flashlock_model::shuttle::Shuttled;
 
-use crate::script::{Id, NO, Script, YES, play, world};
+use crate::script::{Id, NO, Script, Scripted, YES, play, world};
 
 #[derive(Clone, Copy)]
 struct Waiter {
@@ -19,22 +21,30 @@ struct Waiter {
     gone: bool,
 }
 
+/// A paper's rule: who is served, by the releaser's NUMA node and what a draw says.
+type Rule = fn(&mut Lists, u32, bool) -> Waiter;
+
 /// The papers' rules on plain lists.
 #[derive(Default)]
 struct Lists {
     main: Vec<Waiter>,
     aside: Vec<Waiter>,
+    /// LIFO-CR's, the newest first.
+    stack: Vec<Waiter>,
     /// MCSCRN's, once it was written down.
     home: Option<u32>,
 }
 
 impl Lists {
-    fn release(&mut self, rule: fn(&mut Self, u32, bool) -> Waiter, here: u32, drawn: bool) -> Option<Id> {
-        let gone = self.main.iter().chain(&self.aside).filter(|waiter| waiter.gone).count();
+    fn release(&mut self, rule: Rule, here: u32, drawn: bool) -> Option<Id> {
+        let gone = self.main.iter().chain(&self.aside).chain(&self.stack).filter(|waiter| waiter.gone).count();
         if gone > 0 && gone.is_multiple_of(SWEEP_AT as usize) {
             self.aside.retain(|waiter| !waiter.gone);
+            // A stack is swept below its top.
+            let top = self.stack.first().copied();
+            self.stack.retain(|waiter| !waiter.gone || Some(waiter.id) == top.map(|top| top.id));
         }
-        while !(self.main.is_empty() && self.aside.is_empty()) {
+        while !(self.main.is_empty() && self.aside.is_empty() && self.stack.is_empty()) {
             let served = rule(self, here, drawn);
             if !served.gone {
                 return Some(served.id);
@@ -117,6 +127,18 @@ impl Lists {
         true
     }
 
+    fn lifo_cr(&mut self, _: u32, drawn: bool) -> Waiter {
+        if drawn { self.stack.pop().expect("somebody waits") } else { self.stack.remove(0) }
+    }
+
+    fn queue(&mut self, new: &[Waiter]) {
+        self.main.extend_from_slice(new);
+    }
+
+    fn push(&mut self, new: &[Waiter]) {
+        self.stack.splice(..0, new.iter().copied());
+    }
+
     fn ids(list: &[Waiter]) -> Vec<Id> {
         list.iter().map(|waiter| waiter.id).collect()
     }
@@ -130,21 +152,35 @@ fn any(n: usize) -> usize {
     Shuttled::random() as usize % n
 }
 
-fn compare<S: Succession>(rule: fn(&mut Lists, u32, bool) -> Waiter) {
-    let (script, mut lists) = (Script::<S>::new(), Lists::default());
+/// What a script's queues hold: those of the main queue, or the stack, and those aside.
+type Queues<L> = fn(&Script<L>) -> (Vec<Id>, Vec<Id>);
+
+fn two_lists<S: Succession>(script: &Script<AsideLock<S, Park>>) -> (Vec<Id>, Vec<Id>) {
+    (script.main(), script.aside())
+}
+
+fn compare<L: Scripted>(queues: Queues<L>, arrive: fn(&mut Lists, &[Waiter]), rule: Rule) {
+    let (script, mut lists) = (Script::<L>::new(), Lists::default());
     let mut arrived = 0;
     for _ in 0..STEPS {
         match any(10) {
-            0..=3 if lists.main.len() + lists.aside.len() < 30 => {
+            0..=3 if lists.main.len() + lists.aside.len() + lists.stack.len() < 30 => {
                 let numa: Vec<_> = (0..=any(3)).map(|_| NUMA[any(NUMA.len())]).collect();
-                for &numa in &numa {
-                    lists.main.push(Waiter { id: arrived, numa, gone: false });
+                let mut next = || {
                     arrived += 1;
+                    arrived - 1
+                };
+                let new: Vec<_> = numa.iter().map(|&numa| Waiter { id: next(), numa, gone: false }).collect();
+                if any(2) == 0 {
+                    new.iter().for_each(|waiter| arrive(&mut lists, &[*waiter]));
+                    script.arrive_singly(&numa);
+                } else {
+                    arrive(&mut lists, &new);
+                    script.arrive(&numa);
                 }
-                if any(2) == 0 { script.arrive_singly(&numa) } else { script.arrive(&numa) }
             }
             4..=5 => {
-                let waiters = lists.main.iter_mut().chain(&mut lists.aside);
+                let waiters = lists.main.iter_mut().chain(&mut lists.aside).chain(&mut lists.stack);
                 let mut waiting: Vec<_> = waiters.filter(|waiter| !waiter.gone).collect();
                 if !waiting.is_empty() {
                     let place = any(waiting.len());
@@ -163,7 +199,7 @@ fn compare<S: Succession>(rule: fn(&mut Lists, u32, bool) -> Waiter) {
                 }
             }
         }
-        assert_eq!((script.main(), script.aside()), (Lists::ids(&lists.main), Lists::ids(&lists.aside)));
+        assert_eq!(queues(&script), (Lists::ids(&lists.main), Lists::ids(&[&lists.aside[..], &lists.stack].concat())));
     }
     world().set_random(NO);
     script.drain();
@@ -171,15 +207,23 @@ fn compare<S: Succession>(rule: fn(&mut Lists, u32, bool) -> Waiter) {
 
 #[test]
 fn cna_against_plain_lists() {
-    play("cna against lists", 300, &Tunables::DEFAULT, || compare::<SameNode>(Lists::cna));
+    play("cna against lists", 300, &Tunables::DEFAULT, || compare(two_lists::<SameNode>, Lists::queue, Lists::cna));
 }
 
 #[test]
 fn mcscr_against_plain_lists() {
-    play("mcscr against lists", 300, &Tunables::DEFAULT, || compare::<Fewest>(Lists::mcscr));
+    play("mcscr against lists", 300, &Tunables::DEFAULT, || compare(two_lists::<Fewest>, Lists::queue, Lists::mcscr));
 }
 
 #[test]
 fn mcscrn_against_plain_lists() {
-    play("mcscrn against lists", 300, &Tunables::DEFAULT, || compare::<FewestAtHome>(Lists::mcscrn));
+    play("mcscrn against lists", 300, &Tunables::DEFAULT, || {
+        compare(two_lists::<FewestAtHome>, Lists::queue, Lists::mcscrn)
+    });
+}
+
+#[test]
+fn lifo_cr_against_a_plain_list() {
+    let stack: Queues<LifoCr<Park>> = |script| (vec![], script.stack());
+    play("lifo-cr against a list", 300, &Tunables::DEFAULT, move || compare(stack, Lists::push, Lists::lifo_cr));
 }

@@ -8,13 +8,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use flashlock_locks::cond::Chain;
 use flashlock_locks::cond::chain::claimed;
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
+use flashlock_locks::malthusian::LifoCr;
 use flashlock_locks::node::{Node, state};
-use flashlock_locks::queue::aside::{AsideLock, AsideQueue, Succession};
+use flashlock_locks::queue::aside::{AsideLock, Succession};
 use flashlock_locks::queue::link::{Link, handle_in};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
+use flashlock_locks::wait::left::LeftBehind;
 use flashlock_model::harness;
 use flashlock_model::shuttle::{By, Shuttled, explore};
+use flashlock_model::word::Tag;
 use flashlock_model::world::World;
 use flashlock_model::{Setup, Shuttle};
 
@@ -45,15 +48,33 @@ struct Waiter {
     gone: bool,
 }
 
+/// A lock that takes the waiters of a broadcast, which is how the script's waiters come.
+pub(crate) trait Scripted: RawLock<Shuttle, Queue: Tag> {
+    /// Nodes of those who gave up.
+    fn left(queue: &Self::Queue) -> &LeftBehind<Shuttle>;
+}
+
+impl<S: Succession> Scripted for AsideLock<S, Park> {
+    fn left(queue: &Self::Queue) -> &LeftBehind<Shuttle> {
+        &queue.left
+    }
+}
+
+impl Scripted for LifoCr<Park> {
+    fn left(queue: &Self::Queue) -> &LeftBehind<Shuttle> {
+        &queue.left
+    }
+}
+
 /// A lock that is held, and its waiters.
-pub(crate) struct Script<S: Succession> {
-    mutex: harness::Mutex<Shuttled, AsideLock<S, Park>>,
+pub(crate) struct Script<L: Scripted> {
+    mutex: harness::Mutex<Shuttled, L>,
     /// Who has arrived and has not had the lock, in order; those that gave up stay.
     waiters: RefCell<Vec<Waiter>>,
     arrived: RefCell<Id>,
 }
 
-impl<S: Succession> Script<S> {
+impl<L: Scripted> Script<L> {
     /// Somebody holds the lock, and nobody waits.
     pub(crate) fn new() -> Self {
         let script = Self { mutex: harness::Mutex::new(), waiters: RefCell::new(Vec::new()), arrived: RefCell::new(0) };
@@ -61,7 +82,7 @@ impl<S: Succession> Script<S> {
         script
     }
 
-    fn queue(&self) -> &AsideQueue<Shuttle> {
+    fn queue(&self) -> &L::Queue {
         &self.mutex.queue
     }
 
@@ -79,7 +100,7 @@ impl<S: Succession> Script<S> {
         let first = chain[0].node::<Shuttle>();
         first.state.store(claimed(first), Relaxed);
         let chain = Chain::new(chain[0], chain[chain.len() - 1]);
-        <AsideLock<S, Park> as RawLock<Shuttle>>::adopt(&self.mutex.word, self.queue(), chain);
+        L::adopt(&self.mutex.word, self.queue(), chain);
         // The first waits like the others, and may give up.
         let _ = first.state.compare_exchange(claimed(first), state::PARKED, Relaxed, Relaxed);
     }
@@ -104,7 +125,7 @@ impl<S: Succession> Script<S> {
     pub(crate) fn give_up(&self, id: Id) {
         let node: &Node<Shuttle> = self.handle(id).node();
         assert!(node.state.compare_exchange(state::PARKED, state::ABANDONED, Relaxed, Relaxed).is_ok());
-        self.queue().left.add();
+        L::left(self.queue()).add();
         self.waiters.borrow_mut().iter_mut().filter(|waiter| waiter.id == id).for_each(|waiter| waiter.gone = true);
     }
 
@@ -122,7 +143,7 @@ impl<S: Succession> Script<S> {
         assert_eq!(self.mutex.is_locked(), somebody, "work conservation: {} waited", waiting.len());
         let Waiter { id, handle, .. } = **served.first()?;
         self.waiters.borrow_mut().retain(|other| other.id != id);
-        <AsideLock<S, Park> as RawLock<Shuttle>>::lock_adopted(&self.mutex.word, self.queue(), handle);
+        L::lock_adopted(&self.mutex.word, self.queue(), handle);
         self.mutex.visit();
         self.forget_given_back();
         Some(id)
@@ -159,6 +180,20 @@ impl<S: Succession> Script<S> {
         ids
     }
 
+    /// Serves all who wait, so that no node is left.
+    pub(crate) fn drain(&self) {
+        while self.release(0).is_some() {}
+    }
+}
+
+impl Script<LifoCr<Park>> {
+    /// The stack, the newest first.
+    pub(crate) fn stack(&self) -> Vec<Id> {
+        self.ids(self.queue().top.load(Relaxed), None)
+    }
+}
+
+impl<S: Succession> Script<AsideLock<S, Park>> {
     /// The main queue, first to last.
     pub(crate) fn main(&self) -> Vec<Id> {
         let ids = self.ids(self.queue().next.load(Relaxed), None);
@@ -172,10 +207,5 @@ impl<S: Succession> Script<S> {
     pub(crate) fn aside(&self) -> Vec<Id> {
         let Some(last) = handle_in(self.queue().aside.load(Relaxed)) else { return Vec::new() };
         self.ids(last.node::<Shuttle>().next.load(Relaxed), Some(last))
-    }
-
-    /// Serves all who wait, so that no node is left.
-    pub(crate) fn drain(&self) {
-        while self.release(0).is_some() {}
     }
 }
