@@ -23,8 +23,8 @@
 //! | `word` store in `unlock` | Release | the CAS | hands over what this section wrote |
 //! | `word` load while polling | Relaxed | – | only decides when to try the CAS |
 //!
-//! **Cannot:** be fair: a node may keep the lock without bound. Cannot sleep until the lock is free: waiters nap. Cannot share its
-//! mutex with code that bypasses flashlock.
+//! **Cannot:** be fair: a node may keep the lock without bound. Cannot sleep until the lock is free: waiters nap, and those of a
+//! broadcast go one after the other. Cannot share its mutex with code that bypasses flashlock.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
