@@ -19,15 +19,29 @@ use crate::workspace;
 /// Two nodes: without them `cna` never has a waiter for its secondary queue, nor `shfl` one to move.
 const TOPOLOGY: &str = "2x4x1";
 
-/// The choices, each with what must happen under it. Small numbers, so that it happens often. A spinning wait is not among
-/// them: where threads outnumber CPUs, a queue that hands itself to descheduled spinners is too slow for the same checks.
-const CHOICES: [(&str, &[Event]); 5] = [
+/// A lock with options, and what must happen under it.
+type Choice = (&'static str, &'static [Event]);
+
+/// The choices. Small numbers, so that it happens often.
+const CHOICES: [Choice; 5] = [
     ("cna:threshold=8,reduction=2,refresh=3", &[Event::Alteration, Event::HandoffOther]),
     ("cna:countdown=1,threshold=8,wait=park", &[Event::Alteration, Event::HandoffOther]),
     ("shfl", &[Event::Shuffle, Event::HandoffOther]),
     ("mcscr:eldest=4", &[Event::Cull, Event::Reprovision, Event::Eldest]),
     ("mcscr:eldest=4,wait=park", &[Event::Cull, Event::Reprovision, Event::Eldest]),
 ];
+
+/// The waits that spin. Where threads outnumber CPUs, a queue that hands itself to descheduled spinners is too slow for the same
+/// checks: fewer threads, and fewer checks.
+const SPINNING: [Choice; 4] = [
+    ("mcs:wait=spin", &[Event::HandoffOther]),
+    ("cna:wait=spin,threshold=8,reduction=2", &[Event::Alteration, Event::HandoffOther]),
+    ("mcscr:wait=spin,eldest=4", &[Event::Cull, Event::Reprovision]),
+    ("shfl:wait=spin", &[Event::HandoffOther]),
+];
+/// So few that a round of slices passes quickly, and so many that there are two waiters to choose from.
+const SPINNERS: u32 = 4;
+const GLOBS_OF_SPINNERS: [&str; 1] = ["mutex_timed.*"];
 
 /// The checks in which waiters are many, or give up.
 const GLOBS: [&str; 4] = ["mutex_kinds.*", "mutex_timed.*", "cond_timed.*", "cond_stress.*"];
@@ -39,22 +53,29 @@ const THREADS: u32 = 8;
 const ATTEMPTS: u32 = 10;
 
 pub(crate) fn run() -> Result<Tally> {
-    let chosen = Chosen::of(CHOICES.map(|(lock, _)| lock.to_owned()).to_vec()).on(TOPOLOGY);
-    let globs = GLOBS.map(str::to_owned).to_vec();
+    let mut tally = under(&CHOICES, &GLOBS, THREADS)?;
+    tally += under(&SPINNING, &GLOBS_OF_SPINNERS, SPINNERS)?;
+    Ok(tally)
+}
+
+/// The suites under each of the choices, and the proof for each.
+fn under(choices: &[Choice], globs: &[&str], threads: u32) -> Result<Tally> {
+    let chosen = Chosen::of(choices.iter().map(|(lock, _)| (*lock).to_owned()).collect()).on(TOPOLOGY);
+    let globs = globs.iter().map(|glob| (*glob).to_owned()).collect();
     let scenarios = SCENARIOS.map(str::to_owned).to_vec();
     let mut tally = conformance::run(&conformance::Options::under(chosen.clone(), globs))?;
-    tally += torture::run_locks(&torture::Options::some(chosen.clone(), scenarios, THREADS))?;
-    for (lock, events) in CHOICES {
-        tally += watched(lock, || happens(lock, events, &chosen))?;
+    tally += torture::run_locks(&torture::Options::some(chosen.clone(), scenarios, threads))?;
+    for (lock, events) in choices {
+        tally += watched(lock, || happens(lock, events, &chosen, threads))?;
     }
     Ok(tally)
 }
 
 /// Whether all these events happen when threads contend for one lock.
-fn happens(lock: &str, events: &[Event], machine: &Chosen) -> Result<Tally> {
+fn happens(lock: &str, events: &[Event], machine: &Chosen, threads: u32) -> Result<Tally> {
     let mut seen = BTreeMap::new();
     for attempt in 1..=ATTEMPTS {
-        for (event, count) in contend(lock, machine)?.events {
+        for (event, count) in contend(lock, machine, threads)?.events {
             *seen.entry(event).or_insert(0) += count;
         }
         if absent(&seen, events)?.is_empty() {
@@ -88,12 +109,12 @@ struct Stats {
 }
 
 /// Counts what the lock does while threads contend for it.
-fn contend(lock: &str, machine: &Chosen) -> Result<Stats> {
+fn contend(lock: &str, machine: &Chosen, threads: u32) -> Result<Stats> {
     let file = workspace::scratch("options")?.join("stats.json");
     let mut command = Command::new(workspace::command()?);
     command.args(["run", "--lock", lock, "--stats=json", "--stats-file"]).arg(&file).arg("--");
     command.arg(workspace::build_tests("torture", "target/torture")?.join("torture"));
-    command.args(["counter", "--seconds", "0.3", "--threads", &THREADS.to_string()]);
+    command.args(["counter", "--seconds", "0.3", "--threads", &threads.to_string()]);
     machine.imagine(&mut command);
     Program::new(command, Duration::from_secs(60)).run()?.successful()?;
     let json = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", workspace::shown(&file)))?;

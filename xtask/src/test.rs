@@ -38,9 +38,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
         || -> Result<Chosen> { Ok(Chosen::of(if options.quick { vec![locks::default_name()?] } else { Vec::new() })) };
     steps.run("conformance", || conformance::run(&conformance::Options::under(only()?, Vec::new())));
     steps.run("torture", || torture::run(&torture::Options::under(only()?, options.quick)));
-    steps.run("short-lived threads", || {
-        torture::run_locks(&torture::Options::short_lived(Chosen::of(vec![locks::default_name()?])))
-    });
+    steps.run("short-lived threads", || torture::run_locks(&torture::Options::short_lived(only()?)));
     steps.run("options", options::run);
     if options.quick {
         println!("--quick: of the steps above, conformance and torture ran under glibc and the default lock only");

@@ -91,6 +91,7 @@ fn the_doctor_looks_at_programs() {
     command.arg("doctor").arg(binary());
     command.assert().success().stdout(contains("mutexes").and(contains("replaced, in flashlock")));
     flashlock().args(["doctor", "no-such-program"]).assert().code(1).stdout(contains("is not in PATH"));
+    flashlock().args(["doctor", "/"]).assert().code(1).stdout(contains("'/' is a directory"));
     let script = scratch("script");
     std::fs::write(&script, "#!/bin/sh\n").unwrap();
     flashlock().arg("doctor").arg(&script).assert().success().stdout(contains("a script, run by /bin/sh"));

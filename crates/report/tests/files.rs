@@ -7,7 +7,7 @@ use flashlock_native::settings::Choice;
 use flashlock_native::stats::Block;
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
-use flashlock_report::results::{self, Better, Failed, Group, Metric, Noise, Point, Results, Run};
+use flashlock_report::results::{self, Better, Failed, Group, Method, Metric, Noise, Point, Results, Run};
 use flashlock_report::run_stats::{Outcome, Resources, RunStats, SCHEMA, VERSION};
 
 fn sample() -> RunStats {
@@ -75,6 +75,7 @@ fn results() -> Results {
             merit: "speed".into(),
         }],
         locks: vec!["glibc".into(), "mcs".into()],
+        method: Method { rounds: 3, ..Method::default() },
         noise: Noise::of(&[100.0, 0.1 + 0.2, 102.0]),
         points: vec![
             point("glibc", &[0.1, 1e-7, 3.0]),
@@ -115,6 +116,9 @@ fn results_that_contradict_themselves_are_refused() {
         ("p", "\"rounds\":2,\"p\":", "\"rounds\":2,\"p\":7", "points[1].ratio.p is 7"),
         ("low", "\"ratio\":{\"mean\":", "\"ratio\":{\"mean\":-", "points[1].ratio.mean is -"),
         ("twice", "\"lock\":\"mcs\",\"fig", "\"lock\":\"glibc\",\"fig", "points[1] is a second one of lock 'glibc'"),
+        ("round", "\"round\":2", "\"round\":3", "points[0] has round 3, but method has 3 rounds"),
+        ("again", "\"round\":1", "\"round\":0", "points[0] has round 0 twice"),
+        ("name", "\"name\": \"n\"", "\"name\": \"../n\"", "name is '../n'"),
         ("figure", "\"speed\":1e-7", "\"haste\":1e-7", "points[0].figures or runs is 'haste'"),
     ] {
         let bad = good.replacen(from, to, 1);

@@ -5,6 +5,7 @@ pub(crate) mod self_test;
 mod system;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use anstyle::Style;
 use flashlock_report::table;
@@ -75,7 +76,10 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         let findings = match path {
             Some(path) => program::examine(&path, library.as_deref().ok()),
             None => {
-                let text = format!("'{}' is not in PATH, and no such file", name.display());
+                let text = match Path::new(name).is_dir() {
+                    true => format!("'{}' is a directory", name.display()),
+                    false => format!("'{}' is not in PATH, and no such file", name.display()),
+                };
                 vec![Finding::problem("file", text, "check the name, or give a path")]
             }
         };

@@ -9,7 +9,8 @@
 //!
 //! **Departures.** (1) Back-off: a waiter with n before it polls at intervals in proportion to n, and once its spin budget is spent
 //! it naps, where CPUs are short ([`Machine::crowded`]), as long as n says, looking once between naps; the next in line polls again, and yields. So more threads than CPUs, or a waiter that
-//! outranks the holder, do not stop each other; a hand-over to a waiter that naps is late by what is left of the nap. (2) A number that was drawn must
+//! outranks the holder, do not stop each other; a hand-over to a waiter that naps is late by what is left of the nap. Where CPUs are not short it goes on
+//! polling, and sleeps for a tenth of a long wait, because whom it outranks cannot show it that a CPU is missing. (2) A number that was drawn must
 //! be called and served, so a waiter that may give up draws none: a **timed acquisition** polls, and takes the
 //! lock only when nobody holds it and nobody has a number. What that costs: it yields to every waiter without a deadline, and may see its deadline pass
 //! while others come and go. (3) In a forked child the numbers of threads that do not exist there are never served: the first who
@@ -56,6 +57,8 @@ const NAP_EACH: u32 = 10;
 const NAP_MAX: u32 = 1000;
 /// How long the next in line polls, offering its CPU where others want it, before it naps (µs).
 const NEXT_POLLS: u32 = 1000;
+/// How long anybody polls where CPUs are not short, before each nap of [`NAP_MAX`] (µs).
+const LONG_POLLS: u32 = 10_000;
 
 /// The ticket lock.
 pub struct Ticket;
@@ -109,9 +112,13 @@ impl<M: Machine> TicketQueue<M> {
         };
         let mut patience = Patience::Budget;
         while M::spin_until(&self.serving, Acquire, patience, done).is_none() {
-            // With a CPU for everybody nobody need sleep; who finds that it had to wait for a CPU offers it.
+            // With a CPU for everybody nobody need sleep; who finds that it had to wait for a CPU offers it. But a yield gives
+            // nothing to a holder of lower priority, which needs this very CPU: now and then, only sleep helps.
             if !M::crowded() {
-                patience = Patience::Forever;
+                if matches!(patience, Patience::Until(_)) {
+                    M::relax(NAP_MAX);
+                }
+                patience = Patience::Until(M::sooner(LONG_POLLS, None));
                 continue;
             }
             // Who is far from his turn does not poll again: many who do leave no CPU to those whose turn it is.

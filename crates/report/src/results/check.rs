@@ -8,6 +8,9 @@ use crate::statistics::{Ratio, Spread, Verdict};
 impl Results {
     /// What is wrong, if something is.
     pub(super) fn check(&self) -> Result<(), String> {
+        if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
+            return Err(format!("name is '{}': files are called by it, so it is a word", self.name));
+        }
         if self.locks.is_empty() {
             return Err("'locks' is empty: it must begin with the baseline".into());
         }
@@ -36,6 +39,7 @@ impl Results {
                 ));
             }
             check_numbers(point).map_err(|what| format!("points[{number}].{what}"))?;
+            self.check_rounds(point).map_err(|what| format!("points[{number}] {what}"))?;
             let wrong = |field: &str, value: &str, list: &str| {
                 Err(format!("points[{number}].{field} is '{value}', which '{list}' does not list"))
             };
@@ -60,6 +64,21 @@ impl Results {
                 return Err(format!("verdicts has '{title}', which 'groups' does not list"));
             }
             self.check_verdict(verdict).map_err(|what| format!("verdicts['{title}'].{what}"))?;
+        }
+        Ok(())
+    }
+
+    /// Every round runs everything once, and those that were begun are counted.
+    fn check_rounds(&self, point: &Point) -> Result<(), String> {
+        let rounds = point.runs.iter().map(|run| run.round).chain(point.failures.iter().map(|failed| failed.round));
+        let mut seen = BTreeSet::new();
+        for round in rounds {
+            if round >= self.method.rounds {
+                return Err(format!("has round {round}, but method has {} rounds, from 0", self.method.rounds));
+            }
+            if !seen.insert(round) {
+                return Err(format!("has round {round} twice"));
+            }
         }
         Ok(())
     }
