@@ -11,6 +11,7 @@
 //! | [`wait`] | waiting policies: spin, spin-then-park, park |
 //! | [`policy`] | admission policies for shuffling locks |
 //! | [`spin`], [`queue`], [`shuffle`], [`numa`], [`malthusian`] | the locks |
+//! | [`rw`] | the readers-writer locks, and the interface that they share |
 //! | [`cond`] | the condition variable |
 //! | [`catalogue`] | the list of locks that everything else is generated from |
 //! | [`event`] | the list of events that statistics are generated from |
@@ -30,6 +31,7 @@ pub mod numa;
 pub mod policy;
 pub mod queue;
 pub mod raw;
+pub mod rw;
 pub mod settle;
 pub mod shuffle;
 pub mod spin;

@@ -104,11 +104,13 @@ pub struct Node<M: Machine> {
     pub mutex: [M::Word; 2],
     /// The pool's own link.
     pub pool_next: M::Word,
+    /// What its thread wants of a readers-writer lock: 1 to write, 0 to read.
+    pub role: M::Word,
     /// On a condition variable: how often it was queued on one, wrapping. Written by its thread before it queues.
     pub generation: M::Word,
 }
 
-const _: () = assert!(core::mem::size_of::<u32>() * 14 <= 64);
+const _: () = assert!(core::mem::size_of::<u32>() * 15 <= 64);
 
 /// Bit of [`Node::batch`]: this waiter is the shuffler.
 pub const SHUFFLER: u32 = 1 << 31;
@@ -134,6 +136,7 @@ impl<M: Machine> Node<M> {
             granted_at: zero(),
             mutex: [zero(), zero()],
             pool_next: zero(),
+            role: zero(),
             generation: zero(),
         }
     }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`machine`] | [`Native`], the `Machine` implementation |
 //! | [`pool`], [`thread`] | queue nodes, and each thread's own |
+//! | [`held`] | the read locks that a thread holds |
 //! | [`futex`], [`clock`], [`sys`] | the kernel and the time |
 //! | [`spin`] | polling: budget, politeness, signs of a crowd |
 //! | [`epoch`] | telling a forked child from its parent |
@@ -18,6 +19,7 @@
 pub mod clock;
 pub mod epoch;
 pub mod futex;
+pub mod held;
 pub mod machine;
 pub mod numa;
 pub mod pool;

@@ -16,9 +16,12 @@ use core::sync::atomic::{
 
 use flashlock_locks::catalogue::{DEFAULT, LOCKS, LockId, OptionId};
 use flashlock_locks::machine::Tunables;
+use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId};
 
 /// The environment variable that names the lock.
 pub const ENV: &str = "FLASHLOCK";
+/// The environment variable that names the readers-writer lock.
+pub const ENV_RW: &str = "FLASHLOCK_RW";
 /// The environment variable that describes a machine to imagine.
 pub const ENV_TOPOLOGY: &str = "FLASHLOCK_TOPOLOGY";
 
@@ -38,17 +41,55 @@ impl Choice {
     pub const DEFAULT: Self = Self { lock: DEFAULT, wait: 0, tunables: Tunables::DEFAULT };
 }
 
+/// A readers-writer lock and how it is to behave.
+#[derive(Clone, Copy, Debug)]
+pub struct RwChoice {
+    /// The lock.
+    pub lock: RwId,
+    /// The index of its waiting policy in `RwInfo::waits`.
+    pub wait: usize,
+}
+
+impl RwChoice {
+    /// What holds when the user says nothing.
+    pub const DEFAULT: Self = Self { lock: RW_DEFAULT, wait: 0 };
+}
+
 /// What is wrong with a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadChoice<'a> {
     /// There is no such lock.
     Lock(&'a str),
+    /// There is no such readers-writer lock.
+    RwLock(&'a str),
     /// This lock takes no such option.
-    Option(LockId, &'a str),
+    Option(Row, &'a str),
     /// The option does not take this value.
     Value(OptionId, &'a str),
     /// This lock cannot wait that way.
-    Wait(LockId, &'a str),
+    Wait(Row, &'a str),
+}
+
+/// What this module needs of a lock's row in its catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    name: &'static str,
+    waits: &'static [&'static str],
+    options: &'static [OptionId],
+}
+
+impl From<LockId> for Row {
+    fn from(lock: LockId) -> Self {
+        let info = lock.info();
+        Self { name: info.name, waits: info.waits, options: info.options }
+    }
+}
+
+impl From<RwId> for Row {
+    fn from(lock: RwId) -> Self {
+        let info = lock.info();
+        Self { name: info.name, waits: info.waits, options: info.options }
+    }
 }
 
 impl BadChoice<'_> {
@@ -64,11 +105,20 @@ impl BadChoice<'_> {
                     say(lock.name);
                 }
             }
-            Self::Option(lock, name) => {
-                for part in ["lock ", lock.info().name, " takes no option '", name, "'; it takes: wait"] {
+            Self::RwLock(name) => {
+                for part in ["unknown readers-writer lock '", name, "'; known are:"] {
                     say(part);
                 }
-                for option in lock.info().options {
+                for lock in RW_LOCKS {
+                    say(" ");
+                    say(lock.name);
+                }
+            }
+            Self::Option(lock, name) => {
+                for part in ["lock ", lock.name, " takes no option '", name, "'; it takes: wait"] {
+                    say(part);
+                }
+                for option in lock.options {
                     say(" ");
                     say(option.info().name);
                 }
@@ -83,10 +133,10 @@ impl BadChoice<'_> {
                 say(decimal(option.most, &mut [0; 10]));
             }
             Self::Wait(lock, value) => {
-                for part in ["lock ", lock.info().name, " does not take wait='", value, "'; it takes:"] {
+                for part in ["lock ", lock.name, " does not take wait='", value, "'; it takes:"] {
                     say(part);
                 }
-                for wait in lock.info().waits {
+                for wait in lock.waits {
                     say(" ");
                     say(wait);
                 }
@@ -113,19 +163,40 @@ pub fn parse(text: &str) -> Result<Choice, BadChoice<'_>> {
     }
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
     choice.lock = LockId::from_name(name).ok_or(BadChoice::Lock(name))?;
+    choice.wait = parse_options(choice.lock.into(), options, &mut choice.tunables)?;
+    Ok(choice)
+}
+
+/// The same of a readers-writer lock. Its options are the process's, and go into `tunables`.
+pub fn parse_rw<'a>(text: &'a str, tunables: &mut Tunables) -> Result<RwChoice, BadChoice<'a>> {
+    let mut choice = RwChoice::DEFAULT;
+    if text.is_empty() {
+        return Ok(choice);
+    }
+    let (name, options) = text.split_once(':').unwrap_or((text, ""));
+    choice.lock = RwId::from_name(name).ok_or(BadChoice::RwLock(name))?;
+    let mut changed = *tunables;
+    choice.wait = parse_options(choice.lock.into(), options, &mut changed)?;
+    *tunables = changed;
+    Ok(choice)
+}
+
+/// The options of a lock: the index of its waiting policy, and numbers in `tunables`.
+fn parse_options<'a>(row: Row, options: &'a str, tunables: &mut Tunables) -> Result<usize, BadChoice<'a>> {
+    let mut chosen = 0;
     for option in options.split(',').filter(|option| !option.is_empty()) {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
-        let lock = choice.lock;
         if key == "wait" {
-            let known = lock.info().waits.iter().position(|&wait| wait == value);
-            choice.wait = known.ok_or(BadChoice::Wait(lock, value))?;
+            let known = row.waits.iter().position(|&wait| wait == value);
+            chosen = known.ok_or(BadChoice::Wait(row, value))?;
             continue;
         }
-        let option = lock.info().option(key).ok_or(BadChoice::Option(lock, key))?;
+        let known = row.options.iter().map(|option| option.info()).find(|option| option.name == key);
+        let option = known.ok_or(BadChoice::Option(row, key))?;
         let number = value.parse().ok().filter(|number| (option.least..=option.most).contains(number));
-        (option.set)(&mut choice.tunables, number.ok_or(BadChoice::Value(option.id, value))?);
+        (option.set)(tunables, number.ok_or(BadChoice::Value(option.id, value))?);
     }
-    Ok(choice)
+    Ok(chosen)
 }
 
 /// Several locks in one text, with commas between: `shfl:bound=100,ahead=2,mcs` are two. What follows a comma and has an equals
@@ -226,6 +297,22 @@ mod tests {
     }
 
     #[test]
+    fn readers_writer_locks_are_chosen_apart() {
+        let mut tunables = Tunables::DEFAULT;
+        assert_eq!(parse_rw("", &mut tunables).unwrap().lock, RW_DEFAULT);
+        for lock in RW_LOCKS {
+            assert_eq!(parse_rw(lock.name, &mut tunables).unwrap().lock, lock.id);
+        }
+        let choice = parse_rw("shfl-rw:wait=park,bound=7", &mut tunables).unwrap();
+        assert_eq!((choice.lock.info().waits[choice.wait], tunables.bound_us), ("park", 7));
+        let mut say = |text| parse_rw(text, &mut tunables).unwrap_err().to_string();
+        assert_eq!(say("mcs"), "unknown readers-writer lock 'mcs'; known are: futex-rw cst-rw shfl-rw");
+        assert_eq!(say("futex-rw:bound=5"), "lock futex-rw takes no option 'bound'; it takes: wait");
+        assert!(say("shfl-rw:bound=6,wait=sit").contains("does not take wait='sit'; it takes: stp spin park"));
+        assert_eq!(tunables.bound_us, 7, "a bad choice changes nothing");
+    }
+
+    #[test]
     fn bad_choices_say_what_is_right() {
         let say = |text| parse(text).unwrap_err().to_string();
         assert!(say("mcz").contains("unknown lock 'mcz'; known are: tas futex ticket mcs cna mcscr shfl"));
@@ -243,7 +330,7 @@ mod tests {
                     let text = format!("{}:{}={value}", lock.name, option.name);
                     match parse(&text) {
                         Ok(choice) => assert_eq!((option.get)(&choice.tunables), value, "{text}"),
-                        Err(error) => assert_eq!(error, BadChoice::Option(lock.id, option.name), "{text}"),
+                        Err(error) => assert_eq!(error, BadChoice::Option(lock.id.into(), option.name), "{text}"),
                     }
                     assert_eq!(parse(&text).is_ok(), lock.options.contains(&option.id), "{text}");
                 }

@@ -19,57 +19,16 @@ use flashlock_locks::machine::Machine;
 use flashlock_locks::raw::RawLock;
 #[cfg(feature = "stats")]
 use flashlock_native::Counting;
-use flashlock_native::settings::{self, BadChoice, Choice};
+use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
 use flashlock_native::{Native, NoStats, Word32, clock, epoch, numa, spin, stats, sys, thread};
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 use crate::environment::{self, Unreadable, Value};
-use crate::{cond, glibc, layout, mutex};
-
-macro_rules! define_table {
-    ($($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $real:path;)*) => {
-        /// The functions of one lock.
-        pub struct Table {
-            $(
-                #[doc = concat!("`pthread_", stringify!($field), "`")]
-                pub $field: unsafe extern "C-unwind" fn($($type),*) -> c_int,
-            )*
-        }
-
-        impl Table {
-            const fn of<L: RawLock<M>, M: Machine<Word = Word32>>() -> Self {
-                Self { $($field: $generic),* }
-            }
-        }
-
-        /// Before anything is known: find out, then go on.
-        mod first {
-            use super::*;
-            $(
-                pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
-                    // SAFETY: the caller's.
-                    unsafe { (resolve().$field)($($arg),*) }
-                }
-            )*
-        }
-
-        /// Everything to glibc.
-        mod real {
-            use super::*;
-            $(
-                pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
-                    // SAFETY: the caller's.
-                    unsafe { $real($($arg),*) }
-                }
-            )*
-        }
-
-        static FIRST: Table = Table { $($field: first::$field),* };
-        static GLIBC: Table = Table { $($field: real::$field),* };
-    };
-}
+use crate::table::define_table;
+use crate::{cond, dispatch_rw, glibc, layout, mutex};
 
 define_table! {
+    RawLock, resolve;
     mutex_init(m: *mut pthread_mutex_t, a: *const pthread_mutexattr_t) = mutex::init::<M>, glibc::pthread_mutex_init;
     mutex_lock(m: *mut pthread_mutex_t) = mutex::lock::<L, M>, glibc::pthread_mutex_lock;
     mutex_trylock(m: *mut pthread_mutex_t) = mutex::trylock::<L, M>, glibc::pthread_mutex_trylock;
@@ -87,15 +46,6 @@ define_table! {
     cond_signal(c: *mut pthread_cond_t) = cond::signal::<M>, glibc::pthread_cond_signal;
     cond_broadcast(c: *mut pthread_cond_t) = cond::broadcast::<L, M>, glibc::pthread_cond_broadcast;
     cond_destroy(c: *mut pthread_cond_t) = cond::destroy::<M>, glibc::pthread_cond_destroy;
-}
-
-static TABLE: AtomicPtr<Table> = AtomicPtr::new((&raw const FIRST).cast_mut());
-
-/// The functions to call.
-#[inline(always)]
-pub fn table() -> &'static Table {
-    // SAFETY: `TABLE` only ever points to statics.
-    unsafe { &*TABLE.load(Acquire) }
 }
 
 macro_rules! define_choosers {
@@ -153,24 +103,26 @@ impl<'a> Wanted<'a> {
 #[cold]
 fn resolve() -> &'static Table {
     let value = environment::value(settings::ENV);
-    let choice = Wanted::read(value.as_ref()).choice();
-    settings::set_tunables(choice.tunables);
+    let (choice, _) = choices(value.as_ref(), environment::value(settings::ENV_RW).as_ref());
     let text = value.as_ref().and_then(|value| value.text().ok()).unwrap_or("");
-    let chosen = if layout::prepare() { choose(text, &choice, stats_fd()) } else { &GLIBC };
-    let chosen = core::ptr::from_ref(chosen).cast_mut();
-    // Release: with the table comes all that was settled before; pairs with the Acquire in `table` and here.
-    match TABLE.compare_exchange((&raw const FIRST).cast_mut(), chosen, AcqRel, Acquire) {
-        Ok(_) => table(),
-        // SAFETY: as in `table`.
-        Err(winner) => unsafe { &*winner },
-    }
+    install(if layout::prepare() { choose(text, &choice, stats_fd()) } else { &GLIBC })
 }
 
-fn stats_fd() -> Option<i32> {
+/// What was chosen of both kinds; settles what was tuned, which holds for both.
+pub(crate) fn choices(value: Option<&Value>, rw_value: Option<&Value>) -> (Choice, RwChoice) {
+    let choice = Wanted::read(value).choice();
+    let mut tunables = choice.tunables;
+    let rw = rw_value.and_then(|value| value.text().ok()).unwrap_or("");
+    let rw = settings::parse_rw(rw, &mut tunables).unwrap_or(RwChoice::DEFAULT);
+    settings::set_tunables(tunables);
+    (choice, rw)
+}
+
+pub(crate) fn stats_fd() -> Option<i32> {
     environment::value(stats::ENV)?.text().ok()?.parse().ok()
 }
 
-fn is_busted(wanted: &str) -> bool {
+pub(crate) fn is_busted(wanted: &str) -> bool {
     cfg!(feature = "busted") && wanted == "busted"
 }
 
@@ -194,6 +146,7 @@ pub fn init() {
     if core::ptr::eq(table(), &raw const FIRST) {
         resolve();
     }
+    dispatch_rw::resolve_early();
     report_lock();
     numa::prepare(imagined_nodes());
     thread::prepare();
@@ -210,6 +163,7 @@ fn report_lock() {
         sys::warn(&[b"flashlock: glibc ", version, b" is unknown to this version; its own locks are used\n"]);
         return;
     }
+    dispatch_rw::report_lock();
     let Some(value) = environment::value(settings::ENV) else { return };
     match Wanted::read(Some(&value)) {
         Wanted::Good(_) => return,
@@ -224,7 +178,7 @@ fn report_lock() {
 }
 
 /// What is said of a value that is [`Unreadable`].
-const UNREADABLE: &[u8] = b" is not UTF-8, or longer than 255 bytes";
+pub(crate) const UNREADABLE: &[u8] = b" is not UTF-8, or longer than 255 bytes";
 const _: () = assert!(environment::LONGEST == 255);
 
 /// How many NUMA nodes `FLASHLOCK_TOPOLOGY` imagines. Says once what is wrong with it.

@@ -4,12 +4,15 @@
 //! variable has two symbol versions; the newer is asked for by name.
 //!
 //! Before glibc 2.34 a thread's first look-up allocates. A malloc that initialises its mutexes before we are loaded must not come
-//! to that, so `pthread_mutex_init` is called by glibc's other name for it, which needs no look-up.
+//! to that, so `pthread_mutex_init` and `pthread_rwlock_init` are called by glibc's other names for them, which need no look-up.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+use libc::{
+    clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t,
+    pthread_rwlockattr_t, timespec,
+};
 
 /// The first version with today's condition variable.
 const COND_VERSION: &CStr = if cfg!(target_arch = "x86_64") { c"GLIBC_2.3.2" } else { c"GLIBC_2.17" };
@@ -85,6 +88,13 @@ unsafe extern "C-unwind" {
     /// As for the function.
     #[link_name = "__pthread_mutex_init"]
     pub fn pthread_mutex_init(mutex: *mut pthread_mutex_t, attr: *const pthread_mutexattr_t) -> c_int;
+
+    /// glibc's `pthread_rwlock_init`.
+    ///
+    /// # Safety
+    /// As for the function.
+    #[link_name = "__pthread_rwlock_init"]
+    pub fn pthread_rwlock_init(lock: *mut pthread_rwlock_t, attr: *const pthread_rwlockattr_t) -> c_int;
 }
 
 real! {
@@ -103,4 +113,16 @@ real! {
     pthread_cond_signal(cond: *mut pthread_cond_t) @ COND_VERSION;
     pthread_cond_broadcast(cond: *mut pthread_cond_t) @ COND_VERSION;
     pthread_cond_destroy(cond: *mut pthread_cond_t) @ COND_VERSION;
+    #[cfg(not(target_arch = "x86_64"))]
+    pthread_rwlock_init(lock: *mut pthread_rwlock_t, attr: *const pthread_rwlockattr_t);
+    pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t);
+    pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t);
+    pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, until: *const timespec);
+    pthread_rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec);
+    pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t);
+    pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t);
+    pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, until: *const timespec);
+    pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec);
+    pthread_rwlock_unlock(lock: *mut pthread_rwlock_t);
+    pthread_rwlock_destroy(lock: *mut pthread_rwlock_t);
 }

@@ -9,6 +9,13 @@
 //! 16  __kind, glibc's                                 40  –
 //! 20  glibc's __spins; the first word of a queue of 20 bytes
 //! 24  our queue, 16 bytes (glibc: robust list)
+//!
+//! pthread_rwlock_t (56 bytes)
+//!  0  our state, 24 bytes
+//! 24  thread id of the writer, as glibc's __cur_writer
+//! 28  glibc's __shared: process-shared
+//! 32  –
+//! 48  glibc's __flags: the kind
 //! ```
 //!
 //! The count and the owner are kept, for the kinds that need them, exactly as glibc keeps them, so that code which runs glibc's
@@ -18,7 +25,7 @@
 //! `pthread_*_init` does (that of condition variables from glibc 2.34 on). An unknown version, or one that answers otherwise, is left
 //! alone: everything goes to glibc.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::{CStr, c_char, c_int};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -81,6 +88,46 @@ pub struct Cond<M: Machine<Word = Word32>> {
 
 const _: () = assert!(size_of::<Cond<flashlock_native::Native>>() == size_of::<libc::pthread_cond_t>());
 
+/// A `pthread_rwlock_t`, seen by us.
+#[repr(C)]
+pub struct RwLock {
+    state: [Word32; 6],
+    /// Thread id of who holds it for writing.
+    pub writer: AtomicU32,
+    /// glibc's `__shared`: 0 if the lock is this process's own.
+    pub shared: AtomicU32,
+    rest: [AtomicU32; 4],
+    /// glibc's `__flags`: one of its kinds.
+    pub kind: AtomicU32,
+    pad: AtomicU32,
+}
+
+const _: () = assert!(size_of::<RwLock>() == size_of::<libc::pthread_rwlock_t>());
+const _: () = assert!(core::mem::offset_of!(RwLock, shared) == RW_SHARED_AT);
+const _: () = assert!(core::mem::offset_of!(RwLock, kind) == RW_KIND_AT);
+const RW_SHARED_AT: usize = 28;
+const RW_KIND_AT: usize = 48;
+
+impl RwLock {
+    /// The readers-writer lock at an address.
+    ///
+    /// # Safety
+    /// There is a `pthread_rwlock_t` at the address, for as long as the reference is used.
+    #[inline(always)]
+    pub unsafe fn at<'a>(address: *mut libc::pthread_rwlock_t) -> &'a Self {
+        // SAFETY: the caller's. All fields are atomics, valid for any bytes.
+        unsafe { &*address.cast::<Self>() }
+    }
+
+    /// The lock's state: an `S` made of words, in our 24 bytes.
+    #[inline(always)]
+    pub fn state<S>(&self) -> &S {
+        const { assert!(size_of::<S>() <= 24 && align_of::<S>() <= 4) };
+        // SAFETY: `S` is the state of a lock on `Word32`s: it fits (checked above), and any bytes are valid words.
+        unsafe { &*(&raw const self.state).cast::<S>() }
+    }
+}
+
 /// Bit of glibc's `__wrefs`: process-shared.
 pub const COND_SHARED: u32 = 1;
 /// Bit of glibc's `__wrefs`: deadlines are on `CLOCK_MONOTONIC`.
@@ -127,7 +174,9 @@ pub fn prepare() -> bool {
     let Some(minor) = minor_version(glibc_version().to_bytes()) else { return false };
     let Some(flags_at) = layout_of(minor) else { return false };
     COND_FLAGS_AT.store(flags_at, Relaxed);
-    glibc_agrees_on_mutexes() && (minor < LOOKS_UP_QUIETLY || glibc_agrees_on_conds(flags_at as usize))
+    glibc_agrees_on_mutexes()
+        && glibc_agrees_on_rwlocks()
+        && (minor < LOOKS_UP_QUIETLY || glibc_agrees_on_conds(flags_at as usize))
 }
 
 fn layout_of(minor: u32) -> Option<u32> {
@@ -159,6 +208,34 @@ fn glibc_agrees_on_mutexes() -> bool {
         core::ptr::copy_nonoverlapping((&raw const object).cast(), bytes.as_mut_ptr(), bytes.len());
     }
     has_only(&bytes, 16, libc::PTHREAD_MUTEX_RECURSIVE as u8)
+}
+
+/// The same of a readers-writer lock that prefers writers, and of one that processes share.
+fn glibc_agrees_on_rwlocks() -> bool {
+    let bytes_of = |kind, shared| {
+        let mut bytes = [0u8; size_of::<libc::pthread_rwlock_t>()];
+        // SAFETY: as above.
+        unsafe {
+            let mut attr: libc::pthread_rwlockattr_t = core::mem::zeroed();
+            let mut object: libc::pthread_rwlock_t = core::mem::zeroed();
+            pthread_rwlockattr_init(&raw mut attr);
+            pthread_rwlockattr_setkind_np(&raw mut attr, kind);
+            pthread_rwlockattr_setpshared(&raw mut attr, shared);
+            glibc::pthread_rwlock_init(&raw mut object, &raw const attr);
+            core::ptr::copy_nonoverlapping((&raw const object).cast(), bytes.as_mut_ptr(), bytes.len());
+        }
+        bytes
+    };
+    let shared = bytes_of(0, libc::PTHREAD_PROCESS_SHARED);
+    let is_shared = |at: usize, byte: u8| (byte != 0) == (at == RW_SHARED_AT);
+    has_only(&bytes_of(2, libc::PTHREAD_PROCESS_PRIVATE), RW_KIND_AT, 2)
+        && (0..shared.len()).all(|at| is_shared(at, shared[at]))
+}
+
+unsafe extern "C" {
+    fn pthread_rwlockattr_init(attr: *mut libc::pthread_rwlockattr_t) -> c_int;
+    fn pthread_rwlockattr_setkind_np(attr: *mut libc::pthread_rwlockattr_t, kind: c_int) -> c_int;
+    fn pthread_rwlockattr_setpshared(attr: *mut libc::pthread_rwlockattr_t, shared: c_int) -> c_int;
 }
 
 /// The same of a condition variable with the monotonic clock.

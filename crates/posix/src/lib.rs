@@ -8,9 +8,9 @@
 //! |---|---|
 //! | [`layout`] | where glibc keeps what, by version |
 //! | [`kind`] | what kind of mutex it is, and whose |
-//! | [`mutex`], [`cond`] | the semantics, generic over the lock |
+//! | [`mutex`], [`cond`], [`rwlock`] | the semantics, generic over the lock |
 //! | [`c11`] | `mtx_*` and `cnd_*` |
-//! | [`dispatch`] | from the exported function to the chosen lock |
+//! | [`dispatch`], [`dispatch_rw`] | from the exported function to the chosen lock |
 //! | `environment` | the settings' text |
 //! | [`glibc`] | the real functions |
 //!
@@ -20,10 +20,13 @@
 pub mod c11;
 pub mod cond;
 pub mod dispatch;
+pub mod dispatch_rw;
 mod environment;
 pub mod glibc;
 pub mod kind;
 pub mod layout;
 pub mod mutex;
+pub mod rwlock;
+mod table;
 
 pub use dispatch::{init, table};

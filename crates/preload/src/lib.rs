@@ -7,8 +7,11 @@
 use core::ffi::c_int;
 
 use flashlock_posix::c11::answer;
-use flashlock_posix::table;
-use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+use flashlock_posix::{dispatch_rw, table};
+use libc::{
+    clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t,
+    pthread_rwlockattr_t, timespec,
+};
 
 /// Runs when the library is loaded.
 #[used]
@@ -21,14 +24,14 @@ static AT_LOAD: extern "C" fn() = {
 };
 
 macro_rules! export {
-    ($($name:ident($($arg:ident: $type:ty),*) = $field:ident $(=> $answer:path)?;)*) => {
+    ($table:path; $($name:ident($($arg:ident: $type:ty),*) = $field:ident $(=> $answer:path)?;)*) => {
         $(
             /// # Safety
             /// As for the function of this name.
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
                 // SAFETY: the caller's.
-                let result = unsafe { (table().$field)($($arg),*) };
+                let result = unsafe { ($table().$field)($($arg),*) };
                 $(let result = $answer(result);)?
                 result
             }
@@ -37,6 +40,7 @@ macro_rules! export {
 }
 
 export! {
+    table;
     pthread_mutex_init(m: *mut pthread_mutex_t, a: *const pthread_mutexattr_t) = mutex_init;
     pthread_mutex_lock(m: *mut pthread_mutex_t) = mutex_lock;
     pthread_mutex_trylock(m: *mut pthread_mutex_t) = mutex_trylock;
@@ -66,6 +70,28 @@ export! {
     cnd_timedwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, t: *const timespec) = cond_timedwait => answer;
     cnd_signal(c: *mut pthread_cond_t) = cond_signal => answer;
     cnd_broadcast(c: *mut pthread_cond_t) = cond_broadcast => answer;
+}
+
+export! {
+    dispatch_rw::table;
+    pthread_rwlock_init(l: *mut pthread_rwlock_t, a: *const pthread_rwlockattr_t) = rwlock_init;
+    pthread_rwlock_rdlock(l: *mut pthread_rwlock_t) = rwlock_rdlock;
+    pthread_rwlock_tryrdlock(l: *mut pthread_rwlock_t) = rwlock_tryrdlock;
+    pthread_rwlock_timedrdlock(l: *mut pthread_rwlock_t, t: *const timespec) = rwlock_timedrdlock;
+    pthread_rwlock_clockrdlock(l: *mut pthread_rwlock_t, c: clockid_t, t: *const timespec) = rwlock_clockrdlock;
+    pthread_rwlock_wrlock(l: *mut pthread_rwlock_t) = rwlock_wrlock;
+    pthread_rwlock_trywrlock(l: *mut pthread_rwlock_t) = rwlock_trywrlock;
+    pthread_rwlock_timedwrlock(l: *mut pthread_rwlock_t, t: *const timespec) = rwlock_timedwrlock;
+    pthread_rwlock_clockwrlock(l: *mut pthread_rwlock_t, c: clockid_t, t: *const timespec) = rwlock_clockwrlock;
+    pthread_rwlock_unlock(l: *mut pthread_rwlock_t) = rwlock_unlock;
+    pthread_rwlock_destroy(l: *mut pthread_rwlock_t) = rwlock_destroy;
+
+    __pthread_rwlock_rdlock(l: *mut pthread_rwlock_t) = rwlock_rdlock;
+    __pthread_rwlock_tryrdlock(l: *mut pthread_rwlock_t) = rwlock_tryrdlock;
+    __pthread_rwlock_wrlock(l: *mut pthread_rwlock_t) = rwlock_wrlock;
+    __pthread_rwlock_trywrlock(l: *mut pthread_rwlock_t) = rwlock_trywrlock;
+    __pthread_rwlock_unlock(l: *mut pthread_rwlock_t) = rwlock_unlock;
+    __pthread_rwlock_destroy(l: *mut pthread_rwlock_t) = rwlock_destroy;
 }
 
 /// # Safety

@@ -204,24 +204,27 @@ impl<M: Machine> ShflQueue<M> {
         self.install(next, defer)
     }
 
-    /// Takes a head that does not run out of the queue, and installs the next, which is told at the release. For the holder
-    /// only. Fails if the head has left, or if its successor has not linked itself yet.
-    pub fn evict(&self, idle: Handle) {
+    /// Takes a head that does not run out of the queue, and installs the next: with `defer`, for the holder's release to tell it;
+    /// otherwise it is told, and returned for the caller to wake. A lock that a head may win while it is being evicted lets it leave as
+    /// who evicts it does: by clearing `head`. Fails if the head has left, or if its successor has not linked itself yet.
+    pub fn evict(&self, idle: Handle, defer: bool) -> Option<Handle> {
         let node = idle.node::<M>();
         // Not one that is still being told: who tells it counts on it.
         let told = matches!(node.state.load(Acquire), state::HEAD | state::NAPPING);
         // Nor one that is rewriting links at this moment, and does run.
         if !told || !shuffler::retire(node) || !self.change_head(naming(idle), 0) {
-            return; // Invariant 5.
+            return None; // Invariant 5.
         }
-        match Handle::from_word(node.next.load(Acquire)) {
-            Some(next) => {
-                self.install(next, true);
+        let told = match Handle::from_word(node.next.load(Acquire)) {
+            Some(next) => self.install(next, defer),
+            None if self.tail.compare_exchange(idle.word(), 0, AcqRel, Relaxed).is_ok() => None,
+            None => {
+                self.set_head(naming(idle));
+                return None;
             }
-            None if self.tail.compare_exchange(idle.word(), 0, AcqRel, Relaxed).is_ok() => {}
-            None => return self.set_head(naming(idle)),
-        }
+        };
         node.state.store(state::EVICTED, Release);
+        told
     }
 
     /// In a forked child, where `head` names a thread that does not exist: forgets the queue, unless live waiters have

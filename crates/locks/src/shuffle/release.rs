@@ -103,7 +103,7 @@ impl<M: Machine> Lock<'_, M> {
 }
 
 /// Wakes a waiter that has just been made head.
-pub(super) fn wake<M: Machine>(waiter: Handle) {
+pub(crate) fn wake<M: Machine>(waiter: Handle) {
     M::trace(Event::Wake);
     if M::unpark(waiter.node::<M>()) == 0 {
         // It does not sleep where it should: it is about to see what happened, or it is frozen.
@@ -113,7 +113,7 @@ pub(super) fn wake<M: Machine>(waiter: Handle) {
 
 /// The head may be frozen. In case it is, wakes the first sleeper behind it, who will not wait for it for ever. Touches nodes only, which may have moved on meanwhile: then it
 /// wakes somebody for nothing.
-pub(super) fn rouse<M: Machine>(head: Handle) {
+pub(crate) fn rouse<M: Machine>(head: Handle) {
     let mut here = head;
     for _ in 0..ROUSE_REACH {
         let Some(next) = Handle::from_word(here.node::<M>().next.load(Acquire)) else { return };

@@ -63,7 +63,7 @@ pub fn walk<M: Machine, P: Admission>(me: Handle, left: &LeftBehind<M>, mut stop
     }
     let mut group = role & !SHUFFLER;
     let limit = M::tunables().max_shuffles;
-    let mut wakes = if M::crowded() { 0 } else { M::tunables().wake_ahead };
+    let mut wakes = if M::crowded() { 0 } else { P::wakes(node, M::tunables().wake_ahead) };
     // The last of the group, and the node before the one looked at.
     let (mut last, mut before) = (me, me);
     while group < limit && !stop() {

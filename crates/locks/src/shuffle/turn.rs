@@ -9,23 +9,23 @@ use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::node::{Node, state};
 use crate::policy::Admission;
-use crate::shuffle::front::{ARRIVAL, GRANTED, NOTIFY, PROMISED, named, naming, start_clock, waited};
+use crate::shuffle::front::{ARRIVAL, GRANTED, NOTIFY, PROMISED, ShflQueue, named, naming, start_clock, waited};
 use crate::shuffle::release::rouse;
 use crate::shuffle::shfl::{FREE, Lock, try_take};
 use crate::shuffle::shuffler;
 use crate::wait::WaitPolicy;
 
 /// A waiter that has heard nothing for so long (µs) tries for itself; doubles up to [`PATIENCE_MAX`].
-pub(super) const PATIENCE: u32 = 20_000;
+pub(crate) const PATIENCE: u32 = 20_000;
 const PATIENCE_MAX: u32 = 1_000_000;
 /// A grant that has not been taken for so long (µs), or for two bounds, may be taken back.
 const STALE_GRANT: u32 = 10_000;
 /// The shuffler walks once in so many polls.
-pub(super) const WALK_EVERY: u32 = 2;
+pub(crate) const WALK_EVERY: u32 = 2;
 
 /// How a wait in the queue ended.
 #[derive(Clone, Copy)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     /// First in the queue.
     Head,
     /// First in the queue, and the lock was won on the way.
@@ -39,13 +39,7 @@ pub(super) enum Turn {
 impl<M: Machine> Lock<'_, M> {
     /// One newcomer polls the word before it queues. Whether the lock was won.
     pub(super) fn arrive(&self) -> bool {
-        if self.queue.head.fetch_or(ARRIVAL, Relaxed) & ARRIVAL != 0 {
-            return false;
-        }
-        let taken = |seen| seen == FREE && try_take::<M>(self.word);
-        let won = M::spin_until(self.word, Relaxed, Patience::Contend, taken).is_some();
-        self.queue.head.fetch_and(!ARRIVAL, Relaxed);
-        won
+        self.queue.arrive(self.word, |seen| seen == FREE && try_take::<M>(self.word))
     }
 
     /// Waits in the queue.
@@ -54,20 +48,20 @@ impl<M: Machine> Lock<'_, M> {
         let mut patience = PATIENCE;
         loop {
             let limit = M::sooner(patience, until);
-            if W::SPINS && self.spin_while_shuffled::<W, P>(me, limit) {
+            if W::SPINS && self.queue.spin_while_shuffled::<W, P>(me, limit) {
                 return Turn::Head;
             }
-            match self.sleep_in_queue::<W>(node, limit) {
+            match self.queue.sleep_in_queue::<W>(node, limit) {
                 told if is_told(told) => return Turn::Head,
                 state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
                 _ => {}
             }
-            if self.claim_notice(me) {
+            if self.queue.claim_notice(me) {
                 return Turn::Head;
             }
             let won = try_take::<M>(self.word) || self.revoke_stale_grant();
             if won || until.is_some_and(|deadline| M::expired(&deadline)) {
-                let turn = self.leave_node(node, won);
+                let turn = self.queue.leave_node(node, won);
                 if matches!(turn, Turn::Won) {
                     self.evict_idle_head();
                 }
@@ -77,9 +71,45 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
+    /// (head = somebody, GRANTED) -> (head = somebody), if he has not taken it for long: the lock is ours.
+    pub(super) fn revoke_stale_grant(&self) -> bool {
+        let head = self.queue.head.load(Acquire) & !ARRIVAL;
+        let Some(taker) = named(head).filter(|_| head & PROMISED == GRANTED) else { return false };
+        let age = M::micros().wrapping_sub(taker.node::<M>().granted_at.load(Relaxed));
+        let stale = M::tunables().bound_us.saturating_mul(2).max(STALE_GRANT);
+        age > stale && self.queue.change_head(head, head & !GRANTED)
+    }
+
+    /// The holder, who has won the lock out of turn, throws the head out of the queue if that has not run for long. He may have
+    /// been the only one with a patience: so he gives it to another sleeper.
+    pub(super) fn evict_idle_head(&self) {
+        let head = self.queue.head.load(Relaxed) & !ARRIVAL;
+        let Some(waiter) = named(head).filter(|waiter| waiter.node::<M>().is_alive()) else { return };
+        if head & (GRANTED | NOTIFY) == 0 && waited(waiter.node::<M>()) > PATIENCE / 2 {
+            let told = self.queue.evict(waiter, true);
+            debug_assert!(told.is_none(), "a sleeper is told by the release");
+        }
+        if let Some(head) = named(self.queue.head.load(Relaxed)) {
+            rouse::<M>(head);
+        }
+    }
+}
+
+/// What a wait in the queue is made of, whatever the lock in front of it.
+impl<M: Machine> ShflQueue<M> {
+    /// One newcomer polls the word of the lock before it queues, until it has `taken` it. Whether it has.
+    pub(crate) fn arrive(&self, word: &M::Word, taken: impl FnMut(u32) -> bool) -> bool {
+        if self.head.fetch_or(ARRIVAL, Relaxed) & ARRIVAL != 0 {
+            return false;
+        }
+        let won = M::spin_until(word, Relaxed, Patience::Contend, taken).is_some();
+        self.head.fetch_and(!ARRIVAL, Relaxed);
+        won
+    }
+
     /// Polls for the turn. Shuffled waiters keep polling (slide 59), as long as there are CPUs for that and their patience lasts.
     /// Whether it is head.
-    fn spin_while_shuffled<W: WaitPolicy, P: Admission>(&self, me: Handle, limit: Deadline) -> bool {
+    pub(crate) fn spin_while_shuffled<W: WaitPolicy, P: Admission>(&self, me: Handle, limit: Deadline) -> bool {
         loop {
             if self.spin_in_queue::<W, P>(me, limit) {
                 return true;
@@ -99,7 +129,7 @@ impl<M: Machine> Lock<'_, M> {
         let told = |seen| {
             polls = polls.wrapping_add(1);
             if !is_told(seen) && polls.is_multiple_of(WALK_EVERY) && shuffler::has_role(node) {
-                shuffler::walk::<M, P>(me, &self.queue.left, || is_told(node.state.load(Relaxed)));
+                shuffler::walk::<M, P>(me, &self.left, || is_told(node.state.load(Relaxed)));
             }
             is_told(seen)
         };
@@ -107,7 +137,7 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// WAITING -> PARKED, and sleeps until the state changes or the limit has passed. The state then.
-    pub(super) fn sleep_in_queue<W: WaitPolicy>(&self, node: &Node<M>, limit: Deadline) -> u32 {
+    pub(crate) fn sleep_in_queue<W: WaitPolicy>(&self, node: &Node<M>, limit: Deadline) -> u32 {
         if W::PARKS {
             // Fails if it is our turn, or if the node was adopted asleep; both show below.
             let _ = node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
@@ -122,13 +152,13 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// (head = me, NOTIFY) -> (head = me): the holder that was to tell us may have been released by code that tells nobody.
-    fn claim_notice(&self, me: Handle) -> bool {
+    pub(crate) fn claim_notice(&self, me: Handle) -> bool {
         let node = me.node::<M>();
-        if self.queue.head.load(Relaxed) & !ARRIVAL != naming(me) | NOTIFY {
+        if self.head.load(Relaxed) & !ARRIVAL != naming(me) | NOTIFY {
             return false;
         }
         start_clock(node);
-        if !self.queue.change_head(naming(me) | NOTIFY, naming(me)) {
+        if !self.change_head(naming(me) | NOTIFY, naming(me)) {
             return false;
         }
         // WAITING | PARKED -> HEAD. Nobody else tells us any more, nor evicts one that has not been told.
@@ -136,22 +166,13 @@ impl<M: Machine> Lock<'_, M> {
         true
     }
 
-    /// (head = somebody, GRANTED) -> (head = somebody), if he has not taken it for long: the lock is ours.
-    pub(super) fn revoke_stale_grant(&self) -> bool {
-        let head = self.queue.head.load(Acquire) & !ARRIVAL;
-        let Some(taker) = named(head).filter(|_| head & PROMISED == GRANTED) else { return false };
-        let age = M::micros().wrapping_sub(taker.node::<M>().granted_at.load(Relaxed));
-        let stale = M::tunables().bound_us.saturating_mul(2).max(STALE_GRANT);
-        age > stale && self.queue.change_head(head, head & !GRANTED)
-    }
-
     /// WAITING | PARKED -> ABANDONED, unless the waiter has just become head.
-    fn leave_node(&self, node: &Node<M>, won: bool) -> Turn {
-        self.queue.left.add();
+    pub(crate) fn leave_node(&self, node: &Node<M>, won: bool) -> Turn {
+        self.left.add();
         loop {
             let seen = node.state.load(Acquire);
             if is_told(seen) {
-                self.queue.left.remove();
+                self.left.remove();
                 return if won { Turn::HeadHolding } else { Turn::Head };
             }
             if node.state.compare_exchange(seen, state::ABANDONED, AcqRel, Relaxed).is_ok() {
@@ -159,23 +180,10 @@ impl<M: Machine> Lock<'_, M> {
             }
         }
     }
-
-    /// The holder, who has won the lock out of turn, throws the head out of the queue if that has not run for long. He may have
-    /// been the only one with a patience: so he gives it to another sleeper.
-    pub(super) fn evict_idle_head(&self) {
-        let head = self.queue.head.load(Relaxed) & !ARRIVAL;
-        let Some(waiter) = named(head).filter(|waiter| waiter.node::<M>().is_alive()) else { return };
-        if head & (GRANTED | NOTIFY) == 0 && waited(waiter.node::<M>()) > PATIENCE / 2 {
-            self.queue.evict(waiter);
-        }
-        if let Some(head) = named(self.queue.head.load(Relaxed)) {
-            rouse::<M>(head);
-        }
-    }
 }
 
 /// Whether a waiter need not wait in the queue any more: it is head, or was, and has been thrown out before it noticed. (Who
 /// contends as the head finds out.)
-fn is_told(seen: u32) -> bool {
+pub(crate) fn is_told(seen: u32) -> bool {
     matches!(seen, state::HEAD | state::EVICTED)
 }

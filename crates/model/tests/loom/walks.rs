@@ -181,7 +181,7 @@ fn against_an_eviction() {
         let head = nodes[0];
         let evicts = {
             let mutex = mutex.clone();
-            thread::spawn(move || mutex.queue.evict(head))
+            thread::spawn(move || mutex.queue.evict(head, true))
         };
         shuffle(&mutex, head);
         evicts.join().expect("no panic");

@@ -1,0 +1,240 @@
+//! # Futex readers-writer lock: one counter, on which everybody sleeps
+//!
+//! **Problem.** A readers-writer lock for any number of threads that costs one atomic when nobody contends, in a page of code.
+//! **Idea.** A counter of readers with flags that say who sleeps; readers are let in whenever no writer holds the lock, and sleepers are
+//! woken when they may go on, to try again. **Source.** Courtois, Heymans & Parnas, CACM 1971, problem 1, and 2 where the program
+//! prefers writers; the futex as in Drepper, *Futexes Are Tricky*, 2011. It is what glibc did before 2.25, and stands here as the honest
+//! "stock" lock.
+//!
+//! ## State: 8 bytes
+//! | word | bits | meaning |
+//! |---|---|---|
+//! | `count` | 0 WRITER | held for writing |
+//! | | 1 WAITING | a writer may sleep on `count` |
+//! | | 2 ASLEEP | a reader may sleep on `count` |
+//! | | 3… | readers |
+//! | `writers` | | how many writers wait; for readers that keep out because of them |
+//!
+//! ## Invariants
+//! 1. Only who has changed `count` from no WRITER and no readers holds the lock for writing.
+//! 2. A thread sleeps on `count` only after its flag was set, while `count` is as it was then.
+//! 3. Whoever makes the lock free clears both flags, and wakes those whom they stood for: everybody if there are readers, else one
+//!    writer. A writer that acquires after it has waited sets WAITING: others may still sleep, and their wake-up is now its duty.
+//! 4. A writer that gives up has ceased to be counted in `writers` before it clears the flags, and wakes whom they stood for; a reader
+//!    looks at `writers` after it has set its flag. One of the two finds the other.
+//! 5. After the release only the *address* of the word is used, for the wake.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | `count` CAS that acquires | Acquire | the releases | sees the last section |
+//! | `count` CAS that releases | Release | both | hands over this section |
+//! | `count` or, to read; and, to give up | AcqRel | each other | invariant 4 |
+//! | `count` or, to write; `writers` | Relaxed | – | order nothing, but for that |
+//!
+//! **Cannot:** be fair. Where readers are preferred, which is the default, they make writers starve; where writers are, the reverse.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Machine, Unparked, Word};
+use crate::rw::{RawRwLock, Reader, Refusal, Writer};
+
+const WRITER: u32 = 1;
+const WAITING: u32 = 1 << 1;
+const ASLEEP: u32 = 1 << 2;
+const READER: u32 = 1 << 3;
+const FULL: u32 = 1 << 31;
+
+/// The stock readers-writer lock.
+pub struct FutexRw;
+
+/// The state of one lock.
+#[repr(C)]
+pub struct FutexRwState<M: Machine> {
+    /// Readers and flags.
+    pub count: M::Word,
+    /// How many writers wait.
+    pub writers: M::Word,
+}
+
+impl<M: Machine> FutexRwState<M> {
+    /// Whether a reader that treats writers like this may come in.
+    fn admits(&self, count: u32, how: Reader) -> bool {
+        count & WRITER == 0 && (how != Reader::Behind || self.writers.load(Relaxed) == 0)
+    }
+
+    /// (readers) -> (readers + 1)
+    fn admit_reader(&self, how: Reader) -> Result<(), Refusal> {
+        let mut seen = self.count.load(Relaxed);
+        loop {
+            if !self.admits(seen, how) {
+                return Err(Refusal::Busy);
+            } else if seen >= FULL {
+                return Err(Refusal::Overflow);
+            }
+            match self.count.compare_exchange(seen, seen + READER, Acquire, Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// (no readers, flags) -> (WRITER, flags and `flag`)
+    fn admit_writer(&self, flag: u32) -> bool {
+        let mut seen = self.count.load(Relaxed);
+        while is_free(seen) {
+            match self.count.compare_exchange(seen, seen | WRITER | flag, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// (holders, flags) -> (one holder less, flags), or (free, no flags) and wakes whom it may concern (invariant 3).
+    #[inline]
+    fn release(&self, mut seen: u32) {
+        let address: *const M::Word = &raw const self.count;
+        loop {
+            let left = if seen & WRITER != 0 { seen & !WRITER } else { seen.wrapping_sub(READER) };
+            let new = if is_free(left) { 0 } else { left };
+            match self.count.compare_exchange(seen, new, Release, Relaxed) {
+                Ok(_) if left != new => return wake::<M>(address, left),
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    #[cold]
+    fn read_slow(&self, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        M::trace(Event::RwContended);
+        loop {
+            match self.admit_reader(how) {
+                Err(Refusal::Busy) => {}
+                ended => return ended,
+            }
+            let seen = self.count.fetch_or(ASLEEP, AcqRel) | ASLEEP;
+            if self.admits(seen, how) {
+                continue;
+            }
+            M::trace(Event::Park);
+            if M::park(&self.count, seen, until) == Unparked::TimedOut {
+                return self.admit_reader(how).map_err(|_| timed_out::<M>());
+            }
+        }
+    }
+
+    #[cold]
+    fn write_slow(&self, until: Option<Deadline>) -> Result<(), Refusal> {
+        M::trace(Event::RwContended);
+        self.writers.fetch_add(1, Relaxed);
+        let mut late = false;
+        while !self.admit_writer(WAITING) {
+            let seen = self.count.fetch_or(WAITING, Relaxed) | WAITING;
+            if late {
+                self.stop_waiting();
+                return Err(timed_out::<M>());
+            }
+            if !is_free(seen) {
+                M::trace(Event::Park);
+                late = M::park(&self.count, seen, until) == Unparked::TimedOut;
+            }
+        }
+        self.writers.fetch_add(1u32.wrapping_neg(), Relaxed);
+        Ok(())
+    }
+
+    /// A writer gives up: readers that keep out because of it must not do so for ever. Other writers that wait say so again.
+    fn stop_waiting(&self) {
+        self.writers.fetch_add(1u32.wrapping_neg(), Relaxed);
+        let seen = self.count.fetch_and(!(WAITING | ASLEEP), AcqRel);
+        wake::<M>(&raw const self.count, seen | ASLEEP);
+    }
+}
+
+/// Whether nobody holds the lock.
+fn is_free(count: u32) -> bool {
+    count & WRITER == 0 && count < READER
+}
+
+/// Wakes whom the flags stood for.
+#[cold]
+fn wake<M: Machine>(address: *const M::Word, flags: u32) {
+    M::trace(Event::Wake);
+    M::wake(address, if flags & ASLEEP != 0 { u32::MAX } else { 1 });
+}
+
+fn timed_out<M: Machine>() -> Refusal {
+    M::trace(Event::RwTimedOut);
+    Refusal::TimedOut
+}
+
+impl<M: Machine> RawRwLock<M> for FutexRw {
+    type State = FutexRwState<M>;
+
+    const MOST_READERS: u32 = (FULL - READER) / READER;
+
+    fn new_state() -> FutexRwState<M> {
+        FutexRwState { count: M::Word::new(0), writers: M::Word::new(0) }
+    }
+
+    /// (no writer, none that waits) -> (readers + 1)
+    #[inline]
+    fn enter(state: &FutexRwState<M>) -> bool {
+        let seen = state.count.load(Relaxed);
+        let free = seen & (WRITER | WAITING) == 0 && seen < FULL;
+        let entered = free && state.count.compare_exchange(seen, seen + READER, Acquire, Relaxed).is_ok();
+        if entered {
+            M::trace(Event::RwRead);
+        }
+        entered
+    }
+
+    fn read(state: &FutexRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        match state.admit_reader(how) {
+            Err(Refusal::Busy) => state.read_slow(how, until)?,
+            ended => ended?,
+        }
+        M::trace(Event::RwRead);
+        Ok(())
+    }
+
+    fn try_read(state: &FutexRwState<M>, how: Reader) -> Result<(), Refusal> {
+        state.admit_reader(how).inspect(|()| M::trace(Event::RwRead))
+    }
+
+    #[inline]
+    fn write(state: &FutexRwState<M>, _: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        if state.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
+            state.write_slow(until)?;
+        }
+        M::trace(Event::RwWrite);
+        Ok(())
+    }
+
+    fn try_write(state: &FutexRwState<M>) -> bool {
+        let taken = state.admit_writer(0);
+        if taken {
+            M::trace(Event::RwWrite);
+        }
+        taken
+    }
+
+    #[inline]
+    fn unlock(state: &FutexRwState<M>) {
+        let seen = state.count.load(Relaxed);
+        if !is_free(seen) {
+            state.release(seen);
+        }
+    }
+
+    fn is_written(state: &FutexRwState<M>) -> bool {
+        state.count.load(Relaxed) & WRITER != 0
+    }
+
+    fn is_held(state: &FutexRwState<M>) -> bool {
+        !is_free(state.count.load(Relaxed))
+    }
+}

@@ -1,0 +1,103 @@
+//! # Readers-writer locks
+//!
+//! Any number of readers, or one writer. Like a [`RawLock`](crate::raw::RawLock), such a lock is a type without values: its state is
+//! made of words, passed by reference, and all-zero is a free lock.
+//!
+//! | file | lock |
+//! |---|---|
+//! | [`shfl`] | `shfl-rw`: one counter, one queue for readers and writers, which waiters reorder; the default |
+//! | [`cst`] | `cst-rw`: a counter for each NUMA node, in a side block that is made where readers meet |
+//! | [`futex`] | `futex-rw`: one counter, everybody sleeps on it; the stock lock |
+//! | [`catalogue`] | the list of them that everything else is generated from |
+//!
+//! ## Who goes before whom
+//! Readers that must never wait for a waiting writer make writers starve; readers that always do so may deadlock: thread A holds a read lock
+//! and waits for B, B wants one, and a writer is queued between them. So a reader says what it is ([`Reader`]). One that holds a read
+//! lock already passes writers that wait. Another one waits behind them, but not for ever: if nothing but a waiting writer keeps it
+//! out, it is admitted after the bound. A writer that has been passed in this way makes the next reader wait twice as long, so that it
+//! does not starve, either. Only where the program has asked for it (glibc's `PREFER_WRITER_NONRECURSIVE`) do readers wait for
+//! writers without a bound.
+
+use crate::machine::{Deadline, Machine};
+
+#[cfg(feature = "busted")]
+pub mod busted;
+pub mod catalogue;
+pub mod cst;
+pub mod futex;
+pub mod shfl;
+
+pub use cst::CstRw;
+pub use futex::FutexRw;
+pub use shfl::ShflRw;
+
+/// How a reader treats writers that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// It holds a read lock on this lock, as far as is known: it passes them.
+    Again,
+    /// It waits behind them, for as long as the bound.
+    Newcomer,
+    /// It waits behind them for as long as it takes.
+    Behind,
+}
+
+/// How a writer treats readers that come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// It lets them in as long as that costs it little.
+    Fair,
+    /// It keeps them out from the moment it is next.
+    Preferred,
+}
+
+/// Why a lock was not acquired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Others hold it, or come first.
+    Busy,
+    /// The deadline has passed.
+    TimedOut,
+    /// As many readers hold it as can be counted.
+    Overflow,
+}
+
+/// A readers-writer lock.
+pub trait RawRwLock<M: Machine>: 'static {
+    /// Its state; all-zero is free.
+    type State: 'static;
+
+    /// How many readers can hold it at once, at least.
+    const MOST_READERS: u32;
+
+    /// A free lock.
+    fn new_state() -> Self::State;
+
+    /// Acquires for reading if nobody holds the lock for writing, or is about to: the short way, to be tried before [`read`](Self::read).
+    fn enter(state: &Self::State) -> bool;
+
+    /// Acquires for reading. A lock that no writer holds is acquired even after the deadline, by who need not wait for writers.
+    fn read(state: &Self::State, how: Reader, until: Option<Deadline>) -> Result<(), Refusal>;
+
+    /// Acquires for reading if that is possible at once. A [`Reader::Newcomer`] passes writers that wait.
+    fn try_read(state: &Self::State, how: Reader) -> Result<(), Refusal>;
+
+    /// Acquires for writing. A free lock is acquired even after the deadline.
+    fn write(state: &Self::State, how: Writer, until: Option<Deadline>) -> Result<(), Refusal>;
+
+    /// Acquires for writing if that is possible at once.
+    fn try_write(state: &Self::State) -> bool;
+
+    /// Releases what is held: the write lock if there is one, else a read lock; nothing if the lock is free. After the store that lets
+    /// another thread in, nothing of the lock is accessed.
+    fn unlock(state: &Self::State);
+
+    /// Whether somebody holds the lock for writing, or did a moment ago.
+    fn is_written(state: &Self::State) -> bool;
+
+    /// Whether somebody holds the lock, or did a moment ago.
+    fn is_held(state: &Self::State) -> bool;
+
+    /// Gives back what the lock owns beside its state. Nobody uses it any more.
+    fn destroy(_state: &Self::State) {}
+}

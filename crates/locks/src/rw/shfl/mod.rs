@@ -1,0 +1,325 @@
+//! # Readers-writer ShflLock: a counter in front, one queue of readers and writers behind it
+//!
+//! **Problem.** A readers-writer lock that costs one atomic when nobody contends, lets neither readers nor writers starve, keeps its
+//! throughput with more threads than CPUs and on several NUMA nodes, and needs no memory beyond a few bytes. **Idea.** As in the
+//! [mutex](crate::shuffle::shfl), holders and waiters are decoupled. A central counter says who holds the lock; whoever has to wait,
+//! for reading or for writing, joins one queue, whose head alone contends for the counter, and whose waiters reorder it: writers next
+//! to writers, readers next to readers of their NUMA node. **Source.** Kashyap et al., SOSP'19; thesis defence, slides 71–72,
+//! 79–80; the split into a counter and a queue for its contenders is Linux's `qrwlock`.
+//!
+//! **Departures.**
+//! 1. *The test-and-set word and the counter are one word* (there, 4 + 8 bytes): the writer's bit is what there is to test and set, and
+//!    the right to contend for it belongs to the head of the queue. So a release is one store, after which nothing is accessed.
+//! 2. *Readers count themselves first, and ask then* (one addition, which cannot fail under contention as a compare-and-exchange
+//!    does). One that was not to come in takes itself out again, before it queues.
+//! 3. *Bars, not phases.* A writer at the head that has polled in vain bars the door for readers while it goes on polling. It
+//!    sleeps behind a bar only if its wait is overdue (`bound`), or where writers are preferred: until then those who run may take the
+//!    lock, for a sleeper that it is kept for makes everybody wait. An overdue head of either kind bars other writers, too.
+//! 4. *Readers pass writers that wait* if they hold a read lock, and else after the bound; see [`rw`](super). Each reader that comes
+//!    past a head in this way doubles the wait of the next (up to [`MOST_DOUBLINGS`] times).
+//! 5. *A reader that comes in wakes the next at once* if that sleeps: it may read, too. A writer does so when it releases (NOTIFY).
+//! 6. *Patience*, as in the mutex: no wait in the queue is for ever, a head that does not run loses its bars, and its place.
+//!
+//! ## State: 16 bytes
+//! ```text
+//! count   31 ............................ 5   4       3        2            1            0
+//!         readers (and who asks to be one)    NOTIFY  SLEEPER  BAR_WRITERS  BAR_READERS  WRITER
+//! ```
+//! | bit | set by | cleared by | meaning |
+//! |---|---|---|---|
+//! | [`WRITER`] | who acquires for writing | its release | held for writing |
+//! | [`BAR_READERS`] | a writer at the head | the head, when it has the lock, leaves or naps; who finds it stale | readers that come keep out |
+//! | [`BAR_WRITERS`] | the head, overdue | the same | writers that come keep out |
+//! | [`SLEEPER`] | the head, before it sleeps on `count` | the head, awake | who makes the lock free, or free of readers, wakes it |
+//! | [`NOTIFY`] | a writer that has left the queue before a sleeper | its release | the next head has not been told |
+//!
+//! `head`, `tail` and `left`: see [`front`](crate::shuffle::front). [`turn`] is the wait in the queue, [`head`] that of the head.
+//!
+//! ## Invariants (beside those of `front`)
+//! 1. Whoever sets WRITER, while there are no readers, holds the lock for writing until it is cleared.
+//! 2. Whoever adds a reader while neither WRITER nor a bar that it must respect is set, holds the lock for reading until it takes that
+//!    reader out. Who has added one and sees WRITER, or such a bar, holds nothing, and takes it out again.
+//! 3. Only the head sleeps on `count`, after SLEEPER was set, while `count` is as it was then.
+//! 4. The head leaves the queue only after it has cleared its name from `head`, which it and who evicts it compete for.
+//! 5. After the release of WRITER, or of a reader, the releaser touches only nodes and futex addresses.
+//! 6. Bars keep nobody out for ever: the head that raised them says when it last ran, and stale ones are ignored.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | `count` + reader in `enter`, CAS in `admit_…` | Acquire | the releases | sees the last section |
+//! | `count` − reader, − WRITER | Release | both | hands over this section |
+//! | `count` or, and (flags) | Relaxed | – | flags order nothing; read-modify-writes between a release and an acquisition hand it on |
+//!
+//! **Cannot:** exclude code that bypasses flashlock and runs glibc's functions on the same lock.
+
+pub mod head;
+pub mod turn;
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
+use crate::policy::{Admission, RolesApart};
+use crate::rw::{RawRwLock, Reader, Refusal, Writer};
+use crate::shuffle::ShflQueue;
+use crate::shuffle::front::{ARRIVAL, NOTIFY as UNTOLD, named, naming};
+use crate::shuffle::release::wake;
+use crate::wait::{SpinThenPark, WaitPolicy};
+
+/// Held for writing.
+pub const WRITER: u32 = 1;
+/// Readers that come keep out.
+pub const BAR_READERS: u32 = 1 << 1;
+/// Writers that come keep out.
+pub const BAR_WRITERS: u32 = 1 << 2;
+/// The head sleeps on the counter.
+pub const SLEEPER: u32 = 1 << 3;
+/// The next head has not been told.
+pub const NOTIFY: u32 = 1 << 4;
+/// One reader.
+pub const READER: u32 = 1 << 5;
+/// Both bars.
+pub const BARS: u32 = BAR_READERS | BAR_WRITERS;
+/// All that makes a release more than one store.
+const BUSY: u32 = BARS | SLEEPER | NOTIFY;
+/// From this value on there are too many readers; the rest of the word is for those who do not know it yet.
+const FULL: u32 = 1 << 31;
+/// How often the wait of a reader that only a waiting writer keeps out may be doubled.
+pub const MOST_DOUBLINGS: u32 = 10;
+
+const _: () = assert!(FULL.is_multiple_of(READER) && WRITER | BUSY == READER - 1);
+
+/// Nobody holds the lock for reading, or asks for it.
+#[inline]
+pub(crate) fn has_no_readers(count: u32) -> bool {
+    count < READER
+}
+
+/// The blocking readers-writer ShflLock: waiters wait by `W` and are grouped by `P`.
+pub struct ShflRw<W: WaitPolicy = SpinThenPark, P: Admission = RolesApart>(PhantomData<(W, P)>);
+
+/// The state of one lock.
+#[repr(C)]
+pub struct ShflRwState<M: Machine> {
+    /// Readers and flags.
+    pub count: M::Word,
+    /// The waiters.
+    pub queue: ShflQueue<M>,
+}
+
+/// What a thread wants of the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    Read(Reader),
+    Write(Writer),
+}
+
+impl Want {
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Self::Write(_))
+    }
+
+    /// Whether the counter lets it in, but for bars.
+    pub(crate) fn could(self, count: u32) -> bool {
+        count & WRITER == 0 && (!self.writes() || has_no_readers(count))
+    }
+
+    /// The bars that it respects.
+    pub(crate) fn bars(self) -> u32 {
+        match self {
+            Self::Read(Reader::Again) => 0,
+            Self::Read(_) => BAR_READERS,
+            Self::Write(_) => BAR_WRITERS,
+        }
+    }
+}
+
+impl<M: Machine> ShflRwState<M> {
+    /// (readers) -> (readers + 1), or (free) -> (WRITER), unless a bit of `closed` is set; and clears `clear`.
+    pub(crate) fn admit(&self, want: Want, closed: u32, clear: u32) -> bool {
+        let mut seen = self.count.load(Relaxed);
+        loop {
+            if !want.could(seen) || seen & closed != 0 || seen >= FULL {
+                return false;
+            }
+            let new = if want.writes() { seen | WRITER } else { seen + READER };
+            match self.count.compare_exchange(seen, new & !clear, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// (readers) -> (readers - 1), and wakes the head if it was the last.
+    fn take_out(&self) {
+        let address: *const M::Word = &raw const self.count;
+        let seen = self.count.fetch_add(READER.wrapping_neg(), Release);
+        // Invariant 5.
+        if seen & SLEEPER != 0 && has_no_readers(seen - READER) {
+            rouse_head::<M>(address);
+        }
+    }
+
+    /// (WRITER) -> (), and wakes the head.
+    fn end_writing(&self) {
+        let address: *const M::Word = &raw const self.count;
+        let seen = self.count.fetch_add(WRITER.wrapping_neg(), Release);
+        // Invariant 5.
+        if seen & SLEEPER != 0 {
+            rouse_head::<M>(address);
+        }
+    }
+
+    /// Whether somebody holds the lock for writing; if not, its last writer has done with it.
+    pub(crate) fn is_written_acquire(&self) -> bool {
+        self.count.load(Acquire) & WRITER != 0
+    }
+
+    /// Acquires for writing, for the lock's own purposes.
+    pub(crate) fn acquire_uncounted<W: WaitPolicy>(&self, until: Deadline) -> Result<(), TimedOut> {
+        if self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok() {
+            return Ok(());
+        }
+        self.wait::<W, RolesApart>(Want::Write(Writer::Fair), Some(until))
+    }
+
+    /// The release of a lock that somebody waits for. `count` is what the releaser saw.
+    #[cold]
+    fn unlock_slow(&self, count: u32) {
+        let head = self.queue.head.load(Acquire) & !ARRIVAL;
+        let mut told = None;
+        match named(head) {
+            Some(waiter) if !waiter.node::<M>().is_alive() => {
+                // A forked child.
+                self.queue.bury(self.queue.head.load(Relaxed));
+                self.count.fetch_and(!BUSY, Relaxed);
+            }
+            Some(waiter) if count & NOTIFY != 0 && head & UNTOLD != 0 => {
+                self.count.fetch_and(!NOTIFY, Relaxed);
+                if self.queue.change_head(head, naming(waiter)) {
+                    told = self.queue.install(waiter, false);
+                }
+            }
+            _ if count & NOTIFY != 0 => {
+                self.count.fetch_and(!NOTIFY, Relaxed);
+            }
+            _ => {}
+        }
+        if count & WRITER != 0 {
+            self.end_writing();
+        } else {
+            self.take_out();
+        }
+        if let Some(next) = told {
+            wake::<M>(next);
+        }
+    }
+
+    /// Who has just acquired for writing and left the queue: its release tells the next, if that sleeps.
+    fn note_untold(&self) {
+        if self.queue.head.load(Relaxed) & UNTOLD != 0 {
+            self.count.fetch_or(NOTIFY, Relaxed);
+        }
+    }
+
+    /// The head, if it exists in this process.
+    fn live_head(&self) -> Option<Handle> {
+        named(self.queue.head.load(Acquire)).filter(|head| head.node::<M>().is_alive())
+    }
+
+    /// The bars that a trylock respects: those of a head which is there.
+    fn bars_that_hold(&self) -> u32 {
+        if self.live_head().is_some() { BARS } else { 0 }
+    }
+}
+
+#[cold]
+fn rouse_head<M: Machine>(address: *const M::Word) {
+    M::trace(Event::Wake);
+    M::wake(address, u32::MAX);
+}
+
+impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
+    type State = ShflRwState<M>;
+
+    const MOST_READERS: u32 = (FULL - READER) / READER;
+
+    fn new_state() -> ShflRwState<M> {
+        ShflRwState { count: M::Word::new(0), queue: ShflQueue::new() }
+    }
+
+    /// (no WRITER, no bar) -> (readers + 1)
+    #[inline]
+    fn enter(state: &ShflRwState<M>) -> bool {
+        let seen = state.count.fetch_add(READER, Acquire);
+        if seen & (WRITER | BAR_READERS) == 0 && seen < FULL {
+            M::trace(Event::RwRead);
+            return true;
+        }
+        state.take_out(); // Invariant 2.
+        false
+    }
+
+    fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        let want = Want::Read(how);
+        if !state.admit(want, want.bars(), 0) {
+            if state.count.load(Relaxed) >= FULL {
+                return Err(Refusal::Overflow);
+            }
+            state.wait::<W, P>(want, until).map_err(|TimedOut| Refusal::TimedOut)?;
+        }
+        M::trace(Event::RwRead);
+        Ok(())
+    }
+
+    fn try_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
+        let closed = if how == Reader::Behind { BAR_READERS & state.bars_that_hold() } else { 0 };
+        if state.admit(Want::Read(how), closed, 0) {
+            M::trace(Event::RwRead);
+            return Ok(());
+        }
+        Err(if state.count.load(Relaxed) >= FULL { Refusal::Overflow } else { Refusal::Busy })
+    }
+
+    #[inline]
+    fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        if state.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
+            state.wait::<W, P>(Want::Write(how), until).map_err(|TimedOut| Refusal::TimedOut)?;
+        }
+        M::trace(Event::RwWrite);
+        Ok(())
+    }
+
+    fn try_write(state: &ShflRwState<M>) -> bool {
+        let taken = state.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
+            || state.admit(Want::Write(Writer::Fair), BAR_WRITERS & state.bars_that_hold(), 0);
+        if taken {
+            M::trace(Event::RwWrite);
+        }
+        taken
+    }
+
+    #[inline]
+    fn unlock(state: &ShflRwState<M>) {
+        // Relaxed: as the caller holds the lock, it is seen whether for writing.
+        let seen = state.count.load(Relaxed);
+        if seen & (WRITER | BUSY) == 0 && seen >= READER {
+            state.take_out();
+        } else if seen & (WRITER | BUSY) == WRITER {
+            state.end_writing();
+        } else if seen & WRITER != 0 || seen >= READER {
+            state.unlock_slow(seen);
+        }
+    }
+
+    fn is_written(state: &ShflRwState<M>) -> bool {
+        state.count.load(Relaxed) & WRITER != 0
+    }
+
+    fn is_held(state: &ShflRwState<M>) -> bool {
+        let seen = state.count.load(Relaxed);
+        seen & WRITER != 0 || !has_no_readers(seen)
+    }
+}

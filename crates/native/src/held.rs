@@ -1,0 +1,92 @@
+//! # The read locks that a thread holds
+//!
+//! A readers-writer lock counts its readers, but does not know them. A reader that already holds the lock must pass writers that
+//! wait for it to let go. So each thread remembers the addresses of the last [`ROOM`] read locks that it has acquired and not
+//! released.
+//!
+//! It is a hint. A thread that holds more read locks than there is room for forgets the eldest; one whose lock another thread has
+//! released remembers it for nothing. Who relies on the hint must be right without it, if slower. A signal handler that uses
+//! readers-writer locks may come between any two instructions here: an address is forgotten, or kept, at worst.
+
+use core::cell::Cell;
+
+/// How many addresses are remembered.
+pub const ROOM: usize = 8;
+
+struct Held {
+    addresses: [Cell<usize>; ROOM],
+    /// How many there have been, less those that were released last.
+    depth: Cell<u32>,
+}
+
+thread_local! {
+    static HELD: Held = const { Held { addresses: [const { Cell::new(0) }; ROOM], depth: Cell::new(0) } };
+}
+
+/// The calling thread has acquired the lock at this address for reading.
+#[inline]
+pub fn note(address: usize) {
+    HELD.with(|held| {
+        let depth = held.depth.get();
+        held.addresses[depth as usize % ROOM].set(address);
+        held.depth.set(depth.wrapping_add(1));
+    });
+}
+
+/// It has released it.
+#[inline]
+pub fn forget(address: usize) {
+    HELD.with(|held| {
+        let last = held.depth.get().wrapping_sub(1);
+        let slot = &held.addresses[last as usize % ROOM];
+        if slot.get() == address {
+            slot.set(0);
+            held.depth.set(last);
+        } else {
+            forget_older(held, address);
+        }
+    });
+}
+
+/// Locks released in another order than the reverse. The place stays empty until its turn comes again.
+#[cold]
+fn forget_older(held: &Held, address: usize) {
+    if let Some(slot) = held.addresses.iter().find(|slot| slot.get() == address) {
+        slot.set(0);
+    }
+}
+
+/// Whether the calling thread holds the lock at this address for reading, as far as it remembers.
+pub fn holds(address: usize) -> bool {
+    HELD.with(|held| held.addresses.iter().any(|slot| slot.get() == address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_remembered_in_any_order() {
+        for address in [8, 16, 8, 24] {
+            note(address);
+        }
+        forget(8);
+        assert!(holds(8) && holds(16) && holds(24));
+        for address in [16, 24, 8] {
+            assert!(holds(address));
+            forget(address);
+            assert!(!holds(address));
+        }
+        forget(8);
+        assert!(!std::thread::spawn(|| holds(8)).join().unwrap());
+    }
+
+    #[test]
+    fn the_eldest_is_forgotten_first() {
+        let addresses: Vec<usize> = (1..=ROOM + 1).map(|i| i * 8).collect();
+        addresses.iter().for_each(|&address| note(address));
+        assert!(!holds(addresses[0]) && addresses[1..].iter().all(|&address| holds(address)));
+        addresses.iter().for_each(|&address| forget(address));
+        assert!(!addresses.iter().any(|&address| holds(address)));
+    }
+}

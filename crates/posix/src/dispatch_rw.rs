@@ -1,0 +1,118 @@
+//! # From the exported function to the chosen readers-writer lock
+//!
+//! As [`dispatch`](crate::dispatch), of which it is the other half: mutexes and readers-writer locks are chosen apart.
+
+use core::ffi::c_int;
+use core::sync::atomic::{
+    AtomicPtr,
+    Ordering::{AcqRel, Acquire},
+};
+
+use flashlock_locks::for_each_rw_lock;
+use flashlock_locks::machine::{Machine, Tunables};
+use flashlock_locks::rw::RawRwLock;
+use flashlock_locks::rw::catalogue::{RW_DEFAULT, RwId};
+use flashlock_native::settings::{self, RwChoice};
+#[cfg(feature = "stats")]
+use flashlock_native::{Counting, stats};
+use flashlock_native::{Native, NoStats, Word32, sys};
+use libc::{clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
+
+use crate::dispatch::{UNREADABLE, choices, is_busted, stats_fd};
+use crate::table::define_table;
+use crate::{environment, glibc, layout, rwlock};
+
+define_table! {
+    RawRwLock, resolve;
+    rwlock_init(l: *mut pthread_rwlock_t, a: *const pthread_rwlockattr_t) = rwlock::init::<M>, glibc::pthread_rwlock_init;
+    rwlock_rdlock(l: *mut pthread_rwlock_t) = rwlock::rdlock::<L, M>, glibc::pthread_rwlock_rdlock;
+    rwlock_tryrdlock(l: *mut pthread_rwlock_t) = rwlock::tryrdlock::<L, M>, glibc::pthread_rwlock_tryrdlock;
+    rwlock_timedrdlock(l: *mut pthread_rwlock_t, t: *const timespec)
+        = rwlock::timedrdlock::<L, M>, glibc::pthread_rwlock_timedrdlock;
+    rwlock_clockrdlock(l: *mut pthread_rwlock_t, c: clockid_t, t: *const timespec)
+        = rwlock::clockrdlock::<L, M>, glibc::pthread_rwlock_clockrdlock;
+    rwlock_wrlock(l: *mut pthread_rwlock_t) = rwlock::wrlock::<L, M>, glibc::pthread_rwlock_wrlock;
+    rwlock_trywrlock(l: *mut pthread_rwlock_t) = rwlock::trywrlock::<L, M>, glibc::pthread_rwlock_trywrlock;
+    rwlock_timedwrlock(l: *mut pthread_rwlock_t, t: *const timespec)
+        = rwlock::timedwrlock::<L, M>, glibc::pthread_rwlock_timedwrlock;
+    rwlock_clockwrlock(l: *mut pthread_rwlock_t, c: clockid_t, t: *const timespec)
+        = rwlock::clockwrlock::<L, M>, glibc::pthread_rwlock_clockwrlock;
+    rwlock_unlock(l: *mut pthread_rwlock_t) = rwlock::unlock::<L, M>, glibc::pthread_rwlock_unlock;
+    rwlock_destroy(l: *mut pthread_rwlock_t) = rwlock::destroy::<L, M>, glibc::pthread_rwlock_destroy;
+}
+
+macro_rules! define_choosers {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        /// The table of a choice. The order of each list is that of `RwInfo::waits`.
+        #[inline(never)]
+        fn plain(choice: RwChoice) -> &'static Table {
+            match choice.lock {
+                $(RwId::$variant => {
+                    const LIST: &[&Table] = &[$(&Table::of::<$type, Native<NoStats>>()),+];
+                    LIST[choice.wait % LIST.len()]
+                })*
+            }
+        }
+
+        /// The same, counting.
+        #[cfg(feature = "stats")]
+        #[inline(never)]
+        fn counting(choice: RwChoice) -> &'static Table {
+            match choice.lock {
+                $(RwId::$variant => {
+                    const LIST: &[&Table] = &[$(&Table::of::<$type, Native<Counting>>()),+];
+                    LIST[choice.wait % LIST.len()]
+                })*
+            }
+        }
+    };
+}
+
+for_each_rw_lock!(define_choosers);
+
+/// Reads the settings and installs the table; see [`dispatch`](crate::dispatch).
+#[cold]
+fn resolve() -> &'static Table {
+    let rw_value = environment::value(settings::ENV_RW);
+    let (_, choice) = choices(environment::value(settings::ENV).as_ref(), rw_value.as_ref());
+    let text = rw_value.as_ref().and_then(|value| value.text().ok()).unwrap_or("");
+    install(if layout::prepare() { choose(text, choice, stats_fd()) } else { &GLIBC })
+}
+
+fn choose(_wanted: &str, choice: RwChoice, _stats: Option<i32>) -> &'static Table {
+    #[cfg(feature = "busted")]
+    if is_busted(_wanted) {
+        return const { &Table::of::<flashlock_locks::rw::busted::BustedRw, Native<NoStats>>() };
+    }
+    #[cfg(feature = "stats")]
+    if _stats.is_some_and(stats::attach) {
+        return counting(choice);
+    }
+    plain(choice)
+}
+
+/// At load time.
+pub(crate) fn resolve_early() {
+    if core::ptr::eq(table(), &raw const FIRST) {
+        resolve();
+    }
+}
+
+/// Says what is wrong with the choice, once: processes that inherit it find it empty.
+pub(crate) fn report_lock() {
+    let Some(value) = environment::value(settings::ENV_RW) else { return };
+    let name = settings::ENV_RW.as_bytes();
+    match value.text() {
+        Ok(text) if is_busted(text) => return,
+        Ok(text) => match settings::parse_rw(text, &mut Tunables::DEFAULT.clone()) {
+            Ok(_) => return,
+            Err(bad) => {
+                sys::warn(&[b"flashlock: ", name, b": "]);
+                bad.explain(&mut |part| sys::warn(&[part.as_bytes()]));
+            }
+        },
+        Err(_) => sys::warn(&[b"flashlock: ", name, UNREADABLE]),
+    }
+    sys::warn(&[b"; using ", RW_DEFAULT.info().name.as_bytes(), b"\n"]);
+    value.forget();
+}
