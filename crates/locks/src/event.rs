@@ -27,15 +27,23 @@ macro_rules! for_each_event {
             (CondSignal, "cond_signals", "condition variable signals that found a waiter"),
             (CondBroadcast, "cond_broadcasts", "broadcasts that found a waiter"),
             (CondMoved, "cond_moved", "broadcast waiters handed to the mutex's lock, to be woken in their turn"),
+            (SpinAcquire, "spin_acquisitions", "spinlock acquisitions, contended or not"),
+            (SpinContended, "spin_contended", "spinlock acquisitions that found the lock held"),
+            (SemAcquire, "sem_acquisitions", "semaphore waits and tries that took a permit"),
+            (SemQueued, "sem_queued", "semaphore waits that found no permit, and queued to sleep"),
+            (SemPost, "sem_posts", "permits given to semaphores"),
+            (SemWake, "sem_wakes", "queued semaphore waits that a post ended"),
             (GlibcRobust, "glibc_robust", "operations left to glibc: robust mutex"),
             (GlibcPi, "glibc_pi", "operations left to glibc: priority-inheriting mutex"),
             (GlibcPp, "glibc_pp", "operations left to glibc: priority-protected mutex"),
             (GlibcShared, "glibc_shared", "operations left to glibc: process-shared mutex or condition variable"),
             (GlibcUnknown, "glibc_unknown", "operations left to glibc: unknown kind, or a glibc whose layout is unknown"),
+            (GlibcSem, "glibc_sem", "operations left to glibc: semaphore that is process-shared, named, or not initialised here"),
             (RobustObject, "glibc_robust_objects", "objects left to glibc, as they were initialised: robust mutexes"),
             (PiObject, "glibc_pi_objects", "objects left to glibc, as they were initialised: priority-inheriting mutexes"),
             (PpObject, "glibc_pp_objects", "objects left to glibc, as they were initialised: priority-protected mutexes"),
             (SharedObject, "glibc_shared_objects", "objects left to glibc, as they were initialised: process-shared mutexes and condition variables"),
+            (SemObject, "glibc_sem_objects", "objects left to glibc, as they were initialised: process-shared and named semaphores"),
         }
     };
 }
@@ -77,6 +85,7 @@ impl Event {
             Self::GlibcPi => Some(Self::PiObject),
             Self::GlibcPp => Some(Self::PpObject),
             Self::GlibcShared => Some(Self::SharedObject),
+            Self::GlibcSem => Some(Self::SemObject),
             _ => None,
         }
     }

@@ -11,7 +11,8 @@
 //! | [`wait`] | waiting policies: spin, spin-then-park, park |
 //! | [`policy`] | admission policies for shuffling locks |
 //! | [`spin`], [`queue`], [`shuffle`], [`numa`], [`malthusian`] | the locks |
-//! | [`cond`] | the condition variable |
+//! | [`cond`], [`sem`] | the condition variable, the semaphore |
+//! | [`order`] | in which order their waiters are called |
 //! | [`catalogue`] | the list of locks that everything else is generated from |
 //! | [`event`] | the list of events that statistics are generated from |
 //!
@@ -27,9 +28,11 @@ pub mod machine;
 pub mod malthusian;
 pub mod node;
 pub mod numa;
+pub mod order;
 pub mod policy;
 pub mod queue;
 pub mod raw;
+pub mod sem;
 pub mod settle;
 pub mod shuffle;
 pub mod spin;

@@ -142,7 +142,7 @@ impl<C: Checker> machine::Word for Word<C> {
     /// seem to come before it. Where stores race, they are exchanges.
     fn store(&self, value: u32, order: Ordering) {
         let order = self.order(Op::Store, order);
-        if C::EXCHANGES && self.is(Field::NodeState) {
+        if C::EXCHANGES && (self.is(Field::NodeState) || self.is(Field::LockWord)) {
             self.raw.swap(value, order);
         } else {
             self.raw.store(value, order);

@@ -24,6 +24,7 @@ use flashlock_native::{Native, NoStats, Word32, clock, epoch, numa, spin, stats,
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 use crate::environment::{self, Unreadable, Value};
+use crate::common::{self, Whose};
 use crate::{cond, glibc, layout, mutex};
 
 macro_rules! define_table {
@@ -156,7 +157,8 @@ fn resolve() -> &'static Table {
     let choice = Wanted::read(value.as_ref()).choice();
     settings::set_tunables(choice.tunables);
     let text = value.as_ref().and_then(|value| value.text().ok()).unwrap_or("");
-    let chosen = if layout::prepare() { choose(text, &choice, stats_fd()) } else { &GLIBC };
+    let (chosen, whose) = if layout::prepare() { choose(text, &choice, stats_fd()) } else { (&GLIBC, Whose::Glibc) };
+    common::install(whose);
     let chosen = core::ptr::from_ref(chosen).cast_mut();
     // Release: with the table comes all that was settled before; pairs with the Acquire in `table` and here.
     match TABLE.compare_exchange((&raw const FIRST).cast_mut(), chosen, AcqRel, Acquire) {
@@ -176,24 +178,29 @@ fn is_busted(wanted: &str) -> bool {
 
 /// The table of a choice. It counts only if there are counters: the descriptor comes from the environment, and anybody may have put
 /// it there.
-fn choose(_wanted: &str, choice: &Choice, _stats: Option<i32>) -> &'static Table {
+fn choose(_wanted: &str, choice: &Choice, _stats: Option<i32>) -> (&'static Table, Whose) {
     #[cfg(feature = "busted")]
     if is_busted(_wanted) {
-        return const { &Table::of::<flashlock_locks::spin::busted::Busted, Native<NoStats>>() };
+        return (const { &Table::of::<flashlock_locks::spin::busted::Busted, Native<NoStats>>() }, Whose::Plain);
     }
     #[cfg(feature = "stats")]
     if _stats.is_some_and(stats::attach) {
-        return counting(choice);
+        return (counting(choice), Whose::Counting);
     }
-    plain(choice)
+    (plain(choice), Whose::Plain)
+}
+
+/// Reads the settings and installs all tables, if that has not been done.
+pub(crate) fn settle() {
+    if core::ptr::eq(table(), &raw const FIRST) {
+        resolve();
+    }
 }
 
 /// What is done at load time, when files can be read and symbols looked up: before threads exist, as a rule, and before the
 /// program gives up privileges or system calls.
 pub fn init() {
-    if core::ptr::eq(table(), &raw const FIRST) {
-        resolve();
-    }
+    settle();
     report_lock();
     numa::prepare(imagined_nodes());
     thread::prepare();
@@ -251,7 +258,7 @@ mod tests {
 
     #[test]
     fn only_counters_of_ours_select_the_counting_table() {
-        let choose = |fd| core::ptr::from_ref(choose("", &Choice::DEFAULT, fd));
+        let choose = |fd| core::ptr::from_ref(choose("", &Choice::DEFAULT, fd).0);
         let plain = choose(None);
         let foreign = std::fs::File::open("/proc/self/exe").unwrap();
         // SAFETY: the name is a C string; the descriptor stays open to the end of the test.

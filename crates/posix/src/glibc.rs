@@ -9,7 +9,9 @@
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+use libc::{
+    clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, pthread_spinlock_t, timespec,
+};
 
 /// The first version with today's condition variable.
 const COND_VERSION: &CStr = if cfg!(target_arch = "x86_64") { c"GLIBC_2.3.2" } else { c"GLIBC_2.17" };
@@ -103,4 +105,9 @@ real! {
     pthread_cond_signal(cond: *mut pthread_cond_t) @ COND_VERSION;
     pthread_cond_broadcast(cond: *mut pthread_cond_t) @ COND_VERSION;
     pthread_cond_destroy(cond: *mut pthread_cond_t) @ COND_VERSION;
+    pthread_spin_init(lock: *mut pthread_spinlock_t, shared: c_int);
+    pthread_spin_lock(lock: *mut pthread_spinlock_t);
+    pthread_spin_trylock(lock: *mut pthread_spinlock_t);
+    pthread_spin_unlock(lock: *mut pthread_spinlock_t);
+    pthread_spin_destroy(lock: *mut pthread_spinlock_t);
 }

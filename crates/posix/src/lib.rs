@@ -9,8 +9,10 @@
 //! | [`layout`] | where glibc keeps what, by version |
 //! | [`kind`] | what kind of mutex it is, and whose |
 //! | [`mutex`], [`cond`] | the semantics, generic over the lock |
+//! | [`spin`] | spinlocks and semaphores, the same whatever the lock |
 //! | [`c11`] | `mtx_*` and `cnd_*` |
 //! | [`dispatch`] | from the exported function to the chosen lock |
+//! | [`common`] | the same for functions that do not depend on it |
 //! | `environment` | the settings' text |
 //! | [`glibc`] | the real functions |
 //!
@@ -18,6 +20,7 @@
 //! and from inside malloc.
 
 pub mod c11;
+pub mod common;
 pub mod cond;
 pub mod dispatch;
 mod environment;
@@ -25,5 +28,7 @@ pub mod glibc;
 pub mod kind;
 pub mod layout;
 pub mod mutex;
+pub mod spin;
 
+pub use common::common;
 pub use dispatch::{init, table};

@@ -7,8 +7,10 @@
 use core::ffi::c_int;
 
 use flashlock_posix::c11::answer;
-use flashlock_posix::table;
-use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+use flashlock_posix::{common, table};
+use libc::{
+    clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, pthread_spinlock_t, timespec,
+};
 
 /// Runs when the library is loaded.
 #[used]
@@ -21,14 +23,14 @@ static AT_LOAD: extern "C" fn() = {
 };
 
 macro_rules! export {
-    ($($name:ident($($arg:ident: $type:ty),*) = $field:ident $(=> $answer:path)?;)*) => {
+    (from $table:path; $($name:ident($($arg:ident: $type:ty),*) = $field:ident $(=> $answer:path)?;)*) => {
         $(
             /// # Safety
             /// As for the function of this name.
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
                 // SAFETY: the caller's.
-                let result = unsafe { (table().$field)($($arg),*) };
+                let result = unsafe { ($table().$field)($($arg),*) };
                 $(let result = $answer(result);)?
                 result
             }
@@ -37,6 +39,8 @@ macro_rules! export {
 }
 
 export! {
+    from table;
+
     pthread_mutex_init(m: *mut pthread_mutex_t, a: *const pthread_mutexattr_t) = mutex_init;
     pthread_mutex_lock(m: *mut pthread_mutex_t) = mutex_lock;
     pthread_mutex_trylock(m: *mut pthread_mutex_t) = mutex_trylock;
@@ -66,6 +70,16 @@ export! {
     cnd_timedwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, t: *const timespec) = cond_timedwait => answer;
     cnd_signal(c: *mut pthread_cond_t) = cond_signal => answer;
     cnd_broadcast(c: *mut pthread_cond_t) = cond_broadcast => answer;
+}
+
+export! {
+    from common;
+
+    pthread_spin_init(s: *mut pthread_spinlock_t, p: c_int) = spin_init;
+    pthread_spin_lock(s: *mut pthread_spinlock_t) = spin_lock;
+    pthread_spin_trylock(s: *mut pthread_spinlock_t) = spin_trylock;
+    pthread_spin_unlock(s: *mut pthread_spinlock_t) = spin_unlock;
+    pthread_spin_destroy(s: *mut pthread_spinlock_t) = spin_destroy;
 }
 
 /// # Safety

@@ -3,9 +3,11 @@
 #[cfg(feature = "busted")]
 pub mod busted;
 pub mod futex;
+pub mod polite;
 pub mod tas;
 pub mod ticket;
 
 pub use futex::Futex;
+pub use polite::Polite;
 pub use tas::Tas;
 pub use ticket::Ticket;

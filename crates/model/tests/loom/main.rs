@@ -13,6 +13,9 @@ mod forked;
 #[path = "../shared/mutants.rs"]
 mod mutants;
 mod orderings;
+mod polite;
+#[path = "../shared/polite_mutants.rs"]
+mod polite_mutants;
 mod protocols;
 mod states;
 mod timeouts;

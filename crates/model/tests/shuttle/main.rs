@@ -10,6 +10,9 @@ mod frozen;
 mod lifetime;
 #[path = "../shared/mutants.rs"]
 mod mutants;
+mod polite;
+#[path = "../shared/polite_mutants.rs"]
+mod polite_mutants;
 mod protocols;
 mod shuffling;
 mod states;
