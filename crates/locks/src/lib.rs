@@ -24,6 +24,7 @@
 pub mod catalogue;
 pub mod cond;
 pub mod event;
+mod list;
 pub mod machine;
 pub mod malthusian;
 pub mod node;

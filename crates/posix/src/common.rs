@@ -3,7 +3,7 @@
 //! Spinlocks and semaphores are the same whichever lock serves the mutexes, so they have a table of their own beside
 //! [`dispatch`](crate::dispatch)'s: one that counts, and one that does not. It is installed with the other.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{
     AtomicPtr,
     Ordering::{AcqRel, Acquire},
@@ -13,9 +13,9 @@ use flashlock_locks::machine::Machine;
 #[cfg(feature = "stats")]
 use flashlock_native::Counting;
 use flashlock_native::{Native, NoStats, Word32};
-use libc::pthread_spinlock_t;
+use libc::{clockid_t, pthread_spinlock_t, sem_t, timespec};
 
-use crate::{glibc, spin};
+use crate::{glibc, sem, spin};
 
 macro_rules! define_common {
     ($($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $real:path;)*) => {
@@ -67,6 +67,14 @@ define_common! {
     spin_trylock(s: *mut pthread_spinlock_t) = spin::trylock::<M>, glibc::pthread_spin_trylock;
     spin_unlock(s: *mut pthread_spinlock_t) = spin::unlock::<M>, glibc::pthread_spin_unlock;
     spin_destroy(s: *mut pthread_spinlock_t) = spin::destroy, glibc::pthread_spin_destroy;
+    sem_init(s: *mut sem_t, p: c_int, v: c_uint) = sem::init::<M>, glibc::sem_init;
+    sem_wait(s: *mut sem_t) = sem::wait::<M>, glibc::sem_wait;
+    sem_trywait(s: *mut sem_t) = sem::trywait::<M>, glibc::sem_trywait;
+    sem_timedwait(s: *mut sem_t, t: *const timespec) = sem::timedwait::<M>, glibc::sem_timedwait;
+    sem_clockwait(s: *mut sem_t, c: clockid_t, t: *const timespec) = sem::clockwait::<M>, glibc::sem_clockwait;
+    sem_post(s: *mut sem_t) = sem::post::<M>, glibc::sem_post;
+    sem_getvalue(s: *mut sem_t, v: *mut c_int) = sem::getvalue::<M>, glibc::sem_getvalue;
+    sem_destroy(s: *mut sem_t) = sem::destroy::<M>, glibc::sem_destroy;
 }
 
 static PLAIN: Common = Common::of::<Native<NoStats>>();

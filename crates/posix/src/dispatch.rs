@@ -23,8 +23,8 @@ use flashlock_native::settings::{self, BadChoice, Choice};
 use flashlock_native::{Native, NoStats, Word32, clock, epoch, numa, spin, stats, sys, thread};
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
-use crate::environment::{self, Unreadable, Value};
 use crate::common::{self, Whose};
+use crate::environment::{self, Unreadable, Value};
 use crate::{cond, glibc, layout, mutex};
 
 macro_rules! define_table {

@@ -6,10 +6,11 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `cancel` | sleeping at a cancellation point |
 //! | [`layout`] | where glibc keeps what, by version |
 //! | [`kind`] | what kind of mutex it is, and whose |
 //! | [`mutex`], [`cond`] | the semantics, generic over the lock |
-//! | [`spin`] | spinlocks and semaphores, the same whatever the lock |
+//! | [`spin`], [`sem`] | spinlocks and semaphores, the same whatever the lock |
 //! | [`c11`] | `mtx_*` and `cnd_*` |
 //! | [`dispatch`] | from the exported function to the chosen lock |
 //! | [`common`] | the same for functions that do not depend on it |
@@ -20,6 +21,7 @@
 //! and from inside malloc.
 
 pub mod c11;
+mod cancel;
 pub mod common;
 pub mod cond;
 pub mod dispatch;
@@ -28,6 +30,7 @@ pub mod glibc;
 pub mod kind;
 pub mod layout;
 pub mod mutex;
+pub mod sem;
 pub mod spin;
 
 pub use common::common;

@@ -4,12 +4,13 @@
 //! among them: an object that glibc has initialised is a free lock of ours, and pthread's are only there to count objects of kinds
 //! that C11 does not have.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_uint};
 
 use flashlock_posix::c11::answer;
 use flashlock_posix::{common, table};
 use libc::{
-    clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, pthread_spinlock_t, timespec,
+    clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, pthread_spinlock_t, sem_t,
+    timespec,
 };
 
 /// Runs when the library is loaded.
@@ -80,6 +81,15 @@ export! {
     pthread_spin_trylock(s: *mut pthread_spinlock_t) = spin_trylock;
     pthread_spin_unlock(s: *mut pthread_spinlock_t) = spin_unlock;
     pthread_spin_destroy(s: *mut pthread_spinlock_t) = spin_destroy;
+
+    sem_init(s: *mut sem_t, p: c_int, v: c_uint) = sem_init;
+    sem_wait(s: *mut sem_t) = sem_wait;
+    sem_trywait(s: *mut sem_t) = sem_trywait;
+    sem_timedwait(s: *mut sem_t, t: *const timespec) = sem_timedwait;
+    sem_clockwait(s: *mut sem_t, c: clockid_t, t: *const timespec) = sem_clockwait;
+    sem_post(s: *mut sem_t) = sem_post;
+    sem_getvalue(s: *mut sem_t, v: *mut c_int) = sem_getvalue;
+    sem_destroy(s: *mut sem_t) = sem_destroy;
 }
 
 /// # Safety

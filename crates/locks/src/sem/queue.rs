@@ -11,7 +11,7 @@
 //! | `word` | meaning |
 //! |---|---|
 //! | n < 2^31 | n permits, nobody queued: as in glibc |
-//! | [`QUEUED`], n | there is a list, perhaps of waiters that have left; n < 2^28 permits, for those who have been called and have not come yet |
+//! | [`QUEUED`], n | there is a list, perhaps an empty one, or of waiters that have left; n < 2^28 permits, for those who have been called and have not come yet |
 //! | [`QUEUED`], [`BUSY`], n | the same, and somebody is at the list |
 //! | [`QUEUED`], [`BUSY`], [`OWED`], n | the same, and permits came meanwhile, for which nobody has been called |
 //!
@@ -22,7 +22,7 @@
 //!
 //! ## A waiter's node
 //! ```text
-//!   QUEUED ──called by whoever is at the list──> SIGNALED ──passed over──> QUEUED, at the front
+//!   QUEUED ──called by whoever is at the list──> CALLED ──woken──> TOLD       CALLED, TOLD ──passed over──> QUEUED, at the front
 //!   QUEUED ──gives up, and gets at the list──> LEAVING (takes itself out)      or does not get there ──> ABANDONED
 //! ```
 //!
@@ -38,23 +38,26 @@
 //! 5. A node is in the list iff it is QUEUED, LEAVING or ABANDONED. Only whoever is at the list takes one out; if it is ABANDONED he gives it back.
 //! 6. In a forked child a list of before is nobody's ([`settle`]): it is dropped, with what stopped threads were at, but not the permits.
 //!
-//! Who is at the list may be stopped there (in a signal handler, or by the scheduler). Permits can still be taken and given; who gives one then wakes, without
-//! being at the list, somebody who seems to be first in it ([`Semaphore::nudge`]); he takes the permit uncalled, and leaves his node behind.
+//! Who is at the list may be stopped there (in a signal handler, or by the scheduler), and so may be who was called, and who has called somebody and is about to
+//! wake him. None of that may hold up whom others' permits are for. So who gives a permit, and cannot get at the list, wakes the first sleeper that seems to
+//! be in it ([`Semaphore::nudge`]); that one takes the permit uncalled, and, if he cannot get at the list, leaves his node behind. And who gets at the list first looks
+//! whether the last one that was called has been woken (`called`); [`QUEUED`] stays set until somebody has looked.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | CAS of `word` that adds a permit | Release | the CAS that takes it | what was done before the post is seen after the wait. All changes are read-modify-writes, so it does not matter which permit |
 //! | CAS of `word` that takes one | Acquire | that | |
-//! | CAS that sets [`BUSY`], or takes [`OWED`] up | Acquire | the CAS that clears [`BUSY`], Release | the list is as it was left |
-//! | `state` to SIGNALED, LEAVING, ABANDONED | Release | loads of it, and failed CASes, Acquire | who gives the node back or uses it again is behind who used it before |
+//! | CAS that sets [`BUSY`] | Acquire | the CAS that clears [`BUSY`], Release | the list is as it was left |
+//! | `state` to CALLED, LEAVING, ABANDONED | Release | loads of it, and failed CASes, Acquire | who gives the node back or uses it again is behind who used it before |
 //! | all else | Relaxed | – | protected by [`BUSY`], or a hint |
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::event::Event;
+use crate::list::List;
 use crate::machine::{Handle, Machine, Patience, Word};
-use crate::node::{Node, state};
+use crate::node::state;
 use crate::settle::try_settle;
 
 /// The most permits there can be.
@@ -97,13 +100,15 @@ pub struct SemQueue<M: Machine> {
     tail: M::Word,
     /// [`settle`](crate::settle::settle)'s.
     pub(super) epoch: M::Word,
+    /// Who was called last; 0 if nobody was.
+    called: M::Word,
 }
 
 impl<M: Machine> SemQueue<M> {
     /// Nobody waits.
     pub fn new() -> Self {
         let zero = || M::Word::new(0);
-        Self { head: zero(), tail: zero(), epoch: zero() }
+        Self { head: zero(), tail: zero(), epoch: zero(), called: zero() }
     }
 }
 
@@ -184,37 +189,46 @@ impl<M: Machine> Semaphore<'_, M> {
             if permits(seen) >= if has_list(seen) { PERMITS } else { MOST } {
                 return Err(Overflow);
             }
-            M::trace(Event::SemPost);
             if !has_list(seen) {
                 // n -> n + 1
                 if self.word.compare_exchange(seen, seen + 1, Release, Relaxed).is_ok() {
-                    return Ok(());
+                    break;
                 }
             } else if is_busy(seen) || tries == SETTLE_TRIES {
-                let first = self.queue.head.load(Relaxed);
+                let (called, first) = (self.queue.called.load(Relaxed), self.queue.head.load(Relaxed));
                 // (list, busy, n) -> (list, busy, owed, n + 1)
                 if self.word.compare_exchange(seen, (seen + 1) | OWED, Release, Relaxed).is_ok() {
-                    Self::nudge(first);
-                    return Ok(());
+                    Self::nudge(called, first);
+                    break;
                 }
             } else if self.word.compare_exchange(seen, seen | BUSY, Acquire, Relaxed).is_ok() {
                 self.leave(1);
-                return Ok(());
+                break;
             }
         }
+        M::trace(Event::SemPost);
+        Ok(())
     }
 
-    /// Wakes somebody who seems to be in the list whose head was `first`, uncalled. A look without being at the list: whoever else that is wakes for nothing.
-    fn nudge(first: u32) {
+    /// Wakes a sleeper that seems to have been called last, or else the first in the list whose head was `first`, uncalled. A look without being at the list:
+    /// whoever else that is wakes for nothing.
+    fn nudge(called: u32, first: u32) {
+        let wakes = |handle: Handle, whom: &[u32]| {
+            let node = handle.node::<M>();
+            whom.contains(&node.state.load(Relaxed)) && M::unpark(node) > 0
+        };
+        // QUEUED: whoever is calling him was stopped in the middle of it.
+        if Handle::from_word(called).is_some_and(|called| wakes(called, &[state::QUEUED, state::CALLED])) {
+            return;
+        }
         let mut here = Handle::from_word(first);
         for _ in 0..NUDGE_REACH {
-            let Some(handle) = here else { return };
-            let node = handle.node::<M>();
-            if node.state.load(Relaxed) == state::QUEUED {
-                M::unpark(node);
-                return;
+            match here {
+                Some(handle) if !wakes(handle, &[state::QUEUED]) => {
+                    here = Handle::from_word(handle.node::<M>().next.load(Relaxed));
+                }
+                _ => return,
             }
-            here = Handle::from_word(node.next.load(Relaxed));
         }
     }
 
@@ -233,13 +247,13 @@ impl<M: Machine> Semaphore<'_, M> {
     /// (list, busy, n) -> (list, n + own), or n + own if nobody is in it any more. Calls a waiter for each of its `own` permits (0 or 1), and for what is owed
     /// first. From the last step on nothing of the semaphore is touched (invariant 4).
     pub(super) fn leave(&self, own: u32) {
+        self.wake_called();
         let (mut called, mut seen) = (None, self.word.load(Relaxed));
-        loop {
+        let rest = loop {
             if seen & OWED != 0 {
                 // Not known how many came; not more than there are now.
-                match self.word.compare_exchange(seen, seen & !OWED, Acquire, Relaxed) {
-                    Ok(_) => self.call(permits(seen)),
-                    Err(now) => seen = now,
+                if self.word.compare_exchange(seen, seen & !OWED, Relaxed, Relaxed).is_ok() {
+                    self.call(permits(seen));
                 }
                 seen = self.word.load(Relaxed);
                 continue;
@@ -247,67 +261,67 @@ impl<M: Machine> Semaphore<'_, M> {
             if own > 0 && called.is_none() {
                 called = self.pop();
             }
-            let list = if self.queue.head.load(Relaxed) == 0 { 0 } else { QUEUED };
-            match self.word.compare_exchange(seen, list | (permits(seen) + own), AcqRel, Relaxed) {
-                Ok(_) => break,
+            let rest = self.queue.head.load(Relaxed);
+            let list = if rest == 0 && called.is_none() { 0 } else { QUEUED };
+            match self.word.compare_exchange(seen, list | (permits(seen) + own), Release, Relaxed) {
+                Ok(_) => break rest,
                 Err(now) => seen = now,
             }
-        }
-        if let Some(called) = called {
-            M::unpark(called.node::<M>());
+        };
+        if let Some(called) = called
+            && Self::tell(called) == 0
+        {
+            Self::nudge(0, rest);
         }
     }
 
-    /// Calls the first `count` waiters.
+    /// Calls `count` waiters, and besides as many as do not sleep: they are on their way, or stopped. At the list.
     fn call(&self, count: u32) {
-        for _ in 0..count {
+        let mut woken = 0;
+        while woken < count {
             let Some(called) = self.pop() else { return };
-            M::unpark(called.node::<M>());
+            woken += Self::tell(called);
         }
     }
 
-    /// Takes the first waiter that has not left out of the list, QUEUED -> SIGNALED. He finds that out himself, or is then to be woken. At the list.
+    /// CALLED -> TOLD; whether it slept.
+    fn tell(called: Handle) -> u32 {
+        let node = called.node::<M>();
+        let woken = M::unpark(node);
+        // Relaxed: a hint. The node may have been used again, even been called again, since; then nobody looks after its thread but who called it.
+        let _ = node.state.compare_exchange(state::CALLED, state::TOLD, Relaxed, Relaxed);
+        woken
+    }
+
+    /// Wakes who was called last, unless that has been done. At the list.
+    fn wake_called(&self) {
+        if let Some(called) = Handle::from_word(self.queue.called.load(Relaxed)) {
+            if called.node::<M>().state.load(Relaxed) == state::CALLED {
+                Self::tell(called);
+            }
+            self.queue.called.store(0, Relaxed);
+        }
+    }
+
+    /// Takes the first waiter that has not left out of the list, QUEUED -> CALLED. He finds that out himself, or is then to be woken. At the list.
     fn pop(&self) -> Option<Handle> {
         while let Some(first) = Handle::from_word(self.queue.head.load(Relaxed)) {
             let node = first.node::<M>();
-            self.unlink(node);
-            if node.state.compare_exchange(state::QUEUED, state::SIGNALED, Release, Acquire).is_ok() {
+            self.queue.called.store(first.word(), Relaxed);
+            self.list().unlink(node);
+            if node.state.compare_exchange(state::QUEUED, state::CALLED, Release, Acquire).is_ok() {
                 M::trace(Event::SemWake);
                 return Some(first);
             }
             M::give_node(first); // Invariant 5.
         }
+        self.queue.called.store(0, Relaxed);
         None
     }
 
-    /// Puts a node into the list. At the list.
-    pub(super) fn link(&self, me: Handle, front: bool) {
-        let node = me.node::<M>();
-        let end = if front { &self.queue.head } else { &self.queue.tail };
-        let beside = end.load(Relaxed);
-        let (prev, next) = if front { (0, beside) } else { (beside, 0) };
-        node.prev.store(prev, Relaxed);
-        node.next.store(next, Relaxed);
-        match Handle::from_word(beside) {
-            Some(beside) if front => beside.node::<M>().prev.store(me.word(), Relaxed),
-            Some(beside) => beside.node::<M>().next.store(me.word(), Relaxed),
-            None if front => self.queue.tail.store(me.word(), Relaxed),
-            None => self.queue.head.store(me.word(), Relaxed),
-        }
-        end.store(me.word(), Relaxed);
-    }
-
-    /// Takes a node out of the list. At the list.
-    pub(super) fn unlink(&self, node: &Node<M>) {
-        let (prev, next) = (node.prev.load(Relaxed), node.next.load(Relaxed));
-        match Handle::from_word(prev) {
-            Some(prev) => prev.node::<M>().next.store(next, Relaxed),
-            None => self.queue.head.store(next, Relaxed),
-        }
-        match Handle::from_word(next) {
-            Some(next) => next.node::<M>().prev.store(prev, Relaxed),
-            None => self.queue.tail.store(prev, Relaxed),
-        }
+    /// The list. For whoever is at it.
+    pub(super) fn list(&self) -> List<'_, M> {
+        List { head: &self.queue.head, tail: &self.queue.tail }
     }
 
     /// Gives back the nodes at both ends that their waiters have left behind. At the list.
@@ -318,7 +332,7 @@ impl<M: Machine> Semaphore<'_, M> {
                 if handle.node::<M>().state.load(Acquire) != state::ABANDONED {
                     break;
                 }
-                self.unlink(handle.node::<M>());
+                self.list().unlink(handle.node::<M>());
                 M::give_node(handle);
             }
         }
@@ -326,8 +340,9 @@ impl<M: Machine> Semaphore<'_, M> {
 
     /// Throws away the list of another process (invariant 6). Only [`settle`](crate::settle) calls this.
     pub(super) fn drop_list(&self) {
-        self.queue.head.store(0, Relaxed);
-        self.queue.tail.store(0, Relaxed);
+        for word in [&self.queue.head, &self.queue.tail, &self.queue.called] {
+            word.store(0, Relaxed);
+        }
         let mut seen = self.word.load(Relaxed);
         while has_list(seen) {
             match self.word.compare_exchange(seen, permits(seen), Relaxed, Relaxed) {

@@ -112,7 +112,7 @@ impl<M: Machine> Semaphore<'_, M> {
             } else if self.word.compare_exchange(seen, JOINING, Acquire, Relaxed).is_ok() {
                 // Invariant 3.
                 self.sweep();
-                self.link(me, front);
+                self.list().link(me, front);
                 self.leave(0);
                 return None;
             }
@@ -143,7 +143,7 @@ impl<M: Machine> Semaphore<'_, M> {
                 Slept::TimedOut => return self.give_up(me, Ended::TimedOut),
                 Slept::Interrupted => return self.give_up(me, Ended::Interrupted),
                 // Called, but passed over; or the list is not this process's (invariant 6).
-                Slept::Woken if node.state.load(Acquire) == state::SIGNALED || !node.is_alive() => {
+                Slept::Woken if node.state.load(Acquire) != state::QUEUED || !node.is_alive() => {
                     if let Some(how) = self.join(me, true, until) {
                         M::give_node(me);
                         return how;
@@ -166,7 +166,7 @@ impl<M: Machine> Semaphore<'_, M> {
         if node.is_alive() && node.state.load(Acquire) == state::QUEUED {
             if self.try_enter() {
                 if goes(state::LEAVING) {
-                    self.unlink(node);
+                    self.list().unlink(node);
                 }
                 self.leave(0);
             } else if goes(state::ABANDONED) {

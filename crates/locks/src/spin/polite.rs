@@ -70,7 +70,7 @@ const fn is_held(word: u32) -> bool {
 
 /// A claim made now.
 fn claim_now<M: Machine>() -> u32 {
-    CLAIMED | (M::micros() / TICK & WHEN)
+    CLAIMED | ((M::micros() / TICK) & WHEN)
 }
 
 /// Whether a claim is in the word that still holds.
@@ -84,9 +84,7 @@ pub struct Polite;
 /// free -> held, if it is free and not claimed by anybody but the owner of `claim` (0: none).
 fn try_take<M: Machine>(word: &M::Word, seen: u32, claim: u32) -> bool {
     let mine = claim != 0 && seen == claim;
-    !is_held(seen)
-        && (mine || !is_claimed::<M>(seen))
-        && word.compare_exchange(seen, HELD, Acquire, Relaxed).is_ok()
+    !is_held(seen) && (mine || !is_claimed::<M>(seen)) && word.compare_exchange(seen, HELD, Acquire, Relaxed).is_ok()
 }
 
 /// held -> (held, claimed): the new claim, or that which is there already and is not ours (0).
