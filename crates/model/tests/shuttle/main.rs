@@ -15,4 +15,7 @@ mod polite;
 mod polite_mutants;
 mod protocols;
 mod shuffling;
+mod sem;
+#[path = "../shared/sem_mutants.rs"]
+mod sem_mutants;
 mod states;
