@@ -6,7 +6,7 @@ use std::{env, fs};
 
 /// Functions which today's glibc has in `libc.so.6` with the version `GLIBC_2.34`: the library, the version and their names, as
 /// every glibc since 2.31 has them, too. x86-64's versions; a version includes those above it.
-const MOVED: [(&str, &str, &[&str]); 4] = [
+const MOVED: [(&str, &str, &[&str]); 3] = [
     (
         "libpthread.so.0",
         "GLIBC_2.2.5",
@@ -22,7 +22,6 @@ const MOVED: [(&str, &str, &[&str]); 4] = [
             "pthread_rwlockattr_setpshared",
             "pthread_setspecific",
             "pthread_testcancel",
-            "sem_wait",
         ],
     ),
     (
@@ -35,7 +34,6 @@ const MOVED: [(&str, &str, &[&str]); 4] = [
             "pthread_condattr_setclock",
         ],
     ),
-    ("libpthread.so.0", "GLIBC_2.30", &["sem_clockwait"]),
     ("libdl.so.2", "GLIBC_2.2.5", &["dlsym", "dlvsym"]),
 ];
 

@@ -3,6 +3,8 @@
 //! The lists from which the command line, the preload's dispatch, the tests and the documentation are generated. A new lock is its
 //! file, one row here, and its page. A new option is one row here, and its name in the rows of the locks that take it.
 
+use crate::order::Order;
+
 /// Calls `$use` with every lock:
 /// `(Variant, "name", [wait => type, …], { facts })`. The waits are the values of `wait=` that the lock has, each with the
 /// type that implements it; the first is its default. Among the facts are the further options that the lock takes, by their
@@ -295,17 +297,57 @@ macro_rules! define_options {
         /// What a user may tune, by `FLASHLOCK=name:option=value`. Read once, constant afterwards.
         #[derive(Clone, Copy, Debug)]
         pub struct Tunables {
-            $(#[doc = concat!($unit, " ", $meaning, " (`", $name, "=`)")] pub $field: u32),*
+            $(#[doc = concat!($unit, " ", $meaning, " (`", $name, "=`)")] pub $field: u32,)*
+            /// In which order waiters on condition variables are called (`cond=`).
+            pub cond_order: Order,
+            /// In which order waiters for semaphores are called (`sem=`).
+            pub sem_order: Order,
         }
 
         impl Tunables {
             /// What holds when the user says nothing.
-            pub const DEFAULT: Self = Self { $($field: $default),* };
+            pub const DEFAULT: Self = Self { $($field: $default,)* cond_order: Order::FIFO, sem_order: Order::FIFO };
         }
     };
 }
 
 for_each_option!(define_options);
+
+/// What is known of an option that every lock takes, for it is not about mutexes: an [`Order`].
+#[derive(Clone, Copy, Debug)]
+pub struct OrderInfo {
+    /// Its name, as users write it.
+    pub name: &'static str,
+    /// Who is called in that order.
+    pub meaning: &'static str,
+    /// Its value in a set of tunables.
+    pub get: fn(&Tunables) -> Order,
+    /// Changes it there.
+    pub set: fn(&mut Tunables, Order),
+}
+
+/// The options that every lock takes.
+pub const ORDERS: &[OrderInfo] = &[
+    OrderInfo {
+        name: "cond",
+        meaning: "waiters on condition variables",
+        get: |tunables| tunables.cond_order,
+        set: |tunables, order| tunables.cond_order = order,
+    },
+    OrderInfo {
+        name: "sem",
+        meaning: "waiters for semaphores",
+        get: |tunables| tunables.sem_order,
+        set: |tunables, order| tunables.sem_order = order,
+    },
+];
+
+impl OrderInfo {
+    /// The option of that name.
+    pub fn from_name(name: &str) -> Option<&'static Self> {
+        ORDERS.iter().find(|order| order.name == name)
+    }
+}
 
 /// Waits and bounds are compared in microseconds that wrap at 2^32: up to `BOUND_FACTOR` times the bound must be told from a time
 /// not yet come, so be less than half of that.

@@ -12,7 +12,8 @@
 //! | [`policy`] | admission policies for shuffling locks |
 //! | [`spin`], [`queue`], [`shuffle`], [`numa`], [`malthusian`] | the locks |
 //! | [`rw`] | the readers-writer locks, and the interface that they share |
-//! | [`cond`] | the condition variable |
+//! | [`cond`], [`sem`] | the condition variable, the semaphore |
+//! | [`order`] | in which order their waiters are called |
 //! | [`catalogue`] | the list of locks that everything else is generated from |
 //! | [`event`] | the list of events that statistics are generated from |
 //!
@@ -24,14 +25,17 @@
 pub mod catalogue;
 pub mod cond;
 pub mod event;
+mod list;
 pub mod machine;
 pub mod malthusian;
 pub mod node;
 pub mod numa;
+pub mod order;
 pub mod policy;
 pub mod queue;
 pub mod raw;
 pub mod rw;
+pub mod sem;
 pub mod settle;
 pub mod shuffle;
 pub mod spin;

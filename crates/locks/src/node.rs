@@ -26,6 +26,7 @@
 //!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue;
 //!                         the first of those that are moved is CLAIMED there --> HEAD (see `cond/chain`)
 //!                         QUEUED --time-out, cancellation--> LEAVING
+//!   semaphores:           QUEUED --post--> CALLED --woken--> TOLD;  QUEUED --gives up--> LEAVING, or ABANDONED
 //! ```
 
 use core::sync::atomic::Ordering;
@@ -57,6 +58,10 @@ pub mod state {
     pub const GENERATION: u32 = 8;
     /// Taken off a condition variable by a signal: its thread may go for the mutex.
     pub const SIGNALED: u32 = 6;
+    /// Taken off a semaphore's list: its thread may go for a permit.
+    pub const CALLED: u32 = 11;
+    /// [`CALLED`], and it has been woken.
+    pub const TOLD: u32 = 12;
     /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it.
     pub const LEAVING: u32 = 7;
 }

@@ -41,6 +41,22 @@ pub fn settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> u32 {
     now
 }
 
+/// [`settle`], by who must not wait for another that is at it. Whether the object can be used; if not, another is at it, or was a moment ago.
+pub fn try_settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> bool {
+    let (now, seen) = (M::epoch(), epoch.load(Acquire));
+    if seen == now {
+        return true;
+    }
+    let settling = if seen == 0 { now } else { now | SETTLING };
+    // Relaxed: as in `settle_slow`.
+    let mine = seen != settling && epoch.compare_exchange(seen, settling, Relaxed, Relaxed).is_ok();
+    if mine && seen != 0 {
+        reset();
+        epoch.store(now, Release);
+    }
+    mine
+}
+
 /// 0 -> now, or e -> (now, SETTLING) -> now
 #[cold]
 fn settle_slow<M: Machine>(epoch: &M::Word, now: u32, reset: impl FnOnce()) {

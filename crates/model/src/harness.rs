@@ -10,6 +10,7 @@ use flashlock_locks::cond::{Chain, CondQueue, Morph, Outcome, pass_baton};
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Deadline, Word as _};
 use flashlock_locks::raw::RawLock;
+use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
 
 use crate::Model;
 use crate::checker::{Checker, Data};
@@ -216,6 +217,55 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Morph for ToQueue<'_, C, L> {
         } else {
             chain.hand_over_hand::<Model<C>>();
         }
+    }
+}
+
+/// A semaphore, and data that its permits protect where there is one.
+pub struct Sem<C: Checker> {
+    word: Word<C>,
+    queue: SemQueue<Model<C>>,
+    data: C::Data,
+}
+
+impl<C: Checker> Sem<C> {
+    /// One with so many permits.
+    pub fn new(permits: u32) -> Self {
+        let sem = Self { word: Word::new(permits), queue: SemQueue::new(), data: C::Data::new() };
+        sem.word.tag(Field::SemWord);
+        sem.queue.tag();
+        sem
+    }
+
+    /// The production semaphore.
+    pub fn semaphore(&self) -> Semaphore<'_, Model<C>> {
+        Semaphore { word: &self.word, queue: &self.queue }
+    }
+
+    /// Gives a permit.
+    pub fn post(&self) {
+        self.semaphore().post().expect("room for a permit");
+    }
+
+    /// Takes one. Whether there was one in time.
+    pub fn wait(&self, until: Option<Deadline>) -> bool {
+        self.semaphore().wait(until) == Ended::Acquired
+    }
+
+    /// Touches the data; to be called by who has the permit.
+    pub fn visit(&self) -> u32 {
+        self.data.visit()
+    }
+
+    /// How many permits there are.
+    pub fn value(&self) -> u32 {
+        self.semaphore().value()
+    }
+
+    /// Destroys it, and frees its memory (but not the data).
+    pub fn destroy(&self) {
+        self.semaphore().destroy();
+        self.word.tag(Field::Freed);
+        self.queue.free();
     }
 }
 

@@ -13,6 +13,7 @@ use flashlock_locks::node::Node;
 use flashlock_locks::queue::aside::AsideQueue;
 use flashlock_locks::queue::clh::ClhQueue;
 use flashlock_locks::queue::mcs::McsQueue;
+use flashlock_locks::sem::SemQueue;
 use flashlock_locks::shuffle::ShflQueue;
 use flashlock_locks::spin::ticket::TicketQueue;
 
@@ -49,6 +50,11 @@ pub enum Field {
     CondHead,
     CondRefs,
     CondEpoch,
+    /// `Semaphore::word`.
+    SemWord,
+    /// `SemQueue::head`, `tail`, `called`.
+    SemList,
+    SemEpoch,
     /// In memory that has been freed: any access is a failure.
     Freed,
 }
@@ -309,6 +315,25 @@ impl<C: Checker> Tag for CondQueue<Model<C>> {
 
     fn free(&self) {
         cond_words(self).iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+/// The words of a semaphore's list: head, tail, epoch, called.
+pub fn sem_words<C: Checker>(queue: &SemQueue<Model<C>>) -> &[Word<C>; 4] {
+    const { assert!(size_of::<SemQueue<Model<C>>>() == 4 * size_of::<Word<C>>()) };
+    // SAFETY: `SemQueue` is `repr(C)` and made of just these four words.
+    unsafe { &*std::ptr::from_ref(queue).cast() }
+}
+
+impl<C: Checker> Tag for SemQueue<Model<C>> {
+    fn tag(&self) {
+        let [head, tail, epoch, called] = sem_words(self);
+        [head, tail, called].iter().for_each(|word| word.tag(Field::SemList));
+        epoch.tag(Field::SemEpoch);
+    }
+
+    fn free(&self) {
+        sem_words(self).iter().for_each(|word| word.tag(Field::Freed));
     }
 }
 

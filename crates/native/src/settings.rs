@@ -1,7 +1,7 @@
 //! # What the user chose: `FLASHLOCK=name[:option=value,…]`
 //!
 //! Which options a lock takes, their ranges and defaults say the catalogue's lists ([`LOCKS`], [`OPTIONS`]); beside those, each lock
-//! takes `wait`, one of its ways of waiting.
+//! takes `wait`, one of its ways of waiting, and `cond` and `sem` ([`ORDERS`]), in which order waiters of other objects are called.
 //!
 //! [`OPTIONS`]: flashlock_locks::catalogue::OPTIONS
 //!
@@ -14,8 +14,9 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use flashlock_locks::catalogue::{DEFAULT, LOCKS, LockId, OptionId};
+use flashlock_locks::catalogue::{DEFAULT, LOCKS, LockId, ORDERS, OptionId, OrderInfo};
 use flashlock_locks::machine::Tunables;
+use flashlock_locks::order::Order;
 use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId};
 
 /// The environment variable that names the lock.
@@ -68,27 +69,39 @@ pub enum BadChoice<'a> {
     Value(OptionId, &'a str),
     /// This lock cannot wait that way.
     Wait(Row, &'a str),
+    /// The option of this name takes an order, and this is none.
+    Order(&'static str, &'a str),
 }
 
 /// What this module needs of a lock's row in its catalogue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Row {
     name: &'static str,
     waits: &'static [&'static str],
     options: &'static [OptionId],
+    orders: &'static [OrderInfo],
 }
+
+/// Names are unique.
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Row {}
 
 impl From<LockId> for Row {
     fn from(lock: LockId) -> Self {
         let info = lock.info();
-        Self { name: info.name, waits: info.waits, options: info.options }
+        Self { name: info.name, waits: info.waits, options: info.options, orders: ORDERS }
     }
 }
 
 impl From<RwId> for Row {
     fn from(lock: RwId) -> Self {
         let info = lock.info();
-        Self { name: info.name, waits: info.waits, options: info.options }
+        Self { name: info.name, waits: info.waits, options: info.options, orders: &[] }
     }
 }
 
@@ -118,9 +131,10 @@ impl BadChoice<'_> {
                 for part in ["lock ", lock.name, " takes no option '", name, "'; it takes: wait"] {
                     say(part);
                 }
-                for option in lock.options {
+                let own = lock.options.iter().map(|option| option.info().name);
+                for option in own.chain(lock.orders.iter().map(|order| order.name)) {
                     say(" ");
-                    say(option.info().name);
+                    say(option);
                 }
             }
             Self::Value(option, value) => {
@@ -131,6 +145,11 @@ impl BadChoice<'_> {
                 say(decimal(option.least, &mut [0; 10]));
                 say(" to ");
                 say(decimal(option.most, &mut [0; 10]));
+            }
+            Self::Order(option, value) => {
+                for part in ["option ", option, " does not take '", value, "', but ", Order::SYNTAX] {
+                    say(part);
+                }
             }
             Self::Wait(lock, value) => {
                 for part in ["lock ", lock.name, " does not take wait='", value, "'; it takes:"] {
@@ -191,6 +210,10 @@ fn parse_options<'a>(row: Row, options: &'a str, tunables: &mut Tunables) -> Res
             chosen = known.ok_or(BadChoice::Wait(row, value))?;
             continue;
         }
+        if let Some(order) = row.orders.iter().find(|order| order.name == key) {
+            (order.set)(tunables, Order::parse(value).ok_or(BadChoice::Order(order.name, value))?);
+            continue;
+        }
         let known = row.options.iter().map(|option| option.info()).find(|option| option.name == key);
         let option = known.ok_or(BadChoice::Option(row, key))?;
         let number = value.parse().ok().filter(|number| (option.least..=option.most).contains(number));
@@ -204,7 +227,7 @@ fn parse_options<'a>(row: Row, options: &'a str, tunables: &mut Tunables) -> Res
 pub fn split_list(text: &str) -> Vec<String> {
     let mut locks: Vec<String> = Vec::new();
     for piece in text.split(',') {
-        let is_option = piece.contains('=') && !piece.contains(':');
+        let is_option = piece.split_once('=').is_some_and(|(name, _)| !name.contains(':'));
         match locks.last_mut() {
             Some(last) if is_option && last.contains(':') => {
                 last.push(',');
@@ -316,7 +339,10 @@ mod tests {
     fn bad_choices_say_what_is_right() {
         let say = |text| parse(text).unwrap_err().to_string();
         assert!(say("mcz").contains("unknown lock 'mcz'; known are: tas futex ticket mcs cna mcscr shfl"));
-        assert_eq!(say("shfl:colour=red"), "lock shfl takes no option 'colour'; it takes: wait bound shuffles ahead");
+        assert_eq!(
+            say("shfl:colour=red"),
+            "lock shfl takes no option 'colour'; it takes: wait bound shuffles ahead cond sem"
+        );
         assert!(say("tas:wait=park").contains("it takes: stp"));
         assert_eq!(say("shfl:bound=soon"), "option bound does not take 'soon', but microseconds from 0 to 10000000");
         assert!(say("shfl:bound").contains("does not take ''"));
@@ -336,7 +362,29 @@ mod tests {
                 }
             }
         }
-        assert_eq!(parse("tas:bound=5").unwrap_err().to_string(), "lock tas takes no option 'bound'; it takes: wait");
+        assert_eq!(
+            parse("tas:bound=5").unwrap_err().to_string(),
+            "lock tas takes no option 'bound'; it takes: wait cond sem"
+        );
+    }
+
+    #[test]
+    fn every_lock_takes_the_orders() {
+        for lock in LOCKS {
+            for order in ORDERS {
+                let text = format!("{}:{}=lifo:1/50", lock.name, order.name);
+                let tunables = parse(&text).unwrap().tunables;
+                assert_eq!((order.get)(&tunables), Order::lifo(50), "{text}");
+                let others = ORDERS.iter().filter(|other| other.name != order.name);
+                assert!(others.map(|other| (other.get)(&tunables)).all(|other| other == Order::FIFO), "{text}");
+            }
+        }
+        let tunables = parse("shfl:cond=lifo:1/1000,bound=7,sem=lifo").unwrap().tunables;
+        assert_eq!(
+            (tunables.cond_order, tunables.sem_order, tunables.bound_us),
+            (Order::lifo(1000), Order::lifo(1000), 7)
+        );
+        assert!(parse("tas:cond=stack").unwrap_err().to_string().contains("does not take 'stack', but fifo, lifo"));
     }
 
     #[test]
@@ -364,6 +412,10 @@ mod tests {
             ["shfl:bound=100,ahead=2", "mcs", "tas:wait=stp"]
         );
         assert_eq!(split_list("mcs,wait=park"), ["mcs", "wait=park"]);
+        assert_eq!(
+            split_list("shfl:bound=1,cond=lifo:1/1000,mcs:sem=lifo:0,tas"),
+            ["shfl:bound=1,cond=lifo:1/1000", "mcs:sem=lifo:0", "tas"]
+        );
         assert_eq!(split_list(""), [""]);
     }
 

@@ -9,16 +9,17 @@
 #include <semaphore.h>
 #include <time.h>
 
-/* 0: woken, or a signal came. ETIMEDOUT: the deadline has passed. errno is left as it was. */
-int flashlock_wait_cancellable(sem_t *semaphore, clockid_t clock, const struct timespec *until, void (*cleanup)(void *),
-			       void *arg)
+/* `wait` is glibc's own: the names are ours. 0: woken; ETIMEDOUT: the deadline has passed; EINTR: a signal handler has run. errno is
+ * left as it was. */
+int flashlock_wait_cancellable(int (*wait)(sem_t *, clockid_t, const struct timespec *), sem_t *semaphore, clockid_t clock,
+			       const struct timespec *until, void (*cleanup)(void *), void *arg)
 {
 	/* Volatile, for pthread_cleanup_push may be a setjmp. */
 	volatile int saved = errno, result = 0;
 
 	pthread_cleanup_push(cleanup, arg);
-	if ((until ? sem_clockwait(semaphore, clock, until) : sem_wait(semaphore)) == -1 && errno == ETIMEDOUT)
-		result = ETIMEDOUT;
+	if (wait(semaphore, clock, until) == -1)
+		result = errno;
 	pthread_cleanup_pop(0);
 	errno = saved;
 	return result;

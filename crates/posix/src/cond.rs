@@ -16,27 +16,16 @@ use flashlock_locks::cond::{Chain, CondQueue, Morph, Outcome, pass_baton};
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Clock, Deadline, Handle, Machine, Unparked};
 use flashlock_locks::raw::RawLock;
-use flashlock_native::{Word32, clock, pool};
+use flashlock_locks::sem::Slept;
+use flashlock_native::{Word32, clock};
 use libc::{EBUSY, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
 
+use crate::cancel::{self, pthread_testcancel};
 use crate::glibc;
 use crate::kind::{Kind, decode, is_plain};
 use crate::layout::{COND_MONOTONIC, COND_SHARED, Cond, Mutex};
 use crate::mutex::{clock_of, deadline, is_mine, lock, own, unlock};
-use core::sync::atomic::{
-    Ordering::{Relaxed, SeqCst},
-    fence,
-};
-
-unsafe extern "C-unwind" {
-    fn flashlock_wait_cancellable(
-        semaphore: *mut libc::sem_t,
-        clock: clockid_t,
-        until: *const timespec,
-        cleanup: unsafe extern "C-unwind" fn(*mut c_void),
-        arg: *mut c_void,
-    ) -> c_int;
-}
+use core::sync::atomic::Ordering::Relaxed;
 
 /// How long a wait on glibc's condition variable with our mutex lasts before it looks for itself, in ns.
 const SHARED_SLICE_NS: i64 = 5_000_000;
@@ -93,7 +82,7 @@ impl<M: Machine<Word = Word32>> Waiting<'_, M> {
 unsafe extern "C-unwind" fn cleanup<L: RawLock<M>, M: Machine<Word = Word32>>(arg: *mut c_void) {
     // SAFETY: `wait_private` passes its own `Waiting`, whose frame is intact while this runs.
     let waiting = unsafe { &*arg.cast::<Waiting<'_, M>>() };
-    pool::slot(waiting.me).at_semaphore.store(0, Relaxed);
+    cancel::awake(waiting.me);
     let outcome = waiting.queue.cancel(waiting.me);
     // SAFETY: POSIX: the mutex outlives the wait.
     unsafe { waiting.reacquire::<L>(outcome) };
@@ -133,46 +122,15 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
     }
     let arg = (&raw const waiting).cast_mut().cast::<c_void>();
     let outcome =
-        queue.wait_with(me, |word, expected| park_cancellable(me, word, expected, until, cleanup::<L, M>, arg));
+        queue.wait_with(me, |word, expected| match cancel::park(me, word, expected, until, cleanup::<L, M>, arg) {
+            Slept::TimedOut => Unparked::TimedOut,
+            Slept::Woken | Slept::Interrupted => Unparked::Woken,
+        });
     // SAFETY: as above.
     match unsafe { waiting.reacquire::<L>(outcome) } {
         0 if outcome == Outcome::TimedOut => ETIMEDOUT,
         result => result,
     }
-}
-
-/// [`Machine::park`], of the calling thread with its own node, as a cancellation point.
-fn park_cancellable(
-    me: Handle,
-    word: &Word32,
-    expected: u32,
-    until: Option<Deadline>,
-    cleanup: unsafe extern "C-unwind" fn(*mut c_void),
-    arg: *mut c_void,
-) -> Unparked {
-    let mut clock = libc::CLOCK_MONOTONIC;
-    let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut time_at = core::ptr::null();
-    if let Some(deadline) = until {
-        if deadline.clock == Clock::Realtime {
-            clock = libc::CLOCK_REALTIME;
-        }
-        // A time before 1970 has passed; the kernel would call it invalid.
-        time = timespec { tv_sec: deadline.sec.max(0), tv_nsec: deadline.nsec.into() };
-        time_at = &raw const time;
-    }
-    let slot = pool::slot(me);
-    slot.at_semaphore.store(1, Relaxed);
-    // Pairs with the fence in `pool::unpark`.
-    fence(SeqCst);
-    let mut result = 0;
-    if word.0.load(Relaxed) == expected {
-        // SAFETY: the semaphore lives for ever; `time` and `arg` outlive the call, and the cancelled thread's cleanup.
-        result = unsafe { flashlock_wait_cancellable(slot.semaphore.as_ptr(), clock, time_at, cleanup, arg) };
-    }
-    slot.at_semaphore.store(0, Relaxed);
-    let _ = time;
-    if result == ETIMEDOUT { Unparked::TimedOut } else { Unparked::Woken }
 }
 
 /// A process-shared condition variable is glibc's. With a mutex of ours whose word follows glibc's protocol, glibc's code can
@@ -224,7 +182,6 @@ const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
-    fn pthread_testcancel();
 }
 
 /// `pthread_cond_init`: glibc's, which leaves one of ours without waiters. Counts what will be left to glibc.

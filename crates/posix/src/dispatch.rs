@@ -23,6 +23,7 @@ use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
 use flashlock_native::{Native, NoStats, Word32, clock, epoch, numa, spin, stats, sys, thread};
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
+use crate::common::{self, Whose};
 use crate::environment::{self, Unreadable, Value};
 use crate::table::define_table;
 use crate::{cond, dispatch_rw, glibc, layout, mutex};
@@ -105,7 +106,9 @@ fn resolve() -> &'static Table {
     let value = environment::value(settings::ENV);
     let (choice, _) = choices(value.as_ref(), environment::value(settings::ENV_RW).as_ref());
     let text = value.as_ref().and_then(|value| value.text().ok()).unwrap_or("");
-    install(if layout::prepare() { choose(text, &choice, stats_fd()) } else { &GLIBC })
+    let (chosen, whose) = if layout::prepare() { choose(text, &choice, stats_fd()) } else { (&GLIBC, Whose::Glibc) };
+    common::install(whose);
+    install(chosen)
 }
 
 /// What was chosen of both kinds; settles what was tuned, which holds for both.
@@ -128,24 +131,29 @@ pub(crate) fn is_busted(wanted: &str) -> bool {
 
 /// The table of a choice. It counts only if there are counters: the descriptor comes from the environment, and anybody may have put
 /// it there.
-fn choose(_wanted: &str, choice: &Choice, _stats: Option<i32>) -> &'static Table {
+fn choose(_wanted: &str, choice: &Choice, _stats: Option<i32>) -> (&'static Table, Whose) {
     #[cfg(feature = "busted")]
     if is_busted(_wanted) {
-        return const { &Table::of::<flashlock_locks::spin::busted::Busted, Native<NoStats>>() };
+        return (const { &Table::of::<flashlock_locks::spin::busted::Busted, Native<NoStats>>() }, Whose::Plain);
     }
     #[cfg(feature = "stats")]
     if _stats.is_some_and(stats::attach) {
-        return counting(choice);
+        return (counting(choice), Whose::Counting);
     }
-    plain(choice)
+    (plain(choice), Whose::Plain)
+}
+
+/// Reads the settings and installs all tables, if that has not been done.
+pub(crate) fn settle() {
+    if core::ptr::eq(table(), &raw const FIRST) {
+        resolve();
+    }
 }
 
 /// What is done at load time, when files can be read and symbols looked up: before threads exist, as a rule, and before the
 /// program gives up privileges or system calls.
 pub fn init() {
-    if core::ptr::eq(table(), &raw const FIRST) {
-        resolve();
-    }
+    settle();
     dispatch_rw::resolve_early();
     report_lock();
     numa::prepare(imagined_nodes());
@@ -205,7 +213,7 @@ mod tests {
 
     #[test]
     fn only_counters_of_ours_select_the_counting_table() {
-        let choose = |fd| core::ptr::from_ref(choose("", &Choice::DEFAULT, fd));
+        let choose = |fd| core::ptr::from_ref(choose("", &Choice::DEFAULT, fd).0);
         let plain = choose(None);
         let foreign = std::fs::File::open("/proc/self/exe").unwrap();
         // SAFETY: the name is a C string; the descriptor stays open to the end of the test.

@@ -6,12 +6,12 @@
 //! Before glibc 2.34 a thread's first look-up allocates. A malloc that initialises its mutexes before we are loaded must not come
 //! to that, so `pthread_mutex_init` and `pthread_rwlock_init` are called by glibc's other names for them, which need no look-up.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use libc::{
     clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t,
-    pthread_rwlockattr_t, timespec,
+    pthread_rwlockattr_t, pthread_spinlock_t, sem_t, timespec,
 };
 
 /// The first version with today's condition variable.
@@ -125,4 +125,17 @@ real! {
     pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec);
     pthread_rwlock_unlock(lock: *mut pthread_rwlock_t);
     pthread_rwlock_destroy(lock: *mut pthread_rwlock_t);
+    pthread_spin_init(lock: *mut pthread_spinlock_t, shared: c_int);
+    pthread_spin_lock(lock: *mut pthread_spinlock_t);
+    pthread_spin_trylock(lock: *mut pthread_spinlock_t);
+    pthread_spin_unlock(lock: *mut pthread_spinlock_t);
+    pthread_spin_destroy(lock: *mut pthread_spinlock_t);
+    sem_init(sem: *mut sem_t, shared: c_int, value: c_uint);
+    sem_wait(sem: *mut sem_t);
+    sem_trywait(sem: *mut sem_t);
+    sem_timedwait(sem: *mut sem_t, until: *const timespec);
+    sem_clockwait(sem: *mut sem_t, clock: clockid_t, until: *const timespec);
+    sem_post(sem: *mut sem_t);
+    sem_getvalue(sem: *mut sem_t, value: *mut c_int);
+    sem_destroy(sem: *mut sem_t);
 }

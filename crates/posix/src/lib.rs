@@ -6,11 +6,14 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `cancel` | sleeping at a cancellation point |
 //! | [`layout`] | where glibc keeps what, by version |
 //! | [`kind`] | what kind of mutex it is, and whose |
 //! | [`mutex`], [`cond`], [`rwlock`] | the semantics, generic over the lock |
+//! | [`spin`], [`sem`] | spinlocks and semaphores, the same whatever the lock |
 //! | [`c11`] | `mtx_*` and `cnd_*` |
 //! | [`dispatch`], [`dispatch_rw`] | from the exported function to the chosen lock |
+//! | [`common`] | the same for functions that do not depend on it |
 //! | `environment` | the settings' text |
 //! | [`glibc`] | the real functions |
 //!
@@ -18,6 +21,8 @@
 //! and from inside malloc.
 
 pub mod c11;
+mod cancel;
+pub mod common;
 pub mod cond;
 pub mod dispatch;
 pub mod dispatch_rw;
@@ -27,6 +32,9 @@ pub mod kind;
 pub mod layout;
 pub mod mutex;
 pub mod rwlock;
+pub mod sem;
+pub mod spin;
 mod table;
 
+pub use common::common;
 pub use dispatch::{init, table};

@@ -4,13 +4,13 @@
 //! among them: an object that glibc has initialised is a free lock of ours, and pthread's are only there to count objects of kinds
 //! that C11 does not have.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_uint};
 
 use flashlock_posix::c11::answer;
-use flashlock_posix::{dispatch_rw, table};
+use flashlock_posix::{common, dispatch_rw, table};
 use libc::{
     clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t,
-    pthread_rwlockattr_t, timespec,
+    pthread_rwlockattr_t, pthread_spinlock_t, sem_t, timespec,
 };
 
 /// Runs when the library is loaded.
@@ -24,7 +24,7 @@ static AT_LOAD: extern "C" fn() = {
 };
 
 macro_rules! export {
-    ($table:path; $($name:ident($($arg:ident: $type:ty),*) = $field:ident $(=> $answer:path)?;)*) => {
+    (from $table:path; $($name:ident($($arg:ident: $type:ty),*) = $field:ident $(=> $answer:path)?;)*) => {
         $(
             /// # Safety
             /// As for the function of this name.
@@ -40,7 +40,8 @@ macro_rules! export {
 }
 
 export! {
-    table;
+    from table;
+
     pthread_mutex_init(m: *mut pthread_mutex_t, a: *const pthread_mutexattr_t) = mutex_init;
     pthread_mutex_lock(m: *mut pthread_mutex_t) = mutex_lock;
     pthread_mutex_trylock(m: *mut pthread_mutex_t) = mutex_trylock;
@@ -73,7 +74,8 @@ export! {
 }
 
 export! {
-    dispatch_rw::table;
+    from dispatch_rw::table;
+
     pthread_rwlock_init(l: *mut pthread_rwlock_t, a: *const pthread_rwlockattr_t) = rwlock_init;
     pthread_rwlock_rdlock(l: *mut pthread_rwlock_t) = rwlock_rdlock;
     pthread_rwlock_tryrdlock(l: *mut pthread_rwlock_t) = rwlock_tryrdlock;
@@ -92,6 +94,25 @@ export! {
     __pthread_rwlock_trywrlock(l: *mut pthread_rwlock_t) = rwlock_trywrlock;
     __pthread_rwlock_unlock(l: *mut pthread_rwlock_t) = rwlock_unlock;
     __pthread_rwlock_destroy(l: *mut pthread_rwlock_t) = rwlock_destroy;
+}
+
+export! {
+    from common;
+
+    pthread_spin_init(s: *mut pthread_spinlock_t, p: c_int) = spin_init;
+    pthread_spin_lock(s: *mut pthread_spinlock_t) = spin_lock;
+    pthread_spin_trylock(s: *mut pthread_spinlock_t) = spin_trylock;
+    pthread_spin_unlock(s: *mut pthread_spinlock_t) = spin_unlock;
+    pthread_spin_destroy(s: *mut pthread_spinlock_t) = spin_destroy;
+
+    sem_init(s: *mut sem_t, p: c_int, v: c_uint) = sem_init;
+    sem_wait(s: *mut sem_t) = sem_wait;
+    sem_trywait(s: *mut sem_t) = sem_trywait;
+    sem_timedwait(s: *mut sem_t, t: *const timespec) = sem_timedwait;
+    sem_clockwait(s: *mut sem_t, c: clockid_t, t: *const timespec) = sem_clockwait;
+    sem_post(s: *mut sem_t) = sem_post;
+    sem_getvalue(s: *mut sem_t, v: *mut c_int) = sem_getvalue;
+    sem_destroy(s: *mut sem_t) = sem_destroy;
 }
 
 /// # Safety

@@ -4,7 +4,8 @@
 //! do not let a herd fall upon the mutex; and let the object be destroyed as soon as nobody is blocked on it. **Idea.** Waiters
 //! queue in nodes of the pool and sleep each on his own word. A signal takes the first off the queue; a broadcast takes
 //! all, and hands them to the mutex's lock as a [`Chain`], to sleep on there (*wait morphing*). **Source.** POSIX.1-2017, `pthread_cond_*`; the destruction protocol is that of glibc's
-//! condition variable (a count of references, the destroyer waits for it); FIFO as in Dice, *Malthusian Locks*, §6.7's default.
+//! condition variable (a count of references, the destroyer waits for it). In which order signals call the waiters can be chosen ([`Order`](crate::order::Order)):
+//! first in, first out, the default, or mostly last in, first out (Dice, *Malthusian Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
 //!
 //! ## State: 20 bytes
 //! | word | meaning |
@@ -37,6 +38,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::cond::chain::{Chain, claimed, tell, until_told};
 use crate::event::Event;
+use crate::list::List;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::node::{Node, state};
 use crate::settle::settle;
@@ -119,29 +121,15 @@ impl<M: Machine> CondQueue<M> {
         node.mutex[0].store(mutex as u32, Relaxed);
         node.mutex[1].store((mutex >> 32) as u32, Relaxed);
         node.epoch.store(self.enter(), Relaxed); // A fork may have come since `prepare`.
-        let last = self.tail.load(Relaxed);
-        node.prev.store(last, Relaxed);
-        match Handle::from_word(last) {
-            Some(last) => last.node::<M>().next.store(me.word(), Relaxed),
-            None => self.head.store(me.word(), Relaxed),
-        }
-        self.tail.store(me.word(), Relaxed);
+        self.list().link(me, M::tunables().cond_order.prepends::<M>());
         self.refs.fetch_add(1, Relaxed);
         self.leave();
         me
     }
 
-    /// Takes a node out of the queue; under `lock`.
-    fn unlink(&self, node: &Node<M>) {
-        let (prev, next) = (node.prev.load(Relaxed), node.next.load(Relaxed));
-        match Handle::from_word(prev) {
-            Some(prev) => prev.node::<M>().next.store(next, Relaxed),
-            None => self.head.store(next, Relaxed),
-        }
-        match Handle::from_word(next) {
-            Some(next) => next.node::<M>().prev.store(prev, Relaxed),
-            None => self.tail.store(prev, Relaxed),
-        }
+    /// The queue; under `lock`.
+    fn list(&self) -> List<'_, M> {
+        List { head: &self.head, tail: &self.tail }
     }
 
     /// Takes the first QUEUED node at or behind `from` out of the queue, QUEUED -> CLAIMED; under `lock`.
@@ -151,7 +139,7 @@ impl<M: Machine> CondQueue<M> {
             let node = handle.node::<M>();
             // Fails for a node that is LEAVING: it unlinks itself as soon as it gets `lock`.
             if node.state.compare_exchange(state::QUEUED, claimed(node), Relaxed, Relaxed).is_ok() {
-                self.unlink(node);
+                self.list().unlink(node);
                 return Some(handle);
             }
             here = node.next.load(Relaxed);
@@ -211,7 +199,7 @@ impl<M: Machine> CondQueue<M> {
         }
         let queued = self.enter() == node.epoch.load(Relaxed);
         if queued {
-            self.unlink(node);
+            self.list().unlink(node);
         }
         self.leave();
         if queued {

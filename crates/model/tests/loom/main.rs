@@ -13,7 +13,13 @@ mod forked;
 #[path = "../shared/mutants.rs"]
 mod mutants;
 mod orderings;
+mod polite;
+#[path = "../shared/polite_mutants.rs"]
+mod polite_mutants;
 mod protocols;
+mod sem;
+#[path = "../shared/sem_mutants.rs"]
+mod sem_mutants;
 mod states;
 mod timeouts;
 mod walks;

@@ -10,6 +10,12 @@ mod frozen;
 mod lifetime;
 #[path = "../shared/mutants.rs"]
 mod mutants;
+mod polite;
+#[path = "../shared/polite_mutants.rs"]
+mod polite_mutants;
 mod protocols;
+mod sem;
+#[path = "../shared/sem_mutants.rs"]
+mod sem_mutants;
 mod shuffling;
 mod states;

@@ -1,0 +1,7 @@
+//! Counting semaphores.
+
+pub mod queue;
+pub mod waiter;
+
+pub use queue::{Overflow, SemQueue, Semaphore};
+pub use waiter::{Ended, Entry, Slept};

@@ -1,0 +1,229 @@
+//! Semaphores: no permit lost or made, what was done before a post is seen, destroyed as soon as the wait is over.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::Tunables;
+use flashlock_locks::order::Order;
+use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
+use flashlock_model::harness;
+use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::{Loomed, explore, find};
+use flashlock_model::{Fault, Field, Loom, Op, Setup, Weaken};
+use loom::thread;
+
+use crate::common::{ALL, world};
+use crate::sem_mutants::{adds_and_looks, calls_nobody, keeps_the_call, leaves_no_word};
+
+type Sem = harness::Sem<Loomed>;
+
+const SETUP: Setup = Setup { polls: 1, crowded: true, ..Setup::new(6) };
+const BOUND: Depth = Preemptions(3);
+const LIFO: Tunables = Tunables { sem_order: Order::LIFO, ..Tunables::DEFAULT };
+
+fn start(sem: &Arc<Sem>, body: impl FnOnce(&Sem) + Send + 'static) -> thread::JoinHandle<()> {
+    let sem = sem.clone();
+    thread::spawn(move || body(&sem))
+}
+
+/// Used as a mutex, so often by each; the last thread is the model's main one.
+fn as_mutex(rounds: &'static [u32]) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let sem = Arc::new(Sem::new(1));
+        let work = |sem: &Sem, rounds: u32| {
+            for _ in 0..rounds {
+                assert!(sem.wait(None));
+                sem.visit();
+                sem.post();
+            }
+        };
+        let (mine, others) = rounds.split_last().expect("a thread");
+        let threads: Vec<_> = others.iter().map(|&rounds| start(&sem, move |sem| work(sem, rounds))).collect();
+        work(&sem, *mine);
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        assert!(sem.wait(None));
+        assert_eq!(sem.visit(), rounds.iter().sum::<u32>());
+        sem.post();
+        assert_eq!(sem.value(), 1);
+        sem.destroy();
+    }
+}
+
+/// So many wait, two threads post; all come back, and the permits that are too many are there.
+fn posts_and_waits(waits: u32, posts: [u32; 2]) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let sem = Arc::new(Sem::new(0));
+        let waiters: Vec<_> = (0..waits).map(|_| start(&sem, |sem| assert!(sem.wait(None)))).collect();
+        let poster = start(&sem, move |sem| (0..posts[0]).for_each(|_| sem.post()));
+        (0..posts[1]).for_each(|_| sem.post());
+        for thread in waiters.into_iter().chain([poster]) {
+            thread.join().expect("no panic");
+        }
+        assert_eq!(sem.value(), posts[0] + posts[1] - waits);
+        sem.destroy();
+    }
+}
+
+/// One waits until the first tick, one for good. The permit that the first does not take reaches the second.
+fn against_the_clock() {
+    let sem = Arc::new(Sem::new(0));
+    let until = world().first_tick();
+    let hasty = start(&sem, move |sem| {
+        if sem.wait(Some(until)) {
+            sem.post();
+        }
+    });
+    let patient = start(&sem, |sem| assert!(sem.wait(None)));
+    sem.post();
+    world().tick();
+    hasty.join().expect("no panic");
+    patient.join().expect("no panic");
+    assert_eq!(sem.value(), 0);
+    sem.destroy();
+}
+
+/// The wait of one is cancelled, or interrupted, when it sleeps; it has taken no permit, and another waits for one.
+fn ended_otherwise(cancelled: bool) {
+    let sem = Arc::new(Sem::new(0));
+    let fickle = start(&sem, move |sem| {
+        let semaphore = sem.semaphore();
+        let Entry::Queued(me) = semaphore.begin(None) else { return sem.post() };
+        if cancelled {
+            return semaphore.cancel(me);
+        }
+        if semaphore.wait_with(me, None, |_, _| Slept::Interrupted) == Ended::Acquired {
+            sem.post();
+        }
+    });
+    let steady = start(&sem, |sem| assert!(sem.wait(None)));
+    sem.post();
+    fickle.join().expect("no panic");
+    steady.join().expect("no panic");
+    assert_eq!(sem.value(), 0);
+    sem.destroy();
+}
+
+/// Who has got what was posted destroys the semaphore while the post is on its way out.
+fn destroyed_by_the_waiter() {
+    let sem = Arc::new(Sem::new(0));
+    let poster = start(&sem, |sem| sem.post());
+    assert!(sem.wait(None));
+    sem.destroy();
+    poster.join().expect("no panic");
+}
+
+/// A child, forked when another thread of the parent was anywhere in a post or a wait, while a third waited.
+fn forked(steps: u32, waits: bool) {
+    let sem = Arc::new(Sem::new(0));
+    let Entry::Queued(_) = sem.semaphore().begin(None) else { unreachable!("no permit") };
+    world().fork_within(steps, || {
+        if waits {
+            let _ = sem.semaphore().begin(None);
+        } else {
+            sem.post();
+        }
+    });
+    let before = sem.value();
+    assert!(before <= u32::from(!waits));
+    let waiter = start(&sem, |sem| assert!(sem.wait(None)));
+    sem.post();
+    waiter.join().expect("no panic");
+    assert_eq!(sem.value(), before);
+    sem.destroy();
+}
+
+#[test]
+fn excludes_with_one_permit() {
+    explore("sem 1+1", ALL, SETUP, as_mutex(&[1, 1])).shows(&[Event::SemQueued, Event::SemWake]);
+    explore("sem 2+1", Preemptions(3), Setup { recycles: true, ..SETUP }, as_mutex(&[2, 1]));
+    explore("sem 1+1+1", Preemptions(2), SETUP, as_mutex(&[1, 1, 1]));
+    explore("sem 1+1, polling", Preemptions(3), Setup { crowded: false, ..SETUP }, as_mutex(&[1, 1]));
+}
+
+#[test]
+fn no_permit_is_lost() {
+    explore("sem: 1 waits, 1+1 posts", BOUND, SETUP, posts_and_waits(1, [1, 1]));
+    explore("sem: 2 wait, 1+1 posts", Preemptions(2), SETUP, posts_and_waits(2, [1, 1]));
+    explore(
+        "sem: 2 wait, 1+2 posts, lifo",
+        Preemptions(2),
+        Setup { tunables: &LIFO, ..SETUP },
+        posts_and_waits(2, [1, 2]),
+    );
+}
+
+#[test]
+fn waits_that_end_otherwise_take_none() {
+    explore("sem, deadline", Preemptions(2), SETUP, against_the_clock).shows(&[Event::SemQueued]);
+    explore("sem, cancelled", BOUND, SETUP, || ended_otherwise(true));
+    explore("sem, interrupted", BOUND, SETUP, || ended_otherwise(false));
+}
+
+#[test]
+fn a_post_does_not_look_back() {
+    explore("sem, destroyed", ALL, SETUP, destroyed_by_the_waiter).shows(&[Event::SemWake]);
+}
+
+#[test]
+fn usable_in_a_forked_child() {
+    for steps in 1..30 {
+        for waits in [false, true] {
+            explore("sem, forked", Preemptions(1), SETUP, move || forked(steps, waits));
+        }
+    }
+}
+
+#[test]
+fn ordering_bugs_are_found() {
+    const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {
+        Weaken { field, op, from, to }
+    }
+    const POST: &[Weaken] = &[weak(Field::SemWord, Op::Cas, Release, Relaxed)];
+    const WAIT: &[Weaken] = &[weak(Field::SemWord, Op::Cas, Acquire, Relaxed)];
+    for (name, weaken) in [("sem_post", POST), ("sem_wait", WAIT)] {
+        find(name, BOUND, Setup { weaken, ..SETUP }, as_mutex(&[1, 1]));
+    }
+    let deaf = Setup { fault: Some(Fault::NoWake(Field::NodeState)), ..SETUP };
+    find("nobody is woken", BOUND, deaf, posts_and_waits(1, [1, 1]));
+}
+
+/// Two wait, and two posts are made in the mutant's way.
+fn mutant(post: fn(&Semaphore<'_, Loom>)) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let sem = Arc::new(Sem::new(0));
+        let waiters = [(); 2].map(|()| start(&sem, |sem| assert!(sem.wait(None))));
+        post(&sem.semaphore());
+        post(&sem.semaphore());
+        for waiter in waiters {
+            waiter.join().expect("no panic");
+        }
+    }
+}
+
+#[test]
+fn protocol_bugs_are_found() {
+    explore("sem, the mutants' body", Preemptions(2), SETUP, mutant(|sem| sem.post().expect("room")));
+    find("a post leaves no word", BOUND, SETUP, mutant(leaves_no_word));
+    find("a post calls nobody", BOUND, SETUP, mutant(calls_nobody));
+    find("a post looks back", BOUND, SETUP, || {
+        let sem = Arc::new(Sem::new(0));
+        let poster = start(&sem, |sem| adds_and_looks(&sem.semaphore()));
+        assert!(sem.wait(None));
+        sem.destroy();
+        poster.join().expect("no panic");
+    });
+    find("a cancelled wait keeps the call", BOUND, SETUP, || {
+        let sem = Arc::new(Sem::new(0));
+        let fickle = start(&sem, |sem| match sem.semaphore().begin(None) {
+            Entry::Queued(me) => keeps_the_call(&sem.semaphore(), me),
+            Entry::Over(_) => sem.post(),
+        });
+        let steady = start(&sem, |sem| assert!(sem.wait(None)));
+        sem.post();
+        fickle.join().expect("no panic");
+        steady.join().expect("no panic");
+    });
+}

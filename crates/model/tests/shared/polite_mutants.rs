@@ -1,0 +1,93 @@
+//! `Polite` with one bug each: the production code with one function done wrong.
+
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use flashlock_locks::machine::{Deadline, Machine, Patience, TimedOut, Word as _};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::spin::Polite;
+
+const HELD: u32 = 1 << 31;
+const CLAIMED: u32 = 1 << 30;
+
+pub(crate) trait PoliteBug: 'static {
+    fn lock<M: Machine>(word: &M::Word) {
+        <Polite as RawLock<M>>::lock(word, &());
+    }
+    fn unlock<M: Machine>(word: &M::Word) {
+        <Polite as RawLock<M>>::unlock(word, &());
+    }
+}
+
+pub(crate) struct MutantPolite<B>(PhantomData<B>);
+
+impl<M: Machine, B: PoliteBug> RawLock<M> for MutantPolite<B> {
+    type Queue = ();
+
+    fn new_queue() {}
+    fn try_lock(word: &M::Word, _: &()) -> bool {
+        <Polite as RawLock<M>>::try_lock(word, &())
+    }
+    fn lock(word: &M::Word, _: &()) {
+        B::lock::<M>(word);
+    }
+    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+        <Polite as RawLock<M>>::lock_until(word, &(), until)
+    }
+    fn unlock(word: &M::Word, _: &()) {
+        B::unlock::<M>(word);
+    }
+    fn is_locked(word: &M::Word, _: &()) -> bool {
+        <Polite as RawLock<M>>::is_locked(word, &())
+    }
+}
+
+/// Polls, claims by `stake`, and polls on. Who polls so often, where the checker is fair, never gets it.
+fn poll_and_claim<M: Machine>(word: &M::Word, stake: impl FnOnce(u32)) {
+    let taken = |seen| seen & HELD == 0 && word.compare_exchange(seen, HELD, Acquire, Relaxed).is_ok();
+    if M::spin_until(word, Relaxed, Patience::Budget, taken).is_none() {
+        let seen = word.load(Relaxed);
+        if seen & HELD != 0 {
+            stake(seen);
+        }
+        let mut polls = 0;
+        M::spin_until(word, Relaxed, Patience::Forever, |seen| {
+            polls += 1;
+            assert!(polls < 200, "a lock that nobody holds, and nobody gets");
+            taken(seen)
+        });
+    }
+}
+
+/// A claim is stored, and not exchanged for what was seen: the lock may have been released meanwhile.
+pub(crate) struct ClaimsByStore;
+impl PoliteBug for ClaimsByStore {
+    fn lock<M: Machine>(word: &M::Word) {
+        poll_and_claim::<M>(word, |_| word.store(HELD | CLAIMED, Relaxed));
+    }
+}
+
+/// A claimant takes the lock without a look at whether it is held.
+pub(crate) struct TakesWhatIsHeld;
+impl PoliteBug for TakesWhatIsHeld {
+    fn lock<M: Machine>(word: &M::Word) {
+        let taken = |seen| seen & HELD == 0 && word.compare_exchange(seen, HELD, Acquire, Relaxed).is_ok();
+        if M::spin_until(word, Relaxed, Patience::Budget, taken).is_none() {
+            word.swap(HELD, Acquire);
+        }
+    }
+}
+
+/// The release leaves the lock held if it was claimed.
+pub(crate) struct LeavesItHeld;
+impl PoliteBug for LeavesItHeld {
+    fn lock<M: Machine>(word: &M::Word) {
+        poll_and_claim::<M>(word, |seen| {
+            let _ = word.compare_exchange(seen, seen | CLAIMED, Relaxed, Relaxed);
+        });
+    }
+    fn unlock<M: Machine>(word: &M::Word) {
+        let seen = word.load(Relaxed);
+        word.store(if seen == HELD { 1 } else { seen }, Release);
+    }
+}

@@ -1,0 +1,46 @@
+//! Semaphores with one bug each: the production code with one function done wrong.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use flashlock_locks::machine::{Handle, Machine, Word as _};
+use flashlock_locks::node::state;
+use flashlock_locks::sem::Semaphore;
+
+const QUEUED: u32 = 1 << 31;
+const BUSY: u32 = 1 << 30;
+
+/// A post that adds its permit, and then looks whether somebody waits.
+pub(crate) fn adds_and_looks<M: Machine>(semaphore: &Semaphore<'_, M>) {
+    let seen = semaphore.word.load(Relaxed);
+    if seen & QUEUED != 0 || semaphore.word.compare_exchange(seen, seen + 1, Release, Relaxed).is_err() {
+        return semaphore.post().expect("room");
+    }
+    assert!(semaphore.word.load(Relaxed) != u32::MAX);
+}
+
+/// A post that does not leave word with whoever is at the list.
+pub(crate) fn leaves_no_word<M: Machine>(semaphore: &Semaphore<'_, M>) {
+    loop {
+        let seen = semaphore.word.load(Relaxed);
+        if seen & BUSY == 0 {
+            return semaphore.post().expect("room");
+        }
+        if semaphore.word.compare_exchange(seen, seen + 1, Release, Relaxed).is_ok() {
+            return;
+        }
+    }
+}
+
+/// A post that takes no notice of the list: whoever sleeps there goes on sleeping.
+pub(crate) fn calls_nobody<M: Machine>(semaphore: &Semaphore<'_, M>) {
+    semaphore.word.fetch_add(1, Release);
+}
+
+/// A cancelled wait that keeps it to itself that it was called.
+pub(crate) fn keeps_the_call<M: Machine>(semaphore: &Semaphore<'_, M>, me: Handle) {
+    let node = me.node::<M>();
+    if node.state.load(Acquire) == state::QUEUED {
+        return semaphore.cancel(me);
+    }
+    M::give_node(me);
+}

@@ -1,0 +1,207 @@
+//! Semaphores: makers and takers, in every order, timed and not; posts from handlers; waits and posts that freeze.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::Tunables;
+use flashlock_locks::order::Order;
+use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
+use flashlock_model::shuttle::{By, Shuttled, find};
+use flashlock_model::{Setup, Shuttle, harness};
+use shuttle::thread;
+
+use crate::common::{FLOWING, STILL, any, both, world};
+use crate::sem_mutants::{calls_nobody, leaves_no_word};
+
+type Sem = harness::Sem<Shuttled>;
+type Post = fn(&Semaphore<'_, Shuttle>);
+
+const LIFO: Tunables = Tunables { sem_order: Order::LIFO, ..Tunables::DEFAULT };
+const MIXED: Tunables = Tunables { sem_order: Order::lifo(2), ..Tunables::DEFAULT };
+const CROWDED: Setup = Setup { crowded: true, nodes: 16, ..STILL };
+
+/// One wait: plain, timed, interrupted or cancelled. Whether it took a permit.
+fn wait(sem: &Sem, mixed: bool) -> bool {
+    match if mixed { any(4) } else { 0 } {
+        0 => sem.wait(None),
+        1 => sem.wait(Some(world().deadline(1 + any(3)))),
+        kind => match sem.semaphore().begin(None) {
+            Entry::Over(how) => how == Ended::Acquired,
+            Entry::Queued(me) if kind == 2 => {
+                sem.semaphore().cancel(me);
+                false
+            }
+            Entry::Queued(me) => sem.semaphore().wait_with(me, None, |_, _| Slept::Interrupted) == Ended::Acquired,
+        },
+    }
+}
+
+fn post(semaphore: &Semaphore<'_, Shuttle>) {
+    semaphore.post().expect("room");
+}
+
+/// Three take two permits each, however long it takes; two post what they take.
+fn makers_and_takers(mixed: bool, post: Post) -> impl Fn() + Send + Sync + Clone + 'static {
+    move || {
+        let sem = Arc::new(Sem::new(0));
+        let take = move |sem: &Sem| {
+            for _ in 0..2 {
+                while !wait(sem, mixed) {}
+            }
+        };
+        let make = move |sem: &Sem| (0..3).for_each(|_| post(&sem.semaphore()));
+        let spawn = |body: Box<dyn Fn(&Sem) + Send>| {
+            let sem = sem.clone();
+            thread::spawn(move || body(&sem))
+        };
+        let mut threads: Vec<_> = (0..3).map(|_| spawn(Box::new(take))).collect();
+        threads.push(spawn(Box::new(make)));
+        make(&sem);
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        assert_eq!(sem.value(), 0);
+        sem.destroy();
+    }
+}
+
+/// A semaphore with one permit, as a mutex.
+fn as_mutex() {
+    let sem = Arc::new(Sem::new(1));
+    let work = |sem: &Sem| {
+        for _ in 0..3 {
+            assert!(sem.wait(None));
+            sem.visit();
+            sem.post();
+        }
+    };
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let sem = sem.clone();
+            thread::spawn(move || work(&sem))
+        })
+        .collect();
+    work(&sem);
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert!(sem.wait(None));
+    assert_eq!(sem.visit(), 12);
+}
+
+/// One thread freezes where it next waits or polls; what others post must reach the others that wait.
+fn one_freezes() {
+    let sem = Arc::new(Sem::new(0));
+    let done = Arc::new(AtomicU32::new(0));
+    let at = 1 + any(4);
+    let frozen = {
+        let sem = sem.clone();
+        thread::spawn(move || {
+            world().freeze_at(at);
+            assert!(sem.wait(None));
+        })
+    };
+    let others: Vec<_> = (0..2)
+        .map(|_| {
+            let (sem, done) = (sem.clone(), done.clone());
+            thread::spawn(move || {
+                assert!(sem.wait(None));
+                done.fetch_add(1, Relaxed);
+            })
+        })
+        .collect();
+    // The frozen one may have been called: three permits are enough for two that are not.
+    (0..3).for_each(|_| sem.post());
+    while done.load(Relaxed) < 2 && world().events(Event::SemAcquire) < 3 {
+        thread::yield_now();
+    }
+    world().thaw();
+    for thread in others.into_iter().chain([frozen]) {
+        thread.join().expect("no panic");
+    }
+    assert_eq!(sem.value(), 0);
+}
+
+/// The waiter destroys the semaphore at once.
+fn destroyed_by_the_waiter() {
+    let sem = Arc::new(Sem::new(0));
+    let poster = {
+        let sem = sem.clone();
+        thread::spawn(move || sem.post())
+    };
+    assert!(sem.wait(None));
+    sem.destroy();
+    poster.join().expect("no panic");
+}
+
+#[test]
+fn permits_are_kept() {
+    for (name, tunables) in [("fifo", &Tunables::DEFAULT), ("lifo", &LIFO), ("mixed", &MIXED)] {
+        let setup = Setup { tunables, ..CROWDED };
+        let shown = both(name, 10_000, setup, makers_and_takers(false, post));
+        shown[0].shows(&[Event::SemQueued, Event::SemWake]);
+        both(name, 10_000, Setup { crowded: false, ..setup }, makers_and_takers(false, post));
+        let flowing = Setup { nodes: 64, tunables, ..FLOWING };
+        both(name, 10_000, flowing, makers_and_takers(true, post));
+    }
+}
+
+#[test]
+fn a_mutex_of_one_permit() {
+    both("sem as a mutex", 10_000, CROWDED, as_mutex);
+}
+
+#[test]
+fn frozen_threads_hold_nobody_up() {
+    both("sem, one freezes", 10_000, CROWDED, one_freezes);
+}
+
+#[test]
+fn the_waiter_may_destroy_it() {
+    both("sem, destroyed", 10_000, CROWDED, destroyed_by_the_waiter);
+}
+
+#[test]
+fn bugs_are_found() {
+    find("a post leaves no word", By::Random, 5_000, CROWDED, makers_and_takers(false, leaves_no_word));
+    find("a post calls nobody", By::Random, 5_000, CROWDED, makers_and_takers(false, calls_nobody));
+}
+
+/// The order: who queued last is called first, but for those that are put at the end.
+#[test]
+fn who_is_called_first() {
+    // `appends`, and in which order three that queue one after the other are called.
+    for (order, random, expected) in [
+        (Order::FIFO, 0, [0, 1, 2]),
+        (Order::LIFO, 0, [2, 1, 0]),
+        (Order::lifo(5), 5, [0, 1, 2]),
+        (Order::lifo(5), 4, [2, 1, 0]),
+    ] {
+        let tunables: &'static Tunables = Box::leak(Box::new(Tunables { sem_order: order, ..Tunables::DEFAULT }));
+        let setup = Setup { tunables, random: Some(random), ..CROWDED };
+        flashlock_model::shuttle::explore("sem, order", By::Random, 10, setup, move || {
+            let sem = Sem::new(0);
+            let queued: Vec<_> = (0..3)
+                .map(|_| match sem.semaphore().begin(None) {
+                    Entry::Queued(me) => me,
+                    Entry::Over(_) => unreachable!("no permit"),
+                })
+                .collect();
+            let mut called = Vec::new();
+            for _ in 0..3 {
+                sem.post();
+                let new = |&at: &usize| {
+                    !called.contains(&at)
+                        && queued[at].node::<Shuttle>().state.peek() != flashlock_locks::node::state::QUEUED
+                };
+                called.push((0..3).find(new).expect("a post calls somebody"));
+            }
+            assert_eq!(called, expected);
+            for &me in &queued {
+                assert_eq!(sem.semaphore().wait_with(me, None, |_, _| Slept::Woken), Ended::Acquired);
+            }
+            sem.destroy();
+        });
+    }
+}

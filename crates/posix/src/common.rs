@@ -1,0 +1,116 @@
+//! # Functions that do not depend on the chosen lock
+//!
+//! Spinlocks and semaphores are the same whichever lock serves the mutexes, so they have a table of their own beside
+//! [`dispatch`](crate::dispatch)'s: one that counts, and one that does not. It is installed with the other.
+
+use core::ffi::{c_int, c_uint};
+use core::sync::atomic::{
+    AtomicPtr,
+    Ordering::{AcqRel, Acquire},
+};
+
+use flashlock_locks::machine::Machine;
+#[cfg(feature = "stats")]
+use flashlock_native::Counting;
+use flashlock_native::{Native, NoStats, Word32};
+use libc::{clockid_t, pthread_spinlock_t, sem_t, timespec};
+
+use crate::{glibc, sem, spin};
+
+macro_rules! define_common {
+    ($($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $real:path;)*) => {
+        /// The functions.
+        pub struct Common {
+            $(
+                #[doc = concat!("`", stringify!($field), "`, of pthreads or as it is")]
+                pub $field: unsafe extern "C-unwind" fn($($type),*) -> c_int,
+            )*
+        }
+
+        impl Common {
+            const fn of<M: Machine<Word = Word32>>() -> Self {
+                Self { $($field: $generic),* }
+            }
+        }
+
+        /// Before anything is known: find out, then go on.
+        mod first {
+            use super::*;
+            $(
+                pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
+                    crate::dispatch::settle();
+                    // SAFETY: the caller's.
+                    unsafe { (common().$field)($($arg),*) }
+                }
+            )*
+        }
+
+        /// Everything to glibc.
+        mod real {
+            use super::*;
+            $(
+                pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
+                    // SAFETY: the caller's.
+                    unsafe { $real($($arg),*) }
+                }
+            )*
+        }
+
+        static FIRST: Common = Common { $($field: first::$field),* };
+        static GLIBC: Common = Common { $($field: real::$field),* };
+    };
+}
+
+define_common! {
+    spin_init(s: *mut pthread_spinlock_t, p: c_int) = spin::init, glibc::pthread_spin_init;
+    spin_lock(s: *mut pthread_spinlock_t) = spin::lock::<M>, glibc::pthread_spin_lock;
+    spin_trylock(s: *mut pthread_spinlock_t) = spin::trylock::<M>, glibc::pthread_spin_trylock;
+    spin_unlock(s: *mut pthread_spinlock_t) = spin::unlock::<M>, glibc::pthread_spin_unlock;
+    spin_destroy(s: *mut pthread_spinlock_t) = spin::destroy, glibc::pthread_spin_destroy;
+    sem_init(s: *mut sem_t, p: c_int, v: c_uint) = sem::init::<M>, glibc::sem_init;
+    sem_wait(s: *mut sem_t) = sem::wait::<M>, glibc::sem_wait;
+    sem_trywait(s: *mut sem_t) = sem::trywait::<M>, glibc::sem_trywait;
+    sem_timedwait(s: *mut sem_t, t: *const timespec) = sem::timedwait::<M>, glibc::sem_timedwait;
+    sem_clockwait(s: *mut sem_t, c: clockid_t, t: *const timespec) = sem::clockwait::<M>, glibc::sem_clockwait;
+    sem_post(s: *mut sem_t) = sem::post::<M>, glibc::sem_post;
+    sem_getvalue(s: *mut sem_t, v: *mut c_int) = sem::getvalue::<M>, glibc::sem_getvalue;
+    sem_destroy(s: *mut sem_t) = sem::destroy::<M>, glibc::sem_destroy;
+}
+
+static PLAIN: Common = Common::of::<Native<NoStats>>();
+#[cfg(feature = "stats")]
+static COUNTING: Common = Common::of::<Native<Counting>>();
+
+static COMMON: AtomicPtr<Common> = AtomicPtr::new((&raw const FIRST).cast_mut());
+
+/// The functions to call.
+#[inline(always)]
+pub fn common() -> &'static Common {
+    // SAFETY: `COMMON` only ever points to statics.
+    unsafe { &*COMMON.load(Acquire) }
+}
+
+/// Whose functions are called.
+#[derive(Clone, Copy)]
+pub(crate) enum Whose {
+    /// glibc's: its layout is unknown.
+    Glibc,
+    /// Ours.
+    Plain,
+    /// Ours, counting.
+    #[cfg(feature = "stats")]
+    Counting,
+}
+
+/// Installs the table. Of several threads that do so at once the first prevails.
+pub(crate) fn install(whose: Whose) {
+    let chosen: &'static Common = match whose {
+        Whose::Glibc => &GLIBC,
+        Whose::Plain => &PLAIN,
+        #[cfg(feature = "stats")]
+        Whose::Counting => &COUNTING,
+    };
+    let first = (&raw const FIRST).cast_mut();
+    // AcqRel, Acquire: with the table comes all that was settled before; pairs with the Acquire in `common` and here.
+    let _ = COMMON.compare_exchange(first, core::ptr::from_ref(chosen).cast_mut(), AcqRel, Acquire);
+}

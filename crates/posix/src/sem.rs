@@ -1,0 +1,265 @@
+//! # The semantics of `sem_*`
+//!
+//! ```text
+//! sem_t (32 bytes)      ours                                      glibc's
+//!  0                    the semaphore's word: the value, unless     value
+//!                       somebody is queued
+//!  4                    0                                          waiters
+//!  8                    0                                          0 private, else process-shared
+//! 12                    [`MARK`]                                   –
+//! 16                    the list                                   – (not initialised)
+//! ```
+//!
+//! | semaphore | served by |
+//! |---|---|
+//! | initialised here as private | ours, which the mark says |
+//! | process-shared, named | glibc |
+//! | initialised by code that bypasses us | glibc |
+//!
+//! Who is not marked is glibc's in each call, so nothing else has to be known. Waits are cancellation points (`sem_wait` and `sem_timedwait` also if there is a permit), and return EINTR when a
+//! handler has run, as glibc's: they sleep in glibc's. Unlike a mutex's, an invalid `abstime` is an error even where nothing has to be waited for, as in glibc.
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::{Clock, Deadline, Handle, Machine};
+use flashlock_locks::sem::{Ended, Entry, SemQueue, Semaphore, queue::MOST};
+use flashlock_native::Word32;
+use libc::{EAGAIN, EINTR, EINVAL, EOVERFLOW, ETIMEDOUT, clockid_t, sem_t, timespec};
+
+use crate::cancel::{self, pthread_testcancel};
+use crate::glibc;
+use crate::mutex::{clock_of, deadline};
+
+/// In a semaphore that [`init`] has made.
+const MARK: u32 = 0x464c_5345;
+
+/// A `sem_t`, seen by us.
+#[repr(C)]
+struct Sem<M: Machine<Word = Word32>> {
+    word: Word32,
+    waiters: AtomicU32,
+    shared: AtomicU32,
+    mark: AtomicU32,
+    queue: SemQueue<M>,
+}
+
+const _: () = assert!(size_of::<Sem<flashlock_native::Native>>() == size_of::<sem_t>());
+const _: () = assert!(offset_of!(Sem<flashlock_native::Native>, mark) == 12);
+
+impl<M: Machine<Word = Word32>> Sem<M> {
+    /// # Safety
+    /// There is a `sem_t` at the address, for as long as the reference is used.
+    #[inline(always)]
+    unsafe fn at<'a>(address: *mut sem_t) -> &'a Self {
+        // SAFETY: the caller's. All fields are atomics, valid for any bytes.
+        unsafe { &*address.cast::<Self>() }
+    }
+
+    /// The semaphore, if it is ours. Relaxed: written before the semaphore was given to anybody.
+    #[inline(always)]
+    fn ours(&self) -> Option<Semaphore<'_, M>> {
+        (self.mark.load(Relaxed) == MARK).then_some(Semaphore { word: &self.word, queue: &self.queue })
+    }
+}
+
+/// -1, and `errno`.
+fn fail(error: c_int) -> c_int {
+    // SAFETY: the calling thread's own.
+    unsafe { *libc::__errno_location() = error };
+    -1
+}
+
+/// A wait in progress: all that its end needs.
+struct Waiting<'a, M: Machine<Word = Word32>> {
+    semaphore: &'a Semaphore<'a, M>,
+    me: Handle,
+}
+
+/// A cancelled thread's wait ends, and swallows no permit.
+unsafe extern "C-unwind" fn cleanup<M: Machine<Word = Word32>>(arg: *mut c_void) {
+    // SAFETY: `wait_slow` passes its own `Waiting`, whose frame is intact while this runs.
+    let waiting = unsafe { &*arg.cast::<Waiting<'_, M>>() };
+    cancel::awake(waiting.me);
+    waiting.semaphore.cancel(waiting.me);
+}
+
+/// There was no permit.
+#[cold]
+fn wait_slow<M: Machine<Word = Word32>>(semaphore: &Semaphore<'_, M>, until: Option<Deadline>) -> c_int {
+    let ended = match semaphore.begin(until) {
+        Entry::Over(how) => how,
+        Entry::Queued(me) => {
+            let waiting = Waiting { semaphore, me };
+            let arg = (&raw const waiting).cast_mut().cast::<c_void>();
+            semaphore.wait_with(me, until, |word, expected| cancel::park(me, word, expected, until, cleanup::<M>, arg))
+        }
+    };
+    match ended {
+        Ended::Acquired => 0,
+        Ended::TimedOut => fail(ETIMEDOUT),
+        Ended::Interrupted => fail(EINTR),
+    }
+}
+
+/// `sem_init`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
+    address: *mut sem_t,
+    shared: c_int,
+    value: c_uint,
+) -> c_int {
+    if value > MOST {
+        return fail(EINVAL);
+    }
+    let ours = shared == 0;
+    // SAFETY: the caller's: there is memory for a semaphore, which nobody uses yet.
+    unsafe {
+        if !ours {
+            let result = glibc::sem_init(address, shared, value);
+            if result != 0 {
+                return result;
+            }
+            M::trace(Event::SemObject);
+            Sem::<M>::at(address).mark.store(0, Relaxed);
+            return 0;
+        }
+        address.write_bytes(0, 1);
+        let semaphore = Sem::<M>::at(address);
+        semaphore.word.0.store(value, Relaxed);
+        semaphore.mark.store(MARK, Relaxed);
+    }
+    0
+}
+
+/// `sem_wait`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn wait<M: Machine<Word = Word32>>(address: *mut sem_t) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let Some(semaphore) = Sem::<M>::at(address).ours() else {
+            M::trace(Event::GlibcSem);
+            return glibc::sem_wait(address);
+        };
+        pthread_testcancel();
+        if semaphore.try_wait() { 0 } else { wait_slow(&semaphore, None) }
+    }
+}
+
+/// `sem_trywait`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn trywait<M: Machine<Word = Word32>>(address: *mut sem_t) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let Some(semaphore) = Sem::<M>::at(address).ours() else {
+            M::trace(Event::GlibcSem);
+            return glibc::sem_trywait(address);
+        };
+        if semaphore.try_wait() { 0 } else { fail(EAGAIN) }
+    }
+}
+
+fn wait_until<M: Machine<Word = Word32>>(semaphore: &Semaphore<'_, M>, until: Option<Deadline>) -> c_int {
+    match until {
+        None => fail(EINVAL),
+        Some(_) if semaphore.try_wait() => 0,
+        Some(_) => wait_slow(semaphore, until),
+    }
+}
+
+/// `sem_timedwait`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn timedwait<M: Machine<Word = Word32>>(
+    address: *mut sem_t,
+    until: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let Some(semaphore) = Sem::<M>::at(address).ours() else {
+            M::trace(Event::GlibcSem);
+            return glibc::sem_timedwait(address, until);
+        };
+        let until = deadline(Clock::Realtime, until);
+        if until.is_some() {
+            pthread_testcancel();
+        }
+        wait_until(&semaphore, until)
+    }
+}
+
+/// `sem_clockwait`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn clockwait<M: Machine<Word = Word32>>(
+    address: *mut sem_t,
+    clock: clockid_t,
+    until: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let Some(semaphore) = Sem::<M>::at(address).ours() else {
+            M::trace(Event::GlibcSem);
+            return glibc::sem_clockwait(address, clock, until);
+        };
+        let Some(clock) = clock_of(clock) else { return fail(EINVAL) };
+        wait_until(&semaphore, deadline(clock, until))
+    }
+}
+
+/// `sem_post`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn post<M: Machine<Word = Word32>>(address: *mut sem_t) -> c_int {
+    // SAFETY: the caller's. The semaphore may be gone once the permit is there; it is not accessed afterwards.
+    unsafe {
+        let Some(semaphore) = Sem::<M>::at(address).ours() else {
+            M::trace(Event::GlibcSem);
+            return glibc::sem_post(address);
+        };
+        if semaphore.post().is_ok() { 0 } else { fail(EOVERFLOW) }
+    }
+}
+
+/// `sem_getvalue`: the permits; 0, and never less, if somebody waits.
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn getvalue<M: Machine<Word = Word32>>(address: *mut sem_t, value: *mut c_int) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let Some(semaphore) = Sem::<M>::at(address).ours() else {
+            M::trace(Event::GlibcSem);
+            return glibc::sem_getvalue(address, value);
+        };
+        *value = semaphore.value() as c_int;
+    }
+    0
+}
+
+/// `sem_destroy`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn destroy<M: Machine<Word = Word32>>(address: *mut sem_t) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let Some(semaphore) = Sem::<M>::at(address).ours() else {
+            M::trace(Event::GlibcSem);
+            return glibc::sem_destroy(address);
+        };
+        semaphore.destroy();
+    }
+    0
+}

@@ -1,0 +1,72 @@
+//! # The semantics of `pthread_spin_*`
+//!
+//! All four bytes are [`Polite`]'s, whichever lock serves the mutexes, in private memory and in memory that processes share.
+//! Initialisation writes what glibc's does, so a spinlock that code which bypasses us has initialised is free, and so is one in zeroed
+//! memory. No call fails, but a `trylock` of a held one; `errno` is never touched.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Release;
+
+use flashlock_locks::machine::{Machine, Word};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::spin::{Polite, polite};
+use flashlock_native::Word32;
+use libc::{EBUSY, pthread_spinlock_t};
+
+const _: () = assert!(size_of::<pthread_spinlock_t>() == size_of::<Word32>());
+
+/// # Safety
+/// There is a `pthread_spinlock_t` at the address, for as long as the reference is used.
+#[inline(always)]
+unsafe fn at<'a>(lock: *mut pthread_spinlock_t) -> &'a Word32 {
+    // SAFETY: the caller's. An atomic is valid for any bytes.
+    unsafe { &*lock.cast::<Word32>() }
+}
+
+/// `pthread_spin_init`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn init(lock: *mut pthread_spinlock_t, _shared: c_int) -> c_int {
+    // Release, as in `Polite`'s unlock, which pairs with the Acquire of whoever acquires first.
+    // SAFETY: the caller's.
+    unsafe { at(lock) }.store(polite::FREE, Release);
+    0
+}
+
+/// `pthread_spin_lock`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn lock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
+    // SAFETY: the caller's.
+    <Polite as RawLock<M>>::lock(unsafe { at(lock) }, &());
+    0
+}
+
+/// `pthread_spin_trylock`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn trylock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
+    // SAFETY: the caller's.
+    if <Polite as RawLock<M>>::try_lock(unsafe { at(lock) }, &()) { 0 } else { EBUSY }
+}
+
+/// `pthread_spin_unlock`
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn unlock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
+    // SAFETY: the caller's. The lock may be gone once it is released; nothing is accessed afterwards.
+    <Polite as RawLock<M>>::unlock(unsafe { at(lock) }, &());
+    0
+}
+
+/// `pthread_spin_destroy`: as in glibc, nothing.
+///
+/// # Safety
+/// As for the function.
+pub unsafe extern "C-unwind" fn destroy(_lock: *mut pthread_spinlock_t) -> c_int {
+    0
+}

@@ -1,0 +1,293 @@
+/* Semaphores in slow motion: something else happens between any two instructions of a post, or of a wait. */
+#include "slow_motion.h"
+
+#include <semaphore.h>
+#include <sys/mman.h>
+
+static sem_t *sem; /* alone on its page, where it matters */
+
+static int value(void)
+{
+    int value = -1;
+    CHECK_OK(sem_getvalue(sem, &value));
+    return value;
+}
+
+static void renew(unsigned permits)
+{
+    if (!sem) sem = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK_EQ(mprotect(sem, 4096, PROT_READ | PROT_WRITE), 0);
+    CHECK_OK(sem_init(sem, 0, 1));
+    /* Once at full speed: lazy binding is none of our business. */
+    CHECK_OK(sem_wait(sem));
+    CHECK_OK(sem_post(sem));
+    CHECK_OK(sem_trywait(sem));
+    CHECK_OK(sem_init(sem, 0, permits));
+}
+
+/* ---- A post never looks back ---- */
+
+static atomic_bool gone;
+static struct gate ask, answer;
+
+static void end_it(void)
+{
+    HOT_OK(sem_destroy(sem));
+    HOT_OK(mprotect(sem, 4096, PROT_NONE));
+    atomic_store(&gone, true);
+}
+
+static void *try_when_asked(void *unused)
+{
+    for (int asked = 1; !atomic_load(&gone); asked++) {
+        gate_wait(&ask, asked);
+        if (sem_trywait(sem) == 0) end_it();
+        else HOT_RC(errno, EAGAIN);
+        gate_open(&answer);
+    }
+    return unused;
+}
+
+static void ask_once(void)
+{
+    if (atomic_load(&gone)) return;
+    int asked = gate_count(&ask) + 1;
+    gate_open(&ask);
+    gate_wait(&answer, asked);
+}
+
+/* After every instruction of the post another thread tries to get the permit; it then destroys the semaphore and its memory. */
+CHECK(slow_motion, sem_post_never_looks_back)
+{
+    for (int round = 0; round < 10; round++) {
+        renew(0);
+        ask = answer = (struct gate){0};
+        atomic_store(&gone, false);
+        pthread_t heir = thread_start(try_when_asked, NULL);
+        slow_begin(ask_once);
+        int rc = sem_post(sem);
+        slow_end();
+        CHECK_OK(rc);
+        ask_once();
+        thread_join(heir);
+    }
+}
+
+static void *wait_and_end(void *tid)
+{
+    atomic_store((_Atomic pid_t *)tid, gettid());
+    HOT_OK(sem_wait(sem));
+    end_it();
+    return NULL;
+}
+
+static void nap_while_it_lives(void)
+{
+    if (!atomic_load(&gone)) nap_us(20);
+}
+
+CHECK(slow_motion, sem_post_to_a_waiter_never_looks_back)
+{
+    for (int round = 0; round < 10; round++) {
+        _Atomic pid_t tid = 0;
+        renew(0);
+        atomic_store(&gone, false);
+        pthread_t heir = thread_start(wait_and_end, &tid);
+        while (atomic_load(&tid) == 0) sched_yield();
+        settle(tid);
+        slow_begin(nap_while_it_lives);
+        int rc = sem_post(sem);
+        slow_end();
+        CHECK_OK(rc);
+        thread_join(heir);
+    }
+}
+
+/* ---- A handler posts to what it has interrupted ---- */
+
+static long act_at;
+static atomic_int acted;
+
+static void post_at_step(void)
+{
+    if (slow_steps() != act_at) return;
+    HOT_OK(sem_post(sem));
+    atomic_store(&acted, 1);
+}
+
+static void *wait_once(void *tid)
+{
+    if (tid) atomic_store((_Atomic pid_t *)tid, gettid());
+    HOT_OK(sem_wait(sem));
+    return NULL;
+}
+
+/* In a post, with so many waiters asleep: two posts, two permits, and who waits for them gets them. */
+static void posted_within_a_post(int waiters)
+{
+    for (act_at = 1; !time_is_short(); act_at++) {
+        pthread_t threads[3];
+        renew(0);
+        atomic_store(&acted, 0);
+        for (int i = 0; i < waiters; i++) {
+            _Atomic pid_t tid = 0;
+            threads[i] = thread_start(wait_once, &tid);
+            while (atomic_load(&tid) == 0) sched_yield();
+            settle(tid);
+        }
+        slow_begin(post_at_step);
+        int rc = sem_post(sem);
+        slow_end();
+        CHECK_OK(rc);
+        for (int i = 0; i < waiters && i < 2; i++) {
+            if (!atomic_load(&acted) && i == 1) CHECK_OK(sem_post(sem));
+        }
+        if (waiters == 3) CHECK_OK(sem_post(sem));
+        for (int i = 0; i < waiters; i++) thread_join(threads[i]);
+        int left = waiters == 3 ? 0 : 2 - waiters;
+        if (waiters < 2 && !atomic_load(&acted)) left--;
+        CHECK_EQ(value(), left);
+        if (!atomic_load(&acted)) return; /* the post was over before that step */
+    }
+}
+
+CHECK(slow_motion, sem_post_within_a_post) { posted_within_a_post(0); }
+
+CHECK(slow_motion, sem_post_within_a_post_to_a_waiter) { posted_within_a_post(1); }
+
+CHECK(slow_motion, sem_post_within_a_post_to_two_waiters) { posted_within_a_post(2); }
+
+CHECK(slow_motion, sem_post_within_a_post_to_three_waiters) { posted_within_a_post(3); }
+
+static void *wait_slowly(void *unused)
+{
+    slow_begin(post_at_step);
+    int rc;
+    while ((rc = sem_wait(sem)) != 0 && errno == EINTR)
+        ;
+    slow_end();
+    HOT_OK(rc);
+    return unused;
+}
+
+/* In a wait: the permit ends it, wherever it was. At the step at which it sleeps for good, somebody else posts. */
+static void posted_within_a_wait(bool company)
+{
+    for (act_at = 1; act_at < 600 && !time_is_short(); act_at += act_at < 200 ? 1 : 3) {
+        renew(0);
+        atomic_store(&acted, 0);
+        pthread_t other = 0;
+        _Atomic pid_t tid = 0;
+        if (company) {
+            other = thread_start(wait_once, &tid);
+            while (atomic_load(&tid) == 0) sched_yield();
+            settle(tid);
+        }
+        pthread_t waiter = thread_start(wait_slowly, NULL);
+        long before = -1;
+        while (!atomic_load(&acted) && before != slow_steps()) { /* until it sleeps */
+            before = slow_steps();
+            nap_ms(5);
+        }
+        bool asleep = !atomic_load(&acted);
+        if (asleep) {
+            slow_let_go();
+            CHECK_OK(sem_post(sem));
+        }
+        if (company) CHECK_OK(sem_post(sem));
+        thread_join(waiter);
+        if (company) thread_join(other);
+        if (asleep && atomic_load(&acted)) CHECK_OK(sem_wait(sem)); /* it got there after all */
+        CHECK_EQ(value(), 0);
+        if (asleep) return;
+    }
+}
+
+CHECK(slow_motion, sem_post_within_a_wait) { posted_within_a_wait(false); }
+
+CHECK(slow_motion, sem_post_within_a_wait_behind_another) { posted_within_a_wait(true); }
+
+/* ---- A post, or a wait, at any instruction of which the thread stops for as long as others need ---- */
+
+static void *post_slowly(void *unused)
+{
+    slow_begin(slow_stop);
+    int rc = sem_post(sem);
+    slow_end();
+    HOT_OK(rc);
+    return unused;
+}
+
+static void *wait_and_be_stopped(void *unused)
+{
+    slow_begin(slow_stop);
+    int rc;
+    while ((rc = sem_wait(sem)) != 0 && errno == EINTR)
+        ;
+    slow_end();
+    HOT_OK(rc);
+    return unused;
+}
+
+/* Two wait; one posts and is stopped anywhere. Others' posts must reach them. */
+CHECK(slow_motion, sem_post_stopped_anywhere_stops_nobody_else)
+{
+    for (long step = 1; !time_is_short(); step++) {
+        pthread_t waiters[2];
+        renew(0);
+        for (int i = 0; i < 2; i++) {
+            _Atomic pid_t tid = 0;
+            waiters[i] = thread_start(wait_once, &tid);
+            while (atomic_load(&tid) == 0) sched_yield();
+            settle(tid);
+        }
+        slow_stop_at(step);
+        pthread_t slow = thread_start(post_slowly, NULL);
+        bool stopped = slow_await_stop();
+        CHECK_OK(sem_post(sem));
+        CHECK_OK(sem_post(sem));
+        if (stopped) { /* the third permit may be there or not */
+            for (int i = 0; i < 2; i++) thread_join(waiters[i]);
+            slow_go_on();
+        }
+        thread_join(slow);
+        if (!stopped)
+            for (int i = 0; i < 2; i++) thread_join(waiters[i]);
+        CHECK_EQ(value(), 1);
+        if (!stopped) return;
+    }
+}
+
+/* One waits and is stopped anywhere; another waits, too; the permits of others reach that one. */
+CHECK(slow_motion, sem_wait_stopped_anywhere_stops_nobody_else)
+{
+    for (long step = 1; !time_is_short(); step += step < 150 ? 1 : 5) {
+        renew(0);
+        slow_stop_at(step);
+        pthread_t slow = thread_start(wait_and_be_stopped, NULL);
+        bool stopped = slow_await_stop();
+        if (!stopped) {
+            slow_stop_at(0); /* it sleeps, and will not get there before others do */
+            slow_let_go();
+        }
+        _Atomic pid_t tid = 0;
+        pthread_t other = thread_start(wait_once, &tid);
+        while (atomic_load(&tid) == 0) sched_yield();
+        settle(tid);
+        CHECK_OK(sem_post(sem));
+        if (stopped) {
+            thread_join(other);
+            CHECK_OK(sem_post(sem));
+            CHECK_OK(sem_wait(sem));
+            CHECK_OK(sem_post(sem));
+            slow_go_on();
+            thread_join(slow);
+        } else {
+            CHECK_OK(sem_post(sem));
+            thread_join(slow);
+            thread_join(other);
+        }
+        CHECK_EQ(value(), 0);
+        if (!stopped) return;
+    }
+}
