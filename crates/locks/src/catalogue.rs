@@ -83,6 +83,36 @@ macro_rules! for_each_lock {
                     ("torture.freeze-waiter", "the lock is handed to a chosen waiter, whether it runs or not"),
                 ],
             }),
+            (Qspin, "qspin", [stp => $crate::queue::Qspin<$crate::wait::SpinThenPark>, spin => $crate::queue::Qspin<$crate::wait::Spin>, park => $crate::queue::Qspin<$crate::wait::Park>], {
+                title: "the Linux kernel's queued spinlock, four bytes",
+                paper: "Long & Zijlstra, qspinlock.c, Linux 5.6; CNA patch series v10, patch 2",
+                bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
+                numa_aware: false, fair: "yes: first come, first served, but for one waiter who need not queue",
+                strict: true, options: [],
+                exceptions: [
+                    ("mutex_foreign.*", "its word does not follow glibc's protocol: code that bypasses flashlock must not touch its mutexes"),
+                    ("slow_motion.*foreign*", "as above"),
+                    ("signals.frozen_*", "the lock goes to whoever is next, whether it runs or not"),
+                    ("signals.handler_blocks_on_another_mutex_inside_a_lock", "as above: the lock may go to the thread whose handler waits"),
+                    ("slow_motion.*stopped_anywhere_stops_nobody_else", "as above"),
+                    ("torture.freeze-waiter", "as above"),
+                ],
+            }),
+            (QspinCna, "qspin-cna", [stp => $crate::numa::QspinCna<$crate::wait::SpinThenPark>, spin => $crate::numa::QspinCna<$crate::wait::Spin>, park => $crate::numa::QspinCna<$crate::wait::Park>], {
+                title: "CNA in the Linux kernel's queued spinlock, four bytes",
+                paper: "Kogan & Dice, patch series v10, patches 3-5, and the replies to it, 2020",
+                bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
+                numa_aware: true, fair: "bounded: waiters of other NUMA nodes are passed over for 2^flush= hand-overs or stay= microseconds",
+                strict: true, options: [Flush, Stay, Incremental, Scan, Urgent],
+                exceptions: [
+                    ("mutex_foreign.*", "its word does not follow glibc's protocol: code that bypasses flashlock must not touch its mutexes"),
+                    ("slow_motion.*foreign*", "as above"),
+                    ("signals.frozen_*", "the lock goes to a chosen waiter, whether it runs or not"),
+                    ("signals.handler_blocks_on_another_mutex_inside_a_lock", "as above: the lock may go to the thread whose handler waits"),
+                    ("slow_motion.*stopped_anywhere_stops_nobody_else", "as above"),
+                    ("torture.freeze-waiter", "as above"),
+                ],
+            }),
             (Mcscr, "mcscr", [stp => $crate::malthusian::Mcscr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscr<$crate::wait::Spin>, park => $crate::malthusian::Mcscr<$crate::wait::Park>], {
                 title: "MCS that lets few threads circulate and keeps the others passive",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 4",
@@ -125,6 +155,11 @@ macro_rules! for_each_option {
             (Countdown, "countdown", countdown = 0, 0..=1, "switch,", "1: each thread counts down to that hand-over; 0: it is drawn at each"),
             (Reduction, "reduction", reduction = 1, 1..=1_000_000_000, "hand-overs", "of which one looks for a waiter of the holder's NUMA node while nobody is aside"),
             (Refresh, "refresh", refresh = 1, 1..=1_000_000_000, "contended acquisitions", "until a thread asks for its NUMA node again"),
+            (Flush, "flush", flush = 16, 0..=31, "doublings", "of one hand-over, until waiters of other NUMA nodes come back (16: 65,536 hand-overs)"),
+            (Stay, "stay", stay_us = 10_000, 0..=10_000_000, "microseconds", "until waiters of other NUMA nodes come back; 0: no limit in time"),
+            (Incremental, "incremental", incremental = 0, 0..=1, "switch,", "1: the head of the queue sets one waiter aside at most; 0: all up to the next of its NUMA node"),
+            (Scan, "scan", scan = 1_000_000_000, 0..=1_000_000_000, "waiters", "that the head of the queue looks at, at most, once the lock is free"),
+            (Urgent, "urgent", urgent = 0, 0..=1, "switch,", "1: threads of real-time scheduling policies are never set aside"),
             (Eldest, "eldest", eldest = 1000, 1..=1_000_000_000, "releases", "of which one serves the eldest passive waiter"),
         }
     };

@@ -18,6 +18,7 @@
 pub mod clock;
 pub mod epoch;
 pub mod futex;
+pub mod left;
 pub mod machine;
 pub mod numa;
 pub mod pool;

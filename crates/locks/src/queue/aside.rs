@@ -62,7 +62,8 @@ use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::node::{is_asleep, state};
 use crate::queue::link::{Link, handle_in};
 use crate::raw::RawLock;
-use crate::wait::left::{self, LeftBehind};
+use crate::wait::left::LeftBehind;
+pub use crate::wait::left::SWEEP_AT;
 use crate::wait::{self, WaitPolicy};
 
 const FREE: u32 = 0;
@@ -70,10 +71,6 @@ const FREE: u32 = 0;
 pub const HELD: u32 = Handle::RESERVED;
 /// Held, and all who wait are aside.
 pub const HELD_ASIDE: u32 = HELD | Handle::LIMIT;
-
-/// At each multiple of so many abandoned nodes in the two lists the holder goes through those aside; always, when newcomers are
-/// kept out.
-pub const SWEEP_AT: i32 = 16;
 
 /// The two lists: 16 bytes. The lock's word is not used.
 #[repr(C)]
@@ -131,8 +128,7 @@ impl<M: Machine> AsideQueue<M> {
     /// Releases a lock that somebody waits for.
     #[cold]
     fn release<S: Succession>(&self) {
-        let left = self.left.count();
-        if left >= SWEEP_AT && (left % SWEEP_AT == 0 || left >= left::MAX) {
+        if self.left.wants_sweep() {
             self.sweep();
         }
         while let Some(successor) = self.successor::<S>() {

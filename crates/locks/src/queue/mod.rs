@@ -3,5 +3,7 @@
 pub mod aside;
 pub mod link;
 pub mod mcs;
+pub mod qspin;
 
 pub use mcs::Mcs;
+pub use qspin::Qspin;

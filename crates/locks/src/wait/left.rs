@@ -11,6 +11,8 @@ use crate::machine::{Deadline, Machine, TimedOut, Word};
 
 /// How many abandoned nodes a queue may hold before newcomers stay outside.
 pub const MAX: i32 = 64;
+/// See [`LeftBehind::wants_sweep`].
+pub const SWEEP_AT: i32 = 16;
 /// The first break between two looks from outside, in µs …
 const BREAK_MIN: u32 = 50;
 /// … which doubles up to here.
@@ -52,6 +54,13 @@ impl<M: Machine> LeftBehind<M> {
     #[inline]
     pub fn count(&self) -> i32 {
         self.0.load(Relaxed) as i32
+    }
+
+    /// Whether the holder shall look for such nodes where he would not come across them for long: at each multiple of [`SWEEP_AT`],
+    /// and whenever newcomers are kept out.
+    pub fn wants_sweep(&self) -> bool {
+        let count = self.count();
+        count >= SWEEP_AT && (count % SWEEP_AT == 0 || count >= MAX)
     }
 
     fn is_full(&self) -> bool {

@@ -1,8 +1,8 @@
 //! Mutual exclusion, and that each critical section sees the ones before it.
 
 use flashlock_locks::malthusian::Mcscr;
-use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::Mcs;
+use flashlock_locks::numa::{Cna, QspinCna};
+use flashlock_locks::queue::{Mcs, Qspin};
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::{Futex, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
@@ -48,6 +48,12 @@ excluding! {
     cna_spin: Cna<Spin>, 3, 1;
     cna_stp: Cna<SpinThenPark>, 3, 2;
     cna_park: Cna<Park>, 3, 3;
+    qspin_spin: Qspin<Spin>, 3, 2;
+    qspin_stp: Qspin<SpinThenPark>, 3, 3;
+    qspin_park: Qspin<Park>, 3, 3;
+    qspin_cna_spin: QspinCna<Spin>, 3, 2;
+    qspin_cna_stp: QspinCna<SpinThenPark>, 3, 2;
+    qspin_cna_park: QspinCna<Park>, 3, 2;
     mcscr_spin: Mcscr<Spin>, 3, 1;
     mcscr_stp: Mcscr<SpinThenPark>, 3, 2;
     mcscr_park: Mcscr<Park>, 3, 3;

@@ -14,6 +14,9 @@ mod forked;
 mod mutants;
 mod orderings;
 mod protocols;
+mod qspin;
+#[path = "../shared/qspin_mutants.rs"]
+mod qspin_mutants;
 mod states;
 mod timeouts;
 mod walks;
