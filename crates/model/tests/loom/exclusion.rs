@@ -48,10 +48,10 @@ excluding! {
     cna_spin: Cna<Spin>, 3, 1;
     cna_stp: Cna<SpinThenPark>, 3, 2;
     cna_park: Cna<Park>, 3, 3;
-    qspin_spin: Qspin<Spin>, 3, 2;
+    qspin_spin: Qspin<Spin>, 3, 1;
     qspin_stp: Qspin<SpinThenPark>, 3, 3;
     qspin_park: Qspin<Park>, 3, 3;
-    qspin_cna_spin: QspinCna<Spin>, 3, 2;
+    qspin_cna_spin: QspinCna<Spin>, 3, 1;
     qspin_cna_stp: QspinCna<SpinThenPark>, 3, 2;
     qspin_cna_park: QspinCna<Park>, 3, 2;
     mcscr_spin: Mcscr<Spin>, 3, 1;
