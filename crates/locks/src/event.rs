@@ -19,7 +19,7 @@ macro_rules! for_each_event {
             (Grant, "grants", "times a waiter was handed the lock because it had waited beyond the bound"),
             (Shuffle, "shuffles", "waiters moved forward, next to one of the same NUMA node"),
             (WakeAhead, "wake_aheads", "parked waiters woken before their turn"),
-            (Alteration, "alterations", "times a CNA release moved waiters between its main and its secondary queue"),
+            (Alteration, "alterations", "times CNA moved waiters between its main and its secondary queue"),
             (Cull, "culls", "surplus waiters that an MCSCR release made passive"),
             (Reprovision, "reprovisions", "passive waiters, the newest each time, that an MCSCR release made active because nobody else waited"),
             (Eldest, "eldest_served", "times an MCSCR release served the waiter that had been passive for longest"),

@@ -15,6 +15,7 @@ use core::sync::atomic::Ordering;
 pub use crate::catalogue::Tunables;
 use crate::event::Event;
 use crate::node::Node;
+use crate::wait::left::LeftBehind;
 
 /// A 32-bit atomic word. The operations are those of `AtomicU32`, with its orderings.
 pub trait Word: Sized + 'static {
@@ -205,6 +206,16 @@ pub trait Machine: Sized + 'static {
 
     /// What the user tuned.
     fn tunables() -> &'static Tunables;
+
+    /// How many nodes were left behind in the queue of the lock with this word, for locks that have no room for that: a count in a table of the
+    /// machine's, which locks may share that are far apart. Nothing is read at the address.
+    fn left_behind(lock: *const Self::Word) -> &'static LeftBehind<Self>;
+
+    /// Whether the calling thread is one that should wait as little as may be, whatever others gain by its waiting: for most
+    /// machines, never.
+    fn urgent() -> bool {
+        false
+    }
 
     /// Whether more tasks want CPUs than there are, as far as the machine has seen lately. A hint: nothing depends on
     /// it but who spins and who is woken early.

@@ -121,6 +121,8 @@ const _: () = assert!(core::mem::size_of::<u32>() * 15 <= 64);
 pub const SHUFFLER: u32 = 1 << 31;
 /// Bit of [`Node::batch`]: about to be evicted, never to be the shuffler again.
 pub const RETIRED: u32 = 1 << 29;
+/// Bit of [`Node::batch`]: its thread is [`Machine::urgent`]; never to be set aside.
+pub const URGENT: u32 = 1 << 28;
 /// Bit of [`Node::batch`]: the shuffler is walking the queue; nobody may take it out.
 pub const WALKING: u32 = 1 << 30;
 

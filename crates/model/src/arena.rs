@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Handle, Word as _};
 use flashlock_locks::node::Node;
+use flashlock_locks::wait::left::LeftBehind;
 
 use crate::Model;
 use crate::checker::Checker;
@@ -25,6 +26,8 @@ const OFFSET: u32 = Handle::RESERVED + 1;
 /// The nodes of an execution.
 pub struct Arena<C: Checker> {
     nodes: Box<[Node<Model<C>>]>,
+    /// The count of all locks that have no room for their own. It does not move either.
+    left: Box<LeftBehind<Model<C>>>,
     books: RefCell<Books>,
     /// Orders a `give` before the `take` that gets the same node, as the pool's free list does.
     order: C::Atomic,
@@ -45,7 +48,14 @@ impl<C: Checker> Arena<C> {
         nodes.iter().for_each(Tag::tag);
         let free = (0..nodes.len() as u32).rev().collect();
         let books = RefCell::new(Books { free, taken: vec![false; nodes.len()], takes: 0 });
-        Self { nodes, books, order: C::Atomic::new(0), recycles }
+        Self { nodes, left: Box::default(), books, order: C::Atomic::new(0), recycles }
+    }
+
+    /// The count of nodes that were left behind.
+    pub fn left(&self) -> &'static LeftBehind<Model<C>> {
+        let left: *const LeftBehind<Model<C>> = &raw const *self.left;
+        // SAFETY: as for nodes.
+        unsafe { &*left }
     }
 
     /// The node that a handle names.

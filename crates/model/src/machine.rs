@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word as _};
 use flashlock_locks::node::Node;
+use flashlock_locks::wait::left::LeftBehind;
 
 use crate::checker::Checker;
 use crate::kernel;
@@ -106,6 +107,14 @@ impl<C: Checker> Machine for Model<C> {
 
     fn tunables() -> &'static Tunables {
         World::<C>::current(|world| world.setup.tunables)
+    }
+
+    fn left_behind(_lock: *const Word<C>) -> &'static LeftBehind<Self> {
+        World::<C>::current(|world| world.arena.left())
+    }
+
+    fn urgent() -> bool {
+        World::<C>::current(World::urgent)
     }
 
     fn crowded() -> bool {

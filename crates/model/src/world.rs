@@ -87,6 +87,7 @@ impl Setup {
 #[derive(Clone, Copy, Default)]
 struct PerThread {
     numa: u32,
+    urgent: bool,
     /// Freezes when this many more waits have begun (0: never).
     freeze_in: u32,
     /// What lock algorithms keep.
@@ -247,6 +248,15 @@ impl<C: Checker> World<C> {
             1 => resume_unwind(Box::new(Vanished)),
             more => self.vanishes_in.set(more - 1),
         }
+    }
+
+    /// The calling thread is one that should wait as little as may be.
+    pub fn set_urgent(&self) {
+        self.with_thread(|mine| mine.urgent = true);
+    }
+
+    pub(crate) fn urgent(&self) -> bool {
+        self.with_thread(|mine| mine.urgent)
     }
 
     /// On which NUMA node the calling thread runs.

@@ -20,6 +20,7 @@ pub mod clock;
 pub mod epoch;
 pub mod futex;
 pub mod held;
+pub mod left;
 pub mod machine;
 pub mod numa;
 pub mod pool;

@@ -6,8 +6,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word};
 use flashlock_locks::node::Node;
+use flashlock_locks::wait::left::LeftBehind;
 
-use crate::{clock, epoch, futex, numa, pool, settings, spin, stats, sys, thread};
+use crate::{clock, epoch, futex, left, numa, pool, settings, spin, stats, sys, thread};
 
 /// An `AtomicU32`.
 #[repr(transparent)]
@@ -183,6 +184,14 @@ impl<S: Sink> Machine for Native<S> {
 
     fn tunables() -> &'static Tunables {
         settings::tunables()
+    }
+
+    fn left_behind(lock: *const Word32) -> &'static LeftBehind<Self> {
+        left::count(lock)
+    }
+
+    fn urgent() -> bool {
+        thread::urgent()
     }
 
     fn crowded() -> bool {

@@ -69,6 +69,18 @@ pub fn yield_now() {
     unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
 }
 
+/// Whether the calling thread has a real-time scheduling policy; not if the kernel does not say.
+pub fn is_real_time() -> bool {
+    /// May be or-ed to a policy.
+    const SCHED_RESET_ON_FORK: isize = 0x4000_0000;
+    /// Not in the `libc` crate for all targets.
+    const SCHED_DEADLINE: isize = 6;
+    // SAFETY: asks about the calling thread; no memory is passed.
+    let policy = unsafe { syscall(libc::SYS_sched_getscheduler, [0; 6]) };
+    let policies = [libc::SCHED_FIFO as isize, libc::SCHED_RR as isize, SCHED_DEADLINE];
+    policy >= 0 && policies.contains(&(policy & !SCHED_RESET_ON_FORK))
+}
+
 /// Sleeps for `micros` microseconds (less than a second), or until a signal comes.
 pub fn nap(micros: u32) {
     let time = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(micros.min(999_999)) * 1000 };

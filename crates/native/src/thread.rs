@@ -29,6 +29,8 @@ struct Local {
     contention: Cell<Contention>,
     /// One more than the thread's place in the order in which threads came here; 0 if it has none.
     place: Cell<u32>,
+    /// Whether the thread has a real-time scheduling policy; `None`: not asked yet.
+    urgent: Cell<Option<bool>>,
     /// What lock algorithms keep.
     kept: [Cell<u32>; Kept::COUNT],
 }
@@ -41,6 +43,7 @@ thread_local! {
             random: Cell::new(0),
             contention: Cell::new(Contention { away: 0, last_won: 0 }),
             place: Cell::new(0),
+            urgent: Cell::new(None),
             kept: [const { Cell::new(0) }; Kept::COUNT],
         }
     };
@@ -107,6 +110,15 @@ pub fn place() -> u32 {
             local.place.set(PLACES.fetch_add(1, Relaxed).wrapping_add(1).max(1));
         }
         local.place.get() - 1
+    })
+}
+
+/// Whether the thread has a real-time scheduling policy. The kernel is asked once; a change after that is not noticed.
+pub(crate) fn urgent() -> bool {
+    LOCAL.with(|local| {
+        let urgent = local.urgent.get().unwrap_or_else(sys::is_real_time);
+        local.urgent.set(Some(urgent));
+        urgent
     })
 }
 

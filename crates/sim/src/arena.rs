@@ -18,6 +18,7 @@ use std::rc::Rc;
 
 use flashlock_locks::machine::Handle;
 use flashlock_locks::node::Node;
+use flashlock_locks::wait::left::LeftBehind;
 
 use crate::Sim;
 
@@ -101,9 +102,15 @@ impl Arena {
     #[inline]
     pub(crate) fn node(&self, handle: Handle) -> &'static Node<Sim> {
         let index = handle.word() - FIRST;
-        assert!(index < NODES, "handle {} names no node", handle.word());
-        // SAFETY: the first `NODES` lines of the block are nodes, for ever (invariants 1 and 2).
+        assert!(index < NODES - 1, "handle {} names no node", handle.word());
+        // SAFETY: the first lines of the block, up to the last of `NODES`, are nodes, for ever (invariants 1 and 2).
         unsafe { self.base.cast::<Node<Sim>>().add(index as usize).as_ref() }
+    }
+
+    /// The count of nodes left behind of locks that have no room for it: one for all, in the last node's line.
+    pub(crate) fn left(&self) -> &'static LeftBehind<Sim> {
+        // SAFETY: the line is in the block for ever (invariant 1), and the count is a word (invariant 2).
+        unsafe { self.base.cast::<Node<Sim>>().add(NODES as usize - 1).cast().as_ref() }
     }
 
     /// The handle of the node of that number.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Machine, Patience, Tunables, Unparked};
 use flashlock_locks::node::Node;
+use flashlock_locks::wait::left::LeftBehind;
 
 use crate::access::{access, spend};
 use crate::arena::{Arena, NODES};
@@ -106,7 +107,7 @@ impl Machine for Sim {
             if let Some(handle) = kernel.me().nodes.pop() {
                 return handle;
             }
-            assert!(kernel.nodes_made < NODES, "simulated threads wait with more than {NODES} nodes");
+            assert!(kernel.nodes_made < NODES - 1, "simulated threads wait with {NODES} nodes or more");
             kernel.nodes_made += 1;
             Arena::handle(kernel.nodes_made - 1)
         })
@@ -245,6 +246,10 @@ impl Machine for Sim {
 
     fn tunables() -> &'static Tunables {
         with(|kernel| kernel.tunables)
+    }
+
+    fn left_behind(_lock: *const Word) -> &'static LeftBehind<Self> {
+        with(|kernel| kernel.arena.left())
     }
 
     fn crowded() -> bool {

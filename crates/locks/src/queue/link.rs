@@ -48,13 +48,15 @@ impl Link {
         self.word
     }
 
+    /// The NUMA node of whom it names, if it says.
+    pub fn said(self) -> Option<u32> {
+        (self.word >> NUMA_SHIFT).checked_sub(1)
+    }
+
     /// The NUMA node of whom it names. Touches that one's line only where the link does not say. Relaxed: the node was
     /// published with the link.
     pub fn numa<M: Machine>(self) -> u32 {
-        match self.word >> NUMA_SHIFT {
-            0 => self.to.node::<M>().numa.load(Relaxed),
-            said => said - 1,
-        }
+        self.said().unwrap_or_else(|| self.to.node::<M>().numa.load(Relaxed))
     }
 }
 

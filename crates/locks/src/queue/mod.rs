@@ -5,7 +5,9 @@ pub mod clh;
 pub mod link;
 pub mod mcs;
 pub mod mcs_tp;
+pub mod qspin;
 
 pub use clh::Clh;
 pub use mcs::Mcs;
 pub use mcs_tp::McsTp;
+pub use qspin::Qspin;

@@ -1,8 +1,8 @@
 //! Mutual exclusion, and that each critical section sees the ones before it.
 
 use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
-use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::{Clh, Mcs, McsTp};
+use flashlock_locks::numa::{Cna, QspinCna};
+use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
@@ -57,6 +57,12 @@ excluding! {
     cna_spin: Cna<Spin>, 3, 1;
     cna_stp: Cna<SpinThenPark>, 3, 2;
     cna_park: Cna<Park>, 3, 3;
+    qspin_spin: Qspin<Spin>, 3, 1;
+    qspin_stp: Qspin<SpinThenPark>, 3, 3;
+    qspin_park: Qspin<Park>, 3, 3;
+    qspin_cna_spin: QspinCna<Spin>, 3, 1;
+    qspin_cna_stp: QspinCna<SpinThenPark>, 3, 2;
+    qspin_cna_park: QspinCna<Park>, 3, 2;
     mcscr_spin: Mcscr<Spin>, 3, 1;
     mcscr_stp: Mcscr<SpinThenPark>, 3, 2;
     mcscr_park: Mcscr<Park>, 3, 3;

@@ -17,6 +17,9 @@ mod polite;
 #[path = "../shared/polite_mutants.rs"]
 mod polite_mutants;
 mod protocols;
+mod qspin;
+#[path = "../shared/qspin_mutants.rs"]
+mod qspin_mutants;
 mod sem;
 #[path = "../shared/sem_mutants.rs"]
 mod sem_mutants;

@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr};
-use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::{Clh, Mcs, McsTp};
+use flashlock_locks::numa::{Cna, QspinCna};
+use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
@@ -17,7 +17,7 @@ use crate::aside::{self, STAYS};
 use crate::common::{HASTY, sections};
 use crate::exclusion::RESTLESS;
 use crate::forked::{NOTHING, forked_in_queueing};
-use crate::{cond, states};
+use crate::{cond, qspin, states};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
 const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
@@ -82,6 +82,15 @@ found! {
     cna_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
     cna_recall: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], STAYS, aside::recall_against_joiner::<Cna<SpinThenPark>>;
     mcscr_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], STAYS, aside::recall_against_joiner::<Mcscr<SpinThenPark>>;
+
+    qspin_unlock: [weak(Field::LockWord, Op::Add, Release, Relaxed)], SETUP, sections::<Qspin<Spin>>(&[1, 1]);
+    qspin_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Qspin<Spin>>(&[1, 1]);
+    qspin_join_acquire: [weak(Field::LockWord, Op::Cas, AcqRel, Release)], SETUP, sections::<Qspin<Park>>(&[1, 1, 1]);
+    qspin_join_release: [weak(Field::LockWord, Op::Cas, AcqRel, Acquire)], SETUP, sections::<Qspin<Park>>(&[2, 2]);
+    qspin_vacant: [weak(Field::LockWord, Op::Load, Acquire, Relaxed), weak(Field::LockWord, Op::CasFailed, Acquire, Relaxed)], SETUP, sections::<Qspin<Spin>>(&[2, 2]);
+    qspin_link_acquire: [weak(Field::NodeNext, Op::Swap, AcqRel, Release)], qspin::SETUP, qspin::left_to_joiner;
+    qspin_cna_tell: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], qspin::SETUP, qspin::front_goes_on::<QspinCna<SpinThenPark>>;
+    qspin_cna_told: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], qspin::SETUP, qspin::front_goes_on::<QspinCna<SpinThenPark>>;
 
     shfl_unlock: [weak(Field::LockWord, Op::Swap, Release, Relaxed)], SETUP, sections::<Shfl<Park>>(&[1, 1]);
     shfl_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Shfl<SpinThenPark>>(&[1, 1]);

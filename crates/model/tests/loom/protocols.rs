@@ -57,8 +57,8 @@ fn last_frees<L: Lock>() {
 #[test]
 fn nothing_is_touched_after_release() {
     use flashlock_locks::malthusian::Mcscr;
-    use flashlock_locks::numa::Cna;
-    use flashlock_locks::queue::Mcs;
+    use flashlock_locks::numa::{Cna, QspinCna};
+    use flashlock_locks::queue::{Mcs, Qspin};
     use flashlock_locks::spin::{Tas, Ticket};
     use flashlock_locks::wait::SpinThenPark;
 
@@ -68,6 +68,8 @@ fn nothing_is_touched_after_release() {
     explore("mcs freed", BOUND, SETUP, last_frees::<Mcs<SpinThenPark>>);
     explore("ticket freed", BOUND, SETUP, last_frees::<Ticket>);
     explore("cna freed", BOUND, SETUP, last_frees::<Cna<SpinThenPark>>);
+    explore("qspin freed", BOUND, SETUP, last_frees::<Qspin<SpinThenPark>>);
+    explore("qspin-cna freed", BOUND, SETUP, last_frees::<QspinCna<SpinThenPark>>);
     explore("mcscr freed", BOUND, SETUP, last_frees::<Mcscr<SpinThenPark>>);
     explore("shfl freed", BOUND, SETUP, last_frees::<Shfl<Park>>);
     explore("shfl granted, freed", BOUND, overdue, last_frees::<Shfl<Park>>);

@@ -2,8 +2,8 @@
 
 use flashlock_locks::event::Event;
 use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
-use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::{Clh, Mcs, McsTp};
+use flashlock_locks::numa::{Cna, QspinCna};
+use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
@@ -47,6 +47,12 @@ timing_out! {
     cna_spin: Cna<Spin>, 2;
     cna_stp: Cna<SpinThenPark>, 2;
     cna_park: Cna<Park>, 3;
+    qspin_spin: Qspin<Spin>, 3;
+    qspin_stp: Qspin<SpinThenPark>, 3;
+    qspin_park: Qspin<Park>, 3;
+    qspin_cna_spin: QspinCna<Spin>, 3;
+    qspin_cna_stp: QspinCna<SpinThenPark>, 2;
+    qspin_cna_park: QspinCna<Park>, 3;
     mcscr_spin: Mcscr<Spin>, 3;
     mcscr_stp: Mcscr<SpinThenPark>, 2;
     mcscr_park: Mcscr<Park>, 3;

@@ -2,5 +2,6 @@
 
 mod cna;
 mod mcscr;
+mod qspin_cna;
 mod random;
 mod script;

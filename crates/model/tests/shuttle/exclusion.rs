@@ -1,8 +1,8 @@
 //! Every thread gets the lock as often as it asks, alone.
 
 use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
-use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::{Clh, Mcs, McsTp};
+use flashlock_locks::numa::{Cna, QspinCna};
+use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
@@ -54,6 +54,12 @@ rounds! {
     cna_spin: Cna<Spin>;
     cna_stp: Cna<SpinThenPark>;
     cna_park: Cna<Park>;
+    qspin_spin: Qspin<Spin>;
+    qspin_stp: Qspin<SpinThenPark>;
+    qspin_park: Qspin<Park>;
+    qspin_cna_spin: QspinCna<Spin>;
+    qspin_cna_stp: QspinCna<SpinThenPark>;
+    qspin_cna_park: QspinCna<Park>;
     mcscr_spin: Mcscr<Spin>;
     mcscr_stp: Mcscr<SpinThenPark>;
     mcscr_park: Mcscr<Park>;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::malthusian::Mcscr;
-use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::Mcs;
+use flashlock_locks::numa::{Cna, QspinCna};
+use flashlock_locks::queue::{Mcs, Qspin};
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::{Futex, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
@@ -116,6 +116,10 @@ lifetime! {
     ticket: Ticket;
     cna_stp: Cna<SpinThenPark>;
     cna_park: Cna<Park>;
+    qspin_stp: Qspin<SpinThenPark>;
+    qspin_park: Qspin<Park>;
+    qspin_cna_stp: QspinCna<SpinThenPark>;
+    qspin_cna_park: QspinCna<Park>;
     mcscr_stp: Mcscr<SpinThenPark>;
     mcscr_park: Mcscr<Park>;
     shfl_spin: Shfl<Spin>;

@@ -1,0 +1,293 @@
+//! # CNA in qspinlock
+//!
+//! **Problem.** The kernel's lock serves whoever came first, wherever he runs: from socket to socket at almost every hand-over,
+//! and the data that the lock protects with it. It must stay in its four bytes. **Idea.** The head of the queue has time: while it polls the word, it
+//! looks for a waiter of its own NUMA node, and moves those before that one to a **secondary queue**, which is named by the head's node and
+//! handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back. **Source.** Kogan & Dice, *Add NUMA-awareness to
+//! qspinlock*, version 10 (April 2020): patch 3 (the two queues, [`scan`] is `cna_order_queue`, [`splice_tail`], `choose` is
+//! `cna_lock_handoff`; `cna_splice_head` is in [`line`](crate::queue::qspin::line)), patch 4 (`flush=`), patch 5 (priority); and what the thread asked for after it: Long's time limit (`stay=`),
+//! his limit of the scan once the lock is free (`scan=`), Kogan's incremental culling (`incremental=1`), which became version 11.
+//!
+//! **Departures.** Those of [`qspin`](crate::queue::qspin). (1) A link says where its waiter is, so that the scan reads no line but
+//! those that it passes over (CNA paper, §6). (2) The time limit is there beside the count; whichever comes first. (3) The node that is
+//! preferred travels with the front. With incremental culling that is the point of it; a priority waiter of another node so does not end the
+//! preference (as in version 11; in version 10 it did). (4) Waiters may give up. The front that reaches such a node goes on from there; the secondary
+//! queue is gone through now and then.
+//!
+//! ## The two queues, at hand-overs (`t4:0` waits on node 0; `t1`, of node 0, polls the word)
+//! ```text
+//!  head  main queue                secondary queue   what the head does
+//!  t1:0  t2:1 t3:1 t4:0 t5:1       –                 pre-scan: finds t4, t2 and t3 are moved (splice-tail)
+//!  t4:0  t5:1                      t2:1 t3:1         pre-scan: nobody; post-scan, when it holds the lock: from t5 on. Nobody:
+//!  t2:1  t3:1 t5:1                 –                 the secondary queue comes back, before t5 (splice-head)
+//!
+//!  node of the head:  prev ───────────────┐  the last of the secondary queue, which is a circle
+//!                                         v
+//!                     ┌──> [t2] ──> … ─> [t3] ──┐
+//!                     └─────────────────────────┘
+//! ```
+//!
+//! ## Choosing the next head
+//! | the secondary queue … | main queue | next | moves |
+//! |---|---|---|---|
+//! | is empty, or has had its `2^flush` hand-overs or `stay` µs not yet | first is local, or a priority waiter | the first | – |
+//! | the same | first such one is at place n | that one | the n − 1 before it, to the end of the secondary queue |
+//! | the same, `incremental=1` | first is neither | the second | the first, to the end of the secondary queue |
+//! | is not empty | any, and its time has come, or nobody is local | first of the secondary queue | all of it, before the main queue |
+//! | is empty | nobody is local | the first | – |
+//! | is not empty | empty | first of the secondary queue | all of it: it is the main queue |
+//!
+//! ## Options
+//! | `FLASHLOCK=qspin-cna:…` | default | meaning |
+//! |---|---|---|
+//! | `flush=N` | 16 | the secondary queue comes back after 2^N hand-overs (patch 4's threshold, 0 to 31) |
+//! | `stay=US` | 10000 | it comes back after so many µs; 0: no such limit |
+//! | `incremental=0`, `1` | 0 | 1: a head moves one waiter at most: each hand-over costs the same, however many wait |
+//! | `scan=N` | no limit | a head that holds the lock looks at N more waiters, and the scan before that ends as soon as the lock is free (Long: four times the number of nodes) |
+//! | `urgent=0`, `1` | 0 | 1: threads of real-time scheduling policies are priority waiters. Costs one system call for each thread. Who was moved here by a broadcast is none |
+//!
+//! ## What the front carries, in its node
+//! `prev`: the last of the secondary queue, or 0. `passes`: hand-overs since that is not empty, `since`: and since when. `check_at`:
+//! the node preferred, plus one; 0: the node where the head itself is.
+//!
+//! ## Invariants and orderings
+//! Those of [`line`](crate::queue::qspin::line): all of this is the front's, handed over with it. Links among those moved are Relaxed for that reason; those
+//! that the scan follows may be written at that moment (Acquire). The scan stops before a link that is 0, so who is moved has a successor,
+//! and his link is written by nobody else.
+//!
+//! **Cannot:** what `qspin` cannot.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::event::Event;
+use crate::machine::{Handle, Machine, Word};
+use crate::node::{Node, URGENT, state};
+use crate::queue::link::Link;
+use crate::queue::qspin::QspinLock;
+use crate::queue::qspin::line::{Line, Succession};
+use crate::queue::qspin::word::is_busy;
+use crate::wait::SpinThenPark;
+
+/// CNA in qspinlock; waiters wait by policy `W`.
+pub type QspinCna<W = SpinThenPark> = QspinLock<NodeFirst, W>;
+
+/// Waiters of the preferred NUMA node first.
+pub struct NodeFirst;
+
+/// What the head has found out.
+#[derive(Clone, Copy, Debug)]
+pub enum Order {
+    /// Up to this waiter there is nobody who would be preferred.
+    NotUpTo(Handle),
+    /// The head's link leads to one.
+    Found,
+    /// The secondary queue's time has come.
+    Flush,
+}
+
+/// Says nothing in a link: look into the node.
+const UNSAID: u32 = u32::MAX;
+/// `scan=` from this on is no limit.
+const NO_LIMIT: u32 = 1_000_000_000;
+
+impl Succession for NodeFirst {
+    type Order = Order;
+
+    fn unordered(front: Handle) -> Order {
+        Order::NotUpTo(front)
+    }
+
+    fn arrive<M: Machine>(node: &Node<M>) -> u32 {
+        if M::tunables().urgent != 0 && M::urgent() {
+            node.batch.store(URGENT, Relaxed);
+            return UNSAID;
+        }
+        node.numa.load(Relaxed)
+    }
+
+    fn begin<M: Machine>(first: &Node<M>) {
+        first.prev.store(0, Relaxed);
+        first.passes.store(0, Relaxed);
+        first.check_at.store(0, Relaxed);
+    }
+
+    fn inherit<M: Machine>(from: &Node<M>, to: &Node<M>) {
+        if secondary(from).is_some() { carry(from, to) } else { Self::begin(to) }
+    }
+
+    /// The pre-scan.
+    fn order<M: Machine>(line: Line<'_, M>, head: Handle) -> Order {
+        if must_flush(head.node::<M>()) {
+            return Order::Flush;
+        }
+        look(line, head, head, while_busy)
+    }
+
+    fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Handle, Handle)> {
+        let last = secondary(front)?;
+        let first = Link::from_word(last.node::<M>().next.load(Relaxed)).map_or(last, Link::to);
+        Some((first, last))
+    }
+
+    fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, mut order: Order) -> Handle {
+        let node = front.node::<M>();
+        if line.left().wants_sweep() {
+            sweep(line, node);
+        }
+        if let Order::NotUpTo(last) = order {
+            order = look(line, front, last, so_many); // The post-scan.
+        }
+        match (order, Self::elsewhere(node)) {
+            (Order::Found, _) => {
+                // Not `next`: the post-scan may have moved that.
+                let found = Link::from_word(node.next.load(Relaxed)).unwrap_or(next).to();
+                carry(node, found.node::<M>());
+                found
+            }
+            (_, Some((first, last))) => {
+                M::trace(Event::Alteration);
+                last.node::<M>().next.store(next.word(), Relaxed);
+                Self::begin(first.node::<M>());
+                first
+            }
+            (_, None) => {
+                Self::begin(next.to().node::<M>());
+                next.to()
+            }
+        }
+    }
+}
+
+/// The last of the secondary queue.
+fn secondary<M: Machine>(front: &Node<M>) -> Option<Handle> {
+    Handle::from_word(front.prev.load(Relaxed))
+}
+
+/// The NUMA node that is preferred.
+fn home<M: Machine>(front: &Node<M>) -> u32 {
+    match front.check_at.load(Relaxed) {
+        0 => front.numa.load(Relaxed),
+        home => home - 1,
+    }
+}
+
+/// One more hand-over without an end of the preference.
+fn carry<M: Machine>(from: &Node<M>, to: &Node<M>) {
+    to.prev.store(from.prev.load(Relaxed), Relaxed);
+    to.passes.store(from.passes.load(Relaxed).wrapping_add(1), Relaxed);
+    to.since.store(from.since.load(Relaxed), Relaxed);
+    to.check_at.store(home(from) + 1, Relaxed);
+}
+
+/// Whether those in the secondary queue have waited there for as many hand-overs, or as long, as they may.
+fn must_flush<M: Machine>(head: &Node<M>) -> bool {
+    let tunables = M::tunables();
+    secondary(head).is_some()
+        && (head.passes.load(Relaxed) >= 1 << tunables.flush
+            || (tunables.stay_us != 0 && M::micros().wrapping_sub(head.since.load(Relaxed)) >= tunables.stay_us))
+}
+
+/// Looks behind `from` for one who is preferred, or, incrementally, makes the second the one.
+fn look<M: Machine>(line: Line<'_, M>, front: Handle, from: Handle, on: fn(Line<'_, M>, u32) -> bool) -> Order {
+    if M::tunables().incremental != 0 { step::<M>(front) } else { scan(line, front, from, on) }
+}
+
+/// Whether the pre-scan goes on.
+fn while_busy<M: Machine>(line: Line<'_, M>, _: u32) -> bool {
+    M::tunables().scan >= NO_LIMIT || is_busy::<M>(line.word.load(Relaxed))
+}
+
+/// Whether the post-scan goes on, having looked at so many.
+fn so_many<M: Machine>(_: Line<'_, M>, seen: u32) -> bool {
+    let limit = M::tunables().scan;
+    limit >= NO_LIMIT || seen < limit
+}
+
+/// Looks behind `from`, as long as `on` says so of the number of waiters looked at. Who is passed over is moved when one is found.
+fn scan<M: Machine>(line: Line<'_, M>, front: Handle, from: Handle, on: fn(Line<'_, M>, u32) -> bool) -> Order {
+    let home = home(front.node::<M>());
+    let (mut last, mut seen) = (from, 0);
+    while on(line, seen) {
+        let Some(link) = Link::from_word(last.node::<M>().next.load(Acquire)) else { break };
+        if is_preferred::<M>(link, home) {
+            if last != front {
+                splice_tail::<M>(front, last);
+            }
+            return Order::Found;
+        }
+        (last, seen) = (link.to(), seen + 1);
+    }
+    Order::NotUpTo(last)
+}
+
+/// Moves the first waiter, if it is not preferred and there is a second, who then has the front, wherever he is.
+fn step<M: Machine>(front: Handle) -> Order {
+    let node = front.node::<M>();
+    let Some(first) = Link::from_word(node.next.load(Acquire)) else { return Order::NotUpTo(front) };
+    if !is_preferred::<M>(first, home(node)) {
+        if first.to().node::<M>().next.load(Acquire) == 0 {
+            return Order::NotUpTo(front);
+        }
+        splice_tail::<M>(front, first.to());
+    }
+    Order::Found
+}
+
+/// Whether the scan ends here: a waiter of this node, or one that is never set aside. Relaxed: written before the link that names it.
+fn is_preferred<M: Machine>(link: Link, home: u32) -> bool {
+    link.said().map_or_else(
+        || {
+            let node = link.to().node::<M>();
+            node.numa.load(Relaxed) == home || node.batch.load(Relaxed) & URGENT != 0
+        },
+        |numa| numa == home,
+    )
+}
+
+/// Moves those behind `front`, up to `last`, to the end of the secondary queue.
+fn splice_tail<M: Machine>(front: Handle, last: Handle) {
+    M::trace(Event::Alteration);
+    let (node, link) = (front.node::<M>(), &last.node::<M>().next);
+    let first = node.next.load(Relaxed);
+    node.next.store(link.load(Relaxed), Relaxed);
+    match secondary(node) {
+        Some(end) => {
+            let end = &end.node::<M>().next;
+            link.store(end.load(Relaxed), Relaxed);
+            end.store(first, Relaxed);
+        }
+        None => {
+            link.store(first, Relaxed);
+            node.passes.store(0, Relaxed);
+            node.since.store(M::micros(), Relaxed);
+        }
+    }
+    node.prev.store(last.word(), Relaxed);
+}
+
+/// Gives back those nodes of the secondary queue whose threads have gone.
+#[cold]
+fn sweep<M: Machine>(line: Line<'_, M>, front: &Node<M>) {
+    let Some(end) = secondary(front) else { return };
+    let mut here = Link::from_word(end.node::<M>().next.load(Relaxed));
+    let (mut first, mut kept) = (0, None::<Handle>);
+    while let Some(link) = here {
+        let node = link.to().node::<M>();
+        here = if link.to() == end { None } else { Link::from_word(node.next.load(Relaxed)) };
+        // Acquire: the leaver's last look comes before the node's next use.
+        if node.state.load(Acquire) == state::ABANDONED {
+            line.left().remove();
+            M::give_node(link.to());
+            continue;
+        }
+        match kept {
+            Some(before) => before.node::<M>().next.store(link.word(), Relaxed),
+            None => first = link.word(),
+        }
+        kept = Some(link.to());
+    }
+    if let Some(kept) = kept {
+        kept.node::<M>().next.store(first, Relaxed);
+    }
+    front.prev.store(kept.map_or(0, Handle::word), Relaxed);
+}

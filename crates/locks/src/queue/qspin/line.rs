@@ -1,0 +1,254 @@
+//! # The queue behind the word
+//!
+//! MCS's list. What its front hands on is not the lock but the right to be next, so nobody who holds the lock keeps a node.
+//! *Who* follows is a [`Succession`].
+//!
+//! ```text
+//!   word: LOCKED | tail ───────────────────────────┐
+//!                                                  v
+//!   the holder: no node      [A] ──> [B] ──> … ──> [C] ──> 0
+//!                            HEAD   WAITING     PARKED
+//!                            polls the word
+//! ```
+//!
+//! ## Invariants
+//! 1. At most one node is HEAD, or the front is in the hands of the thread that has just been it. That thread alone writes the
+//!    links of nodes before the tail, and what the front carries ([`Succession`]).
+//! 2. `next` of a node is exchanged by its successor (0 -> link), and by the front that leaves (0 -> [`LEFT`]). Whoever comes
+//!    second sees the other: a joiner that finds LEFT owns the node, what it carries, and the front. So nobody waits for a
+//!    joiner that has not linked itself.
+//! 3. A node is given back by the thread that took the front on from it: its own, or, once ABANDONED, the one that found it so; or by the joiner that
+//!    found LEFT. Then no link and no tail names it.
+//! 4. Once a successor is told (HEAD), the teller touches neither lock nor node, but for the wake of an address, unless it
+//!    holds the lock.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::event::Event;
+use crate::machine::{Handle, Machine, Word};
+use crate::node::{LEFT, Node, is_asleep, state};
+use crate::queue::link::Link;
+use crate::queue::qspin::word::{LOCKED, is_vacant, tail, tail_word, with_tail};
+use crate::wait::left::LeftBehind;
+
+/// Who follows the head. What it needs to know travels with the front, in the head's node, and is written by the thread that has
+/// the front.
+pub trait Succession: 'static {
+    /// What was learned of the queue while the head waited.
+    type Order: Copy;
+
+    /// Nothing was learned yet by who has the front in this node.
+    fn unordered(front: Handle) -> Self::Order;
+
+    /// A thread is about to queue with this node. The NUMA node that its link shall say.
+    fn arrive<M: Machine>(node: &Node<M>) -> u32;
+
+    /// The front begins with this node, and carries nothing.
+    fn begin<M: Machine>(first: &Node<M>);
+
+    /// What the front carries goes over to `to`, which has found that `from` left.
+    fn inherit<M: Machine>(from: &Node<M>, to: &Node<M>);
+
+    /// The head begins to wait for the word: time to put the queue in order.
+    fn order<M: Machine>(line: Line<'_, M>, head: Handle) -> Self::Order;
+
+    /// Those who wait elsewhere, first and last, and are to be the queue when nobody is behind `front`.
+    fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Handle, Handle)>;
+
+    /// Chooses who has the front after `front`, whose link is `next`, and gives him what it carries. His link leads to the rest.
+    fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, order: Self::Order) -> Handle;
+}
+
+/// A lock's word, seen by those who queue.
+pub struct Line<'a, M: Machine> {
+    /// The word.
+    pub word: &'a M::Word,
+}
+
+impl<M: Machine> Clone for Line<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<M: Machine> Copy for Line<'_, M> {}
+
+/// How joining ended.
+pub enum Joined {
+    /// The lock was vacant, and is ours. Nothing was queued.
+    Holding,
+    /// First in the queue.
+    Head,
+    /// Behind somebody.
+    Waiting,
+}
+
+/// Who is behind a node that has the front.
+enum Behind {
+    /// Somebody who has linked himself.
+    Waiter(Link),
+    /// Nobody; those who waited elsewhere are the queue now, which begins with this one.
+    Elsewhere(Handle),
+    /// Nobody. The queue is empty.
+    Nobody,
+    /// Somebody who has not linked himself. The front, the node, and what it carries are his.
+    Joiner,
+}
+
+impl<M: Machine> Line<'_, M> {
+    /// Nodes left behind by those who gave up on this lock. There is no room for their number in the lock.
+    pub fn left(self) -> &'static LeftBehind<M> {
+        M::left_behind(self.word)
+    }
+
+    /// vacant -> LOCKED. Whether it was.
+    pub fn try_take(self) -> bool {
+        let mut seen = self.word.load(Acquire);
+        while is_vacant::<M>(seen) {
+            match self.word.compare_exchange(seen, LOCKED, Acquire, Acquire) {
+                Ok(_) => {
+                    if tail(seen).is_some() {
+                        self.left().clear(); // A forked child: the queue belonged to threads that do not exist.
+                    }
+                    return true;
+                }
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// (tail) -> (last), or, with `take`, vacant -> LOCKED; then links `first` to who was last.
+    pub fn join<S: Succession>(self, first: Link, last: Handle, take: bool) -> Joined {
+        let mut seen = self.word.load(Acquire);
+        loop {
+            let vacant = take && is_vacant::<M>(seen);
+            let new = if vacant { LOCKED } else { with_tail::<M>(seen, last.word()) };
+            match self.word.compare_exchange(seen, new, AcqRel, Acquire) {
+                Ok(_) if vacant => return Joined::Holding,
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        let node = first.to().node::<M>();
+        let Some(previous) = tail(seen) else {
+            S::begin(node);
+            return Joined::Head;
+        };
+        let before = previous.node::<M>();
+        if !before.is_alive() {
+            // A forked child: the queue up to here belongs to threads that do not exist.
+            self.left().clear();
+            S::begin(node);
+            return Joined::Head;
+        }
+        if before.next.swap(first.word(), AcqRel) != LEFT {
+            return Joined::Waiting;
+        }
+        S::inherit(before, node); // Invariant 2.
+        M::give_node(previous);
+        Joined::Head
+    }
+
+    /// Gives the front on, from a node that has it and is ours.
+    pub fn pass<S: Succession>(self, mut front: Handle, mut order: S::Order) {
+        loop {
+            let next = match self.behind::<S>(front) {
+                Behind::Waiter(next) => S::choose(self, front, next, order),
+                Behind::Elsewhere(first) => first,
+                Behind::Nobody => return M::give_node(front),
+                Behind::Joiner => return,
+            };
+            M::give_node(front);
+            if promote::<M>(next) {
+                return;
+            }
+            // It has given up, and we have the front through its node.
+            self.left().remove();
+            (front, order) = (next, S::unordered(next));
+        }
+    }
+
+    /// Who is behind a node that has the front. If nobody is: (tail = front) -> (tail = 0), or to the last of those elsewhere.
+    fn behind<S: Succession>(self, front: Handle) -> Behind {
+        let next = &front.node::<M>().next;
+        if let Some(link) = Link::from_word(next.load(Acquire)) {
+            return Behind::Waiter(link);
+        }
+        let mut seen = self.word.load(Relaxed);
+        while tail(seen) == Some(front) {
+            match self.close::<S>(front, seen, with_tail::<M>) {
+                Ok(closed) => return closed,
+                Err(now) => seen = now,
+            }
+        }
+        let Some(link) = Link::from_word(next.swap(LEFT, AcqRel)) else { return Behind::Joiner }; // Invariant 2.
+        next.store(link.word(), Relaxed); // Nobody but us reads it.
+        Behind::Waiter(link)
+    }
+
+    /// (seen) -> (new(seen, 0)), or, if somebody waits elsewhere, with the last of those for the tail.
+    ///
+    /// The kernel's speculative break (`cna_splice_head`): the circle of those elsewhere is opened before the exchange that makes
+    /// its last the tail, for whoever joins then writes there; it is closed again if the exchange fails. AcqRel: acquires the lock,
+    /// where it does; and a joiner sees the 0 in the link that it exchanges next.
+    fn close<S: Succession>(self, front: Handle, seen: u32, new: fn(u32, u32) -> u32) -> Result<Behind, u32> {
+        let Some((first, last)) = S::elsewhere(front.node::<M>()) else {
+            self.word.compare_exchange(seen, new(seen, 0), AcqRel, Relaxed)?;
+            return Ok(Behind::Nobody);
+        };
+        let link = &last.node::<M>().next;
+        let circle = link.load(Relaxed);
+        link.store(0, Relaxed);
+        if let Err(now) = self.word.compare_exchange(seen, new(seen, last.word()), AcqRel, Relaxed) {
+            link.store(circle, Relaxed);
+            return Err(now);
+        }
+        M::trace(Event::Alteration);
+        S::begin(first.node::<M>());
+        Ok(Behind::Elsewhere(first))
+    }
+
+    /// (head = me, seen) -> LOCKED, and the front goes on. Whether the word was as seen.
+    pub fn acquire<S: Succession>(self, me: Handle, seen: u32, order: S::Order) -> Result<(), u32> {
+        if tail(seen) != Some(me) {
+            self.word.compare_exchange(seen, LOCKED | tail_word(seen), Acquire, Relaxed)?;
+            self.pass::<S>(me, order);
+            return Ok(());
+        }
+        let behind = self.close::<S>(me, seen, locked_with_tail)?;
+        M::give_node(me);
+        if let Behind::Elsewhere(first) = behind {
+            self.tell::<S>(first);
+        }
+        Ok(())
+    }
+
+    /// Tells a waiter that it is the head, or, if it has given up, the one behind it.
+    pub fn tell<S: Succession>(self, next: Handle) {
+        if !promote::<M>(next) {
+            self.left().remove();
+            self.pass::<S>(next, S::unordered(next));
+        }
+    }
+}
+
+/// What the head makes of the word when it acquires: nobody is PENDING, and nobody SLEEPS but itself.
+fn locked_with_tail(_: u32, last: u32) -> u32 {
+    LOCKED | last
+}
+
+/// WAITING, or asleep -> HEAD. Whether it was still there; if not, the node is ours: a swap, not a CAS, for that reason.
+pub(super) fn promote<M: Machine>(next: Handle) -> bool {
+    let node = next.node::<M>();
+    let same = node.numa.load(Relaxed) == M::numa_node();
+    let before = node.state.swap(state::HEAD, AcqRel);
+    if before == state::ABANDONED {
+        return false;
+    }
+    M::trace(if same { Event::HandoffSame } else { Event::HandoffOther });
+    if is_asleep(before) {
+        M::trace(Event::Wake);
+        M::unpark(node);
+    }
+    true
+}

@@ -1,0 +1,217 @@
+//! # qspinlock: the kernel's lock in four bytes
+//!
+//! **Problem.** A queue lock hands over without a storm on one line, but MCS's needs a word for its tail, another for its holder's
+//! node, and an atomic more than a test-and-set lock where there is hardly anybody. A lock stands in every inode and every page: it may have
+//! four bytes. **Idea.** A word says three things: LOCKED; PENDING, that one waiter is next who needs no queue; and the tail of
+//! an MCS queue of all others, by the number of a slot. The head of that queue polls the word; when it has acquired, it makes the next one the
+//! head, and is rid of its node *before* its critical section. **Source.** Long & Zijlstra's `qspinlock.c` in the
+//! state of Linux 5.6, as patch 2 of the CNA series, v10 (April 2020) refactors it: a slow path with places where another
+//! succession fits in. That series' own, patches 3 to 5, is [`numa::qspin_cna`](crate::numa::qspin_cna); this one is [`Arrival`].
+//!
+//! **Departures.** (1) A slot is a node of the pool, which all objects of a process share that have the library in them; the kernel
+//! has four for each CPU, for nested interrupts, and knows who may nest. (2) PENDING is set by a compare-and-exchange of the whole
+//! word, from LOCKED alone: nobody who sets it must take it back. (3) Waiters may sleep: in the queue on their nodes, the head and the
+//! one who is PENDING on the word ([`wait`]). (4) Waiters may give up. The one who is PENDING clears the bit, the head passes the front on,
+//! others leave their nodes behind; whoever reaches such a node gives it back. Their number has no room in the lock: it is counted by the lock's address
+//! ([`Machine::left_behind`]), and newcomers stay out while it is 64 or more. (5) Nobody waits for a
+//! joiner that has not linked itself: it inherits the front ([`line`], invariant 2). (6) In a forked child, nobody waits for threads
+//! that do not exist there: nodes say of which process they are, and beside PENDING stands whether that one's epoch was odd. (7) A
+//! release is an addition, not a byte store ([`word`]).
+//!
+//! ## State                                         (tail, PENDING, LOCKED), as in the kernel
+//! | word | meaning | next |
+//! |---|---|---|
+//! | (0,0,0) | free | (0,0,1) by a locker |
+//! | (0,0,1) | held, nobody waits | (0,0,0) by release, (0,1,1) by the second, (n,0,1) by one more whose look came too late for that |
+//! | (0,1,1) | held, one waits, without a node | (0,1,0) by release, (n,1,1) by the third |
+//! | (n,1,1) | held, one is next, then the queue | (n,1,0) by release |
+//! | (\*,1,0) | released, and taken next by the one who is PENDING | (\*,0,1) |
+//! | (n,0,1) | held, the head of the queue is next | (n,0,0) by release |
+//! | (n,0,0) | released, and taken next by the head | (n,0,1), or, if it was the last, (0,0,1) |
+//!
+//! Nobody takes a lock past those who wait. The queue is drawn in [`line`].
+//!
+//! ## Invariants (beside those of `line`)
+//! 1. Who changes LOCKED from 0 to 1 holds the lock. Only who is PENDING does so where that is set; only the head, where it is not and there is a
+//!    tail. (In a forked child, anybody, where these two are of the dead.)
+//! 2. PENDING is set from (0,0,1) only. So of those who wait, at most the one who set it comes before the head.
+//! 3. Who sleeps on the word has set SLEEPS before, and the bit is cleared only by a change that leaves nobody asleep there, or by the one who slept.
+//! 4. After the addition that clears LOCKED, the releaser uses the word's address only.
+//! 5. Of a lock that nobody holds, a release sets LOCKED, which nobody else can have then, and releases that.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | `word` addition in `unlock` | Release | all exchanges that set LOCKED | hands over this section |
+//! | `word` exchanges that set LOCKED | Acquire | the addition | sees the last section, whoever has joined since: a chain of read-modify-writes |
+//! | `word` exchange in `join` | AcqRel | itself, and the exchange in `close` | publishes the node; sees that of the one before, and the 0 in its link |
+//! | `word` loads, and failed exchanges, before [`is_vacant`] | Acquire | the exchange in `join` | of which process the last waiter is |
+//! | `next` swap in `join`, `behind` | AcqRel | each other | one of the two sees the other; the node, and what the front carries |
+//! | `next` load | Acquire | `next` swap in `join` | the node that the link names must be seen prepared |
+//! | `state` swap to HEAD | AcqRel | `state` loads of the waiter, Acquire; its ABANDONED, Release | the head sees what the front carries; its last look at an abandoned node comes before the node's next use |
+//! | all else on `word` | Relaxed | – | says only who waits, or when to look |
+//!
+//! **Cannot:** let a newcomer in while the one who is next does not run; share its mutex with code that bypasses flashlock; and, in
+//! a forked child whose *grandparent* left a thread PENDING, in a lock that the parent did not touch, tell that it is dead.
+
+pub mod line;
+pub mod wait;
+pub mod word;
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::cond::Chain;
+use crate::event::Event;
+use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
+use crate::node::{Node, state};
+use crate::queue::link::Link;
+use crate::raw::RawLock;
+use crate::wait::{SpinThenPark, WaitPolicy, turn};
+use line::{Joined, Line, Succession};
+use wait::Pending;
+use word::{FREE, LOCKED, SLEEPS, is_locked, is_vacant};
+
+/// The kernel's lock; waiters wait by policy `W`.
+pub type Qspin<W = SpinThenPark> = QspinLock<Arrival, W>;
+
+/// The same with succession `S`.
+pub struct QspinLock<S: Succession, W: WaitPolicy>(PhantomData<(S, W)>);
+
+/// First come, first served.
+pub struct Arrival;
+
+impl Succession for Arrival {
+    type Order = ();
+
+    fn unordered(_: Handle) {}
+    fn arrive<M: Machine>(node: &Node<M>) -> u32 {
+        node.numa.load(Relaxed)
+    }
+    fn begin<M: Machine>(_: &Node<M>) {}
+    fn inherit<M: Machine>(_: &Node<M>, _: &Node<M>) {}
+    fn order<M: Machine>(_: Line<'_, M>, _: Handle) {}
+    fn elsewhere<M: Machine>(_: &Node<M>) -> Option<(Handle, Handle)> {
+        None
+    }
+    fn choose<M: Machine>(_: Line<'_, M>, _: Handle, next: Link, _: ()) -> Handle {
+        next.to()
+    }
+}
+
+impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
+    #[cold]
+    fn lock_slow<M: Machine>(line: Line<'_, M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+        M::trace(Event::Contended);
+        let stamp = M::stamp();
+        Self::wait(line, until).inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+    }
+
+    fn wait<M: Machine>(line: Line<'_, M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+        if line.try_pend() {
+            match line.wait_pending::<W>(until) {
+                Pending::Won => return Ok(()),
+                Pending::TimedOut => return Err(TimedOut),
+                Pending::Lost => {}
+            }
+        }
+        if let Some(ended) = line.left().keep_out(until, || line.try_take()) {
+            return ended;
+        }
+        let me = M::take_node();
+        let node = me.node::<M>();
+        node.prepare(state::WAITING);
+        match line.join::<S>(Link::new(me, S::arrive(node)), me, true) {
+            Joined::Holding => {
+                M::give_node(me);
+                return Ok(());
+            }
+            Joined::Head => {}
+            // If it gives up, the node is the queue's (invariant 3 of `line`).
+            Joined::Waiting => turn::<M, W>(node, until, line.left())?,
+        }
+        line.contend::<S, W>(me, until)
+    }
+
+    /// Of a lock that somebody sleeps on: wakes who does. Of one that nobody held: takes it back (invariant 5).
+    #[cold]
+    fn unlock_slow<M: Machine>(word: &M::Word, mut before: u32) {
+        let address: *const M::Word = word;
+        if !is_locked(before) {
+            before = word.fetch_add(LOCKED, Release);
+        }
+        if before & SLEEPS != 0 {
+            M::trace(Event::Wake);
+            M::wake(address, u32::MAX);
+        }
+    }
+}
+
+impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
+    type Queue = ();
+
+    fn new_queue() {}
+
+    /// (0,0,0) -> (0,0,1)
+    #[inline]
+    fn try_lock(word: &M::Word, _: &()) -> bool {
+        let taken = match word.compare_exchange(FREE, LOCKED, Acquire, Relaxed) {
+            Ok(_) => true,
+            Err(seen) => !is_locked(seen) && Line::<M> { word }.try_take(),
+        };
+        if taken {
+            M::trace(Event::Acquire);
+        }
+        taken
+    }
+
+    #[inline]
+    fn lock(word: &M::Word, _: &()) {
+        M::trace(Event::Acquire);
+        if word.compare_exchange(FREE, LOCKED, Acquire, Relaxed).is_err() {
+            // Without a deadline it cannot time out.
+            let _ = Self::lock_slow(Line::<M> { word }, None);
+        }
+    }
+
+    #[inline]
+    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+        if word.compare_exchange(FREE, LOCKED, Acquire, Relaxed).is_err() {
+            Self::lock_slow(Line::<M> { word }, Some(until))?;
+        }
+        M::trace(Event::Acquire);
+        Ok(())
+    }
+
+    /// (\*,\*,1) -> (\*,\*,0)
+    #[inline]
+    fn unlock(word: &M::Word, _: &()) {
+        let before = word.fetch_add(LOCKED, Release);
+        if before & (LOCKED | SLEEPS) != LOCKED {
+            Self::unlock_slow::<M>(word, before);
+        }
+    }
+
+    fn is_locked(word: &M::Word, _: &()) -> bool {
+        !is_vacant::<M>(word.load(Acquire))
+    }
+
+    /// The chain goes behind the tail; if nobody was there, its first is the head now. What links him, or tells him, is the last access
+    /// (he stays CLAIMED until then: invariant 2 of `cond/chain`).
+    fn adopt(word: &M::Word, _: &(), chain: Chain) {
+        let (line, first) = (Line::<M> { word }, chain.first());
+        chain.park_followers::<M>(|_| ());
+        let link = Link::new(first, first.node::<M>().numa.load(Relaxed));
+        if let Joined::Head = line.join::<S>(link, chain.last(), false) {
+            line.tell::<S>(first);
+        }
+    }
+
+    fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
+        M::trace(Event::Acquire);
+        let line = Line::<M> { word };
+        // Without a deadline neither can time out.
+        let _ = turn::<M, W>(me.node(), None, line.left());
+        let _ = line.contend::<S, W>(me, None);
+    }
+}

@@ -1,0 +1,140 @@
+//! # Waiting for the word
+//!
+//! Two may do so at a time: the one who is PENDING, and the head of the queue behind him. Both poll the word, and then, by their
+//! policy, sleep on it: first they say so (SLEEPS), then they look at the word once more, with the kernel's help. A release that
+//! sees SLEEPS wakes both. The bit stays until the head acquires, or until there is neither of the two: see
+//! [`with_tail`](super::word::with_tail).
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::queue::qspin::line::{Line, Succession};
+use crate::queue::qspin::word::{LOCKED, SLEEPS, has_pending, is_busy, is_locked, pending_mark, without_pending};
+use crate::wait::WaitPolicy;
+
+/// How being PENDING ended.
+#[derive(Clone, Copy)]
+pub(super) enum Pending {
+    /// The lock is ours.
+    Won,
+    /// Gave up.
+    TimedOut,
+    /// The bit has gone, or speaks of another process: only after a fork in a signal handler, or a release by somebody who did
+    /// not hold the lock. We queue.
+    Lost,
+}
+
+impl<M: Machine> Line<'_, M> {
+    /// (LOCKED) -> (LOCKED, PENDING). Whether we are. If somebody PENDING is about to acquire, waits a moment for that: then there
+    /// is room for us.
+    pub(super) fn try_pend(self) -> bool {
+        let mark = pending_mark::<M>();
+        let mut seen = self.word.load(Relaxed);
+        if seen == mark {
+            M::spin_until(self.word, Relaxed, Patience::Budget, |now| {
+                seen = now;
+                now != mark
+            });
+        }
+        seen == LOCKED && self.word.compare_exchange(LOCKED, LOCKED | mark, Relaxed, Relaxed).is_ok()
+    }
+
+    /// (LOCKED, PENDING) until (PENDING), and -> (LOCKED).
+    pub(super) fn wait_pending<W: WaitPolicy>(self, until: Option<Deadline>) -> Pending {
+        loop {
+            let mut ended = None;
+            let attempt = |seen| {
+                ended = self.take_pending(seen);
+                ended.is_some()
+            };
+            self.look::<W>(until, attempt);
+            if let Some(ended) = ended {
+                return ended;
+            }
+            if until.is_some_and(|deadline| M::expired(&deadline)) && self.leave_pending() {
+                return Pending::TimedOut;
+            }
+            if W::PARKS {
+                self.doze(until, is_locked);
+            }
+        }
+    }
+
+    /// (PENDING) -> (LOCKED), from what was seen. `None`: not yet.
+    fn take_pending(self, mut seen: u32) -> Option<Pending> {
+        loop {
+            if !has_pending::<M>(seen) {
+                return Some(Pending::Lost);
+            }
+            if is_locked(seen) {
+                return None;
+            }
+            match self.word.compare_exchange(seen, without_pending::<M>(seen) | LOCKED, Acquire, Relaxed) {
+                Ok(_) => return Some(Pending::Won),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// (LOCKED, PENDING) -> (LOCKED). Not if the lock is free: then it can be had.
+    fn leave_pending(self) -> bool {
+        let mut seen = self.word.load(Relaxed);
+        while is_locked(seen) && has_pending::<M>(seen) {
+            match self.word.compare_exchange(seen, without_pending::<M>(seen), Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// The head waits until it holds the lock, or until the deadline has passed; either way the front goes on.
+    pub fn contend<S: Succession, W: WaitPolicy>(self, me: Handle, until: Option<Deadline>) -> Result<(), TimedOut> {
+        let order = S::order(self, me);
+        loop {
+            let mut won = false;
+            let attempt = |mut seen| {
+                while !won && !is_busy::<M>(seen) {
+                    match self.acquire::<S>(me, seen, order) {
+                        Ok(()) => won = true,
+                        Err(now) => seen = now,
+                    }
+                }
+                won
+            };
+            self.look::<W>(until, attempt);
+            if won {
+                return Ok(());
+            }
+            if until.is_some_and(|deadline| M::expired(&deadline)) && is_busy::<M>(self.word.load(Relaxed)) {
+                self.pass::<S>(me, order);
+                return Err(TimedOut);
+            }
+            if W::PARKS {
+                self.doze(until, is_busy::<M>);
+            }
+        }
+    }
+
+    /// Polls the word as long as the policy allows, once at least.
+    fn look<W: WaitPolicy>(self, until: Option<Deadline>, mut attempt: impl FnMut(u32) -> bool) {
+        if W::SPINS {
+            // Relaxed: only decides when to try the exchange.
+            M::spin_until(self.word, Relaxed, W::patience(until, Patience::Budget), attempt);
+        } else {
+            attempt(self.word.load(Relaxed));
+        }
+    }
+
+    /// Sleeps on the word, if it says `wait` still, until it is released. Others may join meanwhile, which ends no sleep that has begun; one
+    /// that comes just before makes us look again.
+    fn doze(self, until: Option<Deadline>, wait: fn(u32) -> bool) {
+        // Relaxed: orders nothing; the release that is to see it is a later change of the same word.
+        let seen = self.word.fetch_or(SLEEPS, Relaxed) | SLEEPS;
+        if wait(seen) {
+            M::trace(Event::Park);
+            M::park(self.word, seen, until);
+        }
+    }
+}

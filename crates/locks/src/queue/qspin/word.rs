@@ -1,0 +1,103 @@
+//! # The word of a queued spinlock
+//!
+//! ```text
+//!    31      30      29     28   27                          0
+//!  +--------+-------+------+----+----------------------------+
+//!  | LOCKED |PENDING|SLEEPS|ODD |  tail: the last waiter     |
+//!  +--------+-------+------+----+----------------------------+
+//! ```
+//!
+//! LOCKED stands on top, so that adding it toggles it and carries into nothing: a release is one addition, which cannot fail,
+//! whoever joins meanwhile, and which says whether somebody sleeps. (The kernel stores a byte there. A byte store into a 32-bit
+//! atomic is outside of Rust's memory model, and could not say that.)
+
+use crate::machine::{Handle, Machine};
+use crate::queue::link::handle_in;
+
+/// Nobody holds the lock, nobody waits.
+pub const FREE: u32 = 0;
+/// Somebody holds the lock.
+pub const LOCKED: u32 = 1 << 31;
+/// A waiter without a node is next, before all who queue.
+pub const PENDING: u32 = 1 << 30;
+/// The one who is PENDING, or the head of the queue, or both, sleep on this word or are about to.
+pub const SLEEPS: u32 = 1 << 29;
+/// The epoch of the one who is PENDING is odd.
+pub const ODD: u32 = 1 << 28;
+
+const _: () = assert!(ODD == Handle::LIMIT && LOCKED.wrapping_add(LOCKED) == 0);
+
+/// The last waiter in the queue.
+#[inline]
+pub fn tail(word: u32) -> Option<Handle> {
+    handle_in(word)
+}
+
+/// The same, as a word.
+#[inline]
+pub fn tail_word(word: u32) -> u32 {
+    word & (Handle::LIMIT - 1)
+}
+
+/// Whether somebody holds the lock.
+#[inline]
+pub fn is_locked(word: u32) -> bool {
+    word & LOCKED != 0
+}
+
+/// What a thread that becomes PENDING sets.
+#[inline]
+pub fn pending_mark<M: Machine>() -> u32 {
+    if M::epoch().is_multiple_of(2) { PENDING } else { PENDING | ODD }
+}
+
+/// Whether somebody is PENDING who lives. In a forked child the bit may be left of a thread that does not exist there.
+#[inline]
+pub fn has_pending<M: Machine>(word: u32) -> bool {
+    word & (PENDING | ODD) == pending_mark::<M>()
+}
+
+/// Whether the head of the queue must wait.
+#[inline]
+pub fn is_busy<M: Machine>(word: u32) -> bool {
+    is_locked(word) || has_pending::<M>(word)
+}
+
+/// Whether the lock may be taken by anybody: nobody who lives holds it or waits. The word was loaded with Acquire: the node that it names
+/// must be seen prepared.
+pub fn is_vacant<M: Machine>(word: u32) -> bool {
+    !is_busy::<M>(word) && tail(word).is_none_or(|last| !last.node::<M>().is_alive())
+}
+
+/// The word with this tail (0: nobody), and without what is left of the dead.
+pub fn with_tail<M: Machine>(word: u32, last: u32) -> u32 {
+    let pending = if has_pending::<M>(word) { PENDING | ODD } else { 0 };
+    // SLEEPS speaks of the head or of the one who is pending; a word with neither would never be FREE again.
+    let sleeps = if pending | last == 0 { 0 } else { SLEEPS };
+    word & (LOCKED | pending | sleeps) | last
+}
+
+/// The word without who is PENDING.
+pub fn without_pending<M: Machine>(word: u32) -> u32 {
+    with_tail::<M>(word & !(PENDING | ODD), tail_word(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_touches_one_bit() {
+        for others in [0, PENDING, SLEEPS | 5, PENDING | ODD | SLEEPS | (Handle::LIMIT - 1)] {
+            assert_eq!((others | LOCKED).wrapping_add(LOCKED), others);
+            assert_eq!(tail(others | LOCKED), tail(others));
+        }
+    }
+
+    #[test]
+    fn flags_name_nobody() {
+        for word in [FREE, LOCKED, LOCKED | PENDING | ODD | SLEEPS, LOCKED | Handle::RESERVED] {
+            assert_eq!(tail(word), None);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The kernel's lock, and CNA in it: fronts of queues built by hand, and raced from there.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use flashlock_locks::cond::Chain;
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::{Handle, Tunables, Word as _};
+use flashlock_locks::node::{Node, state};
+use flashlock_locks::numa::QspinCna;
+use flashlock_locks::queue::Qspin;
+use flashlock_locks::queue::qspin::line::Line;
+use flashlock_locks::queue::qspin::word::{LOCKED, pending_mark, tail};
+use flashlock_locks::wait::{Park, SpinThenPark};
+use flashlock_model::harness::Totals;
+use flashlock_model::loom::Depth::Preemptions;
+use flashlock_model::loom::{explore, find};
+use flashlock_model::{Fault, Field, Loom};
+use loom::thread::{self, JoinHandle};
+
+use crate::common::{ALL, Lock, Mutex, adopted_section, sections, sleepers, world};
+use crate::qspin_mutants::{DoesNotRestore, DropsTheRest, ForgetsThem, MovesTheTail, Mutant};
+
+/// Enough nodes for both queues.
+pub(crate) const SETUP: flashlock_model::Setup = flashlock_model::Setup { polls: 1, ..flashlock_model::Setup::new(7) };
+/// A head flushes as soon as anybody is in the secondary queue.
+const FLUSHES: flashlock_model::Setup =
+    flashlock_model::Setup { tunables: &Tunables { flush: 0, ..Tunables::DEFAULT }, ..SETUP };
+
+/// A lock that is its word.
+pub(crate) trait OneWord: Lock<Queue = ()> {}
+impl<L: Lock<Queue = ()>> OneWord for L {}
+
+/// The lock is held by this thread; the head of its queue is on NUMA node 0, behind it are these, and these are in the secondary
+/// queue.
+pub(crate) struct Front<L: OneWord> {
+    mutex: Arc<Mutex<L>>,
+    head: Handle,
+    /// Main queue first.
+    asleep: Vec<Handle>,
+}
+
+impl<L: OneWord> Front<L> {
+    pub(crate) fn new(main: &[u32], secondary: &[u32]) -> Self {
+        let mutex = Arc::new(Mutex::<L>::new());
+        mutex.lock();
+        let mut numa = vec![0];
+        numa.extend(main);
+        let nodes = sleepers(&numa);
+        let head = nodes[0];
+        for behind in &nodes[1..] {
+            behind.node::<Loom>().state.store(state::PARKED, Relaxed);
+        }
+        L::adopt(&mutex.word, &mutex.queue, Chain::new(head, nodes[nodes.len() - 1]));
+        assert_eq!(node(head).state.load(Relaxed), state::HEAD);
+        let ring = sleepers(secondary);
+        if let (Some(first), Some(last)) = (ring.first(), ring.last()) {
+            node(*last).next.store(first.word(), Relaxed);
+            node(head).prev.store(last.word(), Relaxed);
+        }
+        let asleep = nodes[1..].iter().chain(&ring).copied().collect();
+        Self { mutex, head, asleep }
+    }
+
+    /// This thread releases, and goes on as the head; the others come back. The lock is free in the end.
+    fn run(self, others: impl IntoIterator<Item = JoinHandle<()>>) {
+        let threads = [come_back(&self.mutex, self.asleep.clone())];
+        self.mutex.visit();
+        self.mutex.unlock();
+        adopted_section(&self.mutex, self.head);
+        for thread in others.into_iter().chain(threads) {
+            thread.join().expect("no panic");
+        }
+        assert!(!self.mutex.is_locked());
+        assert_eq!(self.mutex.word.load(Relaxed), 0, "nothing is left in the word");
+    }
+}
+
+fn node(handle: Handle) -> &'static Node<Loom> {
+    handle.node()
+}
+
+/// These waiters have the lock, in this order: one thread of the model plays them all.
+fn come_back<L: OneWord>(mutex: &Arc<Mutex<L>>, asleep: Vec<Handle>) -> JoinHandle<()> {
+    let mutex = mutex.clone();
+    thread::spawn(move || asleep.into_iter().for_each(|me| adopted_section(&mutex, me)))
+}
+
+/// A newcomer of this NUMA node.
+fn joins<L: OneWord>(mutex: &Arc<Mutex<L>>, numa: u32) -> JoinHandle<()> {
+    let mutex = mutex.clone();
+    thread::spawn(move || {
+        world().set_numa(numa);
+        mutex.section();
+    })
+}
+
+/// Gives up, as one whose deadline has passed, unless it has been told.
+fn gives_up(me: Handle) -> JoinHandle<bool> {
+    thread::spawn(move || {
+        let left = world().arena.left();
+        left.add();
+        let gone = node(me).state.compare_exchange(state::PARKED, state::ABANDONED, AcqRel, Relaxed).is_ok();
+        if !gone {
+            left.remove();
+        }
+        gone
+    })
+}
+
+/// The head is the only one in the queue, and somebody joins: alone, as the next, or to inherit the front.
+pub(crate) fn front_against_joiner<L: OneWord>() {
+    let front = Front::<L>::new(&[], &[]);
+    let joiner = joins(&front.mutex, 0);
+    front.run([joiner]);
+}
+
+/// The same with one in the secondary queue: the speculative break, and its restoration if the joiner was faster.
+fn break_against_joiner<L: OneWord>(count: usize) {
+    let front = Front::<L>::new(&[], &[1, 1][..count]);
+    let joiner = joins(&front.mutex, 0);
+    front.run([joiner]);
+}
+
+/// One behind the head, on another node, and a local one joins: found by the post-scan, or not.
+fn scan_against_joiner<L: OneWord>() {
+    let front = Front::<L>::new(&[1], &[]);
+    let joiner = joins(&front.mutex, 0);
+    front.run([joiner]);
+}
+
+/// The front goes to the next, with somebody in the secondary queue.
+pub(crate) fn front_goes_on<L: OneWord>() {
+    Front::<L>::new(&[0], &[1]).run([]);
+}
+
+/// The second head, who was handed a secondary queue by the first, leaves before his joiner has linked himself: nothing that the front
+/// carries is lost.
+pub(crate) fn left_to_joiner() {
+    let mut front = Front::<QspinCna<SpinThenPark>>::new(&[1, 0], &[]);
+    front.asleep.reverse(); // The local one first.
+    let joiner = joins(&front.mutex, 0);
+    front.run([joiner]);
+}
+
+/// The only one behind the head, or in the secondary queue, gives up as the front comes to it. The lock is free then.
+fn front_against_leaver<L: OneWord>(secondary: bool) {
+    let front = if secondary { Front::<L>::new(&[], &[1]) } else { Front::<L>::new(&[1], &[]) };
+    let (mutex, me) = (front.mutex.clone(), front.asleep[0]);
+    let leaver = gives_up(me);
+    mutex.unlock();
+    adopted_section(&mutex, front.head);
+    if !leaver.join().expect("no panic") {
+        adopted_section(&mutex, me);
+    }
+    assert_eq!((mutex.word.load(Relaxed), world().arena.left().count()), (0, 0));
+}
+
+/// The head gives up, and somebody joins: he is the head then, and what the front carries is his.
+fn head_leaves<L: OneWord>(secondary: &[u32]) {
+    let front = Front::<L>::new(&[], secondary);
+    let joiner = joins(&front.mutex, 0);
+    let threads = [come_back(&front.mutex, front.asleep.clone())];
+    let (line, head) = (Line::<Loom> { word: &front.mutex.word }, front.head);
+    line.pass::<flashlock_locks::numa::qspin_cna::NodeFirst>(head, unordered(head));
+    front.mutex.visit();
+    front.mutex.unlock();
+    for thread in threads.into_iter().chain([joiner]) {
+        thread.join().expect("no panic");
+    }
+    assert_eq!(front.mutex.word.load(Relaxed), 0);
+}
+
+fn unordered(front: Handle) -> flashlock_locks::numa::qspin_cna::Order {
+    flashlock_locks::numa::qspin_cna::Order::NotUpTo(front)
+}
+
+fn check(name: &str, body: fn()) -> Totals {
+    explore(name, Preemptions(2), SETUP, body)
+}
+
+#[test]
+fn joining_as_the_front_goes_on() {
+    check("qspin stp, joiner", front_against_joiner::<Qspin<SpinThenPark>>);
+    check("qspin park, joiner", front_against_joiner::<Qspin<Park>>);
+    check("qspin-cna park, joiner", front_against_joiner::<QspinCna<Park>>);
+}
+
+#[test]
+fn the_speculative_break() {
+    let moved = check("qspin-cna, break", || break_against_joiner::<QspinCna<Park>>(1));
+    moved.shows(&[Event::Alteration]);
+    check("qspin-cna, break, two", || break_against_joiner::<QspinCna<Park>>(2));
+    explore("qspin-cna, break, flush", Preemptions(2), FLUSHES, || break_against_joiner::<QspinCna<Park>>(1));
+}
+
+#[test]
+fn found_by_the_post_scan_or_not() {
+    check("qspin-cna, scan", scan_against_joiner::<QspinCna<Park>>).shows(&[Event::Alteration]);
+    explore("qspin-cna, scan, flush", Preemptions(2), FLUSHES, scan_against_joiner::<QspinCna<Park>>);
+}
+
+#[test]
+fn giving_up_as_the_front_comes() {
+    for secondary in [false, true] {
+        explore("qspin-cna, leaver", ALL, SETUP, move || front_against_leaver::<QspinCna<Park>>(secondary));
+    }
+    explore("qspin, leaver", ALL, SETUP, || front_against_leaver::<Qspin<Park>>(false));
+}
+
+#[test]
+fn the_head_gives_up() {
+    check("qspin-cna, head leaves", || head_leaves::<QspinCna<Park>>(&[]));
+    check("qspin-cna, head leaves, secondary", || head_leaves::<QspinCna<Park>>(&[1]));
+    check("qspin-cna, left to the joiner", left_to_joiner);
+}
+
+/// One PENDING, the head behind it, a release: both sleep on the word, or are about to.
+fn two_on_the_word<L: OneWord>() {
+    let mutex = Arc::new(Mutex::<L>::new());
+    mutex.lock();
+    let threads = [joins(&mutex, 0), joins(&mutex, 0)];
+    mutex.visit();
+    mutex.unlock();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert_eq!(mutex.word.load(Relaxed), 0);
+}
+
+#[test]
+fn two_sleep_on_the_word() {
+    explore("qspin park, two on the word", Preemptions(4), SETUP, two_on_the_word::<Qspin<Park>>);
+    explore("qspin stp, two on the word", Preemptions(3), SETUP, two_on_the_word::<Qspin<SpinThenPark>>);
+}
+
+/// A child, forked while the lock was held, one was PENDING, and (unless `alone`) others queued: nobody waits for them.
+fn forked<L: OneWord>(alone: bool) {
+    let mutex = Arc::new(Mutex::<L>::new());
+    mutex.lock();
+    let lost = sleepers(if alone { &[] } else { &[0, 0] });
+    if let (Some(first), Some(last)) = (lost.first(), lost.last()) {
+        L::adopt(&mutex.word, &mutex.queue, Chain::new(*first, *last));
+    }
+    mutex.word.fetch_or(pending_mark::<Loom>(), Relaxed);
+    world().fork();
+    let other = joins(&mutex, 0);
+    mutex.visit();
+    mutex.unlock();
+    mutex.section();
+    other.join().expect("no panic");
+    assert!(!mutex.is_locked() && mutex.try_lock());
+    assert_eq!((mutex.word.load(Relaxed) & LOCKED, tail(mutex.word.load(Relaxed))), (LOCKED, None));
+    mutex.unlock();
+    lost.into_iter().for_each(|node| world().arena.give(node));
+}
+
+#[test]
+fn a_forked_child_waits_for_nobody_of_its_parent() {
+    for alone in [true, false] {
+        explore("qspin, forked", Preemptions(3), SETUP, move || forked::<Qspin<SpinThenPark>>(alone));
+        explore("qspin-cna, forked", Preemptions(3), SETUP, move || forked::<QspinCna<Park>>(alone));
+    }
+}
+
+/// A release of a lock that nobody holds changes nothing, and opens it to nobody.
+fn released_twice() {
+    let mutex = Arc::new(Mutex::<Qspin<Park>>::new());
+    let threads = [joins(&mutex, 0), joins(&mutex, 0)];
+    if mutex.word.load(Relaxed) == 0 {
+        // (If the lock is held by then, this breaks exclusion, as it does with any lock.)
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        mutex.unlock();
+    } else {
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+    }
+    assert_eq!(mutex.word.load(Relaxed), 0);
+    mutex.section();
+}
+
+#[test]
+fn releasing_a_free_lock() {
+    explore("qspin, released twice", Preemptions(2), SETUP, released_twice);
+}
+
+#[test]
+fn bugs() {
+    let bound = Preemptions(2);
+    let faulty = |fault| flashlock_model::Setup { fault: Some(fault), ..SETUP };
+    find(
+        "qspin: a release wakes nobody",
+        bound,
+        faulty(Fault::NoWake(Field::LockWord)),
+        sections::<Qspin<Park>>(&[1, 1]),
+    );
+    find(
+        "qspin: a new head is not woken",
+        bound,
+        faulty(Fault::NoWake(Field::NodeState)),
+        front_goes_on::<QspinCna<Park>>,
+    );
+    find("qspin: sleeps without a look", bound, faulty(Fault::ParkBlindly), sections::<Qspin<Park>>(&[1, 1]));
+    find("qspin-cna: the others elsewhere are forgotten", bound, SETUP, || {
+        Front::<Mutant<DropsTheRest>>::new(&[], &[1, 1]).run([]);
+    });
+    find("qspin-cna: the break is not restored", bound, SETUP, || break_against_joiner::<Mutant<DoesNotRestore>>(2));
+    find("qspin-cna: the secondary queue is not handed on", bound, SETUP, front_goes_on::<Mutant<ForgetsThem>>);
+    find("qspin-cna: the tail is moved", bound, SETUP, scan_against_joiner::<Mutant<MovesTheTail>>);
+}

@@ -1,0 +1,342 @@
+//! CNA in the kernel's lock, as the patch series tells it: exactly these queues after each step of the head.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering::Relaxed;
+
+use flashlock_locks::cond::Chain;
+use flashlock_locks::cond::chain::claimed;
+use flashlock_locks::event::Event;
+use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
+use flashlock_locks::node::{Node, URGENT, state};
+use flashlock_locks::numa::QspinCna;
+use flashlock_locks::numa::qspin_cna::{NodeFirst, Order};
+use flashlock_locks::queue::link::Link;
+use flashlock_locks::queue::qspin::line::{Line, Succession};
+use flashlock_locks::queue::qspin::word::{LOCKED, tail};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::wait::Park;
+use flashlock_model::harness::Mutex;
+use flashlock_model::shuttle::{By, Shuttled, explore};
+use flashlock_model::{Setup, Shuttle};
+
+use crate::script::{Id, world};
+
+type Lock = QspinCna<Park>;
+
+/// A lock that is held. One thread plays all: who waits, who is head, who holds.
+struct Script {
+    mutex: Mutex<Shuttled, Lock>,
+    /// Who has arrived, in order.
+    nodes: RefCell<Vec<Handle>>,
+    /// The head of the queue.
+    head: Cell<Option<Id>>,
+}
+
+impl Script {
+    fn new() -> Self {
+        let script = Self { mutex: Mutex::new(), nodes: RefCell::default(), head: Cell::new(None) };
+        script.mutex.lock();
+        script
+    }
+
+    fn line(&self) -> Line<'_, Shuttle> {
+        Line { word: &self.mutex.word }
+    }
+
+    fn node(&self, id: Id) -> &'static Node<Shuttle> {
+        self.nodes.borrow()[id].node()
+    }
+
+    /// One waiter for each NUMA node named joins; those of a node from 100 on are priority waiters, of the node less 100.
+    fn arrive(&self, numa: &[u32]) {
+        for &numa in numa {
+            let me = Shuttle::take_node();
+            let node: &Node<Shuttle> = me.node();
+            node.prepare_on(numa % 100, state::CLAIMED);
+            node.state.store(claimed(node), Relaxed);
+            self.nodes.borrow_mut().push(me);
+            if numa < 100 {
+                <Lock as RawLock<Shuttle>>::adopt(&self.mutex.word, &(), Chain::new(me, me));
+                let _ = node.state.compare_exchange(claimed(node), state::PARKED, Relaxed, Relaxed);
+            } else {
+                node.state.store(state::PARKED, Relaxed);
+                node.batch.store(URGENT, Relaxed);
+                let link = Link::new(me, u32::MAX);
+                self.line().join::<NodeFirst>(link, me, false);
+            }
+            if node.state.load(Relaxed) == state::HEAD {
+                self.head.set(Some(self.nodes.borrow().len() - 1));
+            }
+        }
+    }
+
+    /// The head looks at the queue, while the lock is held.
+    fn pre_scan(&self) -> Order {
+        NodeFirst::order(self.line(), self.nodes.borrow()[self.head.get().expect("a head")])
+    }
+
+    /// The lock is released, and the head acquires it, which hands the front on, with what was found before that.
+    fn acquire(&self, order: Order) {
+        let head = self.nodes.borrow()[self.head.get().expect("a head")];
+        self.mutex.unlock();
+        self.line().acquire::<NodeFirst>(head, self.mutex.word.load(Relaxed), order).expect("the lock is free");
+        assert!(!world().arena.taken().contains(&head), "who holds the lock keeps no node");
+        let taken = world().arena.taken();
+        let is_head =
+            |id: &Id| taken.contains(&self.nodes.borrow()[*id]) && self.node(*id).state.load(Relaxed) == state::HEAD;
+        let heads: Vec<Id> = (0..self.nodes.borrow().len()).filter(is_head).collect();
+        assert!(heads.len() <= 1, "heads: {heads:?}");
+        self.head.set(heads.first().copied());
+        assert_eq!(self.head.get().is_some(), tail(self.mutex.word.load(Relaxed)).is_some(), "work conservation");
+    }
+
+    /// Both.
+    fn hand_over(&self) {
+        let order = self.pre_scan();
+        self.acquire(order);
+    }
+
+    fn give_up(&self, id: Id) {
+        self.line().left().add();
+        assert!(self.node(id).state.compare_exchange(state::PARKED, state::ABANDONED, Relaxed, Relaxed).is_ok());
+    }
+
+    fn ids(&self, first: u32, last: Option<Handle>) -> Vec<Id> {
+        let mut ids = Vec::new();
+        let mut here = Link::from_word(first).map(Link::to);
+        while let Some(handle) = here {
+            // A node may serve again: the latest.
+            ids.push(self.nodes.borrow().iter().rposition(|&node| node == handle).expect("it has arrived"));
+            assert!(ids.len() <= 100, "a ring: {ids:?}");
+            let next = Link::from_word(handle.node::<Shuttle>().next.load(Relaxed)).map(Link::to);
+            here = next.filter(|_| Some(handle) != last);
+        }
+        ids
+    }
+
+    /// Head, main queue behind it, and secondary queue, first to last.
+    fn queues(&self) -> (Option<Id>, Vec<Id>, Vec<Id>) {
+        let Some(head) = self.head.get() else {
+            assert_eq!(self.mutex.word.load(Relaxed), LOCKED);
+            return (None, Vec::new(), Vec::new());
+        };
+        let node = self.node(head);
+        let main = self.ids(node.next.load(Relaxed), None);
+        let last = self.nodes.borrow()[*main.last().unwrap_or(&head)];
+        assert_eq!(tail(self.mutex.word.load(Relaxed)), Some(last), "the tail");
+        let secondary = Handle::from_word(node.prev.load(Relaxed));
+        let secondary =
+            secondary.map_or(Vec::new(), |end| self.ids(end.node::<Shuttle>().next.load(Relaxed), Some(end)));
+        (Some(head), main, secondary)
+    }
+
+    fn expect(&self, head: Id, main: &[Id], secondary: &[Id]) {
+        assert_eq!(self.queues(), (Some(head), main.to_vec(), secondary.to_vec()));
+    }
+
+    /// Serves all who wait.
+    fn drain(&self) {
+        while self.head.get().is_some() {
+            self.hand_over();
+        }
+        self.mutex.unlock();
+        assert_eq!((self.mutex.word.load(Relaxed), self.line().left().count()), (0, 0));
+    }
+}
+
+fn play(name: &str, tunables: &'static Tunables, body: impl Fn() + Send + Sync + 'static) {
+    explore(name, By::Random, 1, Setup { recycles: false, tunables, ..Setup::new(200) }, body);
+}
+
+/// The series' own picture: pre-scan, post-scan, splice-tail, splice-head (patch 3).
+#[test]
+fn the_two_queues() {
+    play("qspin-cna, queues", &Tunables::DEFAULT, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 1, 0, 1]);
+        script.expect(0, &[1, 2, 3, 4], &[]);
+        // The pre-scan finds waiter 3, and moves the two before it: splice-tail makes a secondary queue.
+        let order = script.pre_scan();
+        assert!(matches!(order, Order::Found));
+        script.expect(0, &[3, 4], &[1, 2]);
+        script.acquire(order);
+        script.expect(3, &[4], &[1, 2]);
+        // The next head finds nobody, up to waiter 4, from where it goes on when it has the lock: 5 is local. Splice-tail appends.
+        let order = script.pre_scan();
+        assert!(matches!(order, Order::NotUpTo(last) if last == script.nodes.borrow()[4]));
+        script.arrive(&[0, 1]);
+        script.acquire(order);
+        script.expect(5, &[6], &[1, 2, 4]);
+        // Neither scan finds anybody: splice-head, before the main queue, and the longest waiter of those is the head.
+        script.hand_over();
+        script.expect(1, &[2, 4, 6], &[]);
+        assert_eq!(world().events(Event::Alteration), 3);
+        script.drain();
+    });
+}
+
+/// The main queue is empty: the secondary queue becomes the main queue (cna_try_clear_tail).
+#[test]
+fn an_empty_main_queue() {
+    play("qspin-cna, empty", &Tunables::DEFAULT, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 2, 0]);
+        script.hand_over();
+        script.expect(3, &[], &[1, 2]);
+        script.hand_over();
+        script.expect(1, &[2], &[]);
+        // On node 1 now: waiter 2 has the front though it is on another, for nobody else waits.
+        script.hand_over();
+        script.expect(2, &[], &[]);
+        script.hand_over();
+        assert_eq!(script.queues().0, None);
+        script.drain();
+    });
+}
+
+/// Somebody joins between the look at the word and the exchange: the circle is closed again (cna_splice_head's restoration), and the
+/// one who joined, who is local, has the front; the secondary queue is kept.
+#[test]
+fn the_break_is_restored() {
+    play("qspin-cna, restored", &Tunables::DEFAULT, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 2, 0]);
+        script.hand_over();
+        script.expect(3, &[], &[1, 2]);
+        let (order, head) = (script.pre_scan(), script.nodes.borrow()[3]);
+        script.mutex.unlock();
+        let stale = script.mutex.word.load(Relaxed);
+        script.arrive(&[0]);
+        let now = script.line().acquire::<NodeFirst>(head, stale, order).expect_err("somebody has joined");
+        assert_eq!(now, script.mutex.word.load(Relaxed));
+        script.expect(3, &[4], &[1, 2]);
+        script.line().acquire::<NodeFirst>(head, now, order).expect("nobody else");
+        script.head.set(Some(4));
+        script.expect(4, &[], &[1, 2]);
+        script.drain();
+    });
+}
+
+/// The threshold in hand-overs (patch 4): with 2^1, the third hand-over in a row goes to the secondary queue.
+#[test]
+fn flush_by_count() {
+    static TWO: Tunables = Tunables { flush: 1, ..Tunables::DEFAULT };
+    play("qspin-cna, flush", &TWO, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 0, 0, 0, 0]);
+        script.hand_over();
+        script.expect(2, &[3, 4, 5], &[1]);
+        script.hand_over();
+        script.expect(3, &[4, 5], &[1]);
+        assert!(matches!(script.pre_scan(), Order::Flush));
+        script.hand_over();
+        script.expect(1, &[4, 5], &[]);
+        script.drain();
+    });
+}
+
+/// The limit in time: what the count does not end, the clock does.
+#[test]
+fn flush_by_time() {
+    static SOON: Tunables = Tunables { stay_us: 3, ..Tunables::DEFAULT };
+    let setup = Setup { tunables: &SOON, micros_step: 1, ..Setup::new(20) };
+    explore("qspin-cna, time", By::Random, 1, setup, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 0, 0, 0, 0]);
+        script.hand_over(); // Reads the clock: waiter 1 is moved.
+        script.hand_over();
+        script.hand_over();
+        script.expect(4, &[5], &[1]);
+        script.hand_over(); // Three readings later.
+        script.expect(1, &[5], &[]);
+        script.drain();
+    });
+}
+
+/// A priority waiter (patch 5) ends the scan and is never moved; it does not end the preference either.
+#[test]
+fn priority_waiters_stay() {
+    play("qspin-cna, priority", &Tunables::DEFAULT, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 102, 1, 0]);
+        script.hand_over();
+        script.expect(2, &[3, 4], &[1]);
+        // It runs on node 2, and prefers node 0, as the head before it did.
+        script.hand_over();
+        script.expect(4, &[], &[1, 3]);
+        script.drain();
+    });
+}
+
+/// Incremental culling: one waiter is moved at each hand-over, whoever is behind; and the preference stays.
+#[test]
+fn incremental_culling() {
+    static ONE: Tunables = Tunables { incremental: 1, ..Tunables::DEFAULT };
+    play("qspin-cna, incremental", &ONE, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 2, 1, 2, 0, 1]);
+        script.hand_over();
+        script.expect(2, &[3, 4, 5, 6], &[1]);
+        script.hand_over();
+        script.expect(4, &[5, 6], &[1, 3]);
+        script.hand_over();
+        script.expect(5, &[6], &[1, 3]);
+        // Nobody behind waiter 6 to take its place: the secondary queue comes back.
+        script.hand_over();
+        script.expect(1, &[3, 6], &[]);
+        script.drain();
+    });
+}
+
+/// The limit of the scan once the lock is free: the pre-scan does not begin, the post-scan looks at two more.
+#[test]
+fn a_limited_scan() {
+    static TWO: Tunables = Tunables { scan: 2, ..Tunables::DEFAULT };
+    play("qspin-cna, scan", &TWO, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 1, 1, 0]);
+        script.mutex.unlock();
+        let order = script.pre_scan();
+        assert!(matches!(order, Order::NotUpTo(from) if from == script.nodes.borrow()[0]), "the lock is free");
+        assert!(script.mutex.word.fetch_or(LOCKED, Relaxed) & LOCKED == 0);
+        script.acquire(order);
+        script.expect(1, &[2, 3, 4], &[]);
+        // While the lock is held the pre-scan looks at all of them.
+        script.hand_over();
+        script.expect(2, &[3, 4], &[]);
+        script.drain();
+    });
+}
+
+/// Who gives up is skipped in either queue, and the front goes on from there.
+#[test]
+fn giving_up() {
+    play("qspin-cna, giving up", &Tunables::DEFAULT, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 1, 0, 0]);
+        script.give_up(3);
+        script.give_up(1);
+        script.hand_over();
+        script.expect(4, &[], &[1, 2]);
+        script.hand_over();
+        script.expect(2, &[], &[]);
+        script.drain();
+    });
+}
+
+/// Many give up in a secondary queue that stays for long: the head goes through it.
+#[test]
+fn a_sweep() {
+    play("qspin-cna, sweep", &Tunables::DEFAULT, || {
+        let script = Script::new();
+        script.arrive(&[0]);
+        script.arrive(&[1; 20]);
+        script.arrive(&[0, 0]);
+        script.hand_over();
+        (3..19).for_each(|id| script.give_up(id));
+        script.hand_over();
+        script.expect(22, &[], &[1, 2, 19, 20]);
+        assert_eq!(script.line().left().count(), 0);
+        script.drain();
+    });
+}

@@ -1,0 +1,102 @@
+//! CNA in the kernel's lock with one bug each.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use flashlock_locks::machine::{Handle, Machine, Word as _};
+use flashlock_locks::node::Node;
+use flashlock_locks::numa::qspin_cna::{NodeFirst, Order};
+use flashlock_locks::queue::link::Link;
+use flashlock_locks::queue::qspin::QspinLock;
+use flashlock_locks::queue::qspin::line::{Line, Succession};
+use flashlock_locks::wait::Park;
+
+/// A lock with the succession `S`, which has a bug.
+pub(crate) type Mutant<S> = QspinLock<S, Park>;
+
+macro_rules! mutant {
+    ($(#[$doc:meta])* $name:ident { $($changed:item)* } keeps $($kept:ident)*) => {
+        $(#[$doc])*
+        pub(crate) struct $name;
+        impl Succession for $name {
+            type Order = Order;
+            $($changed)*
+            $(mutant!(@ $kept);)*
+        }
+    };
+    (@ rest) => {
+        fn unordered(front: Handle) -> Order {
+            NodeFirst::unordered(front)
+        }
+        fn arrive<M: Machine>(node: &Node<M>) -> u32 {
+            NodeFirst::arrive(node)
+        }
+        fn begin<M: Machine>(first: &Node<M>) {
+            NodeFirst::begin(first);
+        }
+        fn inherit<M: Machine>(from: &Node<M>, to: &Node<M>) {
+            NodeFirst::inherit(from, to);
+        }
+    };
+    (@ order) => {
+        fn order<M: Machine>(line: Line<'_, M>, head: Handle) -> Order {
+            NodeFirst::order(line, head)
+        }
+    };
+    (@ elsewhere) => {
+        fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Handle, Handle)> {
+            NodeFirst::elsewhere(front)
+        }
+    };
+    (@ choose) => {
+        fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, order: Order) -> Handle {
+            NodeFirst::choose(line, front, next, order)
+        }
+    };
+}
+
+mutant! {
+    /// Takes only the first of the secondary queue back.
+    DropsTheRest {
+        fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Handle, Handle)> {
+            NodeFirst::elsewhere(front).map(|(first, _)| (first, first))
+        }
+    } keeps rest order choose
+}
+
+mutant! {
+    /// Opens the circle before it is known what to restore.
+    DoesNotRestore {
+        fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Handle, Handle)> {
+            let (first, last) = NodeFirst::elsewhere(front)?;
+            last.node::<M>().next.store(0, Relaxed);
+            Some((first, last))
+        }
+    } keeps rest order choose
+}
+
+mutant! {
+    /// Tells the next head nothing of the secondary queue.
+    ForgetsThem {
+        fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, order: Order) -> Handle {
+            let chosen = NodeFirst::choose(line, front, next, order);
+            chosen.node::<M>().prev.store(0, Relaxed);
+            chosen
+        }
+    } keeps rest order elsewhere
+}
+
+mutant! {
+    /// Moves a waiter behind whom nobody has linked himself.
+    MovesTheTail {
+        fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, _: Order) -> Handle {
+            let node = next.to().node::<M>();
+            if node.next.load(Relaxed) == 0 {
+                let order = NodeFirst::order(line, front);
+                front.node::<M>().prev.store(next.to().word(), Relaxed);
+                node.next.store(next.word(), Relaxed);
+                return NodeFirst::choose(line, front, next, order);
+            }
+            NodeFirst::choose(line, front, next, Order::NotUpTo(front))
+        }
+    } keeps rest order elsewhere
+}

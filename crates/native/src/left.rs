@@ -1,0 +1,45 @@
+//! # Counts of nodes left behind, for locks that have no room for one
+//!
+//! A table by the lock's address. Two locks may share a count: then newcomers to the one stay out of its queue (but not of a free lock)
+//! while very many have given up on the other. So there are never more such nodes than the table allows for: 64 for each of its entries, and
+//! one for each thread that gives up at that moment.
+
+use core::sync::atomic::AtomicU32;
+
+use flashlock_locks::wait::left::LeftBehind;
+
+use crate::machine::{Native, Sink, Word32};
+
+/// log2 of the table's length.
+const BITS: u32 = 10;
+
+static TABLE: [AtomicU32; 1 << BITS] = [const { AtomicU32::new(0) }; 1 << BITS];
+
+/// Which entry belongs to a lock there. Multiplicative hashing; locks are words, so the low bits say nothing.
+fn index(address: usize) -> usize {
+    let spread = (address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (spread >> (u64::BITS - BITS)) as usize
+}
+
+/// The count of the lock at this address.
+pub fn count<S: Sink>(lock: *const Word32) -> &'static LeftBehind<Native<S>> {
+    const { assert!(size_of::<LeftBehind<Native<S>>>() == size_of::<AtomicU32>()) };
+    // SAFETY: a `LeftBehind` is transparently a word, and that transparently an `AtomicU32`, whatever `S` is.
+    unsafe { &*(&raw const TABLE[index(lock.addr())]).cast() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Neighbours, as locks in an array are, share no count as a rule.
+    #[test]
+    fn locks_spread_over_the_table() {
+        for stride in [4, 40, 64, 4096] {
+            let mut used = [0u32; 1 << BITS];
+            (0..256).for_each(|i| used[index(0x7f12_3456_7000 + i * stride)] += 1);
+            let most = used.iter().max().copied();
+            assert!(most <= Some(6), "stride {stride}: {most:?} of 256 locks share a count");
+        }
+    }
+}
