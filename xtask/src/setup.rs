@@ -23,7 +23,7 @@ pub(crate) struct Options {
 /// How many of the applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Apps {
-    /// All: more than 200 packages, 1.5 GB
+    /// All: about 200 packages, 1 GB
     Wide,
     /// Those that `--quick` runs
     Quick,

@@ -64,6 +64,7 @@ fn kyoto(run: &Run) -> Result<()> {
     // Few keys, so that records are found, appended to, counted up and removed.
     let facts = drive(run, "kyoto", &["--mix", "wicked", "--keys", "5000"])?;
     facts.expect("inside", facts.number("operations")?)?;
+    facts.expect("met", 0)?;
     facts.at_least("records", 100)?;
     facts.expect("visited", facts.number("records")?)?;
     facts.expect("wrong", 0)

@@ -164,6 +164,8 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
                 ours.add_row(name().chain([lock]).chain(counts::ours(&totals)));
             }
             tally += row.tally;
+            // Half an hour without a word is long.
+            eprintln!("{} with {threads} threads: {}", app.name, row.tally);
         }
     }
     println!("calls counted in the run under glibc, before `/`, and how many of these had to wait:\n{calls}");

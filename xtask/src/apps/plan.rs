@@ -53,3 +53,21 @@ fn ours(options: &Options, stage: &Stage) -> Result<Vec<Wrapper>> {
     let command = stage.adopt(&workspace::command()?)?;
     Ok(chosen.map(|lock| Wrapper::command(&command, lock)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locks::Lock;
+
+    #[test]
+    fn other_locks_than_the_default_are_quick_with_one_number_of_threads() {
+        let lock = |default| Lock { name: "x".into(), interposable: true, default, exceptions: Vec::new() };
+        let wrapper = |default| Wrapper::command("flashlock".as_ref(), lock(default));
+        let plan = |only| Plan { wrappers: Vec::new(), only };
+        for threads in [2, 8, 32] {
+            assert!(plan(Some(8)).includes(&wrapper(true), threads));
+            assert_eq!(plan(Some(8)).includes(&wrapper(false), threads), threads == 8);
+            assert!(plan(None).includes(&wrapper(false), threads));
+        }
+    }
+}

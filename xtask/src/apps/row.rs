@@ -40,7 +40,7 @@ impl Row {
             let name = format!("{} with {threads} threads under {}", app.name, wrapper.name);
             let started = Instant::now();
             let result = watched(&name, || {
-                let run = Run::new(app, threads, stage, wrapper, count, &shown)?;
+                let run = Run::new(app.name, threads, stage, wrapper, count, &shown)?;
                 (app.run)(&run)?;
                 row.judge(app, wrapper, &run)
             });

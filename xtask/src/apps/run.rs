@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::LIMIT;
 use super::counts::{self, Counters};
 use super::stage::Stage;
-use super::{App, LIMIT};
 use crate::child::{Finished, Program};
 use crate::locks::Lock;
 
@@ -94,7 +94,7 @@ pub(crate) struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub(crate) fn new(
-        app: &App,
+        app: &str,
         threads: u32,
         stage: &'a Stage,
         wrapper: &'a Wrapper,
@@ -105,7 +105,7 @@ impl<'a> Run<'a> {
             std::fs::write(file, [0; counts::FILE_SIZE])?;
         }
         let counters = if counted { Some(Counters::new()?) } else { None };
-        Ok(Self { threads, directory: stage.empty(&format!("run-{}", app.name))?, counters, stage, wrapper, shown })
+        Ok(Self { threads, directory: stage.empty(&format!("run-{app}"))?, counters, stage, wrapper, shown })
     }
 
     /// What the run under glibc and this one must have in common: a checksum of a result, for instance.
@@ -167,6 +167,13 @@ impl<'a> Run<'a> {
     }
 }
 
+impl Drop for Run<'_> {
+    /// What it has made is large and of no further use. If that fails, the stage is removed later, and says why not.
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
 /// The numbers of one `key=value key=value …` line.
 pub(crate) struct Facts(HashMap<String, String>);
 
@@ -204,5 +211,39 @@ impl Facts {
             bail!("{key} is {got}, less than {wanted}; all facts: {:?}", self.0);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrapper(counts_file: Option<PathBuf>) -> Wrapper {
+        Wrapper { name: "x".to_owned(), words: vec!["env".into()], counts_file, lock: None }
+    }
+
+    #[test]
+    fn what_differs_from_the_reference_is_an_error() {
+        let (stage, shown) = (Stage::empty_for_tests(), Shown::default());
+        let (reference, lock) = (wrapper(Some(stage.path("counts"))), wrapper(None));
+        let run = |wrapper| Run::new("same", 2, &stage, wrapper, false, &shown).expect("a directory can be made");
+        assert!(run(&lock).same("sum", "1").is_err(), "there is nothing to compare with yet");
+        run(&reference).same("sum", "1").expect("kept");
+        run(&lock).same("sum", "1").expect("the same");
+        assert!(run(&lock).same("sum", "2").expect_err("refused").to_string().contains("under glibc it was"));
+    }
+
+    #[test]
+    fn a_run_leaves_nothing_behind() {
+        let (stage, shown, lock) = (Stage::empty_for_tests(), Shown::default(), wrapper(None));
+        let run = Run::new("leaves", 2, &stage, &lock, true, &shown).expect("a directory can be made");
+        let done = run.wrapped(["sh", "-c", "echo $FLASHLOCK_STATS_FD > file; echo a=1"]).expect("it runs");
+        assert_eq!(Facts::of(&done, "a").expect("a line").number("a").expect("a number"), 1);
+        let directory = run.directory.clone();
+        assert!(run.size("file").expect("it is there") > 1, "the counters' descriptor has a number");
+        drop(run);
+        assert!(!directory.exists());
+        drop(stage);
+        assert!(!directory.parent().expect("the stage").exists());
     }
 }

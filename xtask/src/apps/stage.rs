@@ -26,13 +26,28 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// An empty one but for the library that counts calls.
-    pub(crate) fn new() -> Result<Self> {
-        let directory = std::env::temp_dir().join(format!("flashlock-apps-{}", std::process::id()));
+    /// An empty one.
+    fn bare(suffix: &str) -> Result<Self> {
+        let directory = std::env::temp_dir().join(format!("flashlock-apps-{}{suffix}", std::process::id()));
         fs::create_dir(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
         child::remove_on_interrupt(&directory);
         let stage = Self { directory };
         open_to_all(&stage.directory, 0o755)?;
+        Ok(stage)
+    }
+
+    /// An empty one for a test, of which several run at once.
+    #[cfg(test)]
+    pub(crate) fn empty_for_tests() -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: the numbers must differ, and order nothing.
+        Self::bare(&format!("-{}", NEXT.fetch_add(1, Relaxed))).expect("a directory can be made")
+    }
+
+    /// An empty one but for the library that counts calls.
+    pub(crate) fn new() -> Result<Self> {
+        let stage = Self::bare("")?;
         stage.compile(&Source { file: "count.c", options: &["-shared", "-fPIC", "-ldl"] })?;
         Ok(stage)
     }
