@@ -1,4 +1,4 @@
-/* count.so: how often a program really calls the lock functions, and how often it had to wait.
+/* count, a library: how often a program really calls the lock functions, and how often it had to wait.
  *
  * Preloaded into the reference run of each application, under glibc. An application that takes its locks inside libc or
  * from a static library would pass under every lock without ever meeting one: this is how such a test is found out.

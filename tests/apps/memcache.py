@@ -118,7 +118,7 @@ def start_server(directory, threads, words):
     command = [*words, "memcached", "-t", str(threads), "-l", "127.0.0.1", "-p", "-1", "-m", "256", "-A"]
     if os.geteuid() == 0:
         command += ["-u", "root"]
-    server = subprocess.Popen(command, env={**os.environ, "MEMCACHED_PORT_FILENAME": port_file})
+    server = subprocess.Popen(command, env={**os.environ, "MEMCACHED_PORT_FILENAME": port_file}, close_fds=False)
     for _ in range(3000):
         if os.path.exists(port_file):
             return server, int(re.search(r"TCP INET: (\d+)", open(port_file).read()).group(1))
@@ -168,6 +168,7 @@ def run_memcaslap(control, directory, threads, port, operations, words):
          f"--execute_number={operations}", f"--cfg_cmd={configuration}", "--win_size=1k", "--verify=1.0"],
         stdout=subprocess.PIPE,
         text=True,
+        close_fds=False,
     )
     after = control.stats()
     said = dict(re.findall(r"^(\w+): (\d+)$", done.stdout, re.MULTILINE))

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::thread;
@@ -16,6 +17,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// The process groups that are running.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// Directories to be removed when this process is interrupted.
+static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// How much of a failed program's output an error message shows, in lines from its end.
 const SHOWN_LINES: usize = 5000;
@@ -162,6 +166,13 @@ impl Drop for Group {
     }
 }
 
+/// An interrupt removes this directory too.
+pub(crate) fn remove_on_interrupt(directory: &Path) {
+    if let Ok(mut directories) = TEMPORARY.lock() {
+        directories.push(directory.to_owned());
+    }
+}
+
 /// From now on an interrupt ends the running programs and then this process, with status 130.
 pub(crate) fn end_programs_on_interrupt() -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -172,6 +183,10 @@ pub(crate) fn end_programs_on_interrupt() -> Result<()> {
                 for pid in running.iter() {
                     let _ = kill_process_group(*pid, Signal::KILL);
                 }
+            }
+            for directory in TEMPORARY.lock().iter().flat_map(|directories| directories.iter()) {
+                // Nobody is left to be told.
+                let _ = std::fs::remove_dir_all(directory);
             }
             std::process::exit(130);
         }

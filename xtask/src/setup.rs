@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::apps;
 use crate::child::Program;
@@ -15,15 +15,26 @@ const BASE: [&str; 7] =
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Also the programs that `cargo xtask apps` runs
-    #[arg(long)]
-    apps: bool,
+    /// Also the programs that `cargo xtask apps` runs, or only those of `cargo xtask apps --quick`
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "wide")]
+    apps: Option<Apps>,
+}
+
+/// How many of the applications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Apps {
+    /// All: about 200 packages, 1 GB
+    Wide,
+    /// Those that `--quick` runs
+    Quick,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut wanted = BASE.to_vec();
-    if options.apps {
-        wanted.extend(apps::packages());
+    if let Some(apps) = options.apps {
+        wanted.extend(apps::packages(apps == Apps::Quick));
+        wanted.sort_unstable();
+        wanted.dedup();
     }
     let missing: Vec<&str> = wanted.into_iter().filter(|package| !is_installed(package)).collect();
     if missing.is_empty() {
@@ -49,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn apt_get(arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("apt-get");
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
-    Program::new(command, Duration::from_secs(900)).run()?.successful()?;
+    Program::new(command, Duration::from_secs(3600)).run()?.successful()?;
     Ok(())
 }
 

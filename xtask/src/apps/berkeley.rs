@@ -5,11 +5,14 @@ use anyhow::Result;
 use super::App;
 use super::counts::Needs;
 use super::run::{Facts, Run};
+use super::stage::Source;
 
 pub(crate) const BERKELEY_DB: App = App {
     name: "berkeley-db",
     packages: &["libdb-dev"],
-    needs: &[Needs::SharedMutexLock(10_000), Needs::CondWait(20), Needs::RwLock(1000)],
+    quick: true,
+    sources: &[Source { file: "bdb.c", options: &["-ldb"] }],
+    needs: &[Needs::SharedMutexLock(10_000), Needs::SharedCondWait(20), Needs::SharedRwLock(1000)],
     run,
 };
 

@@ -1,8 +1,13 @@
-//! How often an application calls the lock functions: the numbers that `tests/apps/count.c` leaves in a file.
+//! How often an application calls the lock functions: under glibc the numbers that `tests/apps/count.c` leaves in a file, under a
+//! lock of ours what the library counts.
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use flashlock_locks::event::Event;
+use flashlock_native::stats::{self, Block, Totals};
+use rustix::io::FdFlags;
 
 /// The number of counters and their order, `enum slot` of `count.c`.
 const SLOTS: usize = 10;
@@ -24,8 +29,92 @@ pub(crate) enum Needs {
     /// `pthread_mutex_lock` on a process-shared mutex.
     SharedMutexLock(u64),
     CondWait(u64),
+    /// Waits on process-shared condition variables. (`count.c` does not tell them from the others.)
+    SharedCondWait(u64),
     RwLock(u64),
+    /// The same of process-shared ones.
+    SharedRwLock(u64),
     SemWait(u64),
+    /// The same of process-shared ones.
+    SharedSemWait(u64),
+}
+
+impl Needs {
+    /// What is called, what `count.c` has counted of it, and how much of it there must be.
+    fn under_glibc(&self, counts: &Counts) -> (&'static str, u64, u64) {
+        let [mutex_lock, _, shared, _, cond_wait, _, rw_lock, _, sem_wait, _] = counts.0;
+        match *self {
+            Self::MutexLock(wanted) => ("pthread_mutex_lock", mutex_lock, wanted),
+            Self::SharedMutexLock(wanted) => ("pthread_mutex_lock on a process-shared mutex", shared, wanted),
+            Self::CondWait(wanted) | Self::SharedCondWait(wanted) => {
+                ("waits on condition variables", cond_wait, wanted)
+            }
+            Self::RwLock(wanted) | Self::SharedRwLock(wanted) => ("pthread_rwlock_{rd,wr}lock", rw_lock, wanted),
+            Self::SemWait(wanted) | Self::SharedSemWait(wanted) => ("sem_wait and its like", sem_wait, wanted),
+        }
+    }
+
+    /// What the library counts of it, and how much of it there must be: a tenth, for under a slow lock a program that runs for a
+    /// fixed time does less.
+    ///
+    /// `None`: it is glibc's, and nobody counts it.
+    fn under_a_lock(&self) -> Option<(Event, u64)> {
+        let (event, wanted) = match *self {
+            Self::MutexLock(wanted) => (Event::Acquire, wanted),
+            Self::CondWait(wanted) => (Event::CondWait, wanted),
+            Self::SharedMutexLock(wanted) => (Event::GlibcShared, wanted),
+            Self::SharedCondWait(_) => return None,
+            Self::RwLock(_) | Self::SharedRwLock(_) | Self::SemWait(_) | Self::SharedSemWait(_) => return None,
+        };
+        Some((event, wanted.div_ceil(10)))
+    }
+}
+
+/// Counters that the library fills in all programs of one run under a lock.
+pub(crate) struct Counters {
+    /// Inherited by the programs, under a number that they hardly use themselves.
+    descriptor: OwnedFd,
+    block: &'static Block,
+}
+
+impl Counters {
+    pub(crate) fn new() -> Result<Self> {
+        const HIGH: i32 = 700;
+        let (low, block) = Block::create().context("cannot make shared counters")?;
+        let descriptor = rustix::io::fcntl_dupfd_cloexec(&low, HIGH)?;
+        rustix::io::fcntl_setfd(&descriptor, FdFlags::empty())?;
+        Ok(Self { descriptor, block })
+    }
+
+    /// What tells the library of them.
+    pub(crate) fn variable(&self) -> (&'static str, String) {
+        (stats::ENV, self.descriptor.as_raw_fd().to_string())
+    }
+
+    /// What was counted, if it is enough.
+    pub(crate) fn sufficient(&self, needs: &[Needs]) -> Result<Totals> {
+        let totals = self.block.totals();
+        if totals.processes == 0 {
+            bail!("no process counted: the library was not loaded");
+        }
+        for (event, wanted) in needs.iter().filter_map(Needs::under_a_lock) {
+            let (name, got) = (event.name(), totals.of(event));
+            if got < wanted {
+                bail!("the locks were not ours: {got} {name} counted, at least {wanted} expected");
+            }
+        }
+        Ok(totals)
+    }
+}
+
+/// The columns of `ours`.
+pub(crate) const OURS: [&str; 5] = ["processes", "acquisitions", "contended", "cond waits", "left to glibc"];
+
+/// One cell for each of `OURS`.
+pub(crate) fn ours(totals: &Totals) -> [String; OURS.len()] {
+    let of = |event| totals.of(event).to_string();
+    let left = Event::ALL.iter().filter(|event| event.objects().is_some()).map(|&event| totals.of(event)).sum::<u64>();
+    [totals.processes.to_string(), of(Event::Acquire), of(Event::Contended), of(Event::CondWait), left.to_string()]
 }
 
 impl Counts {
@@ -43,15 +132,8 @@ impl Counts {
 
     /// Whether the application called what it is here to call.
     pub(crate) fn suffice(&self, needs: &[Needs]) -> Result<()> {
-        let [mutex_lock, _, shared, _, cond_wait, _, rw_lock, _, sem_wait, _] = self.0;
         for need in needs {
-            let (name, got, wanted) = match *need {
-                Needs::MutexLock(wanted) => ("pthread_mutex_lock", mutex_lock, wanted),
-                Needs::SharedMutexLock(wanted) => ("pthread_mutex_lock on a process-shared mutex", shared, wanted),
-                Needs::CondWait(wanted) => ("waits on condition variables", cond_wait, wanted),
-                Needs::RwLock(wanted) => ("pthread_rwlock_{rd,wr}lock", rw_lock, wanted),
-                Needs::SemWait(wanted) => ("sem_wait and its like", sem_wait, wanted),
-            };
+            let (name, got, wanted) = need.under_glibc(self);
             if got < wanted {
                 bail!("it tests too little: {got} {name}, at least {wanted} expected");
             }
@@ -84,5 +166,18 @@ mod tests {
         assert!(counts.suffice(&[Needs::MutexLock(99), Needs::CondWait(5)]).is_ok());
         assert!(counts.suffice(&[Needs::MutexLock(100)]).is_err());
         assert!(counts.suffice(&[Needs::SharedMutexLock(1)]).is_err());
+    }
+
+    #[test]
+    fn a_run_that_nobody_counted_was_not_under_our_locks() {
+        let counters = Counters::new().expect("anonymous files work");
+        assert!(counters.sufficient(&[]).expect_err("refused").to_string().contains("not loaded"));
+        assert_eq!(counters.variable().0, "FLASHLOCK_STATS_FD");
+    }
+
+    #[test]
+    fn every_mutex_need_is_checked_under_a_lock_too() {
+        assert!(matches!(Needs::MutexLock(11).under_a_lock(), Some((Event::Acquire, 2))));
+        assert!(matches!(Needs::SharedMutexLock(1).under_a_lock(), Some((Event::GlibcShared, 1))));
     }
 }

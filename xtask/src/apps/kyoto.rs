@@ -10,6 +10,8 @@ use crate::child::Finished;
 pub(crate) const KCCACHETEST: App = App {
     name: "kccachetest",
     packages: &["kyotocabinet-utils"],
+    quick: true,
+    sources: &[],
     needs: &[Needs::MutexLock(10_000), Needs::RwLock(10_000)],
     run,
 };

@@ -6,11 +6,14 @@ use anyhow::Result;
 
 use super::App;
 use super::counts::Needs;
-use super::run::{Facts, Run, source_path};
+use super::run::{Facts, Run};
+use super::stage::script;
 
 pub(crate) const MEMCACHED: App = App {
     name: "memcached",
     packages: &["memcached", "libmemcached-tools", "python3"],
+    quick: true,
+    sources: &[],
     needs: &[Needs::MutexLock(20_000)],
     run,
 };
@@ -19,7 +22,7 @@ const SECONDS: &str = "1";
 const OPERATIONS: &str = "30000";
 
 fn run(run: &Run) -> Result<()> {
-    let mut command: Vec<OsString> = vec!["/usr/bin/python3".into(), source_path("memcache.py").into()];
+    let mut command: Vec<OsString> = vec!["/usr/bin/python3".into(), script("memcache.py")];
     command.extend([".".into(), run.threads.to_string().into(), SECONDS.into(), OPERATIONS.into()]);
     command.extend(run.words().iter().cloned());
     let done = run.plain(command)?;

@@ -2,43 +2,62 @@
 //!
 //! An application is first run under glibc. If that fails the application is broken and says nothing about our locks. In that
 //! run the calls of the lock functions are counted (`tests/apps/count.c`): an application that does not make them through the
-//! dynamic linker, or not often, would pass under every lock and test none.
+//! dynamic linker, or not often, would pass under every lock and test none. The first run under each lock is counted by the
+//! library itself: there the lock must have been ours. The other runs are as users have them, without statistics.
 
+mod archives;
 mod berkeley;
 mod counts;
+mod documents;
+mod drivers;
+mod ffmpeg;
+mod fio;
+mod git;
 mod kyoto;
 mod memcached;
+mod plan;
 mod rocksdb;
+mod row;
 mod run;
+mod runtimes;
 mod scripts;
+mod servers;
 mod sqlite;
+mod stage;
+mod stress;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::locks;
 use crate::setup;
-use crate::steps::{Tally, watched};
+use crate::steps::Tally;
 use crate::table;
-use crate::workspace;
-use counts::{Counts, Needs};
-use run::{Programs, Run, Wrapper};
+use counts::Needs;
+pub(crate) use drivers::{KYOTO_PACKAGES, KYOTO_SOURCE, LEVELDB_PACKAGES, LEVELDB_SOURCE};
+use plan::Plan;
+use row::Row;
+use run::Run;
+pub(crate) use stage::{Source, Stage};
 
 /// A program with a way of telling whether it worked.
 struct App {
     name: &'static str,
     /// The Debian packages it needs.
     packages: &'static [&'static str],
+    /// Whether `--quick` runs it: its packages are small, and a run takes about two seconds.
+    quick: bool,
+    /// Its own programs in `tests/apps`.
+    sources: &'static [Source],
     /// What it must call at least in one run.
     needs: &'static [Needs],
     /// Runs it and checks what it printed.
     run: fn(&Run) -> Result<()>,
 }
 
-const APPS: [&App; 7] = [
+const APPS: [&App; 22] = [
     &kyoto::KCCACHETEST,
     &rocksdb::DB_BENCH,
     &memcached::MEMCACHED,
@@ -46,15 +65,31 @@ const APPS: [&App; 7] = [
     &scripts::PERL,
     &sqlite::SQLITE,
     &berkeley::BERKELEY_DB,
+    &archives::ZSTD,
+    &archives::XZ,
+    &git::GIT,
+    &fio::FIO,
+    &stress::STRESS_NG,
+    &drivers::LEVELDB,
+    &drivers::KYOTO_CABINET,
+    &servers::MARIADB,
+    &servers::POSTGRESQL,
+    &servers::NGINX,
+    &runtimes::NODE,
+    &runtimes::JAVA,
+    &ffmpeg::FFMPEG,
+    &documents::CHROMIUM,
+    &documents::LIBREOFFICE,
 ];
 
-/// How long one run may take. Under glibc they take about two seconds; a lock that hands over in strict order may take far longer.
-const LIMIT: Duration = Duration::from_secs(120);
+/// How long one command of an application may take. Under glibc most take about two seconds; a lock that hands over in strict
+/// order may take far longer.
+const LIMIT: Duration = Duration::from_secs(180);
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Under these locks (may be repeated, or a list with commas)
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "shfl,mcs,futex")]
+    /// Under these locks (may be repeated, or a list with commas) [default: shfl,cna,mcscr]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     lock: Vec<String>,
     /// With so many threads, one run for each number
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,8,32")]
@@ -62,6 +97,10 @@ pub(crate) struct Options {
     /// Only these applications (may be repeated, or a list with commas)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
+    /// Only the quick applications; unless --lock says otherwise also under mcs and futex, but under other locks than the
+    /// default with the middle number of threads alone
+    #[arg(long, conflicts_with = "only")]
+    quick: bool,
     /// Only under glibc: shows whether the applications work, and what they call
     #[arg(long, conflicts_with = "lock")]
     reference: bool,
@@ -80,7 +119,7 @@ impl Options {
 
     fn apps(&self) -> Result<Vec<&'static App>> {
         if self.only.is_empty() {
-            return Ok(APPS.to_vec());
+            return Ok(APPS.into_iter().filter(|app| app.quick || !self.quick).collect());
         }
         let find = |name: &String| {
             let known = || APPS.map(|app| app.name).join(", ");
@@ -89,33 +128,12 @@ impl Options {
         };
         self.only.iter().map(find).collect()
     }
-
-    /// The ways in which an application is started, the reference first.
-    fn wrappers(&self, programs: &Programs) -> Result<Vec<Wrapper>> {
-        let mut wrappers = vec![Wrapper::reference(programs)];
-        if self.reference {
-            return Ok(wrappers);
-        }
-        match &self.preload {
-            Some(library) => {
-                let library = workspace::require(library.clone(), "--preload names no file")?.canonicalize()?;
-                wrappers.extend(self.lock.iter().map(|name| Wrapper::preload(&library, name)));
-            }
-            None => {
-                let command = workspace::command()?;
-                wrappers.extend(locks::select(&self.lock)?.iter().map(|lock| Wrapper::command(&command, &lock.name)));
-            }
-        }
-        for wrapper in &wrappers {
-            wrapper.assert_works()?;
-        }
-        Ok(wrappers)
-    }
 }
 
-/// The packages of all applications.
-pub(crate) fn packages() -> Vec<&'static str> {
-    let mut packages: Vec<&str> = APPS.iter().flat_map(|app| app.packages).copied().collect();
+/// The packages of the quick applications, or of all.
+pub(crate) fn packages(quick: bool) -> Vec<&'static str> {
+    let apps = APPS.iter().filter(|app| app.quick || !quick);
+    let mut packages: Vec<&str> = apps.flat_map(|app| app.packages).copied().collect();
     packages.sort_unstable();
     packages.dedup();
     packages
@@ -123,67 +141,44 @@ pub(crate) fn packages() -> Vec<&'static str> {
 
 pub(crate) fn run(options: &Options) -> Result<Tally> {
     let (apps, threads) = (options.apps()?, options.threads()?);
-    let missing: Vec<&str> =
-        apps.iter().flat_map(|app| app.packages).copied().filter(|package| !setup::is_installed(package)).collect();
-    if !missing.is_empty() {
-        bail!("these packages are missing: {} (cargo xtask setup --apps)", missing.join(" "));
-    }
-    let programs = Programs::build(&apps)?;
-    let wrappers = options.wrappers(&programs)?;
-
+    let stage = Stage::new()?;
+    let plan = Plan::new(options, &stage, threads)?;
+    let headings = |more: &[&str]| table::new(["application", "threads"].into_iter().chain(more.iter().copied()));
+    let mut results = headings(&plan.wrappers.iter().map(|wrapper| wrapper.name.as_str()).collect::<Vec<_>>());
+    let mut calls = headings(&counts::NAMES);
+    let mut ours = headings(&[&["lock"], counts::OURS.as_slice()].concat());
     let mut tally = Tally::default();
-    let mut results =
-        table::new(["application", "threads"].into_iter().chain(wrappers.iter().map(|wrapper| wrapper.name.as_str())));
-    let mut calls = table::new(["application", "threads"].into_iter().chain(counts::NAMES));
     for app in apps {
+        if let Err(error) = prepare(app, &stage) {
+            println!("not ok {}: {error:#}\n", app.name);
+            tally += Tally::FAILED;
+            continue;
+        }
+        let mut counted = Vec::new();
         for &threads in threads {
-            let row = run_row(app, threads, &programs, &wrappers, &mut tally);
-            results.add_row([app.name.to_owned(), threads.to_string()].into_iter().chain(row.cells));
-            calls.add_row([app.name.to_owned(), threads.to_string()].into_iter().chain(row.counts.cells()));
+            let name = || [app.name.to_owned(), threads.to_string()].into_iter();
+            let row = Row::run(app, threads, &plan, &stage, &mut counted);
+            results.add_row(name().chain(row.cells));
+            calls.add_row(name().chain(row.counts.cells()));
+            for (lock, totals) in row.totals {
+                ours.add_row(name().chain([lock]).chain(counts::ours(&totals)));
+            }
+            tally += row.tally;
+            // Half an hour without a word is long.
+            eprintln!("{} with {threads} threads: {}", app.name, row.tally);
         }
     }
     println!("calls counted in the run under glibc, before `/`, and how many of these had to wait:\n{calls}");
+    println!("counted by flashlock, in the first run under each lock:\n{ours}");
     println!("seconds:\n{results}");
     Ok(tally)
 }
 
-/// One application with one number of threads.
-struct Row {
-    cells: Vec<String>,
-    counts: Counts,
-}
-
-fn run_row(app: &App, threads: u32, programs: &Programs, wrappers: &[Wrapper], tally: &mut Tally) -> Row {
-    let mut row = Row { cells: Vec::new(), counts: Counts::default() };
-    for wrapper in wrappers {
-        let name = format!("{} with {threads} threads under {}", app.name, wrapper.name);
-        let started = Instant::now();
-        let mut result =
-            watched(&name, || Run::new(app.name, threads, programs, wrapper).and_then(|run| (app.run)(&run)));
-        let elapsed = started.elapsed();
-        let is_reference = wrapper.counts_file.is_some();
-        if let Some(file) = &wrapper.counts_file {
-            result = result.and_then(|()| {
-                row.counts = Counts::read(file)?;
-                row.counts.suffice(app.needs)
-            });
-        }
-        match result {
-            Ok(()) => {
-                *tally += Tally::PASSED;
-                row.cells.push(format!("{:.1}", elapsed.as_secs_f64()));
-            }
-            Err(error) => {
-                *tally += Tally::FAILED;
-                row.cells.push("FAILED".to_owned());
-                println!("not ok {name} ({:.1} s): {error:#}\n", elapsed.as_secs_f64());
-                if is_reference {
-                    println!("{} does not work under glibc: no lock is tried\n", app.name);
-                    break;
-                }
-            }
-        }
+/// Makes sure that an application can be run at all.
+fn prepare(app: &App, stage: &Stage) -> Result<()> {
+    let missing: Vec<&str> = app.packages.iter().copied().filter(|package| !setup::is_installed(package)).collect();
+    if !missing.is_empty() {
+        bail!("cannot be run without: apt-get install {} (or cargo xtask setup --apps)", missing.join(" "));
     }
-    row.cells.resize(wrappers.len(), "-".to_owned());
-    row
+    app.sources.iter().try_for_each(|source| stage.compile(source))
 }

@@ -7,8 +7,14 @@ use super::counts::Needs;
 use super::run::Run;
 use crate::child::Finished;
 
-pub(crate) const DB_BENCH: App =
-    App { name: "rocksdb", packages: &["rocksdb-tools"], needs: &[Needs::MutexLock(50_000), Needs::CondWait(10)], run };
+pub(crate) const DB_BENCH: App = App {
+    name: "rocksdb",
+    packages: &["rocksdb-tools"],
+    quick: true,
+    sources: &[],
+    needs: &[Needs::MutexLock(50_000), Needs::CondWait(10)],
+    run,
+};
 
 /// Keys in the database.
 const KEYS: u32 = 20_000;

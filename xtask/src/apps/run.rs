@@ -1,5 +1,6 @@
 //! One run of an application: the words that choose its lock, its directory, and what its output says.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,49 +10,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{App, LIMIT, counts};
+use super::LIMIT;
+use super::counts::{self, Counters};
+use super::stage::Stage;
 use crate::child::{Finished, Program};
-use crate::workspace;
+use crate::locks::Lock;
 
-/// The compiled programs of `tests/apps`.
-pub(crate) struct Programs {
-    directory: PathBuf,
-}
-
-impl Programs {
-    /// Compiles the counting library and the programs of the applications that have one.
-    pub(crate) fn build(apps: &[&App]) -> Result<Self> {
-        let directory = workspace::scratch("apps")?;
-        let programs = Self { directory };
-        programs.compile("count.c", "count.so", &["-shared", "-fPIC"])?;
-        for app in apps {
-            match app.name {
-                "sqlite" => programs.compile("sqlite.c", "sqlite", &["-lsqlite3"])?,
-                "berkeley-db" => programs.compile("bdb.c", "bdb", &["-ldb"])?,
-                _ => {}
-            }
-        }
-        Ok(programs)
-    }
-
-    fn compile(&self, source: &str, output: &str, options: &[&str]) -> Result<()> {
-        let source = workspace::require(source_path(source), "it is part of the repository: check it out")?;
-        let mut command = Command::new("gcc");
-        command.args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
-        command.arg(self.directory.join(output)).arg(source).args(options);
-        let done = Program::new(command, Duration::from_secs(60)).run().context("gcc is missing: cargo xtask setup")?;
-        done.successful().map(drop)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
-    }
-}
-
-/// A file of `tests/apps`.
-pub(crate) fn source_path(name: &str) -> PathBuf {
-    workspace::path("tests/apps").join(name)
-}
+/// The library that counts calls, as `Stage` has compiled it.
+const COUNTER: &str = "count";
 
 /// The words put in front of a program's command line, which choose the lock.
 pub(crate) struct Wrapper {
@@ -60,32 +26,34 @@ pub(crate) struct Wrapper {
     words: Vec<OsString>,
     /// Where the calls of the lock functions are counted, in the reference.
     pub(crate) counts_file: Option<PathBuf>,
+    /// What the catalogue says of the lock; none for glibc's.
+    pub(crate) lock: Option<Lock>,
 }
 
 impl Wrapper {
     /// glibc's locks, with their calls counted.
-    pub(crate) fn reference(programs: &Programs) -> Self {
-        let file = programs.path("counts");
-        let words = ["env".into(), pair("COUNT_FILE", &file), pair("LD_PRELOAD", &programs.path("count.so"))];
-        Self { name: "glibc".to_owned(), words: words.into(), counts_file: Some(file) }
+    pub(crate) fn reference(stage: &Stage) -> Result<Self> {
+        let file = stage.shared_file("counts", &[0; counts::FILE_SIZE])?;
+        let words = ["env".into(), pair("COUNT_FILE", &file), pair("LD_PRELOAD", &stage.path(COUNTER))];
+        Ok(Self { name: "glibc".to_owned(), words: words.into(), counts_file: Some(file), lock: None })
     }
 
     /// By the `flashlock` command.
-    pub(crate) fn command(command: &Path, lock: &str) -> Self {
-        let words = [command.into(), "run".into(), "--lock".into(), lock.into(), "--".into()];
-        Self { name: lock.to_owned(), words: words.into(), counts_file: None }
+    pub(crate) fn command(command: &Path, lock: Lock) -> Self {
+        let words = [command.into(), "run".into(), "--lock".into(), (&lock.name).into(), "--".into()];
+        Self { name: lock.name.clone(), words: words.into(), counts_file: None, lock: Some(lock) }
     }
 
     /// By the environment alone.
-    pub(crate) fn preload(library: &Path, lock: &str) -> Self {
-        let words = ["env".into(), pair("LD_PRELOAD", library), pair("FLASHLOCK", Path::new(lock))];
-        Self { name: lock.to_owned(), words: words.into(), counts_file: None }
+    pub(crate) fn preload(library: &Path, lock: Lock) -> Self {
+        let words = ["env".into(), pair("LD_PRELOAD", library), pair("FLASHLOCK", Path::new(&lock.name))];
+        Self { name: lock.name.clone(), words: words.into(), counts_file: None, lock: Some(lock) }
     }
 
     /// Makes sure that a program started so is under the lock: without it, every application would run under glibc and pass.
     pub(crate) fn assert_works(&self) -> Result<()> {
         let (library, setting) = match &self.counts_file {
-            Some(_) => ("/count.so", "COUNT_FILE=".to_owned()),
+            Some(_) => ("/count", "COUNT_FILE=".to_owned()),
             None => ("/libflashlock_preload.so", format!("FLASHLOCK={}", self.name)),
         };
         let mut command = Command::new(&self.words[0]);
@@ -109,21 +77,47 @@ fn pair(name: &str, value: &Path) -> OsString {
     pair
 }
 
+/// What the run under glibc has shown, by name: the others must show the same.
+pub(crate) type Shown = RefCell<HashMap<String, String>>;
+
 /// One run.
 pub(crate) struct Run<'a> {
     pub(crate) threads: u32,
     /// An empty directory for it alone.
     pub(crate) directory: PathBuf,
-    programs: &'a Programs,
+    /// What counts under a lock, if this is a run that is counted.
+    pub(crate) counters: Option<Counters>,
+    stage: &'a Stage,
     wrapper: &'a Wrapper,
+    shown: &'a Shown,
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(app: &str, threads: u32, programs: &'a Programs, wrapper: &'a Wrapper) -> Result<Self> {
+    pub(crate) fn new(
+        app: &str,
+        threads: u32,
+        stage: &'a Stage,
+        wrapper: &'a Wrapper,
+        counted: bool,
+        shown: &'a Shown,
+    ) -> Result<Self> {
         if let Some(file) = &wrapper.counts_file {
             std::fs::write(file, [0; counts::FILE_SIZE])?;
         }
-        Ok(Self { threads, directory: workspace::scratch(&format!("apps-{app}"))?, programs, wrapper })
+        let counters = if counted { Some(Counters::new()?) } else { None };
+        Ok(Self { threads, directory: stage.empty(&format!("run-{app}"))?, counters, stage, wrapper, shown })
+    }
+
+    /// What the run under glibc and this one must have in common: a checksum of a result, for instance.
+    pub(crate) fn same(&self, what: &str, value: &str) -> Result<()> {
+        if self.wrapper.counts_file.is_some() {
+            self.shown.borrow_mut().insert(what.to_owned(), value.to_owned());
+            return Ok(());
+        }
+        match self.shown.borrow().get(what) {
+            Some(shown) if shown == value => Ok(()),
+            shown => bail!("{what} is {value:?}; under glibc it was {shown:?}"),
+        }
     }
 
     /// The words that put a program under the lock, for programs that start programs.
@@ -133,7 +127,7 @@ impl<'a> Run<'a> {
 
     /// A program of `tests/apps`.
     pub(crate) fn compiled(&self, name: &str) -> OsString {
-        self.programs.path(name).into()
+        self.stage.path(name).into()
     }
 
     /// Runs a command under the lock; it must end well.
@@ -147,15 +141,36 @@ impl<'a> Run<'a> {
         self.start(&command.into_iter().map(Into::into).collect::<Vec<_>>())
     }
 
+    /// The SHA-256 checksum of a file in its directory.
+    pub(crate) fn checksum(&self, file: &str) -> Result<String> {
+        let done = self.plain(["sha256sum", file])?;
+        let word = done.stdout.split_whitespace().next();
+        word.map(str::to_owned).with_context(|| format!("sha256sum says nothing of {file}"))
+    }
+
+    /// The bytes of a file in its directory.
+    pub(crate) fn size(&self, file: &str) -> Result<u64> {
+        let metadata = self.directory.join(file).metadata();
+        Ok(metadata.with_context(|| format!("it has not made {file}"))?.len())
+    }
+
     fn start(&self, words: &[OsString]) -> Result<Finished> {
         let Some((program, arguments)) = words.split_first() else { bail!("an empty command") };
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.directory);
+        command.envs(self.counters.as_ref().map(Counters::variable));
         let done = Program::new(command, LIMIT).run()?;
         if !done.ok() {
             bail!("{}", done.transcript());
         }
         Ok(done)
+    }
+}
+
+impl Drop for Run<'_> {
+    /// What it has made is large and of no further use. If that fails, the stage is removed later, and says why not.
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -196,5 +211,39 @@ impl Facts {
             bail!("{key} is {got}, less than {wanted}; all facts: {:?}", self.0);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrapper(counts_file: Option<PathBuf>) -> Wrapper {
+        Wrapper { name: "x".to_owned(), words: vec!["env".into()], counts_file, lock: None }
+    }
+
+    #[test]
+    fn what_differs_from_the_reference_is_an_error() {
+        let (stage, shown) = (Stage::empty_for_tests(), Shown::default());
+        let (reference, lock) = (wrapper(Some(stage.path("counts"))), wrapper(None));
+        let run = |wrapper| Run::new("same", 2, &stage, wrapper, false, &shown).expect("a directory can be made");
+        assert!(run(&lock).same("sum", "1").is_err(), "there is nothing to compare with yet");
+        run(&reference).same("sum", "1").expect("kept");
+        run(&lock).same("sum", "1").expect("the same");
+        assert!(run(&lock).same("sum", "2").expect_err("refused").to_string().contains("under glibc it was"));
+    }
+
+    #[test]
+    fn a_run_leaves_nothing_behind() {
+        let (stage, shown, lock) = (Stage::empty_for_tests(), Shown::default(), wrapper(None));
+        let run = Run::new("leaves", 2, &stage, &lock, true, &shown).expect("a directory can be made");
+        let done = run.wrapped(["sh", "-c", "echo $FLASHLOCK_STATS_FD > file; echo a=1"]).expect("it runs");
+        assert_eq!(Facts::of(&done, "a").expect("a line").number("a").expect("a number"), 1);
+        let directory = run.directory.clone();
+        assert!(run.size("file").expect("it is there") > 1, "the counters' descriptor has a number");
+        drop(run);
+        assert!(!directory.exists());
+        drop(stage);
+        assert!(!directory.parent().expect("the stage").exists());
     }
 }

@@ -5,9 +5,16 @@ use anyhow::{Result, bail};
 use super::App;
 use super::counts::Needs;
 use super::run::{Facts, Run};
+use super::stage::Source;
 
-pub(crate) const SQLITE: App =
-    App { name: "sqlite", packages: &["libsqlite3-dev"], needs: &[Needs::MutexLock(20_000)], run };
+pub(crate) const SQLITE: App = App {
+    name: "sqlite",
+    packages: &["libsqlite3-dev"],
+    quick: true,
+    sources: &[Source { file: "sqlite.c", options: &["-lsqlite3"] }],
+    needs: &[Needs::MutexLock(20_000)],
+    run,
+};
 
 const SECONDS: &str = "1.5";
 

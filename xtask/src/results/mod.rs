@@ -7,10 +7,11 @@
 //! (`--render`).
 
 mod benches;
-mod choosing;
 mod measure;
 pub(crate) mod origin;
+mod programs;
 mod report;
+mod studies;
 
 use std::fs;
 
@@ -19,6 +20,7 @@ use clap::{Args, ValueEnum};
 use flashlock_report::chart;
 use flashlock_report::results::Results;
 
+use crate::apps::Stage;
 use crate::locks::{self, Lock, Under};
 use crate::workspace;
 use benches::Bench;
@@ -28,7 +30,7 @@ use measure::Extent;
 pub(crate) struct Options {
     /// What to measure
     what: What,
-    /// How long each run measures (not `choosing`)
+    /// How long each run measures (not `choosing`, whose programs have a fixed amount of work)
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     seconds: f64,
     /// How often everything is repeated
@@ -52,6 +54,10 @@ enum What {
     Million,
     /// kccachetest, RocksDB and memcached, by `flashlock compare`
     Choosing,
+    /// Our driver of LevelDB, by `flashlock compare`
+    Leveldb,
+    /// Our driver of Kyoto Cabinet, by `flashlock compare`
+    Kyoto,
     /// All of them
     All,
 }
@@ -66,7 +72,7 @@ impl Options {
     /// The command line that makes the same file again.
     fn command(&self, name: &str) -> Vec<String> {
         let mut command = format!("cargo xtask results {name}");
-        if name != choosing::NAME {
+        if name != "choosing" {
             command += &format!(" --seconds {}", self.seconds);
         }
         command += &format!(" --rounds {}", self.rounds);
@@ -82,20 +88,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         bail!("--seconds wants a number from 0.001 to 3600");
     }
     let benches: Vec<Bench> = benches::all().into_iter().filter(|bench| options.what.includes(bench.name)).collect();
-    let choosing = options.what.includes(choosing::NAME);
+    let studies: Vec<&str> = studies::NAMES.into_iter().filter(|name| options.what.includes(name)).collect();
     if options.render {
-        let mut names = benches.iter().map(|bench| bench.name).chain(choosing.then_some(choosing::NAME));
-        return names.try_for_each(render);
+        return benches.iter().map(|bench| bench.name).chain(studies).try_for_each(render);
     }
     let mut failures = 0;
     if !benches.is_empty() {
         failures += measure_benches(options, &benches)?;
     }
-    if choosing {
-        let locks: Vec<String> = ordered(locks::select(&options.lock)?).into_iter().map(|lock| lock.name).collect();
-        let results = choosing::measure(&locks, options.rounds, options.command(choosing::NAME))?;
-        failures += failed(&results);
-        write(&results)?;
+    for name in studies {
+        failures += measure_study(options, name)?;
     }
     if failures > 0 {
         bail!("{failures} runs failed: they are listed in the files");
@@ -121,6 +123,16 @@ fn measure_benches(options: &Options, benches: &[Bench]) -> Result<usize> {
     Ok(failures)
 }
 
+/// Compares the programs of a study; how many runs failed.
+fn measure_study(options: &Options, name: &str) -> Result<usize> {
+    let stage = Stage::new()?;
+    let study = studies::prepare(name, &stage, options.seconds)?;
+    let locks: Vec<String> = ordered(locks::select(&options.lock)?).into_iter().map(|lock| lock.name).collect();
+    let results = programs::measure(&study, &locks, options.rounds, options.command(name))?;
+    write(&results)?;
+    Ok(failed(&results))
+}
+
 fn failed(results: &Results) -> usize {
     results.points.iter().map(|point| point.failures.len()).sum()
 }
@@ -133,7 +145,7 @@ fn ordered(mut locks: Vec<Lock>) -> Vec<Lock> {
 
 /// Whether these results have a picture.
 fn picture(name: &str) -> bool {
-    name == choosing::NAME || benches::all().iter().any(|bench| bench.name == name && bench.charted)
+    studies::NAMES.contains(&name) || benches::all().iter().any(|bench| bench.name == name && bench.charted)
 }
 
 /// Makes everything that follows from the runs anew: figures and ratios, page and picture.

@@ -1,8 +1,9 @@
-//! `cargo xtask results choosing`: what `flashlock compare` says of three real programs, in one file.
+//! What `flashlock compare` says of several programs, in one file: `choosing`, `leveldb` and `kyoto`.
 //!
-//! The programs and their settings are the scripts in `tests/apps/compare`, so that anybody can compare them alone. The numbers
-//! of threads are few and fixed: as many as small machines have CPUs, and far more.
+//! The programs and their settings are the scripts in `tests/apps/compare` and the drivers in `tests/apps`, so that anybody can compare
+//! them alone.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,84 +12,88 @@ use anyhow::{Context, Result, bail};
 use flashlock_report::results::{Noise, Results};
 
 use super::origin;
-use crate::apps;
 use crate::child::Program;
 use crate::setup;
 use crate::workspace;
 
-/// The argument of `cargo xtask results`, and the file's name.
-pub(crate) const NAME: &str = "choosing";
-
-/// Numbers of threads.
-const THREADS: &str = "2,8,32";
 /// How long one comparison may take: a strict lock is slow, and each run may take long without hanging.
 const LIMIT: Duration = Duration::from_secs(4 * 3600);
 
-/// A program to choose a lock for.
-struct Subject {
-    title: &'static str,
-    /// In `tests/apps/compare`.
-    script: &'static str,
-    /// The number that it prints, if its run time is not what counts: what it is called in the file, what it is, where it stands.
-    metric: Option<[&'static str; 3]>,
+/// One results file.
+pub(crate) struct Study {
+    /// The argument of `cargo xtask results`, and the file's name.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) about: String,
+    /// Numbers of threads: few, and fixed.
+    pub(crate) threads: &'static str,
+    /// How long each run measures, if that is chosen and not the program's affair.
+    pub(crate) seconds: Option<f64>,
+    pub(crate) subjects: Vec<Subject>,
 }
 
-const SUBJECTS: [Subject; 3] = [
-    Subject { title: "Kyoto Cabinet, kccachetest wicked", script: "kccachetest.sh", metric: None },
-    Subject {
-        title: "RocksDB, db_bench readwhilewriting",
-        script: "rocksdb.sh",
-        metric: Some(["reads_per_second", "Reads per second", "reads per second: ([0-9]+)"]),
-    },
-    Subject {
-        title: "memcached under memcaslap",
-        script: "memcached.sh",
-        metric: Some(["operations_per_second", "Operations per second", "operations per second: ([0-9]+)"]),
-    },
-];
+/// A program to choose a lock for.
+pub(crate) struct Subject {
+    pub(crate) title: &'static str,
+    /// Its command line, in which `{threads}` stands for their number.
+    pub(crate) command: Vec<OsString>,
+    /// The number that it prints, if its run time is not what counts: what it is called in the file, what it is, where it stands.
+    pub(crate) metric: Option<[&'static str; 3]>,
+}
 
-/// Compares all of them under these locks, each so many times.
-pub(crate) fn measure(locks: &[String], runs: u32, command: Vec<String>) -> Result<Results> {
-    let missing: Vec<&str> = apps::packages().into_iter().filter(|package| !setup::is_installed(package)).collect();
+/// A script of `tests/apps/compare`.
+pub(crate) fn script(name: &str) -> Result<OsString> {
+    Ok(workspace::require(workspace::path("tests/apps/compare").join(name), "check it out")?.into())
+}
+
+/// An error that names those of the packages that are not there.
+pub(crate) fn require_packages(packages: &[&str]) -> Result<()> {
+    let missing: Vec<&str> = packages.iter().copied().filter(|package| !setup::is_installed(package)).collect();
     if !missing.is_empty() {
-        bail!("these packages are missing: {} (cargo xtask setup --apps)", missing.join(" "));
+        bail!("these packages are missing: {} (cargo xtask setup --apps=quick)", missing.join(" "));
     }
+    Ok(())
+}
+
+/// Compares all programs of a study under these locks, each so many times.
+pub(crate) fn measure(study: &Study, locks: &[String], runs: u32, command: Vec<String>) -> Result<Results> {
     let flashlock = workspace::command()?;
     let seed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let mut all = Results {
         provenance: origin::now(command)?,
-        name: NAME.to_owned(),
-        title: "Three programs under several locks".to_owned(),
-        about: format!(
-            "Three programs that lock pthread mutexes, with {} threads, as tests/apps/compare runs them, compared by \
-             `flashlock compare`.",
-            THREADS.replace(',', ", ")
-        ),
+        name: study.name.to_owned(),
+        title: study.title.to_owned(),
+        about: study.about.clone(),
         ..Results::default()
     };
-    for subject in &SUBJECTS {
+    for subject in &study.subjects {
         eprintln!("{}", subject.title);
-        join(&mut all, compare(&flashlock, subject, locks, runs, seed)?);
+        let compared = compare(
+            &flashlock,
+            study,
+            subject,
+            &["--locks", &locks.join(","), "--runs", &runs.to_string(), "--seed", &seed.to_string()],
+        )?;
+        join(&mut all, compared);
     }
+    all.method.seconds = study.seconds;
     Ok(all)
 }
 
 /// What `flashlock compare` says of one program.
-fn compare(flashlock: &Path, subject: &Subject, locks: &[String], runs: u32, seed: u64) -> Result<Results> {
-    let script = workspace::require(workspace::path("tests/apps/compare").join(subject.script), "check it out")?;
+fn compare(flashlock: &Path, study: &Study, subject: &Subject, how: &[&str]) -> Result<Results> {
     let mut command = Command::new(flashlock);
-    command.args(["compare", "--json", "--threads", THREADS, "--locks", &locks.join(",")]);
-    command.args(["--runs", &runs.to_string(), "--seed", &seed.to_string()]);
+    command.args(["compare", "--json", "--threads", study.threads]).args(how);
     if let Some([_, _, pattern]) = subject.metric {
         command.args(["--metric", pattern]);
     }
-    command.args(["--", "sh"]).arg(&script).arg("{threads}");
+    command.arg("--").args(&subject.command);
     let done = Program::new(command, LIMIT).run()?;
     // 3: it failed under a lock, which is a result.
     if !matches!(done.status.and_then(|status| status.code()), Some(0 | 3)) {
         bail!("{}", done.transcript());
     }
-    let file = workspace::scratch(NAME)?.join("compare.json");
+    let file = workspace::scratch(study.name)?.join("compare.json");
     std::fs::write(&file, &done.stdout).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(renamed(Results::read(&file)?, subject))
 }
@@ -168,17 +173,19 @@ mod tests {
         results
     }
 
+    fn subject(title: &'static str, metric: Option<[&'static str; 3]>) -> Subject {
+        Subject { title, command: Vec::new(), metric }
+    }
+
     #[test]
     fn programs_keep_their_own_figures_side_by_side() {
         let mut all = Results::default();
-        join(&mut all, renamed(compared("seconds", Better::Less), &SUBJECTS[0]));
-        join(&mut all, renamed(compared("metric", Better::More), &SUBJECTS[1]));
+        let reads = Some(["reads_per_second", "Reads per second", "([0-9]+)"]);
+        join(&mut all, renamed(compared("seconds", Better::Less), &subject("one", None)));
+        join(&mut all, renamed(compared("metric", Better::More), &subject("other", reads)));
         let merits: Vec<&str> = all.groups.iter().map(|group| group.merit.as_str()).collect();
         assert_eq!(merits, ["seconds", "reads_per_second"]);
-        assert_eq!(
-            all.figure(SUBJECTS[1].title, "2", "glibc", "reads_per_second").map(|spread| spread.median),
-            Some(2.0)
-        );
+        assert_eq!(all.figure("other", "2", "glibc", "reads_per_second").map(|spread| spread.median), Some(2.0));
         assert_eq!((all.metrics.len(), all.points.len(), all.verdicts.len()), (2, 2, 2));
     }
 }
