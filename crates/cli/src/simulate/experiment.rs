@@ -110,7 +110,7 @@ impl Experiment<'_> {
             Work::Randarray => self.drive(simulation, RandArray::<_, Simulated>::new(lock, Reads::PAPER)),
             Work::Locktorture | Work::Lockstat => {
                 let habits = if self.work == Work::Lockstat { Habits::LOCKSTAT } else { Habits::PAPER };
-                self.drive(simulation, LockTorture::<_, Simulated>::new(lock, habits, self.threads))
+                self.drive(simulation, LockTorture::<_, Simulated>::new(lock, habits.in_little_time(), self.threads))
             }
             Work::Open1 => self.drive(simulation, steps(&sections::OPEN1)),
             Work::Lock2 => self.drive(simulation, steps(&sections::LOCK2)),
