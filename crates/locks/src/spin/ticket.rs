@@ -107,8 +107,9 @@ impl<M: Machine> TicketQueue<M> {
         };
         let mut patience = Patience::Budget;
         while M::spin_until(&self.serving, Acquire, patience, done).is_none() {
-            // With a CPU for everybody nobody need sleep.
+            // With a CPU for everybody nobody need sleep; who finds that it had to wait for a CPU offers it.
             if !M::crowded() {
+                patience = Patience::Forever;
                 continue;
             }
             // Who is far from his turn does not poll again: many who do leave no CPU to those whose turn it is.
