@@ -397,14 +397,12 @@ impl Description {
                 "scheduler: slices of 1 us and more, times from 0 to 1,000,000 us, idle_us in rising order".to_owned()
             );
         }
-        match &self.umwait {
-            Some(wait)
-                if !((0.0..=1e6).contains(&wait.wake_ns) && wait.max_us > 0.0 && wait.max_us <= 1e6)
-                    || !(0.0..=1e3).contains(&wait.wait_w) =>
-            {
-                return Err("umwait: wake_ns from 0 to 1,000,000, max_us above 0, wait_w not negative".to_owned());
-            }
-            _ => {}
+        let possible = |wait: &Umwait| {
+            let max_us = wait.max_us > 0.0 && wait.max_us <= 1e6;
+            max_us && (0.0..=1e6).contains(&wait.wake_ns) && (0.0..=1e3).contains(&wait.wait_w)
+        };
+        if !self.umwait.as_ref().is_none_or(possible) {
+            return Err("umwait: wake_ns from 0 to 1,000,000, max_us above 0, wait_w from 0".to_owned());
         }
         match &self.hypervisor {
             Some(vm) if !(vm.run_ms > 0.0 && vm.away_ms >= 0.0 && vm.run_ms + vm.away_ms <= 1e6) => {

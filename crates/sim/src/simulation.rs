@@ -351,6 +351,11 @@ pub fn thread_number() -> u32 {
     with(|kernel| kernel.current.expect("a simulated thread is acting"))
 }
 
+/// For how long the acting thread has used its time so, in ns.
+pub fn thread_time(usage: Use) -> u64 {
+    with(|kernel| kernel.me().times[usage as usize] / 1000)
+}
+
 /// The CPU that the acting thread is on.
 pub fn thread_cpu() -> u32 {
     with(|kernel| kernel.me().cpu)

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Machine, Patience, Word as _};
 use flashlock_locks::raw::RawLock;
-use flashlock_sim::{self as sim, Region, Sim, Word};
+use flashlock_sim::{self as sim, Region, Sim, Use, Word};
 use flashlock_workloads::random::XorShift;
 use flashlock_workloads::{Ground, Lines, Lock, Raw};
 
@@ -68,9 +68,14 @@ impl Ground for Simulated {
     }
 }
 
-/// A section: under which lock, who, where, and when, in ns.
+/// A section, and the wait for it: under which lock, who, where, and when, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Section {
+    /// Since when the thread wanted the lock.
+    pub(super) asked: u64,
+    /// Of that time, how much it polled, and how much it slept.
+    pub(super) polled: u64,
+    pub(super) parked: u64,
     /// Locks are numbered in the order in which they were first acquired.
     pub(super) lock: u32,
     pub(super) thread: u32,
@@ -125,7 +130,7 @@ impl Log {
         self.sections.unwrap_or_default()
     }
 
-    fn acquired(&mut self, address: usize) {
+    fn acquired(&mut self, address: usize, asked: Asked) {
         let (begin, node) = (sim::now(), sim::thread_node());
         if begin < self.from {
             return;
@@ -139,8 +144,9 @@ impl Log {
         lock.moves += u64::from(lock.last_node.replace(node).is_some_and(|last| last != node));
         lock.since = begin;
         if let Some(sections) = &mut self.sections {
-            let (lock, cpu) = (number as u32, sim::thread_cpu());
-            sections.push(Section { lock, thread, cpu, node, begin, end: begin });
+            let (lock, cpu, now) = (number as u32, sim::thread_cpu(), Asked::now());
+            let (polled, parked) = (now.polled - asked.polled, now.parked - asked.parked);
+            sections.push(Section { asked: asked.at, polled, parked, lock, thread, cpu, node, begin, end: begin });
         }
     }
 
@@ -157,6 +163,20 @@ impl Log {
 
     fn number(&self, address: usize) -> Option<usize> {
         self.locks.iter().position(|lock| lock.address == address)
+    }
+}
+
+/// When a thread asked for a lock, and what it had waited until then.
+#[derive(Clone, Copy)]
+struct Asked {
+    at: u64,
+    polled: u64,
+    parked: u64,
+}
+
+impl Asked {
+    fn now() -> Self {
+        Self { at: sim::now(), polled: sim::thread_time(Use::Polling), parked: sim::thread_time(Use::Parked) }
     }
 }
 
@@ -204,11 +224,12 @@ impl<L: RawLock<Sim, Queue: Sync>> Watched<L> {
 // SAFETY: it is the lock that it watches; or a word that one at a time changes from 0 to 1, and changes back when it leaves.
 unsafe impl<L: RawLock<Sim, Queue: Sync>> Lock for Watched<L> {
     fn acquire(&self) {
+        let asked = Asked::now();
         match &self.word {
             None => self.lock.acquire(),
             Some(word) => self.queue_for(word),
         }
-        LOG.with_borrow_mut(|log| log.acquired(self.address()));
+        LOG.with_borrow_mut(|log| log.acquired(self.address(), asked));
     }
 
     fn release(&self) {
