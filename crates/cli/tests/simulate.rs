@@ -114,7 +114,10 @@ fn a_timeline_shows_several_nodes() {
         output(&[&[work], &one[..], &["--trace", file.to_str().unwrap()]].concat());
         let timeline: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
         let events = timeline["traceEvents"].as_array().unwrap();
-        let sections: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
+        let of_kind = |kind: &str| events.iter().filter(|event| event["cat"] == kind).collect::<Vec<&Value>>();
+        let sections = of_kind("section");
+        // Four threads want one lock: nearly all wait, and are handed it.
+        assert!(of_kind("wait").len() * 4 > sections.len() && of_kind("hand-over").len() > sections.len(), "{work}");
         let of = |field: fn(&Value) -> &Value| -> BTreeSet<u64> {
             sections.iter().map(|section| field(section).as_u64().unwrap()).collect()
         };

@@ -34,6 +34,8 @@ pub struct Description {
     pub bandwidth: Bandwidth,
     /// Its operating system.
     pub scheduler: Scheduler,
+    /// The instruction with which a waiter sleeps until a line changes, if waiters use one; else they poll with pauses.
+    pub umwait: Option<Umwait>,
     /// A hypervisor under it, if there is one.
     pub hypervisor: Option<Hypervisor>,
     /// What it consumes, as an estimate.
@@ -178,6 +180,19 @@ pub struct Scheduler {
     pub idle_us: Vec<(f64, f64)>,
     /// What timed sleeps take longer than asked, in microseconds.
     pub timer_slack_us: f64,
+}
+
+/// Waiting for a change of a line without polling it (x86's UMONITOR and UMWAIT, or MONITORX and MWAITX): the hardware thread leaves
+/// its pipeline to others, and consumes less.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Umwait {
+    /// From the change to the waiter's next instruction, in ns. The deeper the state, the longer.
+    pub wake_ns: f64,
+    /// After so many microseconds it looks anyway: the limit that the operating system sets.
+    pub max_us: f64,
+    /// A core that only waits so, above an idle one, in watts.
+    pub wait_w: f64,
 }
 
 /// A hypervisor that takes CPUs away.
@@ -381,6 +396,13 @@ impl Description {
             return Err(
                 "scheduler: slices of 1 us and more, times from 0 to 1,000,000 us, idle_us in rising order".to_owned()
             );
+        }
+        let possible = |wait: &Umwait| {
+            let max_us = wait.max_us > 0.0 && wait.max_us <= 1e6;
+            max_us && (0.0..=1e6).contains(&wait.wake_ns) && (0.0..=1e3).contains(&wait.wait_w)
+        };
+        if !self.umwait.as_ref().is_none_or(possible) {
+            return Err("umwait: wake_ns from 0 to 1,000,000, max_us above 0, wait_w from 0".to_owned());
         }
         match &self.hypervisor {
             Some(vm) if !(vm.run_ms > 0.0 && vm.away_ms >= 0.0 && vm.run_ms + vm.away_ms <= 1e6) => {

@@ -6,7 +6,8 @@
 //! **Scheduling.** Each CPU has a queue. A thread that waits for a CPU gets it when the slice of the one that has it is over; one
 //! that was just woken after a third of it. A woken thread goes to the CPU it had, if that is idle, else to an idle one of the
 //! same node, a whole core first; if there is none, it queues where it was. A CPU with nothing to do takes a thread from the
-//! longest queue, nearest first. CPUs that were idle for long take longer to wake up.
+//! longest queue, nearest first; and when a slice is over, those who wait for that CPU go to idle ones, if there are any: who was
+//! woken where all CPUs of the node were taken does not wait for ever while others idle. CPUs that were idle for long take longer to wake up.
 //!
 //! ## Invariants
 //! 1. Events happen in order of time, those of one time in the order in which they were made: a run depends on nothing else.
@@ -27,7 +28,7 @@ use crate::description::Description;
 use crate::memory::Memory;
 use crate::shape::Shape;
 use crate::thread::{Cpu, State, Thread, Tid, Use};
-use crate::{Ps, us};
+use crate::{Ps, ps, us};
 
 /// A program that has done nothing for so long hangs.
 const STALLED: Ps = 10_000_000_000_000;
@@ -62,6 +63,8 @@ pub(crate) struct Os {
     pub(crate) wake: Ps,
     idle: Vec<(Ps, Ps)>,
     pub(crate) slack: Ps,
+    /// From a change to the instruction after a wait for it.
+    pub(crate) umwait_wake: Ps,
 }
 
 pub(crate) struct Kernel {
@@ -95,6 +98,8 @@ pub(crate) struct Kernel {
     /// When the program did something last: locks that only wait do not count.
     pub(crate) progress: Ps,
     pub(crate) preempted: Option<Ps>,
+    /// Of the threads' polling, what was waiting without polls.
+    pub(crate) waited_at_ease: Ps,
     /// When somebody was woken last, and how long being woken took lately.
     pub(crate) woke: (Ps, Ps),
 }
@@ -113,6 +118,7 @@ impl Kernel {
                 wake: us(os.wake_us),
                 idle: os.idle_us.iter().map(|&(idle, latency)| (us(idle), us(latency))).collect(),
                 slack: us(os.timer_slack_us),
+                umwait_wake: machine.umwait.map_or(0, |wait| ps(wait.wake_ns)),
             },
             memory,
             arena,
@@ -135,6 +141,7 @@ impl Kernel {
             queued: 0,
             progress: 0,
             preempted: None,
+            waited_at_ease: 0,
             woke: (0, 0),
             machine: machine.clone(),
             shape,
@@ -221,8 +228,11 @@ impl Kernel {
         let weight = |cpu: &Cpu| match cpu.current {
             None => 0.0,
             tid if tid == me => 1.0,
-            Some(tid) if matches!(self.threads[tid as usize].state, State::Polling { .. }) => clock.poll_share,
-            Some(_) => 1.0,
+            Some(tid) => match self.threads[tid as usize].state {
+                State::Polling { every: 0, .. } => 0.0,
+                State::Polling { .. } => clock.poll_share,
+                _ => 1.0,
+            },
         };
         let load: f64 = self.shape.cpus_of(core).map(|cpu| weight(&self.cpus[cpu as usize])).sum();
         let load = load / clock.pipelines;

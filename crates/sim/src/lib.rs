@@ -40,7 +40,7 @@ pub use description::Description;
 pub use machine::{Sim, Word};
 pub use memory::Traffic;
 pub use simulation::{Options, Outcome, Placed, Region, Simulation, Stuck};
-pub use simulation::{compute, delay, nap, now, step, thread_cpu, thread_node, thread_number};
+pub use simulation::{compute, delay, nap, now, step, thread_cpu, thread_node, thread_number, thread_time};
 pub use thread::Use;
 
 /// Virtual time, in picoseconds.

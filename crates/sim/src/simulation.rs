@@ -39,15 +39,18 @@ thread_local! {
 pub struct Options {
     /// Of what the locks draw.
     pub seed: u64,
-    /// Of where threads are placed: spread over nodes, then over cores, as operating systems do; which of them, this says.
+    /// Of where threads are placed: which nodes and cores come first, this says.
     pub placement: u64,
+    /// Threads fill the cores of one node after the other, and then their other hardware threads. Else they are spread: nodes
+    /// take turns, as operating systems do it.
+    pub packed: bool,
     /// What the user tuned.
     pub tunables: &'static Tunables,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, placement: 1, tunables: &Tunables::DEFAULT }
+        Self { seed: 1, placement: 1, packed: false, tunables: &Tunables::DEFAULT }
     }
 }
 
@@ -93,7 +96,7 @@ impl Simulation {
         }
         arena.clear();
         let kernel = Kernel::new(machine, arena, options.tunables);
-        let order = placement(&kernel.shape, options.placement);
+        let order = placement(&kernel.shape, options);
         KERNEL.with_borrow_mut(|slot| {
             assert!(slot.is_none(), "a host thread simulates one computer at a time");
             *slot = Some(Box::new(kernel));
@@ -169,7 +172,9 @@ fn outcome(kernel: &mut Kernel) -> Outcome {
         .map(|usage| times[usage as usize])
         .iter()
         .sum();
-    let watt_ns = busy * power.busy_w + times[Use::Polling as usize] * power.poll_w;
+    let (polled, at_ease) = (times[Use::Polling as usize], ns(kernel.waited_at_ease));
+    let wait_w = kernel.machine.umwait.map_or(0.0, |wait| wait.wait_w);
+    let watt_ns = busy * power.busy_w + (polled - at_ease) * power.poll_w + at_ease * wait_w;
     let nj = traffic.local as f64 * power.local_nj + (traffic.remote + traffic.memory) as f64 * power.remote_nj;
     Outcome {
         ns: ns(kernel.now),
@@ -183,9 +188,9 @@ fn outcome(kernel: &mut Kernel) -> Outcome {
     }
 }
 
-/// The CPUs in the order in which threads are placed: nodes take turns, then their cores, then hardware threads.
-fn placement(shape: &Shape, seed: u64) -> Vec<u32> {
-    let mut random = mix(seed);
+/// The CPUs in the order in which threads are placed. A core's second hardware thread comes after all cores.
+fn placement(shape: &Shape, options: Options) -> Vec<u32> {
+    let mut random = mix(options.placement);
     let mut shuffled = |mut list: Vec<u32>| {
         for last in (1..list.len()).rev() {
             random = mix(random);
@@ -202,11 +207,11 @@ fn placement(shape: &Shape, seed: u64) -> Vec<u32> {
         .collect();
     let per_core = shape.cpus_of(0).len();
     let per_node = cores[0].len();
-    let places = (0..per_core).flat_map(|thread| (0..per_node).map(move |core| (thread, core)));
-    places
-        .flat_map(|(thread, core)| cores.iter().map(move |cores| (cores[core], thread)))
-        .map(|(core, thread)| shape.cpus_of(core).start + thread as u32)
-        .collect()
+    let order: Vec<u32> = match options.packed {
+        true => cores.concat(),
+        false => (0..per_node).flat_map(|core| cores.iter().map(move |cores| cores[core])).collect(),
+    };
+    (0..per_core as u32).flat_map(|thread| order.iter().map(move |&core| shape.cpus_of(core).start + thread)).collect()
 }
 
 /// A number that has little to do with the one it is made from (Steele and others' SplitMix64).
@@ -344,6 +349,11 @@ pub fn now() -> u64 {
 /// The number of the acting thread, in order of [`Simulation::spawn`].
 pub fn thread_number() -> u32 {
     with(|kernel| kernel.current.expect("a simulated thread is acting"))
+}
+
+/// For how long the acting thread has used its time so, in ns.
+pub fn thread_time(usage: Use) -> u64 {
+    with(|kernel| kernel.me().times[usage as usize] / 1000)
 }
 
 /// The CPU that the acting thread is on.

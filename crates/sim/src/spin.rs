@@ -2,6 +2,9 @@
 //!
 //! By the rules of [`flashlock_locks::wait::polling`].
 //!
+//! On machines with `umwait`, who waits for a word of its own waits with that after the first polls. Who contends for a word with its
+//! holder goes on polling: all of them would wake up at each change.
+//!
 //! What polling finds unchanged is not simulated poll by poll: the thread looks when the line has changed, at the poll that would have
 //! come next, and otherwise now and then, for the sake of what it does between polls.
 
@@ -15,7 +18,7 @@ use crate::kernel::Kernel;
 use crate::machine::Word;
 use crate::simulation::{suspend, with};
 use crate::thread::Use;
-use crate::{Ps, ps};
+use crate::{Ps, ps, us};
 
 /// Whether waiters have lately lost their CPUs, or there are two CPUs or fewer.
 pub(crate) fn crowded(kernel: &mut Kernel) -> bool {
@@ -117,7 +120,13 @@ fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patienc
             Patience::Budget => look.min((start + kernel.budget() + 1).max(now + gap)),
             Patience::Until(deadline) => look.min(kernel.deadline(&deadline).max(now + gap)),
         };
-        kernel.poll(line, now + gap, gap, look);
+        match kernel.machine.umwait {
+            // It is at rest as soon as it has looked once more, for the change could come before that.
+            Some(wait) if !matches!(patience, Patience::Contend) => {
+                kernel.poll(line, now + gap, 0, look.min(now + gap + us(wait.max_us)));
+            }
+            _ => kernel.poll(line, now + gap, gap, look),
+        }
     });
     suspend();
 }

@@ -207,6 +207,32 @@ fn a_cpu_with_nothing_to_do_takes_from_the_longest_queue() {
 }
 
 #[test]
+fn who_waits_for_a_cpu_goes_to_an_idle_one_of_another_node_in_the_end() {
+    let mut machine = tiny(1, 1);
+    machine.topology.packages = 2;
+    let (mut simulation, log) = (simulation(&machine), Log::new());
+    let (word, sleeper, written) = (word(&mut simulation), log.clone(), log.clone());
+    let same = Rc::clone(&word);
+    // The first and the last one begin on the same CPU; the other CPU is idle soon, and before anybody waits.
+    simulation.spawn(move || {
+        Sim::park(&word, 0, None);
+        sleeper.write((thread_cpu(), now()));
+    });
+    simulation.spawn(|| compute(1_200.0));
+    simulation.spawn(move || {
+        log.write((thread_cpu(), now()));
+        Sim::wake(&**same, 1);
+        compute(1e6);
+    });
+    let outcome = simulation.run().unwrap();
+    let [(waker, began), (woken, ran)] = written.take()[..] else { panic!() };
+    assert_ne!(waker, woken);
+    // A third of a slice after its beginning, which was a switch before; and a switch there.
+    assert!((ran - began).abs_diff(33_333) <= 1, "{}", ran - began);
+    assert_eq!(outcome.involuntary_switches, 0, "nobody had to make room");
+}
+
+#[test]
 fn a_nap_takes_the_timers_slack_longer() {
     let mut machine = tiny(1, 1);
     machine.scheduler.idle_us = vec![(0.0, 3.0)];

@@ -37,6 +37,11 @@ impl<M: Machine, L: RawLock<M>> Raw<M, L> {
     pub fn new() -> Self {
         Self { word: M::Word::new(0), queue: L::new_queue(), lock: PhantomData }
     }
+
+    /// Whether somebody holds it, or did a moment ago.
+    pub fn is_locked(&self) -> bool {
+        L::is_locked(&self.word, &self.queue)
+    }
 }
 
 impl<M: Machine, L: RawLock<M>> Default for Raw<M, L> {

@@ -17,8 +17,11 @@
 //!
 //! ## What is assumed
 //! 1. What the lock itself and touching lines cost one thread is little: it is not subtracted from the section's length.
-//! 2. At the peak, lock and lines come from another socket each time: that, `TRAVEL`, is part of `1 / p`, but is the simulator's to
-//!    add, so it is subtracted. For leveldb, whose mutex is a futex, waking sleepers is part of `1 / p`, too, and is not.
+//! 2. will-it-scale ties its threads to cores, one socket after the other (its `main.c`; `flashlock simulate --pack`), so that those
+//!    of the peaks were on one socket. What it takes to hand the lock over and to carry the lines there, `TRAVEL`, is part of `1 / p`, but
+//!    is the simulator's to add, so it is subtracted. Nothing is left of the sections of open1 and lock2. For leveldb, whose mutex is a futex,
+//!    waking sleepers is part of `1 / p`, too, and is not subtracted. Its threads are tied to nothing; but Linux wakes a sleeper
+//!    near who wakes it, which gathers them on one socket as long as there is room.
 //! 3. Which sections there are follows from the programs and CNA's table 1; that those of one lock are equally long, how many
 //!    lines they touch, and all about a loop's second lock is guessed. Guesses are at the constants.
 
@@ -59,9 +62,9 @@ pub enum Step {
     },
 }
 
-/// What the lock and its data take, in ns, from one socket to another, of the time that a section takes at the peak: two transfers
-/// that overlap in part. It is not computing, and machines add it.
-const TRAVEL: u32 = 150;
+/// What the lock and its data take, in ns, from core to core of one socket: what a section that computes nothing takes on the
+/// simulated four sockets when eight threads of one of them want it. It is not computing, and machines add it.
+const TRAVEL: u32 = 320;
 
 /// What one of so many operations in a ms takes.
 const fn ns_each(per_ms: u32) -> u32 {
@@ -80,7 +83,7 @@ const fn inside(lock: Which, ns: u32, writes: u32, reads: u32) -> Step {
 /// files, locked to take a descriptor and to give it back (three lines are written: next free, two bit maps; one is read). B is
 /// the directory's reference count, taken and dropped (one line); half as long as A.
 pub const OPEN1: [Step; 8] = {
-    const A: u32 = ns_each(1675) / 2 - TRAVEL;
+    const A: u32 = (ns_each(1675) / 2).saturating_sub(TRAVEL);
     const B: u32 = A / 2;
     const REST: u32 = (ns_each(511) - 2 * A - 2 * B) / 4;
     [
@@ -98,7 +101,7 @@ pub const OPEN1: [Step; 8] = {
 /// will-it-scale's lock2, by threads: each locks and unlocks the same file through `fcntl`; one such call is an operation. A is
 /// the file's list of locks (two lines are written: the list, a lock; one is read).
 pub const LOCK2: [Step; 2] = {
-    const A: u32 = ns_each(5240) - TRAVEL;
+    const A: u32 = ns_each(5240).saturating_sub(TRAVEL);
     [outside(ns_each(1581) - A), inside(Which::A, A, 2, 1)]
 };
 
@@ -106,7 +109,7 @@ pub const LOCK2: [Step; 2] = {
 /// written; two are read). A quarter of the work outside comes between two operations. The locks of the cache, of which there are
 /// many, are left out.
 pub const LEVELDB_READRANDOM: [Step; 4] = {
-    const A: u32 = ns_each(839) / 2 - TRAVEL;
+    const A: u32 = (ns_each(839) / 2).saturating_sub(TRAVEL);
     const REST: u32 = ns_each(530) - 2 * A;
     [inside(Which::A, A, 2, 2), outside(REST - REST / 4), inside(Which::A, A, 2, 2), outside(REST / 4)]
 };
@@ -222,7 +225,9 @@ mod tests {
             let ops_per_us = |ns: f64| 1e3 / ns;
             let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.01;
             assert!(near(ops_per_us(told(steps, 1).0.work as f64), one_thread), "{steps:?}");
-            assert!(near(ops_per_us(f64::from(held(steps, Which::A))), peak), "{steps:?}");
+            let held_at_peak = ops_per_us(f64::from(held(steps, Which::A)));
+            let computes = steps.iter().any(|step| matches!(step, Step::Inside { lock: Which::A, ns: 1.., .. }));
+            assert!(near(held_at_peak, peak) || !computes && held_at_peak < peak, "{steps:?}");
             assert!(held(steps, Which::B) <= held(steps, Which::A), "{steps:?}");
         }
     }

@@ -8,7 +8,7 @@ pub(super) const LATENCIES: [f64; 3] = [1.0, 0.75, 1.25];
 pub(super) struct Effort([(u32, u32); 3]);
 
 impl Effort {
-    pub(super) const FULL: Self = Self([(2, 2), (1, 2), (1, 2)]);
+    pub(super) const FULL: Self = Self([(2, 1), (1, 1), (1, 1)]);
     pub(super) const LIGHT: Self = Self([(1, 2), (1, 1), (1, 1)]);
     pub(super) const ONCE: Self = Self([(1, 1); 3]);
     /// No other latencies: for a sign.
@@ -41,6 +41,10 @@ impl Setting {
 
     pub(super) const fn effort(self, effort: Effort) -> Self {
         Self { effort, ..self }
+    }
+
+    pub(super) fn has(self, option: &str) -> bool {
+        self.options.contains(&option)
     }
 
     pub(super) const fn under(self, lock: &'static str, threads: u32) -> Point {

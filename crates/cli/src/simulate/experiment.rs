@@ -15,6 +15,7 @@ use flashlock_workloads::history::{self, WINDOW};
 use flashlock_workloads::key_value::Mix;
 use flashlock_workloads::lock_torture::Habits;
 use flashlock_workloads::rand_array::Reads;
+use flashlock_workloads::random::XorShift;
 use flashlock_workloads::{KeyValue, LockTorture, RandArray, Sections, Workload, sections};
 
 use super::ground::{LOG, Log, Section, Simulated, Watched};
@@ -54,6 +55,10 @@ pub(super) struct Experiment<'a> {
     pub(super) length: u64,
     pub(super) seed: u64,
     pub(super) placement: u64,
+    /// Threads fill one node after the other.
+    pub(super) packed: bool,
+    /// The kernel's word is in front of each lock.
+    pub(super) word_in_front: bool,
     pub(super) trace: bool,
 }
 
@@ -92,16 +97,17 @@ impl Experiment<'_> {
         choice: &Choice,
         tunables: &'static flashlock_locks::machine::Tunables,
     ) -> Result<Sample, String> {
-        let options = Options { seed: self.seed, placement: self.placement, tunables };
+        let (seed, placement, packed) = (self.seed, self.placement, self.packed);
+        let options = Options { seed, placement, packed, tunables };
         let under = under(choice);
         under(self, options)
     }
 
     fn under<L: RawLock<Sim, Queue: Sync>>(&self, options: Options) -> Result<Sample, String> {
         let simulation = Simulation::new(self.machine, options);
-        let lock = Watched::<L>::new();
-        let steps =
-            |steps: &[sections::Step]| Sections::<_, Simulated>::new(Watched::<L>::new(), Watched::new(), steps);
+        let watched = || Watched::<L>::new(self.word_in_front);
+        let lock = watched();
+        let steps = |steps: &[sections::Step]| Sections::<_, Simulated>::new(watched(), watched(), steps);
         match self.work {
             Work::Kvmap => {
                 let mix = Mix { lookups: self.lookups, external: self.external, ..Mix::PAPER };
@@ -110,7 +116,7 @@ impl Experiment<'_> {
             Work::Randarray => self.drive(simulation, RandArray::<_, Simulated>::new(lock, Reads::PAPER)),
             Work::Locktorture | Work::Lockstat => {
                 let habits = if self.work == Work::Lockstat { Habits::LOCKSTAT } else { Habits::PAPER };
-                self.drive(simulation, LockTorture::<_, Simulated>::new(lock, habits, self.threads))
+                self.drive(simulation, LockTorture::<_, Simulated>::new(lock, habits.in_little_time(), self.threads))
             }
             Work::Open1 => self.drive(simulation, steps(&sections::OPEN1)),
             Work::Lock2 => self.drive(simulation, steps(&sections::LOCK2)),
@@ -126,8 +132,12 @@ impl Experiment<'_> {
         let (from, to, seed) = (self.warm_up, self.warm_up + self.length, self.seed);
         for number in 0..self.threads {
             let (shared, counts) = (Rc::clone(&shared), Rc::clone(&counts));
+            // A queue of threads that come back at once keeps its order for ever. Were it that of their numbers, it would be
+            // that of their places.
+            let begins = XorShift::new(!seed, number).bits() % (from / 4).max(1);
             simulation.spawn(move || {
                 let mut client = shared.client(seed, number);
+                sim::delay(begins as f64);
                 while sim::now() < to {
                     shared.operate(&mut client);
                     let [all, counted] = &mut counts.borrow_mut()[number as usize];
@@ -138,9 +148,9 @@ impl Experiment<'_> {
         }
         let outcome = simulation.run().map_err(|stuck| stuck.to_string())?;
         let counts = counts.borrow();
-        if let Some(placed) = Rc::get_mut(&mut shared) {
-            placed.get_mut().check(counts.iter().map(|[all, _]| all).sum())?;
-        }
+        // All threads have returned, and with each of them went its reference.
+        let placed = Rc::get_mut(&mut shared).ok_or("a thread still has the workload: it was not checked")?;
+        placed.get_mut().check(counts.iter().map(|[all, _]| all).sum())?;
         let log = LOG.take();
         let figures = self.figures(&outcome, &log, counts.iter().map(|[_, counted]| *counted).collect());
         Ok(Sample { figures, sections: log.into_sections() })

@@ -1,9 +1,11 @@
 //! The simulated computer, as workloads and their lock see it.
 
 use std::cell::RefCell;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use flashlock_locks::machine::{Machine, Patience, Word as _};
 use flashlock_locks::raw::RawLock;
-use flashlock_sim::{self as sim, Region, Sim};
+use flashlock_sim::{self as sim, Region, Sim, Use, Word};
 use flashlock_workloads::random::XorShift;
 use flashlock_workloads::{Ground, Lines, Lock, Raw};
 
@@ -66,9 +68,14 @@ impl Ground for Simulated {
     }
 }
 
-/// A section: under which lock, who, where, and when, in ns.
+/// A section, and the wait for it: under which lock, who, where, and when, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Section {
+    /// Since when the thread wanted the lock.
+    pub(super) asked: u64,
+    /// Of that time, how much it polled, and how much it slept.
+    pub(super) polled: u64,
+    pub(super) parked: u64,
     /// Locks are numbered in the order in which they were first acquired.
     pub(super) lock: u32,
     pub(super) thread: u32,
@@ -123,7 +130,7 @@ impl Log {
         self.sections.unwrap_or_default()
     }
 
-    fn acquired(&mut self, address: usize) {
+    fn acquired(&mut self, address: usize, asked: Asked) {
         let (begin, node) = (sim::now(), sim::thread_node());
         if begin < self.from {
             return;
@@ -137,8 +144,9 @@ impl Log {
         lock.moves += u64::from(lock.last_node.replace(node).is_some_and(|last| last != node));
         lock.since = begin;
         if let Some(sections) = &mut self.sections {
-            let (lock, cpu) = (number as u32, sim::thread_cpu());
-            sections.push(Section { lock, thread, cpu, node, begin, end: begin });
+            let (lock, cpu, now) = (number as u32, sim::thread_cpu(), Asked::now());
+            let (polled, parked) = (now.polled - asked.polled, now.parked - asked.parked);
+            sections.push(Section { asked: asked.at, polled, parked, lock, thread, cpu, node, begin, end: begin });
         }
     }
 
@@ -158,34 +166,78 @@ impl Log {
     }
 }
 
+/// When a thread asked for a lock, and what it had waited until then.
+#[derive(Clone, Copy)]
+struct Asked {
+    at: u64,
+    polled: u64,
+    parked: u64,
+}
+
+impl Asked {
+    fn now() -> Self {
+        Self { at: sim::now(), polled: sim::thread_time(Use::Polling), parked: sim::thread_time(Use::Parked) }
+    }
+}
+
 thread_local! {
     /// Of the run on this host thread.
     pub(super) static LOG: RefCell<Log> = RefCell::default();
 }
 
 /// A lock whose acquisitions are noted.
-pub(super) struct Watched<L: RawLock<Sim>>(Raw<Sim, L>);
+pub(super) struct Watched<L: RawLock<Sim>> {
+    lock: Raw<Sim, L>,
+    /// The word of Linux's qspinlock, if there is one: 1 while somebody holds it. The lock is its queue.
+    word: Option<Word>,
+}
 
 impl<L: RawLock<Sim>> Watched<L> {
     /// Free.
-    pub(super) fn new() -> Self {
-        Self(Raw::new())
+    pub(super) fn new(word_in_front: bool) -> Self {
+        Self { lock: Raw::new(), word: word_in_front.then(|| Word::new(0)) }
     }
 
     fn address(&self) -> usize {
-        (&raw const self.0).addr()
+        (&raw const self.lock).addr()
     }
 }
 
-// SAFETY: it is the lock that it watches.
+impl<L: RawLock<Sim, Queue: Sync>> Watched<L> {
+    /// Nobody overtakes the queue. Whoever is its head polls the word, takes it, and only then lets the next one be the head. Not
+    /// Linux's: the word's second waiter queues like all others (no pending bit), and the queue's tail has a word of its own.
+    fn queue_for(&self, word: &Word) {
+        if !self.lock.is_locked() && word.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+            return;
+        }
+        self.lock.acquire();
+        loop {
+            Sim::spin_until(word, Relaxed, Patience::Forever, |seen| seen == 0);
+            if word.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+                break;
+            }
+        }
+        self.lock.release();
+    }
+}
+
+// SAFETY: it is the lock that it watches; or a word that one at a time changes from 0 to 1, and changes back when it leaves.
 unsafe impl<L: RawLock<Sim, Queue: Sync>> Lock for Watched<L> {
     fn acquire(&self) {
-        self.0.acquire();
-        LOG.with_borrow_mut(|log| log.acquired(self.address()));
+        let asked = Asked::now();
+        match &self.word {
+            None => self.lock.acquire(),
+            Some(word) => self.queue_for(word),
+        }
+        LOG.with_borrow_mut(|log| log.acquired(self.address(), asked));
     }
 
     fn release(&self) {
         LOG.with_borrow_mut(|log| log.released(self.address()));
-        self.0.release();
+        match &self.word {
+            None => self.lock.release(),
+            // Release: pairs with the exchange that takes the word.
+            Some(word) => word.store(0, Release),
+        }
     }
 }

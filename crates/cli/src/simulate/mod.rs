@@ -83,6 +83,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     placements: u32,
 
+    /// Fill the cores of one NUMA node after the other, then their other hardware threads; without it, nodes take turns
+    #[arg(long)]
+    pack: bool,
+
+    /// Make each lock the queue of a kernel's spin lock: a word in front of it, which the queue's head waits for
+    #[arg(long)]
+    word_in_front: bool,
+
     /// What the seeds begin with
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,

@@ -23,8 +23,10 @@ use super::ground::Section;
 use crate::failure::Failure;
 use crate::lock_choice::LockChoice;
 
-/// What the others are compared with if nobody says otherwise.
-const BASELINE: &str = "mcs";
+/// What the others are compared with if nobody says otherwise: what the papers compare with.
+const BASELINE: &str = "mcs:wait=spin";
+/// In so many time slices all threads have run.
+const SLICES: f64 = 10.0;
 /// How often the screen shows that a run goes on.
 const TICK: Duration = Duration::from_millis(250);
 /// The figures of a run: name, title, what is better.
@@ -59,8 +61,7 @@ impl<'a> Sweep<'a> {
     pub(super) fn new(args: &'a Args, machine: &'a Description) -> Result<Self, Failure> {
         let mut names: Vec<String> = args.locks.iter().flat_map(|list| split_list(list)).collect();
         if names.is_empty() {
-            names = LOCKS.iter().map(|lock| lock.name.to_owned()).collect();
-            names.sort_by_key(|name| name != BASELINE);
+            names = [BASELINE].into_iter().chain(LOCKS.iter().map(|lock| lock.name)).map(str::to_owned).collect();
         }
         let mut locks: Vec<(LockChoice, &'static Tunables)> = Vec::new();
         for name in &names {
@@ -142,7 +143,7 @@ impl<'a> Sweep<'a> {
     fn one(&self, point: usize, round: u32) -> Result<Sample, String> {
         let (cell, lock) = (point / self.locks.len(), point % self.locks.len());
         let (lock, tunables) = &self.locks[lock];
-        let length = (self.args.millis.unwrap_or_else(|| usual_millis(self.args.workload)) * 1e6) as u64;
+        let length = (self.millis(self.threads[cell]) * 1e6) as u64;
         let experiment = Experiment {
             machine: self.machine,
             work: self.args.workload,
@@ -153,6 +154,8 @@ impl<'a> Sweep<'a> {
             length,
             seed: self.args.seed.wrapping_add(u64::from(round / self.args.placements)),
             placement: self.args.seed.wrapping_add(u64::from(round)),
+            packed: self.args.pack,
+            word_in_front: self.args.word_in_front,
             trace: self.args.trace.is_some() && round == 0,
         };
         experiment.run(&lock.choice, tunables)
@@ -177,7 +180,7 @@ impl<'a> Sweep<'a> {
             title: format!("Time of all threads per operation: {}, ns", usage.name()),
             better: Better::Less,
         };
-        let millis = self.args.millis.unwrap_or_else(|| usual_millis(self.args.workload));
+        let millis = self.millis(1);
         Results {
             provenance: Provenance::now(SCHEMA, VERSION, command, self.simulated()),
             name: "simulate".into(),
@@ -220,25 +223,41 @@ impl<'a> Sweep<'a> {
             1.0 => String::new(),
             factor => format!(", with latencies {factor} times as long"),
         };
+        let placed = if self.args.pack { ", one NUMA node's cores after the other" } else { "" };
+        let word = if self.args.word_in_front { ", each lock the queue of a kernel's spin lock" } else { "" };
         let (machine, warm_up) = (&self.machine.title, millis / 4.0);
-        let note = self.too_short(millis).unwrap_or_default();
+        let longer = self.longer(millis).unwrap_or_default();
         format!(
-            "{work}{mix}. Machine: {machine}{latencies}. Each run: {millis} ms of virtual time, after {warm_up} ms that do not count.{note}"
+            "{work}{mix}{word}. Machine: {machine}{latencies}{placed}. Each run: {millis} ms of virtual time, after {warm_up} ms that do \
+             not count.{longer}"
         )
     }
 
-    /// Whether threads may not have run at all: those that have no CPU wait until a time slice is over.
-    fn too_short(&self, millis: f64) -> Option<String> {
-        /// In so many slices all have run.
-        const SLICES: f64 = 10.0;
-        let (cpus, slice) = (self.machine.cpus(), self.machine.scheduler.slice_us / 1e3);
-        let short = self.threads.last().is_some_and(|threads| *threads > cpus) && millis < SLICES * slice;
-        short.then(|| {
-            format!(
-                " With more than {cpus} threads that is short, for time slices have {slice} ms: --millis {}",
-                SLICES * slice
-            ) + " says more of them."
-        })
+    /// How long a run with so many threads measures, in ms: where they must take turns, long enough for all of them to have run.
+    fn millis(&self, threads: u32) -> f64 {
+        let usual = usual_millis(self.args.workload);
+        let crowded = threads > self.machine.cpus();
+        self.args.millis.unwrap_or_else(|| if crowded { usual.max(self.all_have_run()) } else { usual })
+    }
+
+    fn all_have_run(&self) -> f64 {
+        SLICES * self.machine.scheduler.slice_us / 1e3
+    }
+
+    /// What is to be said of runs with more threads than CPUs: those that have no CPU wait until a time slice is over.
+    fn longer(&self, millis: f64) -> Option<String> {
+        let (cpus, enough) = (self.machine.cpus(), self.all_have_run());
+        let crowd = self.threads.last().copied().filter(|threads| *threads > cpus)?;
+        match self.millis(crowd) {
+            long if long > millis => {
+                Some(format!(" With more than {cpus} threads {long} ms, for they take turns in time slices."))
+            }
+            short if short < enough => Some(format!(
+                " With more than {cpus} threads that is short, for they take turns in time slices: --millis {enough} says more \
+                 of them."
+            )),
+            _ => None,
+        }
     }
 
     /// What the result file says of the machine.

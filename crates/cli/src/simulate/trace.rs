@@ -1,8 +1,9 @@
 //! A run's sections as a timeline, in the Trace Event Format that Perfetto and the Firefox Profiler open: each NUMA node is a
-//! process, each thread a track; a section that followed one of the same lock on another node says so.
+//! process, each thread a track. On it follow its waits, which say how it waited, and its sections, both complete events (`X`). A
+//! flow (`s` to `f`) is a hand-over: from the end of a section to the beginning of the next one under that lock, whose thread was waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use flashlock_sim::Description;
 
@@ -10,60 +11,143 @@ use super::ground::Section;
 
 /// The file's text.
 pub(super) fn render(sections: &[Section], machine: &Description) -> String {
-    let mut out = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
     let nodes: BTreeSet<u32> = sections.iter().map(|section| section.node).collect();
-    for node in &nodes {
-        // The machine's name may be anything.
-        let name = serde_json::Value::from(format!("NUMA node {node} of {}", machine.name));
-        let _ = writeln!(out, r#"{{"ph":"M","name":"process_name","pid":{node},"tid":0,"args":{{"name":{name}}}}},"#);
-    }
     let tracks: BTreeSet<(u32, u32)> = sections.iter().map(|section| (section.node, section.thread)).collect();
-    for (node, thread) in tracks {
-        let _ = writeln!(
-            out,
-            r#"{{"ph":"M","name":"thread_name","pid":{node},"tid":{thread},"args":{{"name":"thread {thread}"}}}},"#
-        );
-    }
-    let mut last = BTreeMap::new();
+    // The machine's name may be anything.
+    let node = |node: u32| serde_json::Value::from(format!("NUMA node {node} of {}", machine.name));
+    let mut events: Vec<String> = Vec::new();
+    events.extend(nodes.iter().map(|&number| named("process_name", number, 0, node(number))));
+    events.extend(tracks.iter().map(|&(node, thread)| {
+        named("thread_name", node, thread, serde_json::Value::from(format!("thread {thread}")))
+    }));
+    let mut last: BTreeMap<u32, Section> = BTreeMap::new();
     for section in sections {
-        let Section { lock, thread, cpu, node, begin, end } = *section;
-        let name = if last.insert(lock, node).is_some_and(|last| last != node) {
-            "section, from another node"
-        } else {
-            "section"
-        };
-        // Microseconds, to the nanosecond.
-        let (at, long) = (begin as f64 / 1e3, end.saturating_sub(begin) as f64 / 1e3);
-        let _ = writeln!(
-            out,
-            r#"{{"ph":"X","name":"{name}","cat":"lock","pid":{node},"tid":{thread},"ts":{at:.3},"dur":{long:.3},"args":{{"lock":{lock},"cpu":{cpu}}}}},"#
-        );
+        events.extend(wait(section));
+        let before = last.insert(section.lock, *section);
+        events.push(complete(section, before.as_ref()));
+        if let Some(before) = before.filter(|before| section.asked < before.end) {
+            events.extend(hand_over(&before, section));
+        }
     }
-    let body = out.trim_end_matches(['\n', ',']).len();
-    out.truncate(body);
-    out + "\n]}\n"
+    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", events.join(",\n"))
+}
+
+fn named(what: &str, pid: u32, tid: u32, name: impl Display) -> String {
+    format!(r#"{{"ph":"M","name":"{what}","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}"#)
+}
+
+/// Microseconds, to the nanosecond.
+fn us(ns: u64) -> String {
+    format!("{}.{:03}", ns / 1000, ns % 1000)
+}
+
+/// The beginning of any event on this section's track.
+fn on_track(section: &Section, phase: char, name: &str, category: &str, at: u64) -> String {
+    let (node, thread, at) = (section.node, section.thread, us(at));
+    format!(r#"{{"ph":"{phase}","name":"{name}","cat":"{category}","pid":{node},"tid":{thread},"ts":{at}"#)
+}
+
+/// The wait before a section, if there was one.
+fn wait(section: &Section) -> Option<String> {
+    let Section { lock, asked, polled, parked, begin, .. } = *section;
+    let name = match (polled, parked) {
+        (0, 0) => return None,
+        (_, 0) => "wait, spun",
+        (0, _) => "wait, parked",
+        _ => "wait, spun and parked",
+    };
+    let (mut text, long) = (on_track(section, 'X', name, "wait", asked), us(begin.saturating_sub(asked)));
+    let (polled, parked) = (us(polled), us(parked));
+    let _ = write!(
+        text,
+        r#","dur":{long},"args":{{"lock":{lock},"node":{},"spun us":{polled},"parked us":{parked}}}}}"#,
+        section.node
+    );
+    Some(text)
+}
+
+fn complete(section: &Section, before: Option<&Section>) -> String {
+    let Section { lock, cpu, node, begin, end, .. } = *section;
+    let name = if before.is_some_and(|before| before.node != node) { "section, from another node" } else { "section" };
+    let mut text = on_track(section, 'X', name, "section", begin);
+    let long = us(end.saturating_sub(begin));
+    let _ = write!(text, r#","dur":{long},"args":{{"lock":{lock},"node":{node},"cpu":{cpu}}}}}"#);
+    text
+}
+
+/// A flow's two ends. An end belongs to the slice that encloses its time: the last nanosecond of one section, the first of the next.
+fn hand_over(from: &Section, to: &Section) -> [String; 2] {
+    let name = if from.node == to.node { "hand-over" } else { "hand-over to another node" };
+    // Sections of one lock begin at different times.
+    let id = format!(r#","id":"{}-{}""#, to.lock, to.begin);
+    let nodes = format!(r#","args":{{"from node":{},"to node":{}}}}}"#, from.node, to.node);
+    let leave = on_track(from, 's', name, "hand-over", from.end.saturating_sub(1).max(from.begin));
+    let arrive = on_track(to, 'f', name, "hand-over", to.begin);
+    [format!("{leave}{id}{nodes}"), format!(r#"{arrive}{id},"bp":"e"{nodes}"#)]
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+
+    fn section(lock: u32, thread: u32, node: u32, asked: u64, begin: u64) -> Section {
+        Section { asked, polled: 0, parked: 0, lock, thread, cpu: 3, node, begin, end: begin + 50 }
+    }
+
+    fn events(sections: &[Section]) -> Vec<Value> {
+        let mut machine = Description::find("2x18x2").unwrap();
+        machine.name = r#"a "quoted" name"#.to_owned();
+        let parsed: Value = serde_json::from_str(&render(sections, &machine)).unwrap();
+        parsed["traceEvents"].as_array().unwrap().clone()
+    }
+
+    fn of_phase<'a>(events: &'a [Value], phase: &str) -> Vec<&'a Value> {
+        events.iter().filter(|event| event["ph"] == phase).collect()
+    }
 
     #[test]
     fn a_timeline_is_json_and_has_all_sections() {
-        let mut machine = Description::find("2x18x2").unwrap();
-        machine.name = r#"a "quoted" name"#.to_owned();
-        let section = |lock, thread, node, begin| Section { lock, thread, cpu: 3, node, begin, end: begin + 50 };
-        let all = [section(0, 0, 0, 1000), section(0, 1, 1, 1100), section(0, 1, 1, 1200), section(1, 0, 0, 1300)];
-        let text = render(&all, &machine);
-        let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let events = parsed["traceEvents"].as_array().unwrap();
-        let sections: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();
-        assert_eq!((events.len(), sections.len()), (8, 4));
+        let free = |lock, thread, node, begin| section(lock, thread, node, begin, begin);
+        let all = events(&[free(0, 0, 0, 1000), free(0, 1, 1, 1100), free(0, 1, 1, 1200), free(1, 0, 0, 1300)]);
+        let sections = of_phase(&all, "X");
+        assert_eq!((all.len(), sections.len()), (8, 4), "two nodes, two tracks; nobody waited");
         let names = sections.iter().map(|section| section["name"].as_str().unwrap());
         let other_node: Vec<bool> = names.map(|name| name == "section, from another node").collect();
         assert_eq!(other_node, [false, true, false, false], "the last one is another lock's first");
         assert_eq!((&sections[1]["ts"], &sections[1]["dur"]), (&1.1.into(), &0.05.into()));
-        let empty: serde_json::Value = serde_json::from_str(&render(&[], &machine)).unwrap();
-        assert!(empty["traceEvents"].as_array().unwrap().is_empty());
+        assert!(events(&[]).is_empty());
+    }
+
+    #[test]
+    fn waits_say_how_and_come_before_their_section() {
+        for (polled, parked, name) in
+            [(30, 0, "wait, spun"), (0, 40, "wait, parked"), (10, 20, "wait, spun and parked")]
+        {
+            let all = events(&[Section { polled, parked, ..section(0, 4, 1, 1000, 1060) }]);
+            let [wait, section] = of_phase(&all, "X")[..] else { panic!("{all:?}") };
+            assert_eq!((&wait["name"], &wait["ts"], &wait["dur"]), (&name.into(), &1.0.into(), &0.06.into()));
+            assert_eq!(wait["args"]["parked us"].as_f64().unwrap(), parked as f64 / 1e3);
+            assert_eq!((&section["ts"], &section["tid"], &section["pid"]), (&1.06.into(), &wait["tid"], &wait["pid"]));
+        }
+    }
+
+    #[test]
+    fn a_hand_over_goes_from_a_section_to_a_thread_that_waited_for_its_lock() {
+        // The third one came when the lock was free; the fourth had waited, but for the other lock.
+        let sections = [
+            section(0, 0, 0, 900, 1000),
+            section(0, 1, 1, 1010, 1060),
+            section(0, 0, 0, 1200, 1200),
+            section(1, 2, 1, 0, 1230),
+        ];
+        let all = events(&sections);
+        let ([leave], [arrive]) = (&of_phase(&all, "s")[..], &of_phase(&all, "f")[..]) else { panic!("{all:?}") };
+        assert_eq!((&leave["id"], &leave["cat"], &leave["name"]), (&arrive["id"], &arrive["cat"], &arrive["name"]));
+        assert_eq!((&leave["ts"], &leave["pid"], &leave["tid"]), (&1.049.into(), &0.into(), &0.into()));
+        assert_eq!((&arrive["ts"], &arrive["pid"], &arrive["tid"]), (&1.06.into(), &1.into(), &1.into()));
+        assert_eq!((&arrive["bp"], &arrive["name"]), (&"e".into(), &"hand-over to another node".into()));
+        assert_eq!((&arrive["args"]["from node"], &arrive["args"]["to node"]), (&0.into(), &1.into()));
     }
 }

@@ -210,6 +210,8 @@ fn wrong_numbers_are_refused() {
         ("slice_us = 3000.0", "slice_us = 0.5", "scheduler: slices of 1 us and more"),
         ("wake_us = 1.0", "wake_us = -1.0", "scheduler: "),
         ("[[0.0, 1.0], [50.0, 3.0]", "[[50.0, 1.0], [0.0, 3.0]", "idle_us in rising order"),
+        ("[power]", "[umwait]\nwake_ns = -1.0\nmax_us = 1.0\nwait_w = 1.0\n\n[power]", "umwait: wake_ns from 0"),
+        ("[power]", "[umwait]\nwake_ns = 1.0\nmax_us = 0.0\nwait_w = 1.0\n\n[power]", "umwait: wake_ns from 0"),
         ("[power]", "[hypervisor]\nrun_ms = 0.0\naway_ms = 1.0\n\n[power]", "hypervisor: run_ms is more than 0"),
     ] {
         let error = complaint("2x18x2", from, to);

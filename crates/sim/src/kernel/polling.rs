@@ -6,7 +6,7 @@ use crate::thread::{State, Tid, Use};
 
 impl Kernel {
     /// The acting thread polls the line from `next` on, `every` so often, and looks at it when the line has changed, or at
-    /// `until`.
+    /// `until`. `every` is 0 for one that waits from `next` on with [`Umwait`](crate::description::Umwait).
     pub(crate) fn poll(&mut self, line: u32, next: Ps, every: Ps, until: Ps) {
         let tid = self.current.expect("a simulated thread is acting");
         let (since, cpu) = (self.now, self.threads[tid as usize].cpu);
@@ -41,11 +41,14 @@ impl Kernel {
         let State::Polling { since, next, every, .. } = thread.state else {
             unreachable!("it is in a list of pollers")
         };
-        let polls = self.now.saturating_sub(next).div_ceil(every.max(1));
+        let sees = match every {
+            0 => self.now.max(next) + self.os.umwait_wake,
+            every => (next + self.now.saturating_sub(next).div_ceil(every) * every).max(self.now),
+        };
         let cpu = thread.cpu;
-        let at = self.with_hypervisor(cpu, self.now, (next + polls * every).max(self.now));
+        let at = self.with_hypervisor(cpu, self.now, sees);
+        self.polled(tid, at - since, every);
         let thread = &mut self.threads[tid as usize];
-        thread.spend(Use::Polling, at - since);
         thread.state = State::Busy { until: at, usage: Use::Polling };
         thread.generation += 1;
         let event = What::Resume(tid, thread.generation);
@@ -54,7 +57,7 @@ impl Kernel {
 
     /// A thread that polls does something else.
     pub(super) fn stop_polling(&mut self, tid: Tid) {
-        let State::Polling { line, since, .. } = self.threads[tid as usize].state else { return };
+        let State::Polling { line, since, every, .. } = self.threads[tid as usize].state else { return };
         let after = self.threads[tid as usize].next_poller.take();
         let first = self.pollers[line as usize].checked_sub(1).expect("its line has pollers");
         if first == tid {
@@ -66,8 +69,12 @@ impl Kernel {
             }
             self.threads[before as usize].next_poller = after;
         }
-        let thread = &mut self.threads[tid as usize];
-        thread.spend(Use::Polling, self.now - since);
-        thread.state = State::Busy { until: self.now, usage: Use::Polling };
+        self.polled(tid, self.now - since, every);
+        self.threads[tid as usize].state = State::Busy { until: self.now, usage: Use::Polling };
+    }
+
+    fn polled(&mut self, tid: Tid, time: Ps, every: Ps) {
+        self.threads[tid as usize].spend(Use::Polling, time);
+        self.waited_at_ease += if every == 0 { time } else { 0 };
     }
 }

@@ -118,6 +118,7 @@ impl Kernel {
 
     pub(super) fn end_of_slice(&mut self, cpu: u32) {
         self.cpus[cpu as usize].armed = false;
+        self.spread_queue(cpu);
         if self.cpus[cpu as usize].queue.is_empty() {
             return;
         }
@@ -131,6 +132,18 @@ impl Kernel {
         thread.involuntary += 1;
         self.queue(tid, cpu);
         self.release(cpu);
+    }
+
+    /// Those who wait for this CPU go to idle ones, the nearest first, the last one of the queue first.
+    fn spread_queue(&mut self, cpu: u32) {
+        while !self.cpus[cpu as usize].queue.is_empty() {
+            let near = self.place(cpu);
+            let idle = |cpu: &u32| self.cpus[*cpu as usize].current.is_none();
+            let Some(to) = Some(near).filter(idle).or_else(|| (0..self.shape.cpus).find(idle)) else { return };
+            let tid = self.cpus[cpu as usize].queue.pop_back().expect("it is not empty");
+            self.queued -= 1;
+            self.enqueue(tid, to, self.os.slice);
+        }
     }
 
     /// The acting thread lets others have its CPU, if somebody wants it. Whether it must stop acting.

@@ -14,7 +14,7 @@ const FULL: Setting = ARRAY.millis(40.0);
 const COLUMNS: [(&str, Point); 4] = [
     ("MCS-S", ARRAY.millis(100.0).under(MCS, 32)),
     ("MCS-STP", ARRAY.millis(400.0).under(MCS_STP, 32)),
-    ("MCSCR-S", ARRAY.millis(70.0).under(MCSCR, 32)),
+    ("MCSCR-S", ARRAY.millis(160.0).under(MCSCR, 32)),
     ("MCSCR-STP", ARRAY.millis(160.0).under(MCSCR_STP, 32)),
 ];
 

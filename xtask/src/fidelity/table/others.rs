@@ -5,7 +5,7 @@ use crate::fidelity::figure::Figure;
 use crate::fidelity::point::Setting;
 use crate::fidelity::row::{Goal, Group, Paper, Row};
 
-const MAP: Setting = Setting::new("8x24", "kvmap").millis(10.0);
+const MAP: Setting = Setting::new("8x24", "kvmap").with(&["--pack"]).millis(10.0);
 
 pub(super) fn groups() -> Vec<Group> {
     vec![shuffling(), delegation()]
@@ -21,8 +21,7 @@ fn shuffling() -> Group {
         title: "Shuffling",
         about: "Scaling Synchronization Primitives (thesis defence), slides 25 to 32 and 74 to 81: creating files in one directory \
                 with 192 cores in 8 sockets. The slides have no numbers for locks. Machine `8x24`; the map stands in for the file \
-                system, `shfl` is the blocking ShflLock. The model spreads threads over all sockets from the second thread on, so \
-                that 24 threads are not those of one socket.",
+                system, `shfl` is the blocking ShflLock; with `--pack`, so that the first 24 threads are those of one socket.",
         rows: vec![
             scale("96 threads / 24 threads", 96, 24),
             scale("192 threads / 24 threads", 192, 24),

@@ -1,0 +1,77 @@
+//! Waiters that wait for a change of a line instead of polling it.
+
+mod common;
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use common::{Log, simulation, tiny};
+use flashlock_locks::machine::{Machine, Patience, Word as _};
+use flashlock_sim::description::Umwait;
+use flashlock_sim::{Description, Outcome, Sim, Word, compute, now};
+
+const REST: Umwait = Umwait { wake_ns: 500.0, max_us: 1e6, wait_w: 0.5 };
+
+/// One thread computes for a millisecond and stores, another one waits for that: how long the computing took, when the other
+/// one saw the store, and the whole.
+fn handed_over(cores: u32, threads_per_core: u32, umwait: Option<Umwait>, patience: Patience) -> (u64, u64, Outcome) {
+    let mut machine: Description = tiny(cores, threads_per_core);
+    machine.umwait = umwait;
+    let (mut simulation, log) = (simulation(&machine), Log::new());
+    let word = Rc::new(simulation.place("word", Word::new(0)));
+    let (same, computed, seen) = (Rc::clone(&word), log.clone(), log.clone());
+    simulation.spawn(move || {
+        // Until the other one has come to rest.
+        compute(100e3);
+        let before = now();
+        compute(1e6);
+        computed.write(now() - before);
+        word.store(1, Relaxed);
+    });
+    simulation.spawn(move || {
+        Sim::spin_until(&same, Relaxed, patience, |value| value == 1);
+        seen.write(now());
+    });
+    let outcome = simulation.run().unwrap();
+    let [computed, seen] = log.take()[..] else { panic!("both come to an end") };
+    (computed, seen, outcome)
+}
+
+#[test]
+fn waking_up_takes_its_time() {
+    let (_, polling, _) = handed_over(2, 1, None, Patience::Forever);
+    let (_, at_rest, _) = handed_over(2, 1, Some(REST), Patience::Forever);
+    // The next poll would have come after 16 ns at most.
+    assert!((484..=500).contains(&(at_rest - polling)), "{polling} {at_rest}");
+}
+
+#[test]
+fn a_waiter_at_rest_leaves_the_core_to_its_neighbour() {
+    let (polled_beside, ..) = handed_over(1, 2, None, Patience::Forever);
+    let (rested_beside, ..) = handed_over(1, 2, Some(REST), Patience::Forever);
+    assert!(polled_beside > 1_010_000, "{polled_beside}");
+    assert_eq!(rested_beside, 1_000_000);
+}
+
+#[test]
+fn rest_consumes_what_the_machine_says() {
+    let watts = |umwait| {
+        let (.., outcome) = handed_over(2, 1, umwait, Patience::Forever);
+        outcome.joules * 1e9 / outcome.ns
+    };
+    let (polling, resting) = (watts(None), watts(Some(REST)));
+    // 2x18x2: 3 W for the one that computes, 2 W for one that polls.
+    assert!((polling - 5.0).abs() < 0.05 && (resting - 3.5).abs() < 0.05, "{polling} {resting}");
+}
+
+#[test]
+fn the_system_limits_the_rest() {
+    let steps = |max_us| handed_over(2, 1, Some(Umwait { max_us, ..REST }), Patience::Forever).2.events;
+    assert!(steps(10.0) > steps(1e6) + 20, "{} {}", steps(10.0), steps(1e6));
+}
+
+#[test]
+fn who_contends_with_the_holder_goes_on_polling() {
+    let seen = |umwait| handed_over(2, 1, umwait, Patience::Contend).1;
+    assert_eq!(seen(None), seen(Some(REST)));
+}
