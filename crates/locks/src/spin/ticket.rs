@@ -111,6 +111,8 @@ impl<M: Machine> TicketQueue<M> {
             ahead(serving) == 0
         };
         let mut patience = Patience::Budget;
+        // The next one's nap. It grows while he polls in vain, for a holder that he outranks gets no more of the CPU than this.
+        let mut nap = NAP_EACH;
         while M::spin_until(&self.serving, Acquire, patience, done).is_none() {
             // With a CPU for everybody nobody need sleep; who finds that it had to wait for a CPU offers it. But a yield gives
             // nothing to a holder of lower priority, which needs this very CPU: now and then, only sleep helps.
@@ -124,8 +126,13 @@ impl<M: Machine> TicketQueue<M> {
             // Who is far from his turn does not poll again: many who do leave no CPU to those whose turn it is.
             loop {
                 let ahead = ahead(self.serving.load(Relaxed));
-                M::relax(ahead.saturating_mul(NAP_EACH).clamp(1, NAP_MAX));
+                M::relax(match ahead {
+                    0 => 1,
+                    1 => nap,
+                    more => more.saturating_mul(NAP_EACH).min(NAP_MAX),
+                });
                 if ahead <= 1 {
+                    nap = (2 * nap).min(NAP_MAX);
                     patience = Patience::Until(M::sooner(NEXT_POLLS, None));
                     break;
                 }
