@@ -14,6 +14,9 @@ mod forked;
 mod mutants;
 mod orderings;
 mod protocols;
+mod rw;
+#[path = "../shared/rw_mutants.rs"]
+mod rw_mutants;
 mod states;
 mod timeouts;
 mod walks;

@@ -11,5 +11,8 @@ mod lifetime;
 #[path = "../shared/mutants.rs"]
 mod mutants;
 mod protocols;
+mod rw;
+#[path = "../shared/rw_mutants.rs"]
+mod rw_mutants;
 mod shuffling;
 mod states;
