@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // pair: what an uncontended lock+unlock costs. A second thread is alive (asleep) unless --single is given, because glibc
-// takes a shortcut without atomics while a process has one thread, which no real multi-threaded program sees.
+// takes a shortcut without atomics while a process has one thread, which no real multi-threaded program sees. With --rw, a
+// readers-writer lock instead.
 #include "bench.h"
 
 #include <getopt.h>
@@ -12,20 +13,23 @@
 
 const char *program = "pair";
 const char *const usage_text =
-    "usage: pair [--single] [--seconds S] [--kind default|recursive|errorcheck] [--trylock] [--count N] [--human]\n"
+    "usage: pair [--single] [--seconds S] [--kind default|recursive|errorcheck] [--trylock] [--rw read|write]\n"
+    "            [--count N] [--human]\n"
     "  --single   no second thread in the process\n"
     "  --trylock  acquire with pthread_mutex_trylock\n"
+    "  --rw WHAT  a readers-writer lock, acquired to read or to write\n"
     "  --count N  do exactly N pairs and no timing, for instruction counters\n";
 
 enum { BATCH = 1000, MAX_BATCHES = 1 << 20 };
 
 static pthread_mutex_t mutex;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 
 static struct {
     bool single, trylock, human;
     double seconds;
     uint64_t count;
-    const char *kind;
+    const char *kind, *rw;
 } opt = { .seconds = 1, .kind = "default" };
 
 // The checks stay out of the loop: a result is looked at only once per batch.
@@ -49,9 +53,43 @@ static int trylock_pairs(uint64_t n)
     return errors;
 }
 
+static int read_pairs(uint64_t n)
+{
+    int errors = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        errors |= pthread_rwlock_rdlock(&rwlock);
+        errors |= pthread_rwlock_unlock(&rwlock);
+    }
+    return errors;
+}
+
+static int write_pairs(uint64_t n)
+{
+    int errors = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        errors |= pthread_rwlock_wrlock(&rwlock);
+        errors |= pthread_rwlock_unlock(&rwlock);
+    }
+    return errors;
+}
+
+static int (*way_of_pairing(void))(uint64_t)
+{
+    if (opt.rw)
+        return *opt.rw == 'r' ? read_pairs : write_pairs;
+    return opt.trylock ? trylock_pairs : lock_pairs;
+}
+
+static const char *call(void)
+{
+    if (opt.rw)
+        return *opt.rw == 'r' ? "rdlock" : "wrlock";
+    return opt.trylock ? "trylock" : "lock";
+}
+
 static void pairs(uint64_t n)
 {
-    if (opt.trylock ? trylock_pairs(n) : lock_pairs(n))
+    if (way_of_pairing()(n))
         die("a pthread call failed");
 }
 
@@ -106,12 +144,12 @@ static void measure(void)
     qsort(ns, (size_t)n, sizeof *ns, ascending);
     if (opt.human)
         printf("%s %s+unlock, %s: minimum %.2f ns, median %.2f ns (%d batches of %d)\n", opt.kind,
-               opt.trylock ? "trylock" : "lock", opt.single ? "single thread" : "second thread alive", ns[0], ns[n / 2], n,
+               call(), opt.single ? "single thread" : "second thread alive", ns[0], ns[n / 2], n,
                BATCH);
     else
         printf("{\"format\":\"%s\",\"bench\":\"pair\",\"kind\":\"%s\",\"call\":\"%s\",\"single\":%s,\"min_ns\":%.3f,"
                "\"median_ns\":%.3f,\"batches\":%d,\"pairs_per_batch\":%d}\n",
-               BENCH_FORMAT, opt.kind, opt.trylock ? "trylock" : "lock", opt.single ? "true" : "false", ns[0], ns[n / 2], n,
+               BENCH_FORMAT, opt.kind, call(), opt.single ? "true" : "false", ns[0], ns[n / 2], n,
                BATCH);
     free(ns);
 }
@@ -123,7 +161,7 @@ static void count(void)
         printf("%llu pairs done\n", (unsigned long long)opt.count);
     else
         printf("{\"format\":\"%s\",\"bench\":\"pair\",\"kind\":\"%s\",\"call\":\"%s\",\"single\":%s,\"count\":%llu}\n",
-               BENCH_FORMAT, opt.kind, opt.trylock ? "trylock" : "lock", opt.single ? "true" : "false",
+               BENCH_FORMAT, opt.kind, call(), opt.single ? "true" : "false",
                (unsigned long long)opt.count);
 }
 
@@ -133,6 +171,7 @@ static void parse(int argc, char **argv)
         { "single", no_argument, NULL, '1' },     { "seconds", required_argument, NULL, 's' },
         { "kind", required_argument, NULL, 'k' }, { "trylock", no_argument, NULL, 't' },
         { "count", required_argument, NULL, 'c' }, { "human", no_argument, NULL, 'h' },
+        { "rw", required_argument, NULL, 'r' },
         { NULL, 0, NULL, 0 },
     };
     int c;
@@ -144,10 +183,11 @@ static void parse(int argc, char **argv)
         case 't': opt.trylock = true; break;
         case 'c': opt.count = whole("count", optarg, 1, 1ULL << 50); break;
         case 'h': opt.human = true; break;
+        case 'r': opt.rw = optarg; break;
         default: usage();
         }
     }
-    if (optind != argc)
+    if (optind != argc || (opt.rw && strcmp(opt.rw, "read") && strcmp(opt.rw, "write")))
         usage();
 }
 

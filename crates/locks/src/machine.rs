@@ -128,11 +128,13 @@ pub enum Local {
     Node,
     /// CNA: how many contended acquisitions may still rely on that.
     NodeUses,
+    /// `cst-rw`: the NUMA node by whose counter the thread reads, plus one; 0: it has none yet.
+    RwNode,
 }
 
 impl Local {
     /// How many words there are.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 4;
 }
 
 /// A computer as the locks see it. All functions act for the calling thread.

@@ -50,4 +50,6 @@ pub trait Data: 'static {
     /// What a critical section does with it: fails if another one is not ordered before it, or after. How many there were
     /// before.
     fn visit(&self) -> u32;
+    /// What a reader does with it: fails if a critical section is not ordered before it, or after. How many there were before.
+    fn look(&self) -> u32;
 }

@@ -10,6 +10,7 @@ use flashlock_locks::cond::{Chain, CondQueue, Morph, Outcome, pass_baton};
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Deadline, Word as _};
 use flashlock_locks::raw::RawLock;
+use flashlock_locks::rw::{RawRwLock, Reader, Writer};
 use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
 
 use crate::Model;
@@ -100,6 +101,74 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
 }
 
 impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Default for Mutex<C, L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A readers-writer lock with what it protects.
+pub struct RwLock<C: Checker, L: RawRwLock<Model<C>>> {
+    /// The lock's state.
+    pub state: L::State,
+    data: C::Data,
+}
+
+impl<C: Checker, L: RawRwLock<Model<C>, State: Tag>> RwLock<C, L> {
+    /// A free lock.
+    pub fn new() -> Self {
+        let lock = Self { state: L::new_state(), data: C::Data::new() };
+        lock.state.tag();
+        lock
+    }
+
+    /// Acquires it for reading, as `pthread_rwlock_rdlock` does: the short way first.
+    pub fn read(&self, how: Reader, until: Option<Deadline>) -> bool {
+        L::enter(&self.state) || L::read(&self.state, how, until).is_ok()
+    }
+
+    /// Acquires it for writing.
+    pub fn write(&self, how: Writer, until: Option<Deadline>) -> bool {
+        L::write(&self.state, how, until).is_ok()
+    }
+
+    /// Acquires it for reading, or not.
+    pub fn try_read(&self, how: Reader) -> bool {
+        L::try_read(&self.state, how).is_ok()
+    }
+
+    /// Acquires it for writing, or not.
+    pub fn try_write(&self) -> bool {
+        L::try_write(&self.state)
+    }
+
+    /// Releases it.
+    pub fn unlock(&self) {
+        L::unlock(&self.state);
+    }
+
+    /// Whether somebody holds it.
+    pub fn is_held(&self) -> bool {
+        L::is_held(&self.state)
+    }
+
+    /// Looks at the data; to be called by who holds it in any way. How often it was written.
+    pub fn look(&self) -> u32 {
+        self.data.look()
+    }
+
+    /// Touches the data; to be called by who holds it for writing. How often that was done before.
+    pub fn visit(&self) -> u32 {
+        self.data.visit()
+    }
+
+    /// It is destroyed, and its memory freed. Its data is not: that is the program's.
+    pub fn free(&self) {
+        L::destroy(&self.state);
+        self.state.free();
+    }
+}
+
+impl<C: Checker, L: RawRwLock<Model<C>, State: Tag>> Default for RwLock<C, L> {
     fn default() -> Self {
         Self::new()
     }

@@ -75,6 +75,11 @@ impl Data for Cell {
             }
         })
     }
+
+    fn look(&self) -> u32 {
+        // SAFETY: as above.
+        self.0.with(|count| unsafe { *count })
+    }
 }
 
 /// How much of a model's schedules to look at.

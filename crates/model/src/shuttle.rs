@@ -81,6 +81,13 @@ impl Data for Counter {
         assert!(self.inside.swap(false, Ordering::Relaxed));
         seen
     }
+
+    fn look(&self) -> u32 {
+        let seen = self.count.load(Ordering::Relaxed);
+        assert!(!self.inside.load(Ordering::Relaxed), "a reader beside a writer");
+        assert_eq!(seen, self.count.load(Ordering::Relaxed), "a writer beside a reader");
+        seen
+    }
 }
 
 /// Which schedules.

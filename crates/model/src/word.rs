@@ -13,6 +13,9 @@ use flashlock_locks::node::Node;
 use flashlock_locks::queue::aside::AsideQueue;
 use flashlock_locks::queue::clh::ClhQueue;
 use flashlock_locks::queue::mcs::McsQueue;
+use flashlock_locks::rw::cst::CstRwState;
+use flashlock_locks::rw::futex::FutexRwState;
+use flashlock_locks::rw::shfl::ShflRwState;
 use flashlock_locks::sem::SemQueue;
 use flashlock_locks::shuffle::ShflQueue;
 use flashlock_locks::spin::ticket::TicketQueue;
@@ -41,6 +44,12 @@ pub enum Field {
     TicketEpoch,
     /// `ShflQueue::head`.
     LockHead,
+    /// The counter of a readers-writer lock.
+    RwCount,
+    /// `FutexRwState::writers`.
+    RwWriters,
+    /// `CstRwState::side`.
+    RwSide,
     NodeState,
     NodeNext,
     NodeBatch,
@@ -294,6 +303,41 @@ impl<C: Checker> Tag for ShflQueue<Model<C>> {
         self.tail.tag(Field::Freed);
         self.head.tag(Field::Freed);
         self.left.0.tag(Field::Freed);
+    }
+}
+
+impl<C: Checker> Tag for ShflRwState<Model<C>> {
+    fn tag(&self) {
+        self.count.tag(Field::RwCount);
+        self.queue.tag();
+    }
+
+    fn free(&self) {
+        self.count.tag(Field::Freed);
+        self.queue.free();
+    }
+}
+
+impl<C: Checker> Tag for FutexRwState<Model<C>> {
+    fn tag(&self) {
+        self.count.tag(Field::RwCount);
+        self.writers.tag(Field::RwWriters);
+    }
+
+    fn free(&self) {
+        [&self.count, &self.writers].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker> Tag for CstRwState<Model<C>> {
+    fn tag(&self) {
+        self.base.tag();
+        self.side.tag(Field::RwSide);
+    }
+
+    fn free(&self) {
+        self.base.free();
+        [&self.side, &self.met].iter().for_each(|word| word.tag(Field::Freed));
     }
 }
 

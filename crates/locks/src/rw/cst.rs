@@ -6,7 +6,8 @@
 //! Synchronization Primitives*, USENIX ATC'17 (CST); as the rival of ShflLocks, thesis defence, slides 79–80. **Departures.** (1) Below it
 //! is a [`shfl-rw`](super::shfl), which is all there is until readers have met [`MEETINGS`] times, and where everybody waits. (2) The
 //! counters are [queue nodes](crate::node) of the pool, one for each NUMA node that readers have come from, and one more that names
-//! them: the *side block*. (3) A reader may leave by another counter than it came by, for its thread may have moved meanwhile.
+//! them: the *side block*. (3) A reader comes and goes by the counter of the NUMA node where its thread was when it last had to wait; should
+//! it leave by another one than it came by, or another thread release it, the sum is right, and a writer that sleeps notices later.
 //!
 //! ```text
 //!   lock:  base (shfl-rw) | side ──> [index]  state: OPEN, DRAINING or WRITTEN
@@ -24,16 +25,17 @@
 //! | index | meaning | next |
 //! |---|---|---|
 //! | OPEN | no writer holds the counters | DRAINING, by who holds `base` for writing |
-//! | DRAINING | a writer waits for the sum to become 0 | WRITTEN; OPEN if it gives up |
-//! | WRITTEN | held for writing | DRAINING, if a reader has slipped in before; OPEN at the release |
+//! | DRAINING | a writer waits for the sum to become 0 | CLAIMED; OPEN if it gives up |
+//! | CLAIMED | the sum was 0; the writer reads it once more | WRITTEN; DRAINING, if a reader has slipped in before |
+//! | WRITTEN | held for writing | OPEN at the release |
 //!
 //! ## Invariants
 //! 1. `side` becomes non-zero only in the hands of who holds `base` for writing, and a counter is added only by who holds it for reading. So
 //!    whoever holds `base` knows by `side` what its holders count on.
 //! 2. A reader that has counted itself holds the lock if the counter was not CLOSED and no writer holds `base`; or, past a writer that
 //!    waits, if the index says DRAINING afterwards. Otherwise it takes itself out again.
-//! 3. A writer says WRITTEN before it reads the counters for the last time, by read-modify-writes: a reader that has counted itself later
-//!    finds WRITTEN, one that has done so earlier is found.
+//! 3. A writer says CLAIMED before it reads the counters for the last time, by read-modify-writes: a reader that has counted itself later
+//!    finds CLAIMED, or WRITTEN; one that has done so earlier is found. So there are readers, or it says WRITTEN.
 //! 4. The counters are opened before `base` is released, which is the last access; a reader that finds one open before that finds
 //!    `base` held. A reader's last access is to its counter, or a wake of its address.
 //! 5. A side block is given back by `destroy` alone.
@@ -54,7 +56,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
-use crate::machine::{Deadline, Handle, Machine, Patience, Word};
+use crate::machine::{Deadline, Handle, Local, Machine, Patience, Word};
 use crate::node::Node;
 use crate::rw::shfl::{READER, ShflRwState};
 use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
@@ -66,13 +68,16 @@ pub const MEETINGS: u32 = 64;
 const SLOTS: u32 = 7;
 /// The longest nap (µs) of a writer that waits for readers. They wake it, unless they leave by another counter than the one it sleeps on.
 const NAP: u32 = 1_000;
+/// How long (µs) a reader that holds the lock waits for a writer to say that it waits for it.
+const BREAK: u32 = 20;
 /// How often a reader that waits for a writer may find that the next must wait twice as long.
 const MOST_DOUBLINGS: u32 = 10;
 
 // The states of an index. (None is one of a queue node's.)
 const OPEN: u32 = 64;
 const DRAINING: u32 = 65;
-const WRITTEN: u32 = 66;
+const CLAIMED: u32 = 66;
+const WRITTEN: u32 = 67;
 
 /// Bit of a counter.
 const CLOSED: u32 = 1;
@@ -132,9 +137,9 @@ impl<M: Machine> Side<M> {
         (0..SLOTS).filter_map(move |numa| self.counter(numa))
     }
 
-    /// The counter of the NUMA node on which the thread runs; made if there is none. The caller holds `base` for reading.
+    /// The counter by which the calling thread comes and goes; made if there is none. The caller holds `base` for reading.
     fn own_counter(self) -> &'static M::Word {
-        let slot = self.slot(M::numa_node());
+        let slot = self.slot(home::<M>());
         let known = Handle::from_word(slot.load(Acquire));
         let counter = known.unwrap_or_else(|| {
             let fresh = M::take_node();
@@ -151,16 +156,26 @@ impl<M: Machine> Side<M> {
         &counter.node::<M>().state
     }
 
-    /// Takes a reader out: of the counter where it runs now, or of any other.
+    /// The counter by which the calling thread comes and goes.
+    fn own(self) -> Option<&'static M::Word> {
+        self.counter(home::<M>())
+    }
+
+    /// That counter, or any other.
+    fn own_or_other(self) -> Option<&'static M::Word> {
+        self.own().or_else(|| self.counters().next())
+    }
+
+    /// Takes a reader out.
     fn leave(self) {
-        if let Some(counter) = self.counter(M::numa_node()).or_else(|| self.counters().next()) {
+        if let Some(counter) = self.own_or_other() {
             take_out::<M>(counter);
         }
     }
 
-    /// A reader past a writer that waits, if there is one (invariant 2).
-    fn pass(self) -> bool {
-        let Some(counter) = self.counter(M::numa_node()).or_else(|| self.counters().next()) else { return false };
+    /// A reader past a writer that waits, if there is one (invariant 2). `own`: by its own counter only.
+    fn pass(self, own: bool) -> bool {
+        let Some(counter) = (if own { self.own() } else { self.own_or_other() }) else { return false };
         counter.fetch_add(ONE, AcqRel);
         if self.0.state.load(Acquire) == DRAINING {
             return true;
@@ -182,14 +197,15 @@ impl<M: Machine> Side<M> {
         }
     }
 
-    /// DRAINING -> WRITTEN, as soon as there are no readers; or `false`, when the deadline has passed. (`late` says that.)
+    /// DRAINING -> CLAIMED -> WRITTEN, as soon as there are no readers; or `false`, when the deadline has passed. (`late` says that.)
     fn drain<W: WaitPolicy>(self, late: impl Fn() -> bool, until: Option<Deadline>) -> bool {
         self.passed().store(0, Relaxed);
         self.0.state.store(DRAINING, Release);
         loop {
             if self.close() <= 0 {
-                self.0.state.swap(WRITTEN, AcqRel);
+                self.0.state.swap(CLAIMED, AcqRel);
                 if self.close() <= 0 {
+                    self.0.state.store(WRITTEN, Relaxed); // Means something to its holder only.
                     return true; // Invariant 3.
                 }
                 self.0.state.store(DRAINING, Release);
@@ -214,6 +230,23 @@ impl<M: Machine> Side<M> {
             M::park(counter, seen, Some(M::sooner(NAP, until)));
         }
     }
+}
+
+/// The NUMA node by whose counter the calling thread comes and goes: the one on which it ran when it last had to wait. It must not be another
+/// with each move of the thread: a writer sleeps on a counter that has readers.
+#[inline]
+fn home<M: Machine>() -> u32 {
+    match M::local(Local::RwNode) {
+        0 => new_home::<M>(),
+        known => known - 1,
+    }
+}
+
+#[cold]
+fn new_home<M: Machine>() -> u32 {
+    let node = M::numa_node();
+    M::set_local(Local::RwNode, node + 1);
+    node
 }
 
 /// The readers in a counter; negative if some have left that came by another.
@@ -254,9 +287,9 @@ impl<M: Machine> CstRwState<M> {
         met >= MEETINGS
     }
 
-    /// Makes the side block, if the lock can be had for that within the bound.
+    /// Makes the side block, if there is none and the lock can be had for that within the bound. The caller holds nothing of it.
     #[cold]
-    fn make_side<W: WaitPolicy>(&self) {
+    pub fn make_side<W: WaitPolicy>(&self) {
         self.met.store(0, Relaxed);
         let soon = M::sooner(M::tunables().bound_us.max(1), None);
         if self.base.acquire_uncounted::<W>(soon).is_err() {
@@ -276,8 +309,28 @@ impl<M: Machine> CstRwState<M> {
         ShflRw::<W>::unlock(&self.base);
     }
 
+    /// A reader that holds the lock already, as far as is known. `false` if that cannot be, for a writer does.
+    fn read_again<W: WaitPolicy>(&self, side: Side<M>) -> bool {
+        while side.0.state.load(Relaxed) != WRITTEN {
+            if side.pass(true) {
+                M::trace(Event::RwRead);
+                return true;
+            }
+            if CstRw::<W>::enter(self) {
+                return true;
+            }
+            if side.own().is_none() {
+                return false; // It has moved since, or has not come by here at all.
+            }
+            // A writer that holds `base` is about to say that it waits, or finds that it has to.
+            M::relax(BREAK);
+        }
+        false
+    }
+
     /// A reader that holds nothing waits until the counters are open, or passes the writer that waits.
     fn read_aside<W: WaitPolicy>(&self, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        new_home::<M>();
         let begun = M::micros();
         let mut patience = M::tunables().bound_us.max(1);
         loop {
@@ -306,7 +359,7 @@ impl<M: Machine> CstRwState<M> {
     fn pass_after(&self, begun: u32, late: bool) -> bool {
         let Some(side) = self.side() else { return false };
         let bound = u64::from(M::tunables().bound_us) << side.passed().load(Relaxed).min(MOST_DOUBLINGS);
-        let passed = (late || u64::from(M::micros().wrapping_sub(begun)) >= bound) && side.pass();
+        let passed = (late || u64::from(M::micros().wrapping_sub(begun)) >= bound) && side.pass(false);
         if passed {
             side.passed().fetch_add(1, Relaxed); // A hint.
             M::trace(Event::RwPassed);
@@ -338,7 +391,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     #[inline]
     fn enter(state: &CstRwState<M>) -> bool {
         if let Some(side) = state.side() {
-            let Some(counter) = side.counter(M::numa_node()) else { return false };
+            let Some(counter) = side.own() else { return false };
             // Acquire on `base`: if its writer has gone, it has done with the lock.
             if counter.fetch_add(ONE, AcqRel) & CLOSED == 0 && !state.base.is_written_acquire() {
                 M::trace(Event::RwRead);
@@ -356,10 +409,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
 
     fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
         match state.side() {
-            Some(side) if how == Reader::Again && side.pass() => {
-                M::trace(Event::RwRead);
-                return Ok(());
-            }
+            Some(side) if how == Reader::Again && state.read_again::<W>(side) => return Ok(()),
             None if how == Reader::Newcomer && state.met.load(Relaxed) >= MEETINGS => state.make_side::<W>(),
             _ => {}
         }
@@ -367,7 +417,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
-        if how != Reader::Behind && state.side().is_some_and(Side::pass) {
+        if how != Reader::Behind && state.side().is_some_and(|side| side.pass(true)) {
             M::trace(Event::RwRead);
             return Ok(());
         }

@@ -20,6 +20,9 @@ mod protocols;
 mod qspin;
 #[path = "../shared/qspin_mutants.rs"]
 mod qspin_mutants;
+mod rw;
+#[path = "../shared/rw_mutants.rs"]
+mod rw_mutants;
 mod sem;
 #[path = "../shared/sem_mutants.rs"]
 mod sem_mutants;

@@ -14,6 +14,9 @@ mod polite;
 #[path = "../shared/polite_mutants.rs"]
 mod polite_mutants;
 mod protocols;
+mod rw;
+#[path = "../shared/rw_mutants.rs"]
+mod rw_mutants;
 mod sem;
 #[path = "../shared/sem_mutants.rs"]
 mod sem_mutants;

@@ -1,0 +1,206 @@
+//! Readers-writer locks: exclusion, and that each section sees those before it; with seeded bugs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
+
+use flashlock_locks::rw::{CstRw, FutexRw, RawRwLock, Reader, ShflRw, Writer};
+use flashlock_locks::wait::{Park, Spin, SpinThenPark, WaitPolicy};
+use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::{Loomed, explore, find};
+use flashlock_model::word::Tag;
+use flashlock_model::{Field, Loom, Op, Setup, Weaken, harness};
+use loom::thread;
+
+use crate::common::{ALL, HASTY};
+use crate::rw_mutants::*;
+
+type Lock<L> = harness::RwLock<Loomed, L>;
+
+/// A readers-writer lock that can be modelled.
+trait Rw: RawRwLock<Loom, State: Tag> {
+    /// To be done with a new lock.
+    fn begin(_: &Self::State) {}
+}
+impl<W: WaitPolicy> Rw for ShflRw<W> {}
+impl Rw for FutexRw {}
+impl<B: RwBug> Rw for MutantRw<B> {}
+impl<W: WaitPolicy> Rw for CstRw<W> {
+    /// With a side block from the beginning, and a counter in it.
+    fn begin(state: &Self::State) {
+        state.make_side::<W>();
+        assert!(Self::read(state, Reader::Newcomer, None).is_ok());
+        Self::unlock(state);
+    }
+}
+
+/// What a thread of a model does.
+#[derive(Clone, Copy)]
+enum Do {
+    Read,
+    Write,
+}
+
+fn section<L: Rw>(lock: &Lock<L>, what: Do) {
+    match what {
+        Do::Read => {
+            assert!(lock.read(Reader::Newcomer, None));
+            lock.look();
+        }
+        Do::Write => {
+            assert!(lock.write(Writer::Fair, None));
+            lock.visit();
+        }
+    }
+    lock.unlock();
+}
+
+/// One thread for each entry, the last one being the model's main thread, does one section.
+fn sections<L: Rw>(what: &'static [Do]) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let lock = Arc::new(Lock::<L>::new());
+        L::begin(&lock.state);
+        let (&mine, others) = what.split_last().expect("a thread");
+        let threads: Vec<_> = others
+            .iter()
+            .map(|&what| {
+                let lock = lock.clone();
+                thread::spawn(move || section(&lock, what))
+            })
+            .collect();
+        section(&lock, mine);
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        assert!(lock.try_write(), "left held");
+        assert_eq!(lock.visit() as usize, what.iter().filter(|what| matches!(what, Do::Write)).count());
+        lock.unlock();
+        lock.free();
+    }
+}
+
+const SETUP: Setup = Setup { polls: 1, ..Setup::new(6) };
+const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
+const BOUND: Depth = Preemptions(3);
+
+macro_rules! excluding {
+    ($($name:ident: $lock:ty, $two:expr, $three:literal;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn a_reader_and_a_writer() {
+                explore(concat!(stringify!($name), " R+W"), $two, SETUP, sections::<$lock>(&[Do::Read, Do::Write]));
+            }
+
+            #[test]
+            fn two_writers() {
+                explore(concat!(stringify!($name), " W+W"), $two, SETUP, sections::<$lock>(&[Do::Write, Do::Write]));
+            }
+
+            #[test]
+            fn overdue() {
+                explore(concat!(stringify!($name), " R+W overdue"), BOUND, OVERDUE, sections::<$lock>(&[Do::Read, Do::Write]));
+            }
+
+            #[test]
+            fn two_readers_and_a_writer() {
+                let three = sections::<$lock>(&[Do::Read, Do::Read, Do::Write]);
+                explore(concat!(stringify!($name), " R+R+W"), Preemptions($three), SETUP, three);
+            }
+
+            #[test]
+            fn a_reader_and_two_writers() {
+                let three = sections::<$lock>(&[Do::Write, Do::Read, Do::Write]);
+                explore(concat!(stringify!($name), " W+R+W"), Preemptions($three), SETUP, three);
+            }
+        }
+    )*};
+}
+
+excluding! {
+    shfl_stp: ShflRw<SpinThenPark>, BOUND, 2;
+    shfl_park: ShflRw<Park>, ALL, 2;
+    shfl_spin: ShflRw<Spin>, BOUND, 1;
+    futex: FutexRw, ALL, 2;
+    cst_park: CstRw<Park>, BOUND, 1;
+    cst_stp: CstRw<SpinThenPark>, BOUND, 1;
+}
+
+/// The last of two frees the lock.
+fn last_frees<L: Rw>() {
+    let lock = Arc::new(Lock::<L>::new());
+    let heirs = Arc::new(loom::sync::atomic::AtomicU32::new(2));
+    let work = |lock: &Lock<L>, heirs: &loom::sync::atomic::AtomicU32, what: Do| {
+        match what {
+            Do::Read => assert!(lock.read(Reader::Newcomer, None)),
+            Do::Write => assert!(lock.write(Writer::Fair, None)),
+        }
+        let last = heirs.fetch_sub(1, Relaxed) == 1;
+        lock.unlock();
+        if last {
+            assert!(lock.write(Writer::Fair, None));
+            lock.unlock();
+            lock.free();
+        }
+    };
+    let other = {
+        let (lock, heirs) = (lock.clone(), heirs.clone());
+        thread::spawn(move || work(&lock, &heirs, Do::Read))
+    };
+    work(&lock, &heirs, Do::Write);
+    other.join().expect("no panic");
+}
+
+#[test]
+fn nothing_is_touched_after_release() {
+    explore("shfl-rw freed", BOUND, SETUP, last_frees::<ShflRw<Park>>);
+    explore("shfl-rw freed, overdue", BOUND, OVERDUE, last_frees::<ShflRw<Park>>);
+    explore("futex-rw freed", BOUND, SETUP, last_frees::<FutexRw>);
+    find("release looks back", BOUND, SETUP, last_frees::<MutantRw<LooksBack>>);
+}
+
+const RW: &[Do] = &[Do::Read, Do::Write];
+const RRW: &[Do] = &[Do::Read, Do::Read, Do::Write];
+const WRW: &[Do] = &[Do::Write, Do::Read, Do::Write];
+
+#[test]
+fn seeded_bugs_are_found() {
+    explore("the mutants' skeleton", BOUND, SETUP, sections::<MutantRw<NoBug>>(RW));
+    find("a reader ignores the writer", BOUND, SETUP, sections::<MutantRw<IgnoresWriter>>(RW));
+    find("a writer ignores readers", BOUND, SETUP, sections::<MutantRw<ForgetsReaders>>(RW));
+    find("release wakes nobody", BOUND, SETUP, sections::<MutantRw<WakesNobody>>(RW));
+    find("a refused reader wakes nobody", BOUND, SETUP, sections::<MutantRw<LeavesSilently>>(WRW));
+    find(
+        "a writer tells nobody",
+        Preemptions(2),
+        SETUP,
+        sections::<MutantRw<TellsNobody>>(&[Do::Write, Do::Write, Do::Write]),
+    );
+}
+
+const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {
+    Weaken { field, op, from, to }
+}
+
+macro_rules! found {
+    ($($name:ident: [$($weak:expr),+], $body:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            const WEAKEN: &[Weaken] = &[$($weak),+];
+            find(stringify!($name), BOUND, Setup { weaken: WEAKEN, ..SETUP }, $body);
+        }
+    )*};
+}
+
+found! {
+    shfl_enter: [weak(Field::RwCount, Op::Add, Acquire, Relaxed)], sections::<ShflRw<Spin>>(RW);
+    shfl_release: [weak(Field::RwCount, Op::Add, Release, Relaxed)], sections::<ShflRw<Spin>>(RW);
+    shfl_acquire: [weak(Field::RwCount, Op::Cas, Acquire, Relaxed)], sections::<ShflRw<Spin>>(RW);
+    futex_acquire: [weak(Field::RwCount, Op::Cas, Acquire, Relaxed)], sections::<FutexRw>(RW);
+    futex_release: [weak(Field::RwCount, Op::Cas, Release, Relaxed)], sections::<FutexRw>(RW);
+    cst_counter_acquire: [weak(Field::NodeState, Op::Add, AcqRel, Release)], sections::<CstRw<Spin>>(RW);
+    cst_counter_leave: [weak(Field::NodeState, Op::Add, Release, Relaxed)], sections::<CstRw<Spin>>(RW);
+    cst_open: [weak(Field::NodeState, Op::And, AcqRel, Acquire)], sections::<CstRw<Spin>>(RW);
+}
+
+const _: &[Do] = RRW;

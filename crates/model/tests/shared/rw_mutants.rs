@@ -1,0 +1,125 @@
+//! Readers-writer locks with one bug each: the production code with one function done wrong.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use flashlock_locks::machine::{Deadline, Machine, Word as _};
+use flashlock_locks::node::state as node_state;
+use flashlock_locks::rw::shfl::{BARS, NOTIFY, READER, SLEEPER, ShflRwState, WRITER};
+use flashlock_locks::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
+use flashlock_locks::wait::Park;
+
+/// `ShflRw<Park>`, with its functions taken from [`RwBug`].
+pub(crate) struct MutantRw<B>(std::marker::PhantomData<B>);
+
+type Sound = ShflRw<Park>;
+
+/// What a mutant of `ShflRw` does otherwise.
+pub(crate) trait RwBug: 'static {
+    fn enter<M: Machine>(state: &ShflRwState<M>) -> bool {
+        Sound::enter(state)
+    }
+    fn write<M: Machine>(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        Sound::write(state, how, until)
+    }
+    fn unlock<M: Machine>(state: &ShflRwState<M>) {
+        Sound::unlock(state);
+    }
+}
+
+impl<M: Machine, B: RwBug> RawRwLock<M> for MutantRw<B> {
+    type State = ShflRwState<M>;
+
+    const MOST_READERS: u32 = <Sound as RawRwLock<M>>::MOST_READERS;
+
+    fn new_state() -> ShflRwState<M> {
+        Sound::new_state()
+    }
+    fn enter(state: &ShflRwState<M>) -> bool {
+        B::enter(state)
+    }
+    fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        Sound::read(state, how, until)
+    }
+    fn try_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
+        Sound::try_read(state, how)
+    }
+    fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        B::write(state, how, until)
+    }
+    fn try_write(state: &ShflRwState<M>) -> bool {
+        Sound::try_write(state)
+    }
+    fn unlock(state: &ShflRwState<M>) {
+        B::unlock(state);
+    }
+    fn is_written(state: &ShflRwState<M>) -> bool {
+        Sound::is_written(state)
+    }
+    fn is_held(state: &ShflRwState<M>) -> bool {
+        Sound::is_held(state)
+    }
+}
+
+/// Nothing: the skeleton is sound.
+pub(crate) struct NoBug;
+impl RwBug for NoBug {}
+
+/// A reader that was not to come in stays in the counter, and is let in: it has looked only at whether the lock is held.
+pub(crate) struct IgnoresWriter;
+impl RwBug for IgnoresWriter {
+    fn enter<M: Machine>(state: &ShflRwState<M>) -> bool {
+        state.count.fetch_add(READER, Acquire) & BARS == 0 || {
+            state.count.fetch_add(READER.wrapping_neg(), Release);
+            false
+        }
+    }
+}
+
+/// A reader that was not to come in takes itself out without a look at who waits for that.
+pub(crate) struct LeavesSilently;
+impl RwBug for LeavesSilently {
+    fn enter<M: Machine>(state: &ShflRwState<M>) -> bool {
+        let seen = state.count.fetch_add(READER, Acquire);
+        if seen & (WRITER | BARS) != 0 {
+            state.count.fetch_add(READER.wrapping_neg(), Release);
+        }
+        seen & (WRITER | BARS) == 0
+    }
+}
+
+/// A writer takes the lock as soon as no writer has it.
+pub(crate) struct ForgetsReaders;
+impl RwBug for ForgetsReaders {
+    fn write<M: Machine>(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        if state.count.fetch_or(WRITER, AcqRel) & WRITER == 0 { Ok(()) } else { Sound::write(state, how, until) }
+    }
+}
+
+/// The release wakes nobody who sleeps on the counter.
+pub(crate) struct WakesNobody;
+impl RwBug for WakesNobody {
+    fn unlock<M: Machine>(state: &ShflRwState<M>) {
+        state.count.fetch_and(!SLEEPER, Relaxed);
+        Sound::unlock(state);
+    }
+}
+
+/// The release of a writer tells nobody that it is head.
+pub(crate) struct TellsNobody;
+impl RwBug for TellsNobody {
+    fn unlock<M: Machine>(state: &ShflRwState<M>) {
+        state.count.fetch_and(!NOTIFY, Relaxed);
+        Sound::unlock(state);
+    }
+}
+
+/// The release looks at the counter once more.
+pub(crate) struct LooksBack;
+impl RwBug for LooksBack {
+    fn unlock<M: Machine>(state: &ShflRwState<M>) {
+        Sound::unlock(state);
+        let _ = state.count.load(Relaxed);
+    }
+}
+
+const _: () = assert!(node_state::WAITING == 0);

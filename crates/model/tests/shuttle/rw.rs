@@ -1,0 +1,307 @@
+//! Readers-writer locks: everybody gets in as often as it asks, writers alone, and nobody waits for ever.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use flashlock_locks::event::Event;
+use flashlock_locks::rw::{CstRw, FutexRw, RawRwLock, Reader, ShflRw, Writer};
+use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::shuttle::{By, Shuttled, explore, find};
+use flashlock_model::word::Tag;
+use flashlock_model::{Fault, Field, Setup, Shuttle, harness};
+use shuttle::thread;
+
+use crate::common::{FLOWING, OVERDUE, STILL, any, both, world};
+use crate::rw_mutants::*;
+
+type Lock<L> = harness::RwLock<Shuttled, L>;
+
+/// A readers-writer lock that can be modelled.
+trait Rw: RawRwLock<Shuttle, State: Tag + Send + Sync> {
+    /// To be done with a new lock.
+    fn begin(_: &Self::State) {}
+}
+impl<W: flashlock_locks::wait::WaitPolicy> Rw for ShflRw<W> {}
+impl Rw for FutexRw {}
+impl<B: RwBug> Rw for MutantRw<B> {}
+impl<W: flashlock_locks::wait::WaitPolicy> Rw for CstRw<W> {
+    /// With a side block from the beginning.
+    fn begin(state: &Self::State) {
+        state.make_side::<W>();
+    }
+}
+
+/// A new lock.
+fn made<L: Rw>() -> Arc<Lock<L>> {
+    let lock = Arc::new(Lock::new());
+    L::begin(&lock.state);
+    lock
+}
+
+/// One acquisition: which is up to chance. How many writes it made.
+fn acquisition<L: Rw>(lock: &Lock<L>, timed: bool) -> u32 {
+    let until = (timed && any(2) == 0).then(|| world().deadline(1 + any(3)));
+    let how = [Reader::Newcomer, Reader::Behind][any(2) as usize];
+    let (writes, held) = match any(8) {
+        0 => (true, lock.try_write()),
+        1 => (false, lock.try_read(how)),
+        2..=4 => (true, lock.write([Writer::Fair, Writer::Preferred][any(2) as usize], until)),
+        _ => (false, lock.read(how, until)),
+    };
+    if !held {
+        return 0;
+    }
+    if writes {
+        lock.visit();
+    } else {
+        lock.look();
+        if any(4) == 0 {
+            // It holds the lock: it may come in once more, past whoever waits.
+            assert!(lock.read(Reader::Again, None));
+            lock.look();
+            lock.unlock();
+        }
+    }
+    lock.unlock();
+    u32::from(writes)
+}
+
+/// So many threads on two NUMA nodes do so many acquisitions each; no write is lost, and at the end the lock is free.
+fn rounds<L: Rw>(threads: u32, rounds: u32, timed: bool) -> impl Fn() + Send + Sync + Clone + 'static {
+    move || {
+        let lock = made::<L>();
+        let work = move |lock: &Lock<L>, me: u32| {
+            world().set_numa(me % 2);
+            (0..rounds).map(|_| acquisition(lock, timed)).sum::<u32>()
+        };
+        let others: Vec<_> = (1..threads)
+            .map(|me| {
+                let lock = lock.clone();
+                thread::spawn(move || work(&lock, me))
+            })
+            .collect();
+        let mut written = work(&lock, 0);
+        for other in others {
+            written += other.join().expect("no panic");
+        }
+        assert!(!lock.is_held(), "left held");
+        assert!(lock.try_write(), "left held, or barred");
+        assert_eq!(lock.visit(), written);
+        lock.unlock();
+        lock.free();
+    }
+}
+
+/// A writer holds the lock, readers come; all of them must get in, while the writer's successor waits.
+fn group<L: Rw>() {
+    let lock = made::<L>();
+    lock.write(Writer::Fair, None);
+    let inside = Arc::new(AtomicU32::new(0));
+    let readers: Vec<_> = (0..3)
+        .map(|me| {
+            let (lock, inside) = (lock.clone(), inside.clone());
+            thread::spawn(move || {
+                world().set_numa(me % 2);
+                assert!(lock.read(Reader::Newcomer, None));
+                inside.fetch_add(1, Relaxed);
+                // Not before all are inside at the same time: whoever is left out stops everybody.
+                while inside.load(Relaxed) < 3 {
+                    thread::yield_now();
+                }
+                lock.look();
+                lock.unlock();
+            })
+        })
+        .collect();
+    lock.visit();
+    lock.unlock();
+    for reader in readers {
+        reader.join().expect("no panic");
+    }
+    assert!(lock.try_write());
+    lock.unlock();
+    lock.free();
+}
+
+/// A reader holds the lock and waits for another reader, and a writer waits, too.
+fn chained<L: Rw>() {
+    let lock = made::<L>();
+    assert!(lock.read(Reader::Newcomer, None));
+    let came = Arc::new(AtomicU32::new(0));
+    let writer = {
+        let lock = lock.clone();
+        thread::spawn(move || {
+            assert!(lock.write(Writer::Fair, None));
+            lock.visit();
+            lock.unlock();
+        })
+    };
+    let reader = {
+        let (lock, came) = (lock.clone(), came.clone());
+        thread::spawn(move || {
+            (0..any(200)).for_each(|_| thread::yield_now()); // so that the writer comes first, mostly
+            assert!(lock.read(Reader::Newcomer, None));
+            came.store(1, Relaxed);
+            lock.unlock();
+        })
+    };
+    while came.load(Relaxed) == 0 {
+        thread::yield_now();
+    }
+    lock.look();
+    lock.unlock();
+    writer.join().expect("no panic");
+    reader.join().expect("no panic");
+    lock.free();
+}
+
+/// Each thread does one section; the last one, once alone, frees the lock.
+fn last_frees<L: Rw>() {
+    const THREADS: u32 = 3;
+    let lock = made::<L>();
+    let heirs = Arc::new(AtomicU32::new(THREADS));
+    let work = move |lock: &Lock<L>, heirs: &AtomicU32, me: u32| {
+        world().set_numa(me % 2);
+        let writes = any(2) == 0;
+        if writes {
+            lock.write(Writer::Fair, None);
+        } else {
+            lock.read(Reader::Newcomer, None);
+        }
+        let last = heirs.fetch_sub(1, Relaxed) == 1;
+        lock.unlock();
+        if last {
+            lock.write(Writer::Fair, None);
+            lock.unlock();
+            lock.free();
+        }
+    };
+    let others: Vec<_> = (1..THREADS)
+        .map(|me| {
+            let (lock, heirs) = (lock.clone(), heirs.clone());
+            thread::spawn(move || work(&lock, &heirs, me))
+        })
+        .collect();
+    work(&lock, &heirs, 0);
+    for other in others {
+        other.join().expect("no panic");
+    }
+}
+
+/// A writer among readers that never leave the lock empty: it gets in, in the end.
+fn flooded<L: Rw>() {
+    let lock = made::<L>();
+    let over = Arc::new(AtomicU32::new(0));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (lock, over) = (lock.clone(), over.clone());
+            thread::spawn(move || {
+                while over.load(Relaxed) == 0 {
+                    assert!(lock.read(Reader::Newcomer, None));
+                    lock.look();
+                    thread::yield_now();
+                    lock.unlock();
+                }
+            })
+        })
+        .collect();
+    assert!(lock.write(Writer::Fair, None));
+    lock.visit();
+    over.store(1, Relaxed);
+    lock.unlock();
+    for reader in readers {
+        reader.join().expect("no panic");
+    }
+    lock.free();
+}
+
+macro_rules! modelled {
+    ($($name:ident: $lock:ty;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn time_stands_still() {
+                both(concat!(stringify!($name), " still"), 12_000, STILL, rounds::<$lock>(4, 3, false));
+            }
+
+            #[test]
+            fn all_waits_are_overdue() {
+                both(concat!(stringify!($name), " overdue"), 12_000, OVERDUE, rounds::<$lock>(4, 3, false));
+            }
+
+            #[test]
+            fn time_flows() {
+                both(concat!(stringify!($name), " flowing"), 20_000, FLOWING, rounds::<$lock>(4, 3, true));
+            }
+
+            #[test]
+            fn many_shuffle() {
+                let nodes = Setup { nodes: 12, ..OVERDUE };
+                both(concat!(stringify!($name), " shuffling"), 6_000, nodes, rounds::<$lock>(6, 2, false));
+            }
+
+            #[test]
+            fn a_group_of_readers_is_let_in() {
+                explore(concat!(stringify!($name), " group"), By::Random, 4_000, STILL, group::<$lock>);
+            }
+
+            #[test]
+            fn readers_may_wait_for_readers() {
+                explore(concat!(stringify!($name), " chain"), By::Random, 4_000, FLOWING, chained::<$lock>);
+            }
+
+            #[test]
+            fn the_last_frees_it() {
+                both(concat!(stringify!($name), " freed"), 12_000, STILL, last_frees::<$lock>);
+                both(concat!(stringify!($name), " freed, flowing"), 12_000, FLOWING, last_frees::<$lock>);
+            }
+        }
+    )*};
+}
+
+modelled! {
+    shfl_spin: ShflRw<Spin>;
+    shfl_stp: ShflRw<SpinThenPark>;
+    shfl_park: ShflRw<Park>;
+    futex: FutexRw;
+    cst_stp: CstRw<SpinThenPark>;
+    cst_park: CstRw<Park>;
+}
+
+#[test]
+fn writers_do_not_starve() {
+    explore("shfl-rw flooded", By::Random, 2_000, FLOWING, flooded::<ShflRw<SpinThenPark>>);
+    explore("shfl-rw flooded, park", By::Random, 2_000, FLOWING, flooded::<ShflRw<Park>>);
+    explore("cst-rw flooded", By::Random, 2_000, FLOWING, flooded::<CstRw<SpinThenPark>>);
+}
+
+/// The models show what they are there for.
+#[test]
+fn bars_and_passes_happen() {
+    let totals = explore("shfl-rw chain", By::Random, 4_000, FLOWING, chained::<ShflRw<Park>>);
+    totals.shows(&[Event::RwPassed, Event::RwBarred]);
+    let totals = explore("shfl-rw timed", By::Random, 4_000, FLOWING, rounds::<ShflRw<SpinThenPark>>(4, 3, true));
+    totals.shows(&[Event::RwTimedOut, Event::RwBarred, Event::RwContended]);
+}
+
+const SCHEDULES: usize = 5_000;
+
+fn broken<B: RwBug>(name: &str) {
+    find(name, By::Random, SCHEDULES, STILL, rounds::<MutantRw<B>>(4, 3, false));
+}
+
+#[test]
+fn seeded_bugs_are_found() {
+    both("the mutants' skeleton", SCHEDULES, STILL, rounds::<MutantRw<NoBug>>(4, 3, false));
+    broken::<IgnoresWriter>("a reader ignores the writer");
+    broken::<LeavesSilently>("a refused reader wakes nobody");
+    broken::<ForgetsReaders>("a writer ignores readers");
+    broken::<WakesNobody>("release wakes nobody");
+    broken::<TellsNobody>("a writer tells nobody");
+    find("release looks back", By::Random, SCHEDULES, STILL, last_frees::<MutantRw<LooksBack>>);
+    let lost = Setup { fault: Some(Fault::NoWake(Field::RwCount)), ..STILL };
+    find("wakes of the counter are lost", By::Random, SCHEDULES, lost, rounds::<ShflRw<Park>>(4, 3, false));
+    let blind = Setup { fault: Some(Fault::ParkBlindly), ..STILL };
+    find("futex-rw sleeps without a look", By::Random, SCHEDULES, blind, rounds::<FutexRw>(4, 3, false));
+}
