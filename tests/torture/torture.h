@@ -220,6 +220,9 @@ void guarded_free(void *object, bool unmap);
 
 // ---- Scenarios ------------------------------------------------------------------------------------------------------------
 
+void run_rw(struct run *run);
+void run_rw_timed(struct run *run);
+void run_rw_last_frees(struct run *run);
 void run_counter(struct run *);
 void run_list(struct run *);
 void run_many(struct run *);

@@ -44,7 +44,7 @@ pub(crate) struct Finished {
 impl Program {
     /// Neither the environment's `LD_PRELOAD` nor its lock reaches the program, unless the command sets them.
     pub(crate) fn new(mut command: Command, limit: Duration) -> Self {
-        for variable in ["LD_PRELOAD", "FLASHLOCK"] {
+        for variable in ["LD_PRELOAD", "FLASHLOCK", "FLASHLOCK_RW"] {
             if !command.get_envs().any(|(name, _)| name == variable) {
                 command.env_remove(variable);
             }

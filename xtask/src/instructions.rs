@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let mut table = table::new(["lock", "function", "with stats", "without", "difference"]);
     for lock in &locks {
         let measured = |preload: &Path| {
-            let under = Under::Lock { name: lock.name.clone(), preload: preload.to_owned() };
+            let under = Under::of(&lock.name, preload.to_owned());
             watched(&lock.name, || measure(&pair, &under, options.count))
         };
         let (with, without) = (measured(&with)?, measured(&without)?);

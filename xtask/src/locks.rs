@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use flashlock_locks::machine::Tunables;
+use flashlock_locks::rw::catalogue::RwId;
 use flashlock_native::settings;
 use serde::Deserialize;
 
@@ -17,11 +19,25 @@ use crate::workspace;
 pub(crate) struct Lock {
     /// Its name; with options, if some were chosen: what `FLASHLOCK` takes.
     pub(crate) name: String,
+    /// What it is a lock for.
+    #[serde(default)]
+    pub(crate) kind: Kind,
     /// Whether the preload library can put it under a program.
     pub(crate) interposable: bool,
     pub(crate) default: bool,
     /// What it cannot do, by the names of the checks that show it.
     pub(crate) exceptions: Vec<Exception>,
+}
+
+/// What a lock is for.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// Mutexes, and the condition variables that go with them.
+    #[default]
+    Mutex,
+    /// Readers-writer locks.
+    Rw,
 }
 
 /// Checks that a lock may fail: a name, in which `*` stands for anything.
@@ -32,6 +48,12 @@ pub(crate) struct Exception {
 }
 
 impl Lock {
+    /// Why this lock may fail the check, if it may.
+    /// Whether a check, with the prefix of its suite, is about this lock: one for readers-writer locks has to do with those only.
+    pub(crate) fn is_tried_by(&self, check: &str) -> bool {
+        self.kind == Kind::Mutex || check.trim_start_matches("torture.").starts_with("rw")
+    }
+
     /// Why this lock may fail the check, if it may.
     pub(crate) fn exception(&self, check: &str) -> Option<&Exception> {
         self.exceptions.iter().find(|exception| exception.covers(check))
@@ -67,20 +89,31 @@ pub(crate) fn interposable() -> Result<Vec<Lock>> {
 fn parse(json: &str) -> Result<Vec<Lock>> {
     let mut locks: Vec<Lock> = serde_json::from_str(json)?;
     locks.retain(|lock| lock.interposable);
-    let defaults: Vec<&Lock> = locks.iter().filter(|lock| lock.default).collect();
-    let [default] = defaults[..] else {
-        bail!("there must be one interposable default lock, there are {}", defaults.len());
-    };
-    if let Some(exception) = default.exceptions.first() {
-        bail!("the default lock, {}, may have no exceptions; it has {}", default.name, exception.check);
+    for kind in [Kind::Mutex, Kind::Rw] {
+        let defaults: Vec<&Lock> = locks.iter().filter(|lock| lock.default && lock.kind == kind).collect();
+        let [default] = defaults[..] else {
+            if kind == Kind::Rw && defaults.is_empty() && locks.iter().all(|lock| lock.kind == Kind::Mutex) {
+                continue;
+            }
+            bail!("there must be one interposable default lock of each kind, there are {} of {kind:?}", defaults.len());
+        };
+        if let Some(exception) = default.exceptions.first() {
+            bail!("the default lock, {}, may have no exceptions; it has {}", default.name, exception.check);
+        }
     }
     Ok(locks)
 }
 
-/// The locks of that name, in the order given; all interposable ones for an empty list.
+/// The locks of that name, in the order given; all interposable mutex locks for an empty list.
 pub(crate) fn select(names: &[String]) -> Result<Vec<Lock>> {
-    let locks = interposable()?;
+    select_of(Kind::Mutex, names)
+}
+
+/// The same; for an empty list, all interposable ones of that kind.
+pub(crate) fn select_of(kind: Kind, names: &[String]) -> Result<Vec<Lock>> {
+    let mut locks = interposable()?;
     if names.is_empty() {
+        locks.retain(|lock| lock.kind == kind);
         return Ok(locks);
     }
     names.iter().map(|name| find(&locks, name)).collect()
@@ -96,7 +129,11 @@ fn find(locks: &[Lock], name: &str) -> Result<Lock> {
 /// exceptions of its row hold.
 fn configured(locks: &[Lock], text: &str) -> Result<Lock> {
     let lock = find(locks, text.split(':').next().unwrap_or(text))?;
-    if let Err(error) = settings::parse(text) {
+    let parsed = match lock.kind {
+        Kind::Mutex => settings::parse(text).map(|_| ()),
+        Kind::Rw => settings::parse_rw(text, &mut Tunables::DEFAULT.clone()).map(|_| ()),
+    };
+    if let Err(error) = parsed {
         bail!("--lock '{text}': {error} (flashlock locks describes them)");
     }
     Ok(Lock { name: text.to_owned(), ..lock })
@@ -160,20 +197,27 @@ pub(crate) fn default_name() -> Result<String> {
 #[derive(Clone, Debug)]
 pub(crate) enum Under {
     Glibc,
-    Lock { name: String, preload: PathBuf },
+    Lock { name: String, variable: &'static str, preload: PathBuf },
 }
 
 impl Under {
     pub(crate) fn lock(name: &str) -> Result<Self> {
-        Ok(Self::Lock { name: name.to_owned(), preload: workspace::preload()? })
+        Ok(Self::of(name, workspace::preload()?))
+    }
+
+    /// The lock of that name, in this library.
+    pub(crate) fn of(name: &str, preload: PathBuf) -> Self {
+        let is_rw = RwId::from_name(name.split(':').next().unwrap_or(name)).is_some();
+        let variable = if is_rw { settings::ENV_RW } else { settings::ENV };
+        Self::Lock { name: name.to_owned(), variable, preload }
     }
 
     /// Sets a command's environment; `others` are preloaded after ours.
     pub(crate) fn apply(&self, command: &mut Command, others: &[PathBuf]) {
         let mut libraries: Vec<&Path> = others.iter().map(PathBuf::as_path).collect();
-        if let Self::Lock { name, preload } = self {
+        if let Self::Lock { name, variable, preload } = self {
             libraries.insert(0, preload);
-            command.env("FLASHLOCK", name);
+            command.env(variable, name);
         }
         if !libraries.is_empty() {
             let list: Vec<String> = libraries.iter().map(|library| library.display().to_string()).collect();
@@ -237,7 +281,13 @@ mod tests {
 
     /// What a real catalogue says of these locks, as far as it matters.
     fn some() -> Vec<Lock> {
-        let row = |name: &str| Lock { name: name.into(), interposable: true, default: false, exceptions: Vec::new() };
+        let row = |name: &str| Lock {
+            name: name.into(),
+            kind: Kind::Mutex,
+            interposable: true,
+            default: false,
+            exceptions: Vec::new(),
+        };
         let exception = Exception { check: "order.fifo".into(), reason: "two queues".into() };
         vec![Lock { exceptions: vec![exception], ..row("cna") }, row("mcscr")]
     }
@@ -274,7 +324,7 @@ mod tests {
 
     #[test]
     fn ours_comes_before_other_preloads() {
-        let under = Under::Lock { name: "mcs".into(), preload: "/a.so".into() };
+        let under = Under::of("mcs", "/a.so".into());
         let mut command = Command::new("true");
         under.apply(&mut command, &["libm.so".into()]);
         let environment: Vec<_> = command.get_envs().collect();

@@ -58,7 +58,9 @@ pub(crate) fn rows(suite: &dyn Suite, locks: &[Lock]) -> Result<Vec<Row>> {
     for lock in locks {
         let under = Under::lock(&lock.name)?;
         let is_excepted = |check: &&String| exception(suite, lock, check).is_some();
-        let (excepted, expected): (Vec<&String>, Vec<&String>) = suite.checks().iter().partition(is_excepted);
+        let is_tried = |check: &&String| lock.is_tried_by(&format!("{}{check}", suite.prefix()));
+        let (excepted, expected): (Vec<&String>, Vec<&String>) =
+            suite.checks().iter().filter(is_tried).partition(is_excepted);
         let run = || {
             let mut verdicts = run_some(suite, &under, &expected, false)?;
             verdicts.extend(run_some(suite, &under, &excepted, true)?);
@@ -162,6 +164,7 @@ fn table(rows: &[Row]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::locks::Kind;
 
     struct Named(Vec<String>);
 
@@ -185,7 +188,7 @@ mod tests {
     fn mcs(exceptions: &[&str]) -> Lock {
         let exception = |check: &&str| Exception { check: (*check).to_owned(), reason: "barging".into() };
         let exceptions = exceptions.iter().map(exception).collect();
-        Lock { name: "mcs".into(), interposable: true, default: false, exceptions }
+        Lock { name: "mcs".into(), kind: Kind::Mutex, interposable: true, default: false, exceptions }
     }
 
     fn judge(verdicts: &[(&str, Verdict)], lock: bool, skipped: &[&str]) -> (Tally, usize) {

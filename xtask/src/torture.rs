@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use flashlock_native::settings;
 
 use crate::child::{Finished, Program};
 use crate::locks::{Chosen, Exception, Lock, Under};
@@ -180,22 +181,27 @@ impl Suite for Torture {
 /// A lock that does not exclude must be found out: if the torture lets it pass, the torture is broken.
 fn busted(suite: &Torture) -> Result<Tally> {
     let preload = build_busted()?;
-    let under = Under::Lock { name: "busted".to_owned(), preload };
+    let mut tally = Tally::default();
+    for (variable, scenario) in [(settings::ENV, "counter"), (settings::ENV_RW, "rw")] {
+        let under = Under::Lock { name: "busted".to_owned(), variable, preload: preload.clone() };
+        tally += is_caught(suite, &under, scenario)?;
+    }
+    Ok(tally)
+}
+
+fn is_caught(suite: &Torture, under: &Under, scenario: &str) -> Result<Tally> {
     under.assert_bound(&suite.program)?;
-    let counter = ["counter".to_owned()];
-    let done = suite.start(&under, &counter, 8, Torture::MARGIN)?;
-    let caught = done.stdout.lines().any(|line| line.starts_with("not ok counter"));
+    let counter = [scenario.to_owned()];
+    let done = suite.start(under, &counter, 8, Torture::MARGIN)?;
+    let caught = done.stdout.lines().any(|line| line.starts_with(&format!("not ok {scenario}")));
     let verdict = verdicts::read(&done, &counter)?.into_iter().next();
     match verdict {
         Some((_, Verdict::Failed(reason))) if caught => {
-            println!("ok busted: the torture finds out a lock that does not exclude: {reason}");
+            println!("ok busted: {scenario} finds out a lock that does not exclude: {reason}");
             Ok(Tally::PASSED)
         }
         _ => {
-            println!(
-                "not ok busted: the torture does not find out a lock that does not exclude\n{}",
-                done.transcript()
-            );
+            println!("not ok busted: {scenario} does not find out a lock that does not exclude\n{}", done.transcript());
             Ok(Tally::FAILED)
         }
     }

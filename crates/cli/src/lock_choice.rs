@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use flashlock_locks::catalogue::{DEFAULT, LOCKS, OptionInfo};
-use flashlock_native::settings::{self, Choice};
+use flashlock_locks::machine::Tunables;
+use flashlock_locks::rw::catalogue::RW_LOCKS;
+use flashlock_native::settings::{self, Choice, RwChoice};
 
 use crate::failure::Failure;
 
@@ -45,6 +47,34 @@ impl LockChoice {
     }
 }
 
+/// The readers-writer lock, as text, if the user names one: by `--rw`, else by the environment. An error if it makes no sense.
+pub(crate) fn find_rw(argument: Option<&str>) -> Result<Option<String>, Failure> {
+    let inherited = || std::env::var_os(settings::ENV_RW).filter(|text| !text.is_empty());
+    let (text, from) = match argument {
+        Some(text) => (text.to_owned(), "--rw"),
+        None => match inherited() {
+            Some(text) => (text.to_string_lossy().into_owned(), settings::ENV_RW),
+            None => return Ok(None),
+        },
+    };
+    parse_rw(&text, from).map(|_| Some(text))
+}
+
+fn parse_rw(text: &str, from: &str) -> Result<RwChoice, Failure> {
+    let bad = |what: &dyn std::fmt::Display| {
+        Failure::usage(format_args!("{from} '{text}': {what} (flashlock locks describes them)"))
+    };
+    if text.is_empty() {
+        return Err(bad(&format_args!("names no lock; known are: {}", known_rw())));
+    }
+    settings::parse_rw(text, &mut Tunables::DEFAULT.clone()).map_err(|error| bad(&error))
+}
+
+/// The names of all readers-writer locks.
+pub(crate) fn known_rw() -> String {
+    RW_LOCKS.iter().map(|lock| lock.name).collect::<Vec<_>>().join(" ")
+}
+
 /// The names of all locks.
 pub(crate) fn known() -> String {
     LOCKS.iter().map(|lock| lock.name).collect::<Vec<_>>().join(" ")
@@ -69,6 +99,52 @@ pub(crate) fn imagined_topology() -> Result<Option<[u32; 3]>, Failure> {
             text.to_string_lossy()
         ))
     })
+}
+
+/// As [`LockParser`], for readers-writer locks.
+#[derive(Clone)]
+pub(crate) struct RwLockParser;
+
+/// As [`LockParser`], for locks of either kind.
+#[derive(Clone)]
+pub(crate) struct AnyLockParser;
+
+fn rw_values() -> impl Iterator<Item = PossibleValue> {
+    RW_LOCKS.iter().map(|lock| PossibleValue::new(lock.name).help(lock.title))
+}
+
+impl TypedValueParser for RwLockParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
+        Some(Box::new(rw_values()))
+    }
+}
+
+impl TypedValueParser for AnyLockParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
+        Some(Box::new(LockParser.possible_values()?.chain(rw_values())))
+    }
 }
 
 /// Takes any text, and offers the locks' names to shells that complete. What is wrong with a text is said later, better
@@ -108,6 +184,16 @@ mod tests {
             "{failure}"
         );
         assert!(LockChoice::parse("", "--lock").unwrap_err().to_string().contains("known are: tas"));
+    }
+
+    #[test]
+    fn readers_writer_locks_are_found_apart() {
+        assert_eq!(find_rw(Some("shfl-rw:wait=park")).unwrap().as_deref(), Some("shfl-rw:wait=park"));
+        let failure = find_rw(Some("shfl")).unwrap_err();
+        assert_eq!(failure.code(), 2);
+        let text = failure.to_string();
+        assert!(text.starts_with("--rw 'shfl': unknown readers-writer lock 'shfl'; known are: futex-rw"), "{text}");
+        assert!(find_rw(Some("")).unwrap_err().to_string().contains("names no lock"));
     }
 
     #[test]

@@ -1,27 +1,29 @@
 //! `flashlock locks`: the catalogue.
 
 use flashlock_locks::catalogue::{DEFAULT, Exception, LOCKS, LockId, LockInfo, OptionInfo};
+use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
 use flashlock_report::table;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::lock_choice::{LockParser, explained, known};
+use crate::lock_choice::{AnyLockParser, explained, known, known_rw};
 use crate::screen::{self, HEADING, styled};
 
 const EXAMPLES: &str = "\
 Examples:
   flashlock locks
   flashlock locks shfl
+  flashlock locks shfl-rw
   flashlock locks --json | jq -r '.[] | select(.numa_aware) | .name'";
 
 /// List the locks, or describe one
 ///
-/// The locks that `flashlock run --lock` takes, with their cost, their fairness, and where they come from.
+/// The locks that `flashlock run` takes, as `--lock` and as `--rw`, with their cost, their fairness, and where they come from.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The lock to describe; all are listed without it
-    #[arg(value_parser = LockParser, hide_possible_values = true)]
+    #[arg(value_parser = AnyLockParser, hide_possible_values = true)]
     name: Option<String>,
 
     /// Print JSON: an array of all locks, or an object for one
@@ -33,6 +35,7 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Row {
     name: &'static str,
+    kind: &'static str,
     title: &'static str,
     paper: &'static str,
     source: &'static str,
@@ -91,6 +94,7 @@ impl From<&LockInfo> for Row {
     fn from(lock: &LockInfo) -> Self {
         Self {
             name: lock.name,
+            kind: "mutex",
             title: lock.title,
             paper: lock.paper,
             source: lock.source,
@@ -110,20 +114,83 @@ impl From<&LockInfo> for Row {
     }
 }
 
+/// A readers-writer lock as `--json` shows it.
+#[derive(Serialize)]
+struct RwRow {
+    name: &'static str,
+    kind: &'static str,
+    title: &'static str,
+    paper: &'static str,
+    bytes: u32,
+    bytes_per_waiter: u32,
+    atomics_read: u32,
+    atomics_write: u32,
+    numa_aware: bool,
+    fair: &'static str,
+    waits: &'static [&'static str],
+    options: Vec<OptionRow>,
+    default: bool,
+    interposable: bool,
+    exceptions: Vec<ExceptionRow>,
+}
+
+impl From<&RwInfo> for RwRow {
+    fn from(lock: &RwInfo) -> Self {
+        Self {
+            name: lock.name,
+            kind: "rw",
+            title: lock.title,
+            paper: lock.paper,
+            bytes: lock.bytes,
+            bytes_per_waiter: lock.bytes_per_waiter,
+            atomics_read: lock.atomics_read,
+            atomics_write: lock.atomics_write,
+            numa_aware: lock.numa_aware,
+            fair: lock.fair,
+            waits: lock.waits,
+            options: lock.options.iter().map(|option| OptionRow::from(option.info())).collect(),
+            default: lock.id == RW_DEFAULT,
+            interposable: true,
+            exceptions: lock.exceptions.iter().map(ExceptionRow::from).collect(),
+        }
+    }
+}
+
+/// A row of either kind.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum AnyRow {
+    Mutex(Row),
+    Rw(RwRow),
+}
+
+fn all() -> Vec<AnyRow> {
+    let mutexes = LOCKS.iter().map(|lock| AnyRow::Mutex(Row::from(lock)));
+    mutexes.chain(RW_LOCKS.iter().map(|lock| AnyRow::Rw(RwRow::from(lock)))).collect()
+}
+
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let width = screen::width(libc::STDOUT_FILENO);
     let text = match &args.name {
+        Some(name) if let Some(id) = RwId::from_name(name) => {
+            if args.json {
+                json(&RwRow::from(id.info()))?
+            } else {
+                describe_rw(id.info(), width)
+            }
+        }
         Some(name) => {
             let id = LockId::from_name(name).ok_or_else(|| {
                 Failure::usage(format_args!(
-                    "unknown lock '{name}'; known are: {} (flashlock locks lists them)",
-                    known()
+                    "unknown lock '{name}'; known are: {} {} (flashlock locks lists them)",
+                    known(),
+                    known_rw()
                 ))
             })?;
             if args.json { json(&Row::from(id.info()))? } else { describe(id.info(), width) }
         }
-        None if args.json => json(&LOCKS.iter().map(Row::from).collect::<Vec<_>>())?,
+        None if args.json => json(&all())?,
         None => list(width),
     };
     screen::emit(&text)?;
@@ -150,9 +217,62 @@ fn list(width: u16) -> String {
             lock.title.to_owned(),
         ]);
     }
-    let legend = "* the default. bytes: of state in the mutex. atomics: read-modify-writes to acquire + release it, uncontended. \
-                  More on one: flashlock locks NAME";
-    format!("{}\n{}", table::text(&table), screen::paragraph(legend, width))
+    let legend = "* the default. bytes: of state in the lock. atomics: read-modify-writes to acquire + release it, uncontended; \
+                  of a readers-writer lock, both together. More on one: flashlock locks NAME";
+    format!("{}\n{}\n{}", table::text(&table), rw_table(width), screen::paragraph(legend, width))
+}
+
+/// The readers-writer locks.
+fn rw_table(width: u16) -> String {
+    let mut table = table::new(["readers-writer", "bytes", "atomics", "NUMA", "wait=", "what it is"], width);
+    table::numbers(&mut table, [1, 2]);
+    for lock in RW_LOCKS {
+        let mark = if lock.id == RW_DEFAULT { " *" } else { "" };
+        table.add_row([
+            format!("{}{mark}", lock.name),
+            lock.bytes.to_string(),
+            lock.atomics_read.max(lock.atomics_write).to_string(),
+            if lock.numa_aware { "yes" } else { "no" }.to_owned(),
+            lock.waits.join(" "),
+            lock.title.to_owned(),
+        ]);
+    }
+    table::text(&table)
+}
+
+fn describe_rw(lock: &RwInfo, width: u16) -> String {
+    let fields = [
+        ("from", lock.paper.to_owned()),
+        ("fair", lock.fair.to_owned()),
+        ("NUMA-aware", if lock.numa_aware { "yes" } else { "no" }.to_owned()),
+        ("state", format!("{} bytes in the lock, {} for each waiting thread", lock.bytes, lock.bytes_per_waiter)),
+        (
+            "atomics",
+            format!(
+                "{} to acquire for reading and release, {} for writing, uncontended",
+                lock.atomics_read, lock.atomics_write
+            ),
+        ),
+        ("try it", format!("flashlock run --rw {} --stats -- PROGRAM", lock.name)),
+        ("wait=", format!("{} (the first is the default)", lock.waits.join(", "))),
+    ];
+    let mark = if lock.id == RW_DEFAULT { ", the default" } else { "" };
+    let mut out = format!("{}: {}{mark}\n", styled(HEADING, lock.name), lock.title);
+    for (name, text) in fields {
+        out.push_str(&table::field(name, &text, 10, width));
+    }
+    for option in lock.options.iter().map(|option| option.info()) {
+        let text = format!("{}; holds for mutexes, too", explained(option));
+        out.push_str(&table::field(&format!("{}=", option.name), &text, 10, width));
+    }
+    if lock.exceptions.is_empty() {
+        let text = "nothing that glibc's readers-writer lock can do is known to fail";
+        out.push_str(&table::field("cannot", text, 10, width));
+    }
+    for exception in lock.exceptions {
+        out.push_str(&table::field("cannot", &format!("{}: {}", exception.check, exception.reason), 10, width));
+    }
+    out
 }
 
 fn describe(lock: &LockInfo, width: u16) -> String {
@@ -207,6 +327,11 @@ mod tests {
                 assert_eq!(named, lock.options.contains(&option.id), "{}: {text}", option.name);
             }
         }
-        assert_eq!(table.matches(" *").count(), 1, "{table}");
+        for lock in RW_LOCKS {
+            assert!(table.contains(lock.name), "{table}");
+            let text = anstream::adapter::strip_str(&describe_rw(lock, 80)).to_string();
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        }
+        assert_eq!(table.matches(" *").count(), 2, "{table}");
     }
 }

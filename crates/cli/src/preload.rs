@@ -89,7 +89,7 @@ pub(crate) fn without_ours(existing: Option<&OsStr>) -> OsString {
 /// preloaded besides stays.
 pub(crate) fn put_under(command: &mut Command, lock: Option<(&Path, &str)>) {
     let existing = without_ours(std::env::var_os(LD_PRELOAD).as_deref());
-    command.env_remove(stats::ENV).env_remove(settings::ENV).env_remove(LD_PRELOAD);
+    command.env_remove(stats::ENV).env_remove(settings::ENV).env_remove(settings::ENV_RW).env_remove(LD_PRELOAD);
     if let Some((library, text)) = lock {
         command.env(settings::ENV, text).env(LD_PRELOAD, prepend(library, Some(&existing)));
     } else if !existing.is_empty() {

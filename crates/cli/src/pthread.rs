@@ -1,4 +1,4 @@
-//! The C library's mutex and condition variable, called by their symbols as a C program calls them, so that the dynamic linker
+//! The C library's mutex, condition variable and readers-writer lock, called by their symbols as a C program calls them, so that the dynamic linker
 //! decides whose they are.
 
 use std::cell::UnsafeCell;
@@ -56,6 +56,39 @@ impl Cond {
     pub(crate) fn signal(&self) -> bool {
         // SAFETY: it is initialised.
         unsafe { libc::pthread_cond_signal(self.0.get()) == 0 }
+    }
+}
+
+/// A `pthread_rwlock_t`, statically initialised.
+pub(crate) struct RwLock(UnsafeCell<libc::pthread_rwlock_t>);
+
+// SAFETY: a readers-writer lock is for several threads.
+unsafe impl Sync for RwLock {}
+// SAFETY: one that nobody holds belongs to no thread.
+unsafe impl Send for RwLock {}
+
+impl RwLock {
+    /// Unlocked.
+    pub(crate) const fn new() -> Self {
+        Self(UnsafeCell::new(libc::PTHREAD_RWLOCK_INITIALIZER))
+    }
+
+    /// Acquires for reading; whether the function said so.
+    pub(crate) fn read(&self) -> bool {
+        // SAFETY: the lock is initialised.
+        unsafe { libc::pthread_rwlock_rdlock(self.0.get()) == 0 }
+    }
+
+    /// Acquires for writing.
+    pub(crate) fn write(&self) -> bool {
+        // SAFETY: the lock is initialised.
+        unsafe { libc::pthread_rwlock_wrlock(self.0.get()) == 0 }
+    }
+
+    /// Releases. The caller holds it.
+    pub(crate) fn unlock(&self) -> bool {
+        // SAFETY: the lock is initialised.
+        unsafe { libc::pthread_rwlock_unlock(self.0.get()) == 0 }
     }
 }
 

@@ -18,13 +18,14 @@ use flashlock_report::run_stats::{self, Outcome, RunStats};
 
 use crate::failure::Failure;
 use crate::launch::{self, Ended, OWN_FAILURE, Program};
-use crate::lock_choice::{LockChoice, LockParser, imagined_topology};
+use crate::lock_choice::{LockChoice, LockParser, RwLockParser, find_rw, imagined_topology};
 use crate::{compare, inspect, preload, screen};
 
 const EXAMPLES: &str = "\
 Examples:
   flashlock run -- ./server --port 80            with the default lock
   flashlock run --lock mcs:wait=park -- ./server
+  flashlock run --rw cst-rw -- ./server          with another readers-writer lock
   flashlock run --stats -- ./server              then show what its locks did
   flashlock run --stats=json --stats-file s.json -- ./server
   flashlock run --lock futex                     no program: a demonstration";
@@ -38,9 +39,9 @@ crash or SIGKILL. Objects that only glibc can serve are counted when they are
 initialised; those that a process outside the run has initialised are not.
 
 Replaced are the pthread and C11 mutexes and condition variables of the program
-and of its libraries. Readers-writer locks, spinlocks, semaphores, and mutexes
-that only glibc can serve (robust, process-shared, priority-inheriting or
--protected) stay glibc's.
+and of its libraries, and its readers-writer locks, by a lock of their own (--rw).
+Spinlocks, semaphores, and what only glibc can serve (robust, process-shared,
+priority-inheriting or -protected) stay glibc's.
 
 Exit status: the program's; 125 flashlock itself failed, 126 the program cannot
 be executed, 127 it was not found, 2 wrong usage.";
@@ -74,6 +75,11 @@ pub(crate) struct Args {
     /// The lock and its options; by default what FLASHLOCK says, else the default lock
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockParser, hide_possible_values = true)]
     lock: Option<String>,
+
+    /// The readers-writer lock; by default what FLASHLOCK_RW says, else the default one. Its options, but for wait=, hold for
+    /// mutexes, too
+    #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = RwLockParser, hide_possible_values = true)]
+    rw: Option<String>,
 
     /// Count what the locks do, and report it at the end: as text to standard error, or as JSON to standard output
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
@@ -111,6 +117,7 @@ struct Counting {
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let lock = LockChoice::find(args.lock.as_deref())?;
+    let rw = find_rw(args.rw.as_deref())?;
     let imagined = imagined_topology()?;
     if args.command.is_empty() {
         return compare::demonstrate(&lock);
@@ -118,7 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let library = preload::find().map_err(|failure| failure.with_code(OWN_FAILURE))?;
     let program = Program::new(&args.command)?;
     inspect::warn_if_out_of_reach(program.name());
-    set_environment(&library, &lock);
+    set_environment(&library, &lock, rw.as_deref());
     let Some(counting) = Counting::prepare(args)? else {
         return Err(program.cannot_run(&program.exec()));
     };
@@ -134,12 +141,15 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 }
 
 /// Tells the dynamic linker and the library what to do.
-fn set_environment(library: &Path, lock: &LockChoice) {
+fn set_environment(library: &Path, lock: &LockChoice, rw: Option<&str>) {
     let value = preload::prepend(library, std::env::var_os(preload::LD_PRELOAD).as_deref());
     // SAFETY: this process has one thread.
     unsafe {
         std::env::set_var(preload::LD_PRELOAD, value);
         std::env::set_var(settings::ENV, &lock.text);
+        if let Some(rw) = rw {
+            std::env::set_var(settings::ENV_RW, rw);
+        }
     }
 }
 

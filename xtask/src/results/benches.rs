@@ -2,12 +2,16 @@
 
 use flashlock_report::results::{self, Better};
 
+use crate::locks::Kind;
+
 /// One results file.
 pub(crate) struct Bench {
     /// The file's name, and the argument of `cargo xtask results`.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) about: &'static str,
+    /// What its locks are for.
+    pub(crate) kind: Kind,
     /// The program in `tests/bench`.
     pub(crate) program: &'static str,
     pub(crate) groups: Vec<Group>,
@@ -72,8 +76,8 @@ const THREADS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// How many cache lines a critical section writes.
 const LINES: [u32; 2] = [1, 16];
 
-pub(crate) fn all() -> [Bench; 3] {
-    [pair(), hot(), million()]
+pub(crate) fn all() -> [Bench; 5] {
+    [pair(), hot(), million(), rw_pair(), rw_hot()]
 }
 
 fn pair() -> Bench {
@@ -87,6 +91,7 @@ fn pair() -> Bench {
         title: "Lock and unlock without contention",
         about: "One thread locks and unlocks one mutex, again and again. glibc leaves out the atomic instructions while a \
                 process has one thread; a second one, asleep, ends that.",
+        kind: Kind::Mutex,
         program: "pair",
         groups: vec![Group { title: "One pair of lock and unlock".to_owned(), axis: "process", cells }],
         metric: Metric { field: "median_ns", title: "Time, ns", better: Better::Less },
@@ -110,6 +115,7 @@ fn hot() -> Bench {
         title: "One hot lock",
         about: "All threads take the same mutex: in it they read and write some shared cache lines, outside they pause for \
                 about 100 cycles.",
+        kind: Kind::Mutex,
         program: "hotlock",
         groups: LINES.iter().map(|&lines| group(lines)).collect(),
         metric: Metric { field: "ops_per_ms", title: "Critical sections per ms", better: Better::More },
@@ -136,6 +142,7 @@ fn million() -> Bench {
         name: "million",
         title: "Memory of a million mutexes",
         about: "A million mutexes, each locked at least once by one of 64 threads, and some of them with contention.",
+        kind: Kind::Mutex,
         program: "million",
         groups: vec![Group { title: "Resident memory".to_owned(), axis: "", cells }],
         metric: Metric { field: "vm_rss_kib", title: "Resident memory of the process, KiB", better: Better::Less },
@@ -145,5 +152,66 @@ fn million() -> Bench {
             better: Better::Less,
         }],
         charted: false,
+    }
+}
+
+fn rw_pair() -> Bench {
+    let cell = |heading: &str, what: &str| Cell {
+        heading: heading.to_owned(),
+        arguments: ["--rw", what].map(str::to_owned).to_vec(),
+    };
+    let cells = vec![cell("read", "read"), cell("write", "write")];
+    let title = "One pair of lock and unlock, a second thread alive";
+    Bench {
+        name: "rw-pair",
+        title: "Readers-writer lock and unlock without contention",
+        about: "One thread locks and unlocks one readers-writer lock, again and again, while another one is asleep.",
+        kind: Kind::Rw,
+        program: "pair",
+        groups: vec![Group { title: title.to_owned(), axis: "acquired to", cells }],
+        metric: Metric { field: "median_ns", title: "Time, ns", better: Better::Less },
+        further: &[Metric { field: "min_ns", title: "Least time of a batch of 1,000 pairs, ns", better: Better::Less }],
+        charted: false,
+    }
+}
+
+/// Of so many sections one writes.
+const WRITE_ONE_IN: [u32; 2] = [100, 10];
+
+fn rw_hot() -> Bench {
+    let cell = |one_in: u32, threads: u32| Cell {
+        heading: threads.to_string(),
+        arguments: ["--threads", &threads.to_string(), "--lines", "1", "--write-one-in", &one_in.to_string()]
+            .map(str::to_owned)
+            .to_vec(),
+    };
+    let group = |one_in: u32| Group {
+        title: format!("One critical section in {one_in} writes"),
+        axis: "threads",
+        cells: THREADS.iter().map(|&threads| cell(one_in, threads)).collect(),
+    };
+    Bench {
+        name: "rw-hot",
+        title: "One hot readers-writer lock",
+        about: "All threads take the same readers-writer lock, mostly to read: in it they read, or write, a shared cache \
+                line, outside they pause for about 100 cycles.",
+        kind: Kind::Rw,
+        program: "hotrw",
+        groups: WRITE_ONE_IN.iter().map(|&one_in| group(one_in)).collect(),
+        metric: Metric { field: "ops_per_ms", title: "Critical sections per ms", better: Better::More },
+        further: &[
+            Metric {
+                field: "write_wait_p99_ns",
+                title: "99th percentile of a writer's wait for the lock, ns",
+                better: Better::Less,
+            },
+            Metric {
+                field: "read_wait_p99_ns",
+                title: "99th percentile of a reader's wait for the lock, ns",
+                better: Better::Less,
+            },
+            Metric { field: "cpu_seconds", title: "CPU time used, s", better: Better::Less },
+        ],
+        charted: true,
     }
 }

@@ -108,13 +108,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// Measures the programs of `tests/bench`; how many runs failed.
 fn measure_benches(options: &Options, benches: &[Bench]) -> Result<usize> {
     let programs = workspace::build_tests("bench", "target/bench")?;
-    let mut contestants = vec![("glibc".to_owned(), Under::Glibc)];
-    for lock in ordered(locks::select(&options.lock)?) {
-        contestants.push((lock.name.clone(), Under::lock(&lock.name)?));
-    }
     let extent = Extent { seconds: options.seconds, rounds: options.rounds };
     let mut failures = 0;
     for bench in benches {
+        let mut contestants = vec![("glibc".to_owned(), Under::Glibc)];
+        for lock in ordered(locks::select_of(bench.kind, &options.lock)?) {
+            if lock.kind == bench.kind {
+                contestants.push((lock.name.clone(), Under::lock(&lock.name)?));
+            }
+        }
         let provenance = origin::now(options.command(bench.name))?;
         let results = measure::run(bench, &programs, &contestants, extent, provenance)?;
         failures += failed(&results);

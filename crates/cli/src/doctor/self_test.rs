@@ -6,11 +6,13 @@ use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flashlock_locks::catalogue::{LOCKS, LockInfo};
+use flashlock_locks::catalogue::{DEFAULT, LOCKS};
 use flashlock_locks::event::Event;
+use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS};
 use flashlock_native::settings;
 use flashlock_native::stats::{self, Block, Totals};
 use flashlock_report::units;
@@ -19,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::elf::{self, Image};
 use crate::failure::Failure;
 use crate::inspect::Finding;
-use crate::pthread::{self, Cond, Mutex};
+use crate::pthread::{self, Cond, Mutex, RwLock};
 use crate::{preload, screen};
 
 /// Acquisitions of each of the two threads.
@@ -41,20 +43,24 @@ struct Answer {
     counted: u64,
     /// How often the threads woke each other.
     pingpongs: u64,
+    /// What the readers-writer lock protected.
+    written: u64,
+    /// How often a reader saw it half written.
+    torn: u64,
 }
 
-/// Tries all locks.
+/// Tries all locks: each of the one kind beside the default of the other.
 pub(super) fn all(library: &Path) -> Vec<Finding> {
-    LOCKS
-        .iter()
-        .map(|lock| match attempt(library, lock) {
-            Ok(text) => Finding::ok(lock.name, text),
-            Err(text) => Finding::problem(lock.name, text, ADVICE),
-        })
-        .collect()
+    let mutexes = LOCKS.iter().map(|lock| (lock.name, RW_DEFAULT.info().name, lock.name));
+    let rws = RW_LOCKS.iter().map(|lock| (DEFAULT.info().name, lock.name, lock.name));
+    let judged = |(mutex, rw, name)| match attempt(library, mutex, rw) {
+        Ok(text) => Finding::ok(name, text),
+        Err(text) => Finding::problem(name, text, ADVICE),
+    };
+    mutexes.chain(rws).map(judged).collect()
 }
 
-fn attempt(library: &Path, lock: &LockInfo) -> Result<String, String> {
+fn attempt(library: &Path, mutex: &str, rw: &str) -> Result<String, String> {
     let (descriptor, block) = Block::create().map_err(|error| format!("not tried: {}", screen::reason(&error)))?;
     let me = std::env::current_exe().map_err(|error| format!("not tried: {}", screen::reason(&error)))?;
     let existing = std::env::var_os(preload::LD_PRELOAD);
@@ -63,7 +69,8 @@ fn attempt(library: &Path, lock: &LockInfo) -> Result<String, String> {
         .arg("self-test")
         .env(preload::LD_PRELOAD, preload::prepend(library, Some(&value)))
         .env(preload::ENV_PATH, library)
-        .env(settings::ENV, lock.name)
+        .env(settings::ENV, mutex)
+        .env(settings::ENV_RW, rw)
         .env(stats::ENV, descriptor.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -113,19 +120,28 @@ fn judge(answer: &Answer, totals: &Totals) -> Result<String, String> {
     if answer.counted != 2 * ROUNDS {
         return Err(format!("does not exclude: {} of {} increments were kept", answer.counted, 2 * ROUNDS));
     }
+    if answer.written != 2 * ROUNDS || answer.torn > 0 {
+        return Err(format!(
+            "its readers-writer lock does not exclude: {} of {} writes were kept, {} reads were torn",
+            answer.written,
+            2 * ROUNDS,
+            answer.torn
+        ));
+    }
     if answer.pingpongs != PINGPONGS {
         return Err(format!("condition variables fail: {} of {PINGPONGS} wake-ups", answer.pingpongs));
     }
     if totals.of(Event::GlibcUnknown) > 0 || (totals.processes > 0 && acquired == 0) {
         return Err("not used: this glibc is unknown to this flashlock, and everything is left to it".into());
     }
-    if acquired < 2 * ROUNDS || totals.of(Event::CondWait) == 0 {
-        return Err(format!("is not counted: {acquired} acquisitions seen"));
+    let rw = totals.of(Event::RwRead) + totals.of(Event::RwWrite);
+    if acquired < 2 * ROUNDS || totals.of(Event::CondWait) == 0 || rw < 4 * ROUNDS {
+        return Err(format!("is not counted: {acquired} acquisitions of mutexes seen, {rw} of readers-writer locks"));
     }
     Ok(format!(
         "works: {} functions bound, {} acquisitions, {PINGPONGS} wake-ups",
         answer.bound,
-        units::count(acquired)
+        units::count(acquired + rw)
     ))
 }
 
@@ -143,11 +159,14 @@ pub(crate) fn child() -> Result<u8, Failure> {
     let locking =
         |name: &&String| ["pthread_", "__pthread_", "mtx_", "cnd_", "sem_"].iter().any(|p| name.starts_with(p));
     let (bound, foreign): (Vec<_>, Vec<_>) = functions.iter().filter(locking).partition(is_ours);
+    let (written, torn) = read_and_write();
     let answer = Answer {
         bound: bound.len(),
         foreign: foreign.into_iter().cloned().collect(),
         counted: count(),
         pingpongs: ping_pong(),
+        written,
+        torn,
     };
     screen::emit(&serde_json::to_string(&answer).map_err(Failure::new)?)?;
     Ok(0)
@@ -196,6 +215,28 @@ fn count() -> u64 {
     counter.get()
 }
 
+/// Two threads that write two numbers, and read them: what the first is in the end, and how often they were not the same.
+fn read_and_write() -> (u64, u64) {
+    let (lock, numbers, torn) = (RwLock::new(), [Counter::new(), Counter::new()], AtomicU64::new(0));
+    let work = || {
+        for _ in 0..ROUNDS {
+            if lock.write() {
+                numbers.iter().for_each(Counter::increment);
+                lock.unlock();
+            }
+            if lock.read() {
+                torn.fetch_add(u64::from(numbers[0].get() != numbers[1].get()), Relaxed);
+                lock.unlock();
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    (numbers[0].get(), torn.into_inner())
+}
+
 /// Two threads that take turns; how many turns there were.
 fn ping_pong() -> u64 {
     let table = Counter::new();
@@ -229,7 +270,8 @@ mod tests {
     use super::*;
 
     fn answer() -> Answer {
-        Answer { foreign: vec![], bound: 9, counted: count(), pingpongs: ping_pong() }
+        let (written, torn) = read_and_write();
+        Answer { foreign: vec![], bound: 9, counted: count(), pingpongs: ping_pong(), written, torn }
     }
 
     #[test]
@@ -245,6 +287,8 @@ mod tests {
         assert!(judge(&answer(), &totals).unwrap_err().contains("this glibc is unknown"));
         let lossy = Answer { counted: 1, ..answer() };
         assert!(judge(&lossy, &totals).unwrap_err().contains("does not exclude"));
+        let torn = Answer { torn: 1, ..answer() };
+        assert!(judge(&torn, &totals).unwrap_err().contains("1 reads were torn"));
         let foreign = Answer { foreign: vec!["cnd_wait".into()], ..answer() };
         assert!(judge(&foreign, &totals).unwrap_err().contains("cnd_wait is not bound"));
     }

@@ -10,6 +10,7 @@ use flashlock_report::machine;
 
 use crate::elf::{self, Image};
 use crate::inspect::Finding;
+use crate::lock_choice::find_rw;
 use crate::lock_choice::{LockChoice, imagined_topology};
 use crate::{preload, screen, topology};
 
@@ -115,6 +116,15 @@ fn variables() -> Vec<Finding> {
         findings.push(match LockChoice::find(None) {
             Ok(lock) => Finding::ok(settings::ENV, format!("{}: the lock where --lock is not given", lock.text)),
             Err(failure) => Finding::problem(settings::ENV, failure.to_string(), "correct or unset it"),
+        });
+    }
+    if set(settings::ENV_RW).is_some() {
+        findings.push(match find_rw(None) {
+            Ok(lock) => {
+                let text = format!("{}: the readers-writer lock where --rw is not given", lock.unwrap_or_default());
+                Finding::ok(settings::ENV_RW, text)
+            }
+            Err(failure) => Finding::problem(settings::ENV_RW, failure.to_string(), "correct or unset it"),
         });
     }
     if set(stats::ENV).is_some() {

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Deadline, Machine, Word as _};
-use flashlock_locks::node::state as node_state;
 use flashlock_locks::rw::shfl::{BARS, NOTIFY, READER, SLEEPER, ShflRwState, WRITER};
 use flashlock_locks::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
 use flashlock_locks::wait::Park;
@@ -75,7 +74,9 @@ impl RwBug for IgnoresWriter {
     }
 }
 
-/// A reader that was not to come in takes itself out without a look at who waits for that.
+/// A reader that was not to come in takes itself out without a look at who waits for that. (Found by shuttle only: loom's models
+/// are too small for a head that sleeps while a refused reader comes and goes.)
+#[allow(dead_code)]
 pub(crate) struct LeavesSilently;
 impl RwBug for LeavesSilently {
     fn enter<M: Machine>(state: &ShflRwState<M>) -> bool {
@@ -121,5 +122,3 @@ impl RwBug for LooksBack {
         let _ = state.count.load(Relaxed);
     }
 }
-
-const _: () = assert!(node_state::WAITING == 0);

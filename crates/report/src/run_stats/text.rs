@@ -61,13 +61,24 @@ fn summary(stats: &RunStats, width: u16) -> String {
     if stats.processes > 1 {
         say(&format!("{} processes counted together.", stats.processes));
     }
+    let of = |event: Event| stats.events.of(event.name());
+    let rw = of(Event::RwRead) + of(Event::RwWrite);
     match stats.derived.contention {
+        None if rw > 0 => {}
         None => say("No pthread mutex was acquired through flashlock. Ask: flashlock doctor PROGRAM"),
         Some(share) => say(&format!(
             "{} of {} found the mutex held.",
             units::percent(share),
             units::counted(acquisitions, "acquisition")
         )),
+    }
+    if rw > 0 {
+        say(&format!(
+            "{} of {} of readers-writer locks had to wait; {} were for reading.",
+            units::percent(of(Event::RwContended) as f64 / rw as f64),
+            units::counted(rw, "acquisition"),
+            units::percent(of(Event::RwRead) as f64 / rw as f64)
+        ));
     }
     if let Some(share) = stats.derived.handoff_locality {
         let nodes = stats.provenance.machine.numa_nodes;
@@ -112,7 +123,7 @@ fn why_left(event: Event) -> &'static str {
         }
         Event::GlibcPi => "a priority-inheriting mutex is locked by the kernel",
         Event::GlibcPp => "a priority-protected mutex changes its owner's priority, and glibc keeps the account",
-        Event::GlibcShared => "a process-shared mutex or condition variable must look the same in all its processes",
+        Event::GlibcShared => "a process-shared object must look the same in all its processes",
         _ => "the object is of a kind that flashlock does not know, or this glibc lays it out differently",
     }
 }
