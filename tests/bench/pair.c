@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// pair: what an uncontended lock+unlock costs. A second thread is alive (asleep) unless --single is given, because glibc
+// pair: what an uncontended lock+unlock costs, of a mutex, a spinlock, or a semaphore (sem_wait+sem_post). A second thread is alive (asleep) unless --single is given, because glibc
 // takes a shortcut without atomics while a process has one thread, which no real multi-threaded program sees.
 #include "bench.h"
 
 #include <getopt.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,16 @@
 
 const char *program = "pair";
 const char *const usage_text =
-    "usage: pair [--single] [--seconds S] [--kind default|recursive|errorcheck] [--trylock] [--count N] [--human]\n"
+    "usage: pair [--single] [--seconds S] [--kind default|recursive|errorcheck|spin|sem] [--trylock] [--count N] [--human]\n"
     "  --single   no second thread in the process\n"
-    "  --trylock  acquire with pthread_mutex_trylock\n"
+    "  --trylock  acquire with pthread_mutex_trylock, pthread_spin_trylock or sem_trywait\n"
     "  --count N  do exactly N pairs and no timing, for instruction counters\n";
 
 enum { BATCH = 1000, MAX_BATCHES = 1 << 20 };
 
 static pthread_mutex_t mutex;
+static pthread_spinlock_t spinlock;
+static sem_t sem;
 
 static struct {
     bool single, trylock, human;
@@ -49,14 +52,68 @@ static int trylock_pairs(uint64_t n)
     return errors;
 }
 
+static int spin_pairs(uint64_t n)
+{
+    int errors = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        errors |= pthread_spin_lock(&spinlock);
+        errors |= pthread_spin_unlock(&spinlock);
+    }
+    return errors;
+}
+
+static int spin_trylock_pairs(uint64_t n)
+{
+    int errors = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        errors |= pthread_spin_trylock(&spinlock);
+        errors |= pthread_spin_unlock(&spinlock);
+    }
+    return errors;
+}
+
+static int sem_pairs(uint64_t n)
+{
+    int errors = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        errors |= sem_wait(&sem);
+        errors |= sem_post(&sem);
+    }
+    return errors;
+}
+
+static int sem_trywait_pairs(uint64_t n)
+{
+    int errors = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        errors |= sem_trywait(&sem);
+        errors |= sem_post(&sem);
+    }
+    return errors;
+}
+
+// By kind and by whether to try.
+static int (*way)(uint64_t n) = lock_pairs;
+
 static void pairs(uint64_t n)
 {
-    if (opt.trylock ? trylock_pairs(n) : lock_pairs(n))
+    if (way(n))
         die("a pthread call failed");
 }
 
-static void init_mutex(void)
+static void init(void)
 {
+    if (strcmp(opt.kind, "spin") == 0) {
+        way = opt.trylock ? spin_trylock_pairs : spin_pairs;
+        pthread_spin_init(&spinlock, PTHREAD_PROCESS_PRIVATE);
+        return;
+    }
+    if (strcmp(opt.kind, "sem") == 0) {
+        way = opt.trylock ? sem_trywait_pairs : sem_pairs;
+        sem_init(&sem, 0, 1);
+        return;
+    }
+    way = opt.trylock ? trylock_pairs : lock_pairs;
     static const struct {
         const char *name;
         int type;
@@ -72,7 +129,7 @@ static void init_mutex(void)
         pthread_mutex_init(&mutex, &attr);
         return;
     }
-    fprintf(stderr, "pair: no mutex kind `%s`\n", opt.kind);
+    fprintf(stderr, "pair: no kind `%s`\n", opt.kind);
     usage();
 }
 
@@ -154,7 +211,7 @@ static void parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
     parse(argc, argv);
-    init_mutex();
+    init();
     pthread_t thread;
     if (!opt.single && pthread_create(&thread, NULL, sleeper, NULL))
         die("cannot create a thread");

@@ -1,11 +1,11 @@
 //! `flashlock locks`: the catalogue.
 
-use flashlock_locks::catalogue::{DEFAULT, Exception, LOCKS, LockId, LockInfo, OptionInfo};
+use flashlock_locks::catalogue::{DEFAULT, Exception, LOCKS, LockId, LockInfo, ORDERS, OptionInfo};
 use flashlock_report::table;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::lock_choice::{LockParser, explained, known};
+use crate::lock_choice::{LockParser, explained, explained_order, known};
 use crate::screen::{self, HEADING, styled};
 
 const EXAMPLES: &str = "\
@@ -176,6 +176,9 @@ fn describe(lock: &LockInfo, width: u16) -> String {
     }
     for option in lock.options.iter().map(|option| option.info()) {
         out.push_str(&table::field(&format!("{}=", option.name), &explained(option), 10, width));
+    }
+    for order in ORDERS {
+        out.push_str(&table::field(&format!("{}=", order.name), &explained_order(order), 10, width));
     }
     match lock.exceptions {
         [] => out.push_str(&table::field("cannot", "nothing that glibc's mutex can do is known to fail", 10, width)),

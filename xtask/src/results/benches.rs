@@ -81,14 +81,26 @@ fn pair() -> Bench {
         heading: heading.to_owned(),
         arguments: options.iter().map(|option| (*option).to_owned()).collect(),
     };
-    let cells = vec![cell("second thread alive", &[]), cell("single thread", &["--single"])];
+    let group = |title: &str, kind: &str| Group {
+        title: title.to_owned(),
+        axis: "process",
+        cells: vec![
+            cell("second thread alive", &["--kind", kind]),
+            cell("single thread", &["--kind", kind, "--single"]),
+        ],
+    };
     Bench {
         name: "pair",
         title: "Lock and unlock without contention",
-        about: "One thread locks and unlocks one mutex, again and again. glibc leaves out the atomic instructions while a \
-                process has one thread; a second one, asleep, ends that.",
+        about: "One thread locks and unlocks one mutex, again and again, or a spinlock, or takes and gives the one permit of a \
+                semaphore. glibc leaves out a mutex's atomic instructions while a process has one thread; a second one, asleep, \
+                ends that.",
         program: "pair",
-        groups: vec![Group { title: "One pair of lock and unlock".to_owned(), axis: "process", cells }],
+        groups: vec![
+            group("One pair of lock and unlock", "default"),
+            group("One pair of pthread_spin_lock and pthread_spin_unlock", "spin"),
+            group("One pair of sem_wait and sem_post", "sem"),
+        ],
         metric: Metric { field: "median_ns", title: "Time, ns", better: Better::Less },
         further: &[Metric { field: "min_ns", title: "Least time of a batch of 1,000 pairs, ns", better: Better::Less }],
         charted: false,

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::elf::{self, Image};
 use crate::failure::Failure;
 use crate::inspect::Finding;
-use crate::pthread::{self, Cond, Mutex};
+use crate::pthread::{self, Cond, Mutex, Semaphore, Spin};
 use crate::{preload, screen};
 
 /// Acquisitions of each of the two threads.
@@ -41,6 +41,10 @@ struct Answer {
     counted: u64,
     /// How often the threads woke each other.
     pingpongs: u64,
+    /// What the spinlock protected.
+    spun: u64,
+    /// How often the threads let each other go by semaphores.
+    permits: u64,
 }
 
 /// Tries all locks.
@@ -116,11 +120,21 @@ fn judge(answer: &Answer, totals: &Totals) -> Result<String, String> {
     if answer.pingpongs != PINGPONGS {
         return Err(format!("condition variables fail: {} of {PINGPONGS} wake-ups", answer.pingpongs));
     }
+    if answer.spun != 2 * ROUNDS {
+        return Err(format!("spinlocks do not exclude: {} of {} increments were kept", answer.spun, 2 * ROUNDS));
+    }
+    if answer.permits != PINGPONGS {
+        return Err(format!("semaphores fail: {} of {PINGPONGS} permits", answer.permits));
+    }
     if totals.of(Event::GlibcUnknown) > 0 || (totals.processes > 0 && acquired == 0) {
         return Err("not used: this glibc is unknown to this flashlock, and everything is left to it".into());
     }
     if acquired < 2 * ROUNDS || totals.of(Event::CondWait) == 0 {
         return Err(format!("is not counted: {acquired} acquisitions seen"));
+    }
+    let (spun, posted) = (totals.of(Event::SpinAcquire), totals.of(Event::SemPost));
+    if spun < 2 * ROUNDS || posted < PINGPONGS {
+        return Err(format!("is not counted: {spun} acquisitions of spinlocks, {posted} posts to semaphores seen"));
     }
     Ok(format!(
         "works: {} functions bound, {} acquisitions, {PINGPONGS} wake-ups",
@@ -148,6 +162,8 @@ pub(crate) fn child() -> Result<u8, Failure> {
         foreign: foreign.into_iter().cloned().collect(),
         counted: count(),
         pingpongs: ping_pong(),
+        spun: spin(),
+        permits: pass_permits(),
     };
     screen::emit(&serde_json::to_string(&answer).map_err(Failure::new)?)?;
     Ok(0)
@@ -196,6 +212,42 @@ fn count() -> u64 {
     counter.get()
 }
 
+/// Two threads under a spinlock; how many increments were kept.
+fn spin() -> u64 {
+    let (lock, counter) = (Spin::new(), Counter::new());
+    let work = || {
+        for _ in 0..ROUNDS {
+            if lock.lock() {
+                counter.increment();
+                lock.unlock();
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    counter.get()
+}
+
+/// Two threads that let each other go, each by a semaphore; how often.
+fn pass_permits() -> u64 {
+    let (turns, counter) = ([Semaphore::new(1), Semaphore::new(0)], Counter::new());
+    let play = |me: usize| {
+        for _ in 0..PINGPONGS / 2 {
+            if turns[me].wait() {
+                counter.increment();
+                turns[1 - me].post();
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| play(0));
+        scope.spawn(|| play(1));
+    });
+    counter.get()
+}
+
 /// Two threads that take turns; how many turns there were.
 fn ping_pong() -> u64 {
     let table = Counter::new();
@@ -229,7 +281,14 @@ mod tests {
     use super::*;
 
     fn answer() -> Answer {
-        Answer { foreign: vec![], bound: 9, counted: count(), pingpongs: ping_pong() }
+        Answer {
+            foreign: vec![],
+            bound: 9,
+            counted: count(),
+            pingpongs: ping_pong(),
+            spun: spin(),
+            permits: pass_permits(),
+        }
     }
 
     #[test]

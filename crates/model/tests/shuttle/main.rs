@@ -14,8 +14,8 @@ mod polite;
 #[path = "../shared/polite_mutants.rs"]
 mod polite_mutants;
 mod protocols;
-mod shuffling;
 mod sem;
 #[path = "../shared/sem_mutants.rs"]
 mod sem_mutants;
+mod shuffling;
 mod states;

@@ -12,7 +12,7 @@ use flashlock_model::{Setup, Shuttle, harness};
 use shuttle::thread;
 
 use crate::common::{FLOWING, STILL, any, both, world};
-use crate::sem_mutants::{calls_nobody, leaves_no_word};
+use crate::sem_mutants::{adds_and_looks, calls_nobody, keeps_the_call, leaves_no_word};
 
 type Sem = harness::Sem<Shuttled>;
 type Post = fn(&Semaphore<'_, Shuttle>);
@@ -166,15 +166,43 @@ fn the_waiter_may_destroy_it() {
 fn bugs_are_found() {
     find("a post leaves no word", By::Random, 5_000, CROWDED, makers_and_takers(false, leaves_no_word));
     find("a post calls nobody", By::Random, 5_000, CROWDED, makers_and_takers(false, calls_nobody));
+    find("a post looks back", By::Random, 5_000, CROWDED, || {
+        let sem = Arc::new(Sem::new(0));
+        let poster = {
+            let sem = sem.clone();
+            thread::spawn(move || adds_and_looks(&sem.semaphore()))
+        };
+        assert!(sem.wait(None));
+        sem.destroy();
+        poster.join().expect("no panic");
+    });
+    find("a cancelled wait keeps the call", By::Random, 5_000, CROWDED, || {
+        let sem = Arc::new(Sem::new(0));
+        let spawn = |body: fn(&Sem)| {
+            let sem = sem.clone();
+            thread::spawn(move || body(&sem))
+        };
+        let fickle = spawn(|sem| match sem.semaphore().begin(None) {
+            Entry::Queued(me) => keeps_the_call(&sem.semaphore(), me),
+            Entry::Over(_) => sem.post(),
+        });
+        let steady = spawn(|sem| assert!(sem.wait(None)));
+        sem.post();
+        fickle.join().expect("no panic");
+        steady.join().expect("no panic");
+    });
 }
 
 /// The order: who queued last is called first, but for those that are put at the end.
 #[test]
 fn who_is_called_first() {
     // `appends`, and in which order three that queue one after the other are called.
-    for (order, random, expected) in
-        [(Order::FIFO, 0, [0, 1, 2]), (Order::LIFO, 0, [2, 1, 0]), (Order::lifo(5), 5, [0, 1, 2]), (Order::lifo(5), 4, [2, 1, 0])]
-    {
+    for (order, random, expected) in [
+        (Order::FIFO, 0, [0, 1, 2]),
+        (Order::LIFO, 0, [2, 1, 0]),
+        (Order::lifo(5), 5, [0, 1, 2]),
+        (Order::lifo(5), 4, [2, 1, 0]),
+    ] {
         let tunables: &'static Tunables = Box::leak(Box::new(Tunables { sem_order: order, ..Tunables::DEFAULT }));
         let setup = Setup { tunables, random: Some(random), ..CROWDED };
         flashlock_model::shuttle::explore("sem, order", By::Random, 10, setup, move || {
@@ -189,7 +217,8 @@ fn who_is_called_first() {
             for _ in 0..3 {
                 sem.post();
                 let new = |&at: &usize| {
-                    !called.contains(&at) && queued[at].node::<Shuttle>().state.peek() != flashlock_locks::node::state::QUEUED
+                    !called.contains(&at)
+                        && queued[at].node::<Shuttle>().state.peek() != flashlock_locks::node::state::QUEUED
                 };
                 called.push((0..3).find(new).expect("a post calls somebody"));
             }
