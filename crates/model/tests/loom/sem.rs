@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::Tunables;
+use flashlock_locks::machine::{Handle, Machine as _, Tunables};
+use flashlock_locks::node::state;
 use flashlock_locks::order::Order;
 use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
 use flashlock_model::harness;
@@ -106,6 +107,25 @@ fn ended_otherwise(cancelled: bool) {
     sem.destroy();
 }
 
+/// One sleeps until it is called or the first tick comes, and is cancelled then; the permit reaches another that waits.
+fn cancelled_asleep(cancel: fn(&Semaphore<'_, Loom>, Handle)) {
+    let sem = Arc::new(Sem::new(0));
+    let until = world().first_tick();
+    let fickle = start(&sem, move |sem| match sem.semaphore().begin(None) {
+        Entry::Queued(me) => {
+            Loom::park(&me.node::<Loom>().state, state::QUEUED, Some(until));
+            cancel(&sem.semaphore(), me);
+        }
+        Entry::Over(_) => sem.post(),
+    });
+    let steady = start(&sem, |sem| assert!(sem.wait(None)));
+    sem.post();
+    world().tick();
+    fickle.join().expect("no panic");
+    steady.join().expect("no panic");
+    assert_eq!(sem.value(), 0);
+}
+
 /// Who has got what was posted destroys the semaphore while the post is on its way out.
 fn destroyed_by_the_waiter() {
     let sem = Arc::new(Sem::new(0));
@@ -146,7 +166,7 @@ fn excludes_with_one_permit() {
 #[test]
 fn no_permit_is_lost() {
     explore("sem: 1 waits, 1+1 posts", BOUND, SETUP, posts_and_waits(1, [1, 1]));
-    explore("sem: 2 wait, 1+1 posts", Preemptions(1), SETUP, posts_and_waits(2, [1, 1]));
+    explore("sem: 2 wait, 2 posts, lifo", Preemptions(1), Setup { tunables: &LIFO, ..SETUP }, mutant(post));
     explore(
         "sem: 2 wait, 1+2 posts, lifo",
         Preemptions(1),
@@ -158,8 +178,9 @@ fn no_permit_is_lost() {
 #[test]
 fn waits_that_end_otherwise_take_none() {
     explore("sem, deadline", Preemptions(1), SETUP, against_the_clock).shows(&[Event::SemQueued]);
-    explore("sem, cancelled", BOUND, SETUP, || ended_otherwise(true));
-    explore("sem, interrupted", BOUND, SETUP, || ended_otherwise(false));
+    explore("sem, cancelled", Preemptions(1), SETUP, || ended_otherwise(true));
+    explore("sem, cancelled asleep", Preemptions(1), SETUP, || cancelled_asleep(|sem, me| sem.cancel(me)));
+    explore("sem, interrupted", Preemptions(1), SETUP, || ended_otherwise(false));
 }
 
 #[test]
@@ -190,6 +211,10 @@ fn ordering_bugs_are_found() {
     find("nobody is woken", BOUND, deaf, posts_and_waits(1, [1, 1]));
 }
 
+fn post(semaphore: &Semaphore<'_, Loom>) {
+    semaphore.post().expect("room");
+}
+
 /// Two wait, and two posts are made in the mutant's way.
 fn mutant(post: fn(&Semaphore<'_, Loom>)) -> impl Fn() + Send + Sync + 'static {
     move || {
@@ -205,9 +230,9 @@ fn mutant(post: fn(&Semaphore<'_, Loom>)) -> impl Fn() + Send + Sync + 'static {
 
 #[test]
 fn protocol_bugs_are_found() {
-    explore("sem, the mutants' body", Preemptions(1), SETUP, mutant(|sem| sem.post().expect("room")));
-    find("a post leaves no word", BOUND, SETUP, mutant(leaves_no_word));
-    find("a post calls nobody", BOUND, SETUP, mutant(calls_nobody));
+    explore("sem, the mutants' body", Preemptions(1), SETUP, mutant(post));
+    find("a post leaves no word", Preemptions(1), SETUP, mutant(leaves_no_word));
+    find("a post calls nobody", Preemptions(1), SETUP, mutant(calls_nobody));
     find("a post looks back", BOUND, SETUP, || {
         let sem = Arc::new(Sem::new(0));
         let poster = start(&sem, |sem| adds_and_looks(&sem.semaphore()));
@@ -215,15 +240,5 @@ fn protocol_bugs_are_found() {
         sem.destroy();
         poster.join().expect("no panic");
     });
-    find("a cancelled wait keeps the call", BOUND, SETUP, || {
-        let sem = Arc::new(Sem::new(0));
-        let fickle = start(&sem, |sem| match sem.semaphore().begin(None) {
-            Entry::Queued(me) => keeps_the_call(&sem.semaphore(), me),
-            Entry::Over(_) => sem.post(),
-        });
-        let steady = start(&sem, |sem| assert!(sem.wait(None)));
-        sem.post();
-        fickle.join().expect("no panic");
-        steady.join().expect("no panic");
-    });
+    find("a cancelled wait keeps the call", BOUND, SETUP, || cancelled_asleep(keeps_the_call));
 }

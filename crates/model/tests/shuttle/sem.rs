@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::Tunables;
+use flashlock_locks::machine::{Handle, Machine as _, Tunables};
+use flashlock_locks::node::state;
 use flashlock_locks::order::Order;
 use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
 use flashlock_model::shuttle::{By, Shuttled, find};
@@ -176,21 +177,35 @@ fn bugs_are_found() {
         sem.destroy();
         poster.join().expect("no panic");
     });
-    find("a cancelled wait keeps the call", By::Random, 5_000, CROWDED, || {
-        let sem = Arc::new(Sem::new(0));
-        let spawn = |body: fn(&Sem)| {
-            let sem = sem.clone();
-            thread::spawn(move || body(&sem))
-        };
-        let fickle = spawn(|sem| match sem.semaphore().begin(None) {
-            Entry::Queued(me) => keeps_the_call(&sem.semaphore(), me),
-            Entry::Over(_) => sem.post(),
-        });
-        let steady = spawn(|sem| assert!(sem.wait(None)));
-        sem.post();
-        fickle.join().expect("no panic");
-        steady.join().expect("no panic");
-    });
+    find("a cancelled wait keeps the call", By::Random, 5_000, CROWDED, || cancelled_asleep(keeps_the_call));
+}
+
+/// One sleeps until it is called or the first tick comes, and is cancelled then; the permit reaches another that waits.
+fn cancelled_asleep(cancel: fn(&Semaphore<'_, Shuttle>, Handle)) {
+    let sem = Arc::new(Sem::new(0));
+    let until = world().first_tick();
+    let spawn = |body: Box<dyn FnOnce(&Sem) + Send>| {
+        let sem = sem.clone();
+        thread::spawn(move || body(&sem))
+    };
+    let fickle = spawn(Box::new(move |sem| match sem.semaphore().begin(None) {
+        Entry::Queued(me) => {
+            Shuttle::park(&me.node::<Shuttle>().state, state::QUEUED, Some(until));
+            cancel(&sem.semaphore(), me);
+        }
+        Entry::Over(_) => sem.post(),
+    }));
+    let steady = spawn(Box::new(|sem| assert!(sem.wait(None))));
+    sem.post();
+    world().tick();
+    fickle.join().expect("no panic");
+    steady.join().expect("no panic");
+    assert_eq!(sem.value(), 0);
+}
+
+#[test]
+fn who_is_cancelled_swallows_nothing() {
+    both("sem, cancelled asleep", 5_000, CROWDED, || cancelled_asleep(|sem, me| sem.cancel(me)));
 }
 
 /// The order: who queued last is called first, but for those that are put at the end.
@@ -216,10 +231,8 @@ fn who_is_called_first() {
             let mut called = Vec::new();
             for _ in 0..3 {
                 sem.post();
-                let new = |&at: &usize| {
-                    !called.contains(&at)
-                        && queued[at].node::<Shuttle>().state.peek() != flashlock_locks::node::state::QUEUED
-                };
+                let new =
+                    |&at: &usize| !called.contains(&at) && queued[at].node::<Shuttle>().state.peek() != state::QUEUED;
                 called.push((0..3).find(new).expect("a post calls somebody"));
             }
             assert_eq!(called, expected);
