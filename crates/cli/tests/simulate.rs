@@ -95,7 +95,8 @@ fn every_workload_runs_under_every_lock() {
     }
 }
 
-/// Malthusian Locks, section 6.7: under a fair lock producers come twice for each message, under one that restricts who circulates once.
+/// Malthusian Locks, section 6.7: under a fair lock producers come twice for each message, under one that restricts who
+/// circulates once.
 #[test]
 fn fewer_acquisitions_for_each_message() {
     let options = ["messages", "--machine", "sparc-t5", "--threads", "16", "--seeds", "1", "--millis", "3"];

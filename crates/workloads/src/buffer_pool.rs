@@ -1,9 +1,9 @@
 //! # A pool of few buffers for many threads
 //!
-//! **Source.** Malthusian locks (EuroSys 2017), section 6.11, figure 14: a thread takes a buffer from a pool of five, waiting until there is one; exchanges random
-//! words of it with a buffer of its own; gives it back; and updates random words of its own. The pool is a lock, a stack, and a condition variable, or, in a
-//! variant, a semaphore. In which order these call their waiters decides how many threads circulate, and so how many buffers, the threads' own among them,
-//! compete for the caches.
+//! **Source.** Malthusian locks (EuroSys 2017), section 6.11, figure 14: a thread takes a buffer from a pool of five, waiting
+//! until there is one; exchanges random words of it with a buffer of its own; gives it back; and updates random words of its
+//! own. The pool is a lock, a stack, and a condition variable, or, in a variant, a semaphore. In which order these call their
+//! waiters decides how many threads circulate, and so how many buffers, the threads' own among them, compete for the caches.
 //! **Departure.** The paper does not say how large a thread's own buffer is: as large as the others, here.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};

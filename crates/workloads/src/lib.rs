@@ -66,7 +66,8 @@ pub trait Workload: Sync {
         true
     }
 
-    /// The client performs no more operations. To be called where operations wait for those of other clients: they need not any more.
+    /// The client performs no more operations. To be called where operations wait for those of other clients: they need not any
+    /// more.
     fn retire(&self, _client: Self::Client) {}
 
     /// Whether so many operations, of all clients together, left what they should have; what is wrong otherwise.
