@@ -27,13 +27,19 @@ pub(crate) struct Options {
     count: u64,
 }
 
-const FUNCTIONS: [&str; 2] = ["pthread_mutex_lock", "pthread_mutex_unlock"];
+/// What is measured: a kind of pair, and its functions.
+type Pair = (&'static str, [&'static str; 2]);
+const PAIRS: [Pair; 3] = [
+    ("default", ["pthread_mutex_lock", "pthread_mutex_unlock"]),
+    ("spin", ["pthread_spin_lock", "pthread_spin_unlock"]),
+    ("sem", ["sem_wait", "sem_post"]),
+];
 
 /// The function that defines a lock function is told from glibc's by its library.
 const LIBRARY: &str = "libflashlock_preload";
 
-/// Instructions of `FUNCTIONS`, with all that they call.
-type Costs = [u64; FUNCTIONS.len()];
+/// Instructions of a pair's functions, with all that they call.
+type Costs = [u64; 2];
 
 pub(crate) fn run(options: &Options) -> Result<Tally> {
     if Command::new("valgrind").arg("--version").output().is_err() {
@@ -49,13 +55,17 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
 
     let mut tally = Tally::default();
     let mut table = table::new(["lock", "function", "with stats", "without", "difference"]);
-    for lock in &locks {
+    // Spinlocks and semaphores are the same under every lock.
+    let all = locks.iter().enumerate();
+    for (lock, what) in
+        all.flat_map(|(i, lock)| PAIRS[..if i == 0 { PAIRS.len() } else { 1 }].iter().map(move |what| (lock, what)))
+    {
         let measured = |preload: &Path| {
             let under = Under::of(&lock.name, preload.to_owned());
-            watched(&lock.name, || measure(&pair, &under, options.count))
+            watched(&lock.name, || measure(&pair, what, &under, options.count))
         };
         let (with, without) = (measured(&with)?, measured(&without)?);
-        for (i, function) in FUNCTIONS.iter().enumerate() {
+        for (i, function) in what.1.iter().enumerate() {
             tally += if with[i] == without[i] { Tally::PASSED } else { Tally::FAILED };
             let each = [with[i], without[i]].map(|cost| cost as f64 / options.count as f64);
             let numbers = [each[0], each[1], each[0] - each[1]].map(|number| format!("{number:.3}"));
@@ -77,28 +87,28 @@ fn build(target: &str, features: &[&str]) -> Result<PathBuf> {
 }
 
 /// The instructions of `count` calls.
-fn measure(pair: &Path, under: &Under, count: u64) -> Result<Costs> {
-    let (once, twice) = (callgrind(pair, under, count)?, callgrind(pair, under, 2 * count)?);
+fn measure(pair: &Path, what: &Pair, under: &Under, count: u64) -> Result<Costs> {
+    let (once, twice) = (callgrind(pair, what, under, count)?, callgrind(pair, what, under, 2 * count)?);
     let mut costs = Costs::default();
     for (i, cost) in costs.iter_mut().enumerate() {
         *cost = twice[i].checked_sub(once[i]).filter(|cost| *cost >= count).with_context(|| {
-            format!("{}: {} instructions for {count} calls, {} for twice as many", FUNCTIONS[i], once[i], twice[i])
+            format!("{}: {} instructions for {count} calls, {} for twice as many", what.1[i], once[i], twice[i])
         })?;
     }
     Ok(costs)
 }
 
-fn callgrind(pair: &Path, under: &Under, count: u64) -> Result<Costs> {
+fn callgrind(pair: &Path, (kind, functions): &Pair, under: &Under, count: u64) -> Result<Costs> {
     let out = workspace::scratch("callgrind")?.join("out");
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"]);
     command.arg(format!("--callgrind-out-file={}", out.display()));
-    command.arg(pair).args(["--count", &count.to_string()]);
+    command.arg(pair).args(["--kind", kind, "--count", &count.to_string()]);
     under.apply(&mut command, &[]);
     Program::new(command, Duration::from_secs(300)).run()?.successful()?;
     let profile = std::fs::read_to_string(&out).with_context(|| format!("cannot read {}", out.display()))?;
     let mut costs = Costs::default();
-    for (cost, function) in costs.iter_mut().zip(FUNCTIONS) {
+    for (cost, function) in costs.iter_mut().zip(functions) {
         *cost = inclusive_cost(&profile, LIBRARY, function)?;
         if *cost == 0 {
             bail!("callgrind saw no call of {function} in {LIBRARY}: is it preloaded?");

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, ValueEnum};
 use clap_complete::Shell;
-use flashlock_locks::catalogue::{DEFAULT, LOCKS};
+use flashlock_locks::catalogue::{DEFAULT, LOCKS, ORDERS};
 use flashlock_locks::event::Event;
 
 use crate::args::Cli;
 use crate::failure::Failure;
-use crate::lock_choice::explained;
+use crate::lock_choice::{explained, explained_order};
 use crate::screen;
 
 /// Write man pages, shell completions or the reference into a directory
@@ -126,6 +126,9 @@ fn locks() -> String {
         }
         for option in lock.options.iter().map(|option| option.info()) {
             page.push_str(&format!("| `{}=` | {} |\n", option.name, explained(option)));
+        }
+        for order in ORDERS {
+            page.push_str(&format!("| `{}=` | {} |\n", order.name, explained_order(order)));
         }
         for exception in lock.exceptions {
             page.push_str(&format!("| cannot: `{}` | {} |\n", exception.check, exception.reason));

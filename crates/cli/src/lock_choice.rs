@@ -3,8 +3,9 @@
 use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use flashlock_locks::catalogue::{DEFAULT, LOCKS, OptionInfo};
+use flashlock_locks::catalogue::{DEFAULT, LOCKS, OptionInfo, OrderInfo};
 use flashlock_locks::machine::Tunables;
+use flashlock_locks::order::Order;
 use flashlock_locks::rw::catalogue::RW_LOCKS;
 use flashlock_native::settings::{self, Choice, RwChoice};
 
@@ -84,6 +85,11 @@ pub(crate) fn known() -> String {
 pub(crate) fn explained(option: &OptionInfo) -> String {
     let OptionInfo { unit, meaning, least, most, default, .. } = option;
     format!("{unit} {meaning}: {least} to {most} (default {default})")
+}
+
+/// The same of an order.
+pub(crate) fn explained_order(order: &OrderInfo) -> String {
+    format!("in which order {} are called: {} (default fifo)", order.meaning, Order::SYNTAX)
 }
 
 /// What `FLASHLOCK_TOPOLOGY` imagines, if it is set; an error if it makes no sense.

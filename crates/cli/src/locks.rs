@@ -1,12 +1,12 @@
 //! `flashlock locks`: the catalogue.
 
-use flashlock_locks::catalogue::{DEFAULT, Exception, LOCKS, LockId, LockInfo, OptionInfo};
+use flashlock_locks::catalogue::{DEFAULT, Exception, LOCKS, LockId, LockInfo, ORDERS, OptionInfo};
 use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
 use flashlock_report::table;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::lock_choice::{AnyLockParser, explained, known, known_rw};
+use crate::lock_choice::{AnyLockParser, explained, explained_order, known, known_rw};
 use crate::screen::{self, HEADING, styled};
 
 const EXAMPLES: &str = "\
@@ -298,6 +298,9 @@ fn describe(lock: &LockInfo, width: u16) -> String {
     }
     for option in lock.options.iter().map(|option| option.info()) {
         out.push_str(&table::field(&format!("{}=", option.name), &explained(option), 10, width));
+    }
+    for order in ORDERS {
+        out.push_str(&table::field(&format!("{}=", order.name), &explained_order(order), 10, width));
     }
     match lock.exceptions {
         [] => out.push_str(&table::field("cannot", "nothing that glibc's mutex can do is known to fail", 10, width)),

@@ -1,5 +1,5 @@
-//! The C library's mutex, condition variable and readers-writer lock, called by their symbols as a C program calls them, so that the dynamic linker
-//! decides whose they are.
+//! The C library's locks, condition variable and semaphore, called by their symbols as a C program calls them, so that the
+//! dynamic linker decides whose they are.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString};
@@ -89,6 +89,62 @@ impl RwLock {
     pub(crate) fn unlock(&self) -> bool {
         // SAFETY: the lock is initialised.
         unsafe { libc::pthread_rwlock_unlock(self.0.get()) == 0 }
+    }
+}
+
+/// A `pthread_spinlock_t`.
+pub(crate) struct Spin(UnsafeCell<libc::pthread_spinlock_t>);
+
+// SAFETY: a spinlock is for several threads.
+unsafe impl Sync for Spin {}
+
+impl Spin {
+    /// Unlocked.
+    pub(crate) fn new() -> Self {
+        let spin = Self(UnsafeCell::new(0));
+        // SAFETY: there is memory for it, which nobody uses yet. It may be moved: it is a word that knows no address.
+        unsafe { libc::pthread_spin_init(spin.0.get(), libc::PTHREAD_PROCESS_PRIVATE) };
+        spin
+    }
+
+    /// Acquires; whether the function said so.
+    pub(crate) fn lock(&self) -> bool {
+        // SAFETY: the spinlock is initialised.
+        unsafe { libc::pthread_spin_lock(self.0.get()) == 0 }
+    }
+
+    /// Releases. The caller holds it.
+    pub(crate) fn unlock(&self) -> bool {
+        // SAFETY: the spinlock is initialised.
+        unsafe { libc::pthread_spin_unlock(self.0.get()) == 0 }
+    }
+}
+
+/// A private `sem_t`, which stays where it is.
+pub(crate) struct Semaphore(Box<UnsafeCell<MaybeUninit<libc::sem_t>>>);
+
+// SAFETY: a semaphore is for several threads.
+unsafe impl Sync for Semaphore {}
+
+impl Semaphore {
+    /// With so many permits.
+    pub(crate) fn new(permits: u32) -> Self {
+        let semaphore = Self(Box::new(UnsafeCell::new(MaybeUninit::uninit())));
+        // SAFETY: there is memory for it, which nobody uses yet.
+        unsafe { libc::sem_init(semaphore.0.get().cast(), 0, permits) };
+        semaphore
+    }
+
+    /// Takes a permit; whether the function said so.
+    pub(crate) fn wait(&self) -> bool {
+        // SAFETY: the semaphore is initialised.
+        unsafe { libc::sem_wait(self.0.get().cast()) == 0 }
+    }
+
+    /// Gives a permit.
+    pub(crate) fn post(&self) -> bool {
+        // SAFETY: the semaphore is initialised.
+        unsafe { libc::sem_post(self.0.get().cast()) == 0 }
     }
 }
 

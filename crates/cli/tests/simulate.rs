@@ -18,7 +18,8 @@ use predicates::prelude::*;
 use predicates::str::{contains, is_empty, starts_with};
 use serde_json::Value;
 
-const WORKLOADS: [&str; 7] = ["kvmap", "randarray", "locktorture", "lockstat", "open1", "lock2", "leveldb-readrandom"];
+const WORKLOADS: [&str; 8] =
+    ["kvmap", "randarray", "locktorture", "lockstat", "open1", "lock2", "leveldb-readrandom", "messages"];
 /// Little of everything, on two nodes.
 const SMALL: &[&str] = &["--threads", "1,4", "--locks", "mcs,cna", "--seeds", "2", "--millis", "0.1"];
 
@@ -92,6 +93,17 @@ fn every_workload_runs_under_every_lock() {
             assert!(speed.is_some_and(|speed| speed > 0.0), "{work}: {point:?}");
         }
     }
+}
+
+/// Malthusian Locks, section 6.7: under a fair lock producers come twice for each message, under one that restricts who
+/// circulates once.
+#[test]
+fn fewer_acquisitions_for_each_message() {
+    let options = ["messages", "--machine", "sparc-t5", "--threads", "16", "--seeds", "1", "--millis", "3"];
+    let results = read("messages.json", &[&options[..], &["--locks", "mcs:wait=spin,mcscr:wait=spin"]].concat());
+    let each = |lock: &str| results.figure("messages", "16", lock, "acquisitions").expect("a figure").median;
+    let (fair, restricted) = (each("mcs:wait=spin"), each("mcscr:wait=spin"));
+    assert!((2.9..3.1).contains(&fair) && (1.95..2.1).contains(&restricted), "{fair} and {restricted}");
 }
 
 #[test]

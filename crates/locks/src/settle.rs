@@ -1,8 +1,9 @@
 //! # The first use in a process
 //!
-//! **Problem.** What a lock holds in memory comes along into a forked child; the threads that it speaks of do not. If one of them was
-//! in the middle of something, nobody will end it. **Idea.** The object keeps the epoch of the process that last used it. Who finds
-//! another one there throws away what those threads did, before it does anything else; one thread does, and the others wait for it.
+//! **Problem.** What a lock holds in memory comes along into a forked child; the threads that it speaks of do not. If one of
+//! them was in the middle of something, nobody will end it. **Idea.** The object keeps the epoch of the process that last used
+//! it. Who finds another one there throws away what those threads did, before it does anything else; one thread does, and the
+//! others wait for it.
 //!
 //! ## State
 //! | `epoch` | meaning |
@@ -41,7 +42,8 @@ pub fn settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> u32 {
     now
 }
 
-/// [`settle`], by who must not wait for another that is at it. Whether the object can be used; if not, another is at it, or was a moment ago.
+/// [`settle`], by who must not wait for another that is at it. Whether the object can be used; if not, another is at it, or was
+/// a moment ago.
 pub fn try_settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> bool {
     let (now, seen) = (M::epoch(), epoch.load(Acquire));
     if seen == now {

@@ -1,7 +1,8 @@
 //! # What the user chose: `FLASHLOCK=name[:option=value,…]`
 //!
-//! Which options a lock takes, their ranges and defaults say the catalogue's lists ([`LOCKS`], [`OPTIONS`]); beside those, each lock
-//! takes `wait`, one of its ways of waiting, and `cond` and `sem` ([`ORDERS`]), in which order waiters of other objects are called.
+//! Which options a lock takes, their ranges and defaults say the catalogue's lists ([`LOCKS`], [`OPTIONS`]); beside those, each
+//! lock takes `wait`, one of its ways of waiting, and `cond` and `sem` ([`ORDERS`]), in which order waiters of other objects
+//! are called.
 //!
 //! [`OPTIONS`]: flashlock_locks::catalogue::OPTIONS
 //!

@@ -11,10 +11,12 @@
 //! | [`key_value`] | a search tree behind one lock (CNA, EuroSys 2019, section 7.1.1) |
 //! | [`avl`] | that tree |
 //! | [`rand_array`] | random reads, inside and outside (Malthusian locks, EuroSys 2017, section 6.1) |
+//! | [`buffer_pool`] | few buffers for many threads (Malthusian locks, section 6.11) |
+//! | [`producer_consumer`] | a bounded queue (Malthusian locks, section 6.7) |
 //! | [`lock_torture`] | the kernel's own test of its spin lock (CNA, section 7.2.1) |
 //! | [`sections`] | any sequence of sections of given lengths; two of will-it-scale, and leveldb (the CNA kernel patch) |
 //! | [`ground`] | what a workload asks of a computer: [`Ground`], [`Lines`], [`Here`] |
-//! | [`lock`] | what a workload asks of a lock |
+//! | [`lock`], [`wait`] | what a workload asks of a lock; of a condition variable and a semaphore |
 //! | [`history`] | how fair a lock was |
 //! | [`random`] | chance, for clients and for work outside of critical sections |
 
@@ -25,21 +27,26 @@ extern crate alloc;
 extern crate std;
 
 pub mod avl;
+pub mod buffer_pool;
 pub mod ground;
 pub mod history;
 pub mod key_value;
 pub mod lock;
 pub mod lock_torture;
+pub mod producer_consumer;
 pub mod rand_array;
 pub mod random;
 pub mod sections;
 #[cfg(test)]
 mod told;
+pub mod wait;
 
+pub use buffer_pool::BufferPool;
 pub use ground::{Ground, Here, Lines};
 pub use key_value::KeyValue;
 pub use lock::{Lock, Raw};
 pub use lock_torture::LockTorture;
+pub use producer_consumer::ProducerConsumer;
 pub use rand_array::RandArray;
 pub use sections::Sections;
 
@@ -53,6 +60,15 @@ pub trait Workload: Sync {
 
     /// One operation, with the work that comes before and after it outside of the lock.
     fn operate(&self, client: &mut Self::Client);
+
+    /// Whether the client's operations are what is counted.
+    fn counts(&self, _client: &Self::Client) -> bool {
+        true
+    }
+
+    /// The client performs no more operations. To be called where operations wait for those of other clients: they need not any
+    /// more.
+    fn retire(&self, _client: Self::Client) {}
 
     /// Whether so many operations, of all clients together, left what they should have; what is wrong otherwise.
     fn check(&mut self, operations: u64) -> Result<(), &'static str>;

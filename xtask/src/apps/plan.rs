@@ -57,11 +57,12 @@ fn ours(options: &Options, stage: &Stage) -> Result<Vec<Wrapper>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::locks::Lock;
+    use crate::locks::{Kind, Lock};
 
     #[test]
     fn other_locks_than_the_default_are_quick_with_one_number_of_threads() {
-        let lock = |default| Lock { name: "x".into(), interposable: true, default, exceptions: Vec::new() };
+        let lock =
+            |default| Lock { name: "x".into(), kind: Kind::Mutex, interposable: true, default, exceptions: Vec::new() };
         let wrapper = |default| Wrapper::command("flashlock".as_ref(), lock(default));
         let plan = |only| Plan { wrappers: Vec::new(), only };
         for threads in [2, 8, 32] {

@@ -85,15 +85,27 @@ fn pair() -> Bench {
         heading: heading.to_owned(),
         arguments: options.iter().map(|option| (*option).to_owned()).collect(),
     };
-    let cells = vec![cell("second thread alive", &[]), cell("single thread", &["--single"])];
+    let group = |title: &str, kind: &str| Group {
+        title: title.to_owned(),
+        axis: "process",
+        cells: vec![
+            cell("second thread alive", &["--kind", kind]),
+            cell("single thread", &["--kind", kind, "--single"]),
+        ],
+    };
     Bench {
         name: "pair",
         title: "Lock and unlock without contention",
-        about: "One thread locks and unlocks one mutex, again and again. glibc leaves out the atomic instructions while a \
-                process has one thread; a second one, asleep, ends that.",
+        about: "One thread locks and unlocks one mutex, again and again, or a spinlock, or takes and gives the one permit of a \
+                semaphore. glibc leaves out a mutex's atomic instructions while a process has one thread; a second one, asleep, \
+                ends that.",
         kind: Kind::Mutex,
         program: "pair",
-        groups: vec![Group { title: "One pair of lock and unlock".to_owned(), axis: "process", cells }],
+        groups: vec![
+            group("One pair of lock and unlock", "default"),
+            group("One pair of pthread_spin_lock and pthread_spin_unlock", "spin"),
+            group("One pair of sem_wait and sem_post", "sem"),
+        ],
         metric: Metric { field: "median_ns", title: "Time, ns", better: Better::Less },
         further: &[Metric { field: "min_ns", title: "Least time of a batch of 1,000 pairs, ns", better: Better::Less }],
         charted: false,
@@ -158,7 +170,7 @@ fn million() -> Bench {
 fn rw_pair() -> Bench {
     let cell = |heading: &str, what: &str| Cell {
         heading: heading.to_owned(),
-        arguments: ["--rw", what].map(str::to_owned).to_vec(),
+        arguments: ["--kind", what].map(str::to_owned).to_vec(),
     };
     let cells = vec![cell("read", "read"), cell("write", "write")];
     let title = "One pair of lock and unlock, a second thread alive";

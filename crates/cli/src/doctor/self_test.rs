@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::elf::{self, Image};
 use crate::failure::Failure;
 use crate::inspect::Finding;
-use crate::pthread::{self, Cond, Mutex, RwLock};
+use crate::pthread::{self, Cond, Mutex, RwLock, Semaphore, Spin};
 use crate::{preload, screen};
 
 /// Acquisitions of each of the two threads.
@@ -47,6 +47,10 @@ struct Answer {
     written: u64,
     /// How often a reader saw it half written.
     torn: u64,
+    /// What the spinlock protected.
+    spun: u64,
+    /// How often the threads let each other go by semaphores.
+    permits: u64,
 }
 
 /// Tries all locks: each of the one kind beside the default of the other.
@@ -131,12 +135,22 @@ fn judge(answer: &Answer, totals: &Totals) -> Result<String, String> {
     if answer.pingpongs != PINGPONGS {
         return Err(format!("condition variables fail: {} of {PINGPONGS} wake-ups", answer.pingpongs));
     }
+    if answer.spun != 2 * ROUNDS {
+        return Err(format!("spinlocks do not exclude: {} of {} increments were kept", answer.spun, 2 * ROUNDS));
+    }
+    if answer.permits != PINGPONGS {
+        return Err(format!("semaphores fail: {} of {PINGPONGS} permits", answer.permits));
+    }
     if totals.of(Event::GlibcUnknown) > 0 || (totals.processes > 0 && acquired == 0) {
         return Err("not used: this glibc is unknown to this flashlock, and everything is left to it".into());
     }
     let rw = totals.of(Event::RwRead) + totals.of(Event::RwWrite);
     if acquired < 2 * ROUNDS || totals.of(Event::CondWait) == 0 || rw < 4 * ROUNDS {
         return Err(format!("is not counted: {acquired} acquisitions of mutexes seen, {rw} of readers-writer locks"));
+    }
+    let (spun, posted) = (totals.of(Event::SpinAcquire), totals.of(Event::SemPost));
+    if spun < 2 * ROUNDS || posted < PINGPONGS {
+        return Err(format!("is not counted: {spun} acquisitions of spinlocks, {posted} posts to semaphores seen"));
     }
     Ok(format!(
         "works: {} functions bound, {} acquisitions, {PINGPONGS} wake-ups",
@@ -167,6 +181,8 @@ pub(crate) fn child() -> Result<u8, Failure> {
         pingpongs: ping_pong(),
         written,
         torn,
+        spun: spin(),
+        permits: pass_permits(),
     };
     screen::emit(&serde_json::to_string(&answer).map_err(Failure::new)?)?;
     Ok(0)
@@ -237,6 +253,42 @@ fn read_and_write() -> (u64, u64) {
     (numbers[0].get(), torn.into_inner())
 }
 
+/// Two threads under a spinlock; how many increments were kept.
+fn spin() -> u64 {
+    let (lock, counter) = (Spin::new(), Counter::new());
+    let work = || {
+        for _ in 0..ROUNDS {
+            if lock.lock() {
+                counter.increment();
+                lock.unlock();
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    counter.get()
+}
+
+/// Two threads that let each other go, each by a semaphore; how often.
+fn pass_permits() -> u64 {
+    let (turns, counter) = ([Semaphore::new(1), Semaphore::new(0)], Counter::new());
+    let play = |me: usize| {
+        for _ in 0..PINGPONGS / 2 {
+            if turns[me].wait() {
+                counter.increment();
+                turns[1 - me].post();
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| play(0));
+        scope.spawn(|| play(1));
+    });
+    counter.get()
+}
+
 /// Two threads that take turns; how many turns there were.
 fn ping_pong() -> u64 {
     let table = Counter::new();
@@ -271,7 +323,16 @@ mod tests {
 
     fn answer() -> Answer {
         let (written, torn) = read_and_write();
-        Answer { foreign: vec![], bound: 9, counted: count(), pingpongs: ping_pong(), written, torn }
+        Answer {
+            foreign: vec![],
+            bound: 9,
+            counted: count(),
+            pingpongs: ping_pong(),
+            written,
+            torn,
+            spun: spin(),
+            permits: pass_permits(),
+        }
     }
 
     #[test]

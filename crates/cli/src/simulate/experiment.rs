@@ -11,12 +11,17 @@ use flashlock_locks::raw::RawLock;
 use flashlock_native::settings::Choice;
 use flashlock_sim::thread::Use;
 use flashlock_sim::{self as sim, Description, Options, Outcome, Sim, Simulation};
+use flashlock_workloads::buffer_pool::{Buffers, ByCondition, ByPermits};
 use flashlock_workloads::history::{self, WINDOW};
 use flashlock_workloads::key_value::Mix;
 use flashlock_workloads::lock_torture::Habits;
+use flashlock_workloads::producer_consumer::Traffic;
 use flashlock_workloads::rand_array::Reads;
 use flashlock_workloads::random::XorShift;
-use flashlock_workloads::{KeyValue, LockTorture, RandArray, Sections, Workload, sections};
+use flashlock_workloads::wait::{RawCond, RawSem, Waiting};
+use flashlock_workloads::{
+    BufferPool, KeyValue, LockTorture, ProducerConsumer, RandArray, Sections, Workload, sections,
+};
 
 use super::ground::{LOG, Log, Section, Simulated, Watched};
 
@@ -37,6 +42,12 @@ pub(crate) enum Work {
     Lock2,
     /// leveldb's readrandom: its database lock
     LeveldbReadrandom,
+    /// Five buffers for all threads, by a condition variable, as in Malthusian Locks, section 6.11
+    Buffers,
+    /// The same by a semaphore
+    BuffersSem,
+    /// Three consumers, and producers: a queue of 10,000 messages, as in Malthusian Locks, section 6.7
+    Messages,
     /// 1 µs under the lock, 5 µs outside: the example of Malthusian Locks, section 1
     OneInSix,
 }
@@ -59,6 +70,8 @@ pub(super) struct Experiment<'a> {
     pub(super) packed: bool,
     /// The kernel's word is in front of each lock.
     pub(super) word_in_front: bool,
+    /// How waiters for condition variables and semaphores wait.
+    pub(super) waiting: Waiting,
     pub(super) trace: bool,
 }
 
@@ -121,6 +134,18 @@ impl Experiment<'_> {
             Work::Open1 => self.drive(simulation, steps(&sections::OPEN1)),
             Work::Lock2 => self.drive(simulation, steps(&sections::LOCK2)),
             Work::LeveldbReadrandom => self.drive(simulation, steps(&sections::LEVELDB_READRANDOM)),
+            Work::Buffers => {
+                let supply = ByCondition(RawCond::<Sim>::new(self.waiting));
+                self.drive(simulation, BufferPool::<_, _, Simulated>::new(lock, supply, Buffers::PAPER))
+            }
+            Work::BuffersSem => {
+                let supply = ByPermits(RawSem::<Sim>::new(Buffers::PAPER.count, self.waiting));
+                self.drive(simulation, BufferPool::<_, _, Simulated>::new(lock, supply, Buffers::PAPER))
+            }
+            Work::Messages => {
+                let conditions = [(); 2].map(|()| RawCond::<Sim>::new(self.waiting));
+                self.drive(simulation, ProducerConsumer::<_, _, Simulated>::new(lock, conditions, Traffic::PAPER))
+            }
             Work::OneInSix => self.drive(simulation, steps(&sections::ONE_IN_SIX)),
         }
     }
@@ -142,8 +167,9 @@ impl Experiment<'_> {
                     shared.operate(&mut client);
                     let [all, counted] = &mut counts.borrow_mut()[number as usize];
                     *all += 1;
-                    *counted += u64::from((from..to).contains(&sim::now()));
+                    *counted += u64::from(shared.counts(&client) && (from..to).contains(&sim::now()));
                 }
+                shared.retire(client);
             });
         }
         let outcome = simulation.run().map_err(|stuck| stuck.to_string())?;
@@ -178,6 +204,7 @@ impl Experiment<'_> {
             }
         };
         put("ops_per_us", Some(operations as f64 * 1e3 / self.length as f64));
+        put("acquisitions", (operations > 0).then(|| acquisitions / operations as f64));
         put("steps", Some(outcome.events as f64));
         put("gini", history::gini(&counts));
         put("rstddev", history::rstddev(&counts));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flashlock_locks::catalogue::LOCKS;
 use flashlock_locks::machine::Tunables;
-use flashlock_native::settings::split_list;
+use flashlock_native::settings::{Choice, split_list};
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
 use flashlock_report::results::{
@@ -15,6 +15,7 @@ use flashlock_report::results::{
 };
 use flashlock_sim::{Description, Use};
 use flashlock_workloads::key_value::Mix;
+use flashlock_workloads::wait::Waiting;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Args;
@@ -38,6 +39,7 @@ const METRICS: &[(&str, &str, Better)] = &[
     ("gini", "Gini coefficient of the work done by each thread", Better::Less),
     ("rstddev", "RSTDDEV of the work done by each thread", Better::Less),
     ("node_moves", "Acquisitions on another NUMA node than the one before, share", Better::Less),
+    ("acquisitions", "Lock acquisitions per operation", Better::Less),
     ("switches_per_1000", "Voluntary context switches per 1,000 acquisitions", Better::Less),
     ("alterations_per_1000", "Queue alterations per 1,000 acquisitions", Better::Less),
     ("cpus_used", "CPUs kept busy", Better::Less),
@@ -156,6 +158,7 @@ impl<'a> Sweep<'a> {
             placement: self.args.seed.wrapping_add(u64::from(round)),
             packed: self.args.pack,
             word_in_front: self.args.word_in_front,
+            waiting: waiting(&lock.choice),
             trace: self.args.trace.is_some() && round == 0,
         };
         experiment.run(&lock.choice, tunables)
@@ -275,6 +278,14 @@ impl<'a> Sweep<'a> {
     }
 }
 
+/// Who polls for the lock polls for everything, as in the papers.
+fn waiting(choice: &Choice) -> Waiting {
+    match choice.lock.info().waits[choice.wait] {
+        "spin" => Waiting::Polling,
+        _ => Waiting::Sleeping,
+    }
+}
+
 /// A workload as users write it.
 fn name(work: Work) -> String {
     let value = clap::ValueEnum::to_possible_value(&work).expect("no workload is hidden");
@@ -285,7 +296,8 @@ fn name(work: Work) -> String {
 fn usual_millis(work: Work) -> f64 {
     match work {
         Work::Kvmap | Work::Open1 | Work::Lock2 | Work::LeveldbReadrandom => 4.0,
-        Work::Randarray => 10.0,
+        Work::Randarray | Work::Messages => 10.0,
+        Work::Buffers | Work::BuffersSem => 40.0,
         Work::Locktorture | Work::Lockstat | Work::OneInSix => 20.0,
     }
 }

@@ -1,11 +1,12 @@
 //! # A condition variable as a queue of nodes
 //!
-//! **Problem.** Wake exactly one waiter per signal, in order; lose no signal to a waiter that gives up; after a broadcast,
-//! do not let a herd fall upon the mutex; and let the object be destroyed as soon as nobody is blocked on it. **Idea.** Waiters
-//! queue in nodes of the pool and sleep each on his own word. A signal takes the first off the queue; a broadcast takes
-//! all, and hands them to the mutex's lock as a [`Chain`], to sleep on there (*wait morphing*). **Source.** POSIX.1-2017, `pthread_cond_*`; the destruction protocol is that of glibc's
-//! condition variable (a count of references, the destroyer waits for it). In which order signals call the waiters can be chosen ([`Order`](crate::order::Order)):
-//! first in, first out, the default, or mostly last in, first out (Dice, *Malthusian Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
+//! **Problem.** Wake exactly one waiter per signal, in order; lose no signal to a waiter that gives up; after a broadcast, do
+//! not let a herd fall upon the mutex; and let the object be destroyed as soon as nobody is blocked on it. **Idea.** Waiters
+//! queue in nodes of the pool and sleep each on his own word. A signal takes the first off the queue; a broadcast takes all,
+//! and hands them to the mutex's lock as a [`Chain`], to sleep on there (*wait morphing*). **Source.** POSIX.1-2017,
+//! `pthread_cond_*`; the destruction protocol is that of glibc's condition variable (a count of references, the destroyer waits
+//! for it). In which order signals call the waiters can be chosen ([`Order`](crate::order::Order)): first in, first out, the
+//! default, or mostly last in, first out (Dice, *Malthusian Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
 //!
 //! ## State: 20 bytes
 //! | word | meaning |
@@ -25,14 +26,16 @@
 //!    signalled passes the signal on, which its reference makes safe.
 //! 4. After `lock` is released, a signaller touches only nodes and futex addresses; after its reference is given back, so does
 //!    a waiter. So the object may be destroyed, and freed, once `destroy` returns.
-//! 5. In a forked child whatever the other threads were at stopped anywhere: `lock` may be held, a node half linked, a reference given
-//!    to nobody. Nobody follows a link or takes `lock` before the first use there has put all of that back to nothing. A wait that
-//!    goes on in the child (its thread forked in a signal handler) is not in the queue any more, which its node's epoch tells.
+//! 5. In a forked child whatever the other threads were at stopped anywhere: `lock` may be held, a node half linked, a
+//!    reference given to nobody. Nobody follows a link or takes `lock` before the first use there has put all of that back to
+//!    nothing. A wait that goes on in the child (its thread forked in a signal handler) is not in the queue any more, which its
+//!    node's epoch tells.
 //!
 //! ## Orderings
 //! Everything is protected by `lock`, except `state` (CLAIMED -> SIGNALED: Release / Acquire, although what it hands over is
-//! the signaller's business and goes through the mutex), `refs` (AcqRel: the destroyer sees the last waiter done), and the glance at
-//! `head` in `signal` (Relaxed: a waiter that must be seen has queued under the mutex that the signaller has held since).
+//! the signaller's business and goes through the mutex), `refs` (AcqRel: the destroyer sees the last waiter done), and the
+//! glance at `head` in `signal` (Relaxed: a waiter that must be seen has queued under the mutex that the signaller has held
+//! since).
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 

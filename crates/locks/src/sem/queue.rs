@@ -1,11 +1,13 @@
 //! # A semaphore with a list of its waiters
 //!
-//! **Problem.** Give a permit from anywhere, also from a signal handler that has interrupted this very code; take one, in an order that is chosen; and
-//! let the object be destroyed as soon as the last wait has returned. **Idea.** Permits are counted in one word, and whoever finds one takes it, in
-//! whatever order threads run. Sleepers are in a list; a post calls the first of them, who then takes a permit, or is passed over and goes to the front
-//! of the list again. The list has no lock to wait for: who finds somebody at it leaves word in the permits' word, and whoever is at it does the rest
-//! before he goes. **Source.** POSIX.1-2017, `sem_*`; the list and its order, Dice, *Malthusian Locks*, EuroSys 2017, §6.11 ([`Order`]); that permits go to
-//! whoever takes them first is as in glibc's semaphore, and keeps a semaphore that is used as a mutex from passing from sleeper to sleeper.
+//! **Problem.** Give a permit from anywhere, also from a signal handler that has interrupted this very code; take one, in an
+//! order that is chosen; and let the object be destroyed as soon as the last wait has returned. **Idea.** Permits are counted
+//! in one word, and whoever finds one takes it, in whatever order threads run. Sleepers are in a list; a post calls the first
+//! of them, who then takes a permit, or is passed over and goes to the front of the list again. The list has no lock to wait
+//! for: who finds somebody at it leaves word in the permits' word, and whoever is at it does the rest before he goes.
+//! **Source.** POSIX.1-2017, `sem_*`; the list and its order, Dice, *Malthusian Locks*, EuroSys 2017, §6.11 ([`Order`]); that
+//! permits go to whoever takes them first is as in glibc's semaphore, and keeps a semaphore that is used as a mutex from
+//! passing from sleeper to sleeper.
 //!
 //! ## State
 //! | `word` | meaning |
@@ -27,21 +29,26 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. Only who has set [`BUSY`] touches the list, until he clears it. A permit that comes while it is set sets [`OWED`], and [`BUSY`] is not cleared while
-//!    that is set. So who posts never waits, neither for others nor for himself, interrupted.
-//! 2. There are no more permits than waiters that have been called and have neither taken one nor found none, or else nobody is in the list. Who makes more
-//!    permits calls a waiter for each; who is called and neither takes nor finds none ([`Semaphore::cancel`]) calls another.
-//! 3. A waiter joins the list only while there are no permits: [`BUSY`] is set for that in the same step in which their absence is seen, and who adds one
-//!    from then on sets [`OWED`].
-//! 4. A post touches the semaphore last in the step that makes its permit seen; afterwards only nodes. Until then it is under way, and
-//!    nobody may destroy what it is posted to. A wait is at it only before it has its permit, or while somebody else's post or wait is under way.
-//! 5. A node is in the list iff it is QUEUED, LEAVING or ABANDONED. Only whoever is at the list takes one out; if it is ABANDONED he gives it back.
-//! 6. In a forked child a list of before is nobody's ([`settle`]): it is dropped, with what stopped threads were at, but not the permits.
+//! 1. Only who has set [`BUSY`] touches the list, until he clears it. A permit that comes while it is set sets [`OWED`], and
+//!    [`BUSY`] is not cleared while that is set. So who posts never waits, neither for others nor for himself, interrupted.
+//! 2. There are no more permits than waiters that have been called and have neither taken one nor found none, or else nobody is
+//!    in the list. Who makes more permits calls a waiter for each; who is called and neither takes nor finds none
+//!    ([`Semaphore::cancel`]) calls another.
+//! 3. A waiter joins the list only while there are no permits: [`BUSY`] is set for that in the same step in which their absence
+//!    is seen, and who adds one from then on sets [`OWED`].
+//! 4. A post touches the semaphore last in the step that makes its permit seen; afterwards only nodes. Until then it is under
+//!    way, and nobody may destroy what it is posted to. A wait is at it only before it has its permit, or while somebody else's
+//!    post or wait is under way.
+//! 5. A node is in the list iff it is QUEUED, LEAVING or ABANDONED. Only whoever is at the list takes one out; if it is
+//!    ABANDONED he gives it back.
+//! 6. In a forked child a list of before is nobody's ([`settle`]): it is dropped, with what stopped threads were at, but not
+//!    the permits.
 //!
-//! Who is at the list may be stopped there (in a signal handler, or by the scheduler), and so may be who was called, and who has called somebody and is about to
-//! wake him. None of that may hold up whom others' permits are for. So who gives a permit, and cannot get at the list, wakes the first sleeper that seems to
-//! be in it ([`Semaphore::nudge`]); that one takes the permit uncalled, and, if he cannot get at the list, leaves his node behind. And who gets at the list first looks
-//! whether the last one that was called has been woken (`called`); [`QUEUED`] stays set until somebody has looked.
+//! Who is at the list may be stopped there (in a signal handler, or by the scheduler), and so may be who was called, and who
+//! has called somebody and is about to wake him. None of that may hold up whom others' permits are for. So who gives a permit,
+//! and cannot get at the list, wakes the first sleeper that seems to be in it ([`Semaphore::nudge`]); that one takes the permit
+//! uncalled, and, if he cannot get at the list, leaves his node behind. And who gets at the list first looks whether the last
+//! one that was called has been woken (`called`); [`QUEUED`] stays set until somebody has looked.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -71,7 +78,8 @@ const OWED: u32 = 1 << 29;
 const PERMITS: u32 = (1 << 28) - 1;
 /// How many nodes are looked at for somebody to nudge.
 const NUDGE_REACH: u32 = 32;
-/// How often, and for how long (µs), a post waits for somebody who makes a forked child's list ready: he may be the thread that it interrupted.
+/// How often, and for how long (µs), a post waits for somebody who makes a forked child's list ready: he may be the thread that
+/// it interrupted.
 const SETTLE_TRIES: u32 = 100;
 const SETTLE_PAUSE: u32 = 50;
 
@@ -158,7 +166,8 @@ impl<M: Machine> Semaphore<'_, M> {
         false
     }
 
-    /// Adds a permit, and calls a waiter, if there is one. Never waits; may be called in a signal handler that has interrupted any of these functions.
+    /// Adds a permit, and calls a waiter, if there is one. Never waits; may be called in a signal handler that has interrupted
+    /// any of these functions.
     #[inline(always)]
     pub fn post(&self) -> Result<(), Overflow> {
         let mut seen = self.word.load(Relaxed);
@@ -210,8 +219,8 @@ impl<M: Machine> Semaphore<'_, M> {
         Ok(())
     }
 
-    /// Wakes a sleeper that seems to have been called last, or else the first in the list whose head was `first`, uncalled. A look without being at the list:
-    /// whoever else that is wakes for nothing.
+    /// Wakes a sleeper that seems to have been called last, or else the first in the list whose head was `first`, uncalled. A
+    /// look without being at the list: whoever else that is wakes for nothing.
     fn nudge(called: u32, first: u32) {
         let wakes = |handle: Handle, whom: &[u32]| {
             let node = handle.node::<M>();
@@ -244,8 +253,8 @@ impl<M: Machine> Semaphore<'_, M> {
         false
     }
 
-    /// (list, busy, n) -> (list, n + own), or n + own if nobody is in it any more. Calls a waiter for each of its `own` permits (0 or 1), and for what is owed
-    /// first. From the last step on nothing of the semaphore is touched (invariant 4).
+    /// (list, busy, n) -> (list, n + own), or n + own if nobody is in it any more. Calls a waiter for each of its `own` permits
+    /// (0 or 1), and for what is owed first. From the last step on nothing of the semaphore is touched (invariant 4).
     pub(super) fn leave(&self, own: u32) {
         self.wake_called();
         let (mut called, mut seen) = (None, self.word.load(Relaxed));
@@ -288,7 +297,8 @@ impl<M: Machine> Semaphore<'_, M> {
     fn tell(called: Handle) -> u32 {
         let node = called.node::<M>();
         let woken = M::unpark(node);
-        // Relaxed: a hint. The node may have been used again, even been called again, since; then nobody looks after its thread but who called it.
+        // Relaxed: a hint. The node may have been used again, even been called again, since; then nobody looks after its thread
+        // but who called it.
         let _ = node.state.compare_exchange(state::CALLED, state::TOLD, Relaxed, Relaxed);
         woken
     }
@@ -303,7 +313,8 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// Takes the first waiter that has not left out of the list, QUEUED -> CALLED. He finds that out himself, or is then to be woken. At the list.
+    /// Takes the first waiter that has not left out of the list, QUEUED -> CALLED. He finds that out himself, or is then to be
+    /// woken. At the list.
     fn pop(&self) -> Option<Handle> {
         while let Some(first) = Handle::from_word(self.queue.head.load(Relaxed)) {
             let node = first.node::<M>();

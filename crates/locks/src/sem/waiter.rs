@@ -1,6 +1,7 @@
 //! # Waiting for a permit
 //!
-//! What a thread does that finds none: poll a little, queue, sleep, take a permit or leave. State, list and invariants are [`queue`](super::queue)'s.
+//! What a thread does that finds none: poll a little, queue, sleep, take a permit or leave. State, list and invariants are
+//! [`queue`](super::queue)'s.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -61,7 +62,8 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// The calling thread has found no permit: it polls a little, while nobody is queued and there are CPUs enough, and then queues.
+    /// The calling thread has found no permit: it polls a little, while nobody is queued and there are CPUs enough, and then
+    /// queues.
     #[cold]
     pub fn begin(&self, until: Option<Deadline>) -> Entry {
         if !M::crowded() && !has_list(self.word.load(Relaxed)) {
@@ -119,8 +121,9 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// Sleeps, by `park`, until there is a permit for the calling thread, or a sleep has ended otherwise. `park` gets the word and the value as
-    /// [`Machine::park`] does, and may end the wait by not returning; who cleans up then calls [`Semaphore::cancel`].
+    /// Sleeps, by `park`, until there is a permit for the calling thread, or a sleep has ended otherwise. `park` gets the word
+    /// and the value as [`Machine::park`] does, and may end the wait by not returning; who cleans up then calls
+    /// [`Semaphore::cancel`].
     pub fn wait_with(
         &self,
         me: Handle,

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::cond::fifo::Outcome;
-use flashlock_locks::machine::Handle;
+use flashlock_locks::machine::{Handle, Tunables, Word as _};
+use flashlock_locks::order::Order;
 use flashlock_locks::queue::Mcs;
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::{Futex, Tas};
 use flashlock_locks::wait::Park;
-use flashlock_model::Setup;
 use flashlock_model::harness::Waited;
 use flashlock_model::loom::Depth::Preemptions;
-use flashlock_model::loom::explore;
+use flashlock_model::loom::{explore, find};
+use flashlock_model::{Loom, Setup};
 use loom::thread;
 
 use crate::common::{Cond, Lock, Mutex, world};
@@ -217,4 +218,31 @@ fn destroyed_as_soon_as_nobody_is_blocked() {
     explore("destroy after move, futex", Preemptions(4), SETUP, || destroy::<Futex>(true, true));
     explore("destroy after move, mcs", Preemptions(3), SETUP, || destroy::<Mcs<Park>>(true, true));
     explore("destroy after move, shfl", Preemptions(3), SETUP, || destroy::<Shfl<Park>>(true, true));
+}
+
+const LIFO: Tunables = Tunables { cond_order: Order::LIFO, ..Tunables::DEFAULT };
+
+/// Of two that wait, the last in front, the first gives up; a signal comes at the same time, for the one in front. `forgets`:
+/// whoever was put in front was not told to the one behind him.
+fn the_front_stays(forgets: bool) {
+    let cond = Arc::new(Cond::new());
+    let [first, last] = [(); 2].map(|()| cond.queue.enqueue(0));
+    if forgets {
+        first.node::<Loom>().prev.store(0, Relaxed);
+    }
+    let leaves = {
+        let cond = cond.clone();
+        thread::spawn(move || assert!(cond.queue.withdraw(first)))
+    };
+    cond.signal();
+    assert_eq!(cond.queue.wait(last, None), Outcome::Signaled(None));
+    leaves.join().expect("no panic");
+    assert!(cond.destroy());
+}
+
+#[test]
+fn who_is_put_in_front_is_linked() {
+    let setup = Setup { tunables: &LIFO, ..SETUP };
+    explore("lifo, one leaves", Preemptions(3), setup, || the_front_stays(false));
+    find("put in front, not linked back", Preemptions(3), setup, || the_front_stays(true));
 }

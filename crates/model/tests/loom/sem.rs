@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::Tunables;
+use flashlock_locks::machine::{Handle, Machine as _, Tunables};
+use flashlock_locks::node::state;
 use flashlock_locks::order::Order;
 use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
 use flashlock_model::harness;
@@ -13,13 +14,13 @@ use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::{Fault, Field, Loom, Op, Setup, Weaken};
 use loom::thread;
 
-use crate::common::{ALL, world};
+use crate::common::world;
 use crate::sem_mutants::{adds_and_looks, calls_nobody, keeps_the_call, leaves_no_word};
 
 type Sem = harness::Sem<Loomed>;
 
 const SETUP: Setup = Setup { polls: 1, crowded: true, ..Setup::new(6) };
-const BOUND: Depth = Preemptions(3);
+const BOUND: Depth = Preemptions(2);
 const LIFO: Tunables = Tunables { sem_order: Order::LIFO, ..Tunables::DEFAULT };
 
 fn start(sem: &Arc<Sem>, body: impl FnOnce(&Sem) + Send + 'static) -> thread::JoinHandle<()> {
@@ -106,6 +107,25 @@ fn ended_otherwise(cancelled: bool) {
     sem.destroy();
 }
 
+/// One sleeps until it is called or the first tick comes, and is cancelled then; the permit reaches another that waits.
+fn cancelled_asleep(cancel: fn(&Semaphore<'_, Loom>, Handle)) {
+    let sem = Arc::new(Sem::new(0));
+    let until = world().first_tick();
+    let fickle = start(&sem, move |sem| match sem.semaphore().begin(None) {
+        Entry::Queued(me) => {
+            Loom::park(&me.node::<Loom>().state, state::QUEUED, Some(until));
+            cancel(&sem.semaphore(), me);
+        }
+        Entry::Over(_) => sem.post(),
+    });
+    let steady = start(&sem, |sem| assert!(sem.wait(None)));
+    sem.post();
+    world().tick();
+    fickle.join().expect("no panic");
+    steady.join().expect("no panic");
+    assert_eq!(sem.value(), 0);
+}
+
 /// Who has got what was posted destroys the semaphore while the post is on its way out.
 fn destroyed_by_the_waiter() {
     let sem = Arc::new(Sem::new(0));
@@ -137,19 +157,19 @@ fn forked(steps: u32, waits: bool) {
 
 #[test]
 fn excludes_with_one_permit() {
-    explore("sem 1+1", ALL, SETUP, as_mutex(&[1, 1])).shows(&[Event::SemQueued, Event::SemWake]);
-    explore("sem 2+1", Preemptions(3), Setup { recycles: true, ..SETUP }, as_mutex(&[2, 1]));
-    explore("sem 1+1+1", Preemptions(2), SETUP, as_mutex(&[1, 1, 1]));
-    explore("sem 1+1, polling", Preemptions(3), Setup { crowded: false, ..SETUP }, as_mutex(&[1, 1]));
+    explore("sem 1+1", BOUND, SETUP, as_mutex(&[1, 1])).shows(&[Event::SemQueued, Event::SemWake]);
+    explore("sem 2+1", BOUND, Setup { recycles: true, ..SETUP }, as_mutex(&[2, 1]));
+    explore("sem 1+1+1", Preemptions(1), SETUP, as_mutex(&[1, 1, 1]));
+    explore("sem 1+1, polling", BOUND, Setup { crowded: false, ..SETUP }, as_mutex(&[1, 1]));
 }
 
 #[test]
 fn no_permit_is_lost() {
     explore("sem: 1 waits, 1+1 posts", BOUND, SETUP, posts_and_waits(1, [1, 1]));
-    explore("sem: 2 wait, 1+1 posts", Preemptions(2), SETUP, posts_and_waits(2, [1, 1]));
+    explore("sem: 2 wait, 2 posts, lifo", Preemptions(1), Setup { tunables: &LIFO, ..SETUP }, mutant(post));
     explore(
         "sem: 2 wait, 1+2 posts, lifo",
-        Preemptions(2),
+        Preemptions(1),
         Setup { tunables: &LIFO, ..SETUP },
         posts_and_waits(2, [1, 2]),
     );
@@ -157,14 +177,15 @@ fn no_permit_is_lost() {
 
 #[test]
 fn waits_that_end_otherwise_take_none() {
-    explore("sem, deadline", Preemptions(2), SETUP, against_the_clock).shows(&[Event::SemQueued]);
-    explore("sem, cancelled", BOUND, SETUP, || ended_otherwise(true));
-    explore("sem, interrupted", BOUND, SETUP, || ended_otherwise(false));
+    explore("sem, deadline", Preemptions(1), SETUP, against_the_clock).shows(&[Event::SemQueued]);
+    explore("sem, cancelled", Preemptions(1), SETUP, || ended_otherwise(true));
+    explore("sem, cancelled asleep", Preemptions(1), SETUP, || cancelled_asleep(|sem, me| sem.cancel(me)));
+    explore("sem, interrupted", Preemptions(1), SETUP, || ended_otherwise(false));
 }
 
 #[test]
 fn a_post_does_not_look_back() {
-    explore("sem, destroyed", ALL, SETUP, destroyed_by_the_waiter).shows(&[Event::SemWake]);
+    explore("sem, destroyed", BOUND, SETUP, destroyed_by_the_waiter).shows(&[Event::SemWake]);
 }
 
 #[test]
@@ -190,6 +211,10 @@ fn ordering_bugs_are_found() {
     find("nobody is woken", BOUND, deaf, posts_and_waits(1, [1, 1]));
 }
 
+fn post(semaphore: &Semaphore<'_, Loom>) {
+    semaphore.post().expect("room");
+}
+
 /// Two wait, and two posts are made in the mutant's way.
 fn mutant(post: fn(&Semaphore<'_, Loom>)) -> impl Fn() + Send + Sync + 'static {
     move || {
@@ -205,9 +230,9 @@ fn mutant(post: fn(&Semaphore<'_, Loom>)) -> impl Fn() + Send + Sync + 'static {
 
 #[test]
 fn protocol_bugs_are_found() {
-    explore("sem, the mutants' body", Preemptions(2), SETUP, mutant(|sem| sem.post().expect("room")));
-    find("a post leaves no word", BOUND, SETUP, mutant(leaves_no_word));
-    find("a post calls nobody", BOUND, SETUP, mutant(calls_nobody));
+    explore("sem, the mutants' body", Preemptions(1), SETUP, mutant(post));
+    find("a post leaves no word", Preemptions(1), SETUP, mutant(leaves_no_word));
+    find("a post calls nobody", Preemptions(1), SETUP, mutant(calls_nobody));
     find("a post looks back", BOUND, SETUP, || {
         let sem = Arc::new(Sem::new(0));
         let poster = start(&sem, |sem| adds_and_looks(&sem.semaphore()));
@@ -215,15 +240,5 @@ fn protocol_bugs_are_found() {
         sem.destroy();
         poster.join().expect("no panic");
     });
-    find("a cancelled wait keeps the call", BOUND, SETUP, || {
-        let sem = Arc::new(Sem::new(0));
-        let fickle = start(&sem, |sem| match sem.semaphore().begin(None) {
-            Entry::Queued(me) => keeps_the_call(&sem.semaphore(), me),
-            Entry::Over(_) => sem.post(),
-        });
-        let steady = start(&sem, |sem| assert!(sem.wait(None)));
-        sem.post();
-        fickle.join().expect("no panic");
-        steady.join().expect("no panic");
-    });
+    find("a cancelled wait keeps the call", BOUND, SETUP, || cancelled_asleep(keeps_the_call));
 }

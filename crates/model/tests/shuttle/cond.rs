@@ -3,15 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use flashlock_locks::cond::Outcome;
 use flashlock_locks::event::Event;
+use flashlock_locks::machine::{Tunables, Word as _};
 use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::node::state;
 use flashlock_locks::numa::{Cna, QspinCna};
+use flashlock_locks::order::Order;
 use flashlock_locks::queue::{Mcs, Qspin};
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::{Futex, Tas, Ticket};
 use flashlock_locks::wait::{Park, SpinThenPark};
 use flashlock_model::harness::Waited;
-use flashlock_model::{Setup, shuttle::By, shuttle::explore};
+use flashlock_model::shuttle::{By, explore, find};
+use flashlock_model::{Setup, Shuttle};
 use shuttle::thread::{self, JoinHandle};
 
 use crate::common::{Cond, FLOWING, Lock, Mutex, STILL, any, both, world};
@@ -296,4 +301,79 @@ conds! {
     mcscr_park: Mcscr<Park>;
     shfl_stp: Shfl<SpinThenPark>;
     shfl_park: Shfl<Park>;
+}
+
+const LIFO: Tunables = Tunables { cond_order: Order::LIFO, ..Tunables::DEFAULT };
+const MIXED: Tunables = Tunables { cond_order: Order::lifo(2), ..Tunables::DEFAULT };
+
+#[test]
+fn in_any_order() {
+    for tunables in [&LIFO, &MIXED] {
+        for moves in [false, true] {
+            let still = Setup { tunables, ..STILL };
+            both("lifo, producers and consumers", 6000, still, move || {
+                producers_and_consumers::<Futex>(false, moves);
+            });
+            both("lifo, timed", 6000, Setup { tunables, nodes: 8, ..FLOWING }, move || {
+                producers_and_consumers::<Futex>(true, moves);
+            });
+            both("lifo, broadcast", 4000, still, move || one_broadcast::<Futex>(false, moves));
+        }
+    }
+}
+
+/// Of three that wait, who is signalled first, second and third.
+#[test]
+fn who_is_signalled_first() {
+    let put_at_the_end = Order::lifo(5);
+    for (order, random, expected) in [
+        (Order::FIFO, 0, [0, 1, 2]),
+        (Order::LIFO, 0, [2, 1, 0]),
+        (put_at_the_end, 5, [0, 1, 2]),
+        (put_at_the_end, 4, [2, 1, 0]),
+    ] {
+        let tunables: &'static Tunables = Box::leak(Box::new(Tunables { cond_order: order, ..Tunables::DEFAULT }));
+        explore("order", By::Random, 10, Setup { tunables, random: Some(random), ..STILL }, move || {
+            let cond = Cond::new();
+            let queued = [(); 3].map(|()| cond.queue.enqueue(0));
+            let mut signalled = Vec::new();
+            for _ in 0..3 {
+                cond.signal();
+                let told = |&at: &usize| {
+                    !signalled.contains(&at) && queued[at].node::<Shuttle>().state.peek() == state::SIGNALED
+                };
+                signalled.push((0..3).find(told).expect("a signal tells somebody"));
+            }
+            assert_eq!(signalled, expected);
+            for me in queued {
+                assert_eq!(cond.queue.wait(me, None), Outcome::Signaled(None));
+            }
+            assert!(cond.destroy());
+        });
+    }
+}
+
+/// Of two that wait, the last in front, the first gives up; a signal comes at the same time, for the one in front. `forgets`:
+/// whoever was put in front was not told to the one behind him.
+fn the_front_stays(forgets: bool) {
+    let cond = Arc::new(Cond::new());
+    let [first, last] = [(); 2].map(|()| cond.queue.enqueue(0));
+    if forgets {
+        first.node::<Shuttle>().prev.store(0, Relaxed);
+    }
+    let leaves = {
+        let cond = cond.clone();
+        thread::spawn(move || assert!(cond.queue.withdraw(first)))
+    };
+    cond.signal();
+    assert_eq!(cond.queue.wait(last, None), Outcome::Signaled(None));
+    leaves.join().expect("no panic");
+    assert!(cond.destroy());
+}
+
+#[test]
+fn who_is_put_in_front_is_linked() {
+    let setup = Setup { tunables: &LIFO, ..STILL };
+    both("lifo, one leaves", 2000, setup, || the_front_stays(false));
+    find("put in front, not linked back", By::Random, 2000, setup, || the_front_stays(true));
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::Tunables;
+use flashlock_locks::machine::{Handle, Machine as _, Tunables};
+use flashlock_locks::node::state;
 use flashlock_locks::order::Order;
 use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
 use flashlock_model::shuttle::{By, Shuttled, find};
@@ -12,7 +13,7 @@ use flashlock_model::{Setup, Shuttle, harness};
 use shuttle::thread;
 
 use crate::common::{FLOWING, STILL, any, both, world};
-use crate::sem_mutants::{calls_nobody, leaves_no_word};
+use crate::sem_mutants::{adds_and_looks, calls_nobody, keeps_the_call, leaves_no_word};
 
 type Sem = harness::Sem<Shuttled>;
 type Post = fn(&Semaphore<'_, Shuttle>);
@@ -166,6 +167,45 @@ fn the_waiter_may_destroy_it() {
 fn bugs_are_found() {
     find("a post leaves no word", By::Random, 5_000, CROWDED, makers_and_takers(false, leaves_no_word));
     find("a post calls nobody", By::Random, 5_000, CROWDED, makers_and_takers(false, calls_nobody));
+    find("a post looks back", By::Random, 5_000, CROWDED, || {
+        let sem = Arc::new(Sem::new(0));
+        let poster = {
+            let sem = sem.clone();
+            thread::spawn(move || adds_and_looks(&sem.semaphore()))
+        };
+        assert!(sem.wait(None));
+        sem.destroy();
+        poster.join().expect("no panic");
+    });
+    find("a cancelled wait keeps the call", By::Random, 5_000, CROWDED, || cancelled_asleep(keeps_the_call));
+}
+
+/// One sleeps until it is called or the first tick comes, and is cancelled then; the permit reaches another that waits.
+fn cancelled_asleep(cancel: fn(&Semaphore<'_, Shuttle>, Handle)) {
+    let sem = Arc::new(Sem::new(0));
+    let until = world().first_tick();
+    let spawn = |body: Box<dyn FnOnce(&Sem) + Send>| {
+        let sem = sem.clone();
+        thread::spawn(move || body(&sem))
+    };
+    let fickle = spawn(Box::new(move |sem| match sem.semaphore().begin(None) {
+        Entry::Queued(me) => {
+            Shuttle::park(&me.node::<Shuttle>().state, state::QUEUED, Some(until));
+            cancel(&sem.semaphore(), me);
+        }
+        Entry::Over(_) => sem.post(),
+    }));
+    let steady = spawn(Box::new(|sem| assert!(sem.wait(None))));
+    sem.post();
+    world().tick();
+    fickle.join().expect("no panic");
+    steady.join().expect("no panic");
+    assert_eq!(sem.value(), 0);
+}
+
+#[test]
+fn who_is_cancelled_swallows_nothing() {
+    both("sem, cancelled asleep", 5_000, CROWDED, || cancelled_asleep(|sem, me| sem.cancel(me)));
 }
 
 /// The order: who queued last is called first, but for those that are put at the end.
@@ -191,10 +231,8 @@ fn who_is_called_first() {
             let mut called = Vec::new();
             for _ in 0..3 {
                 sem.post();
-                let new = |&at: &usize| {
-                    !called.contains(&at)
-                        && queued[at].node::<Shuttle>().state.peek() != flashlock_locks::node::state::QUEUED
-                };
+                let new =
+                    |&at: &usize| !called.contains(&at) && queued[at].node::<Shuttle>().state.peek() != state::QUEUED;
                 called.push((0..3).find(new).expect("a post calls somebody"));
             }
             assert_eq!(called, expected);

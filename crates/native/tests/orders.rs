@@ -1,0 +1,86 @@
+//! Mostly last in, first out: few circulate, and everybody is called in the long run.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::Ordering::Relaxed;
+
+use flashlock_locks::cond::{CondQueue, Outcome};
+use flashlock_locks::machine::{Handle, Machine, Tunables, Word};
+use flashlock_locks::node::state;
+use flashlock_locks::order::Order;
+use flashlock_locks::sem::{Ended, Entry, SemQueue, Semaphore, Slept};
+use flashlock_native::{Native, Word32, settings};
+
+type M = Native;
+
+const WAITERS: usize = 16;
+const CALLS: usize = 100_000;
+/// One in so many is put at the end.
+const ONE_IN: u32 = 50;
+
+fn state_of(handle: Handle) -> u32 {
+    handle.node::<M>().state.load(Relaxed)
+}
+
+/// All wait; who is called waits again. Who was called, in order.
+fn history(mut call: impl FnMut(&HashMap<u32, usize>) -> Handle, mut queue: impl FnMut() -> Handle) -> Vec<usize> {
+    let mut who: HashMap<u32, usize> = (0..WAITERS).map(|waiter| (queue().word(), waiter)).collect();
+    (0..CALLS)
+        .map(|_| {
+            let called = call(&who);
+            let waiter = who.remove(&called.word()).expect("one that waits");
+            who.insert(queue().word(), waiter);
+            waiter
+        })
+        .collect()
+}
+
+fn check(history: &[usize]) {
+    let windows: Vec<usize> =
+        history.chunks(ONE_IN as usize).map(|calls| calls.iter().collect::<BTreeSet<_>>().len()).collect();
+    let circulating = windows.iter().sum::<usize>() as f64 / windows.len() as f64;
+    assert!((1.0..4.0).contains(&circulating), "{circulating} waiters circulate");
+    let mut longest = 0;
+    for waiter in 0..WAITERS {
+        let mut last = 0;
+        for (at, _) in history.iter().enumerate().filter(|(_, called)| **called == waiter) {
+            longest = longest.max(at - last);
+            last = at;
+        }
+        longest = longest.max(history.len() - last);
+    }
+    // On average 16 x 50 calls; this much longer comes once in very many runs.
+    assert!(longest < WAITERS * ONE_IN as usize * 8, "somebody was passed over {longest} times");
+}
+
+/// One process, one choice: both orders are looked at here.
+#[test]
+fn few_circulate_and_nobody_is_forgotten() {
+    let order = Order::lifo(ONE_IN);
+    assert!(settings::set_tunables(Tunables { cond_order: order, sem_order: order, ..Tunables::DEFAULT }));
+
+    let cond = CondQueue::<M>::new();
+    let signal = |who: &HashMap<u32, usize>| {
+        cond.signal();
+        let told = |word: &&u32| Handle::from_word(**word).is_some_and(|handle| state_of(handle) == state::SIGNALED);
+        let called = who.keys().find(told).and_then(|word| Handle::from_word(*word)).expect("a signal tells one");
+        assert_eq!(cond.wait(called, None), Outcome::Signaled(None));
+        called
+    };
+    check(&history(signal, || cond.enqueue(0)));
+
+    let (word, queue) = (<Word32 as Word>::new(0), SemQueue::<M>::new());
+    let semaphore = Semaphore { word: &word, queue: &queue };
+    let post = |who: &HashMap<u32, usize>| {
+        semaphore.post().expect("room");
+        let told = |word: &&u32| Handle::from_word(**word).is_some_and(|handle| state_of(handle) == state::TOLD);
+        let called = who.keys().find(told).and_then(|word| Handle::from_word(*word)).expect("a post tells one");
+        assert_eq!(semaphore.wait_with(called, None, |_, _| Slept::Woken), Ended::Acquired);
+        called
+    };
+    let wait = || match semaphore.begin(None) {
+        Entry::Queued(me) => me,
+        Entry::Over(_) => panic!("there is no permit"),
+    };
+    check(&history(post, wait));
+    assert!(M::epoch() > 0);
+}

@@ -1,0 +1,217 @@
+//! # A pool of few buffers for many threads
+//!
+//! **Source.** Malthusian locks (EuroSys 2017), section 6.11, figure 14: a thread takes a buffer from a pool of five, waiting
+//! until there is one; exchanges random words of it with a buffer of its own; gives it back; and updates random words of its
+//! own. The pool is a lock, a stack, and a condition variable, or, in a variant, a semaphore. In which order these call their
+//! waiters decides how many threads circulate, and so how many buffers, the threads' own among them, compete for the caches.
+//! **Departure.** The paper does not say how large a thread's own buffer is: as large as the others, here.
+
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::Workload;
+use crate::ground::{Ground, Here, Lines, OwnLine};
+use crate::lock::{LOST, Lock};
+use crate::random::XorShift;
+use crate::wait::{Condition, Permits};
+
+/// The most buffers that a pool can have.
+const MOST: usize = 16;
+
+/// How much there is, and how much of it is touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// Buffers in the pool; at most 16.
+    pub count: u32,
+    /// 32-bit words in each buffer; at least one.
+    pub words: u32,
+    /// Words that are exchanged between the pool's buffer and the thread's own.
+    pub exchanges: u32,
+    /// Words of the thread's own that are updated without any of the pool's.
+    pub updates: u32,
+    /// How long it takes to choose a word, in ns, on a ground where computing costs only what is told.
+    pub draw_ns: u32,
+}
+
+impl Buffers {
+    /// The paper's.
+    pub const PAPER: Self =
+        Self { count: 5, words: 256 << 10, exchanges: 500, updates: 5000, draw_ns: XorShift::DRAW_NS };
+
+    const WORDS_PER_LINE: u32 = 16;
+
+    fn buffer<G: Ground>(&self) -> G::Lines {
+        G::lines(self.words.div_ceil(Self::WORDS_PER_LINE))
+    }
+
+    fn line(&self, random: &mut XorShift) -> u32 {
+        random.below(self.words) / Self::WORDS_PER_LINE
+    }
+}
+
+/// How threads wait for a buffer.
+pub trait Supply<L: Lock>: Sync {
+    /// Acquires the lock when there is a buffer; `ready` says so, under the lock.
+    fn enter(&self, lock: &L, ready: impl Fn() -> bool);
+    /// Releases the lock; there is one buffer more.
+    fn leave(&self, lock: &L);
+}
+
+/// By a condition variable.
+pub struct ByCondition<C: Condition>(pub C);
+
+impl<L: Lock, C: Condition> Supply<L> for ByCondition<C> {
+    fn enter(&self, lock: &L, ready: impl Fn() -> bool) {
+        lock.acquire();
+        while !ready() {
+            self.0.wait(lock);
+        }
+    }
+
+    fn leave(&self, lock: &L) {
+        lock.release();
+        self.0.signal();
+    }
+}
+
+/// By a semaphore, with a permit for each buffer.
+pub struct ByPermits<P: Permits>(pub P);
+
+impl<L: Lock, P: Permits> Supply<L> for ByPermits<P> {
+    fn enter(&self, lock: &L, _ready: impl Fn() -> bool) {
+        self.0.take();
+        lock.acquire();
+    }
+
+    fn leave(&self, lock: &L) {
+        lock.release();
+        self.0.give();
+    }
+}
+
+/// The pool.
+pub struct BufferPool<L: Lock, S: Supply<L>, G: Ground = Here> {
+    lock: OwnLine<L>,
+    supply: OwnLine<S>,
+    /// How many buffers are there, and which: a stack. Changed by the lock's holder only; atomic, for a lock may not exclude.
+    there: OwnLine<AtomicU32>,
+    stack: [AtomicU32; MOST],
+    size: Buffers,
+    buffers: [Option<G::Lines>; MOST],
+}
+
+/// One thread's part: its buffer.
+pub struct Client<G: Ground = Here> {
+    random: XorShift,
+    own: G::Lines,
+}
+
+impl<L: Lock, S: Supply<L>, G: Ground> BufferPool<L, S, G> {
+    /// A full pool. Who waits for buffers by a semaphore gives it as many permits.
+    pub fn new(lock: L, supply: S, size: Buffers) -> Self {
+        let mut buffers = [const { None }; MOST];
+        buffers.iter_mut().take(size.count as usize).for_each(|buffer| *buffer = Some(size.buffer::<G>()));
+        let (there, stack) = (AtomicU32::new(size.count), core::array::from_fn(|at| AtomicU32::new(at as u32)));
+        Self { lock: OwnLine(lock), supply: OwnLine(supply), there: OwnLine(there), stack, size, buffers }
+    }
+
+    /// Takes the buffer that was given back last.
+    fn take(&self) -> u32 {
+        self.supply.0.enter(&self.lock.0, || self.there.0.load(Relaxed) > 0);
+        // Where the lock does not exclude, there may be none.
+        let left = self.there.0.load(Relaxed).saturating_sub(1);
+        self.there.0.store(left, Relaxed);
+        let buffer = self.stack[left as usize % MOST].load(Relaxed);
+        self.lock.0.release();
+        buffer
+    }
+
+    fn give(&self, buffer: u32) {
+        self.lock.0.acquire();
+        let there = self.there.0.load(Relaxed);
+        self.stack[there as usize % MOST].store(buffer, Relaxed);
+        self.there.0.store(there + 1, Relaxed);
+        self.supply.0.leave(&self.lock.0);
+    }
+}
+
+impl<L: Lock, S: Supply<L>, G: Ground> Workload for BufferPool<L, S, G> {
+    type Client = Client<G>;
+
+    fn client(&self, seed: u64, number: u32) -> Client<G> {
+        Client { random: XorShift::new(seed, number), own: self.size.buffer::<G>() }
+    }
+
+    fn operate(&self, client: &mut Client<G>) {
+        let (Client { random, own }, size) = (client, &self.size);
+        let buffer = self.take();
+        G::worked(size.exchanges * 2 * size.draw_ns);
+        if let Some(lines) = &self.buffers[buffer as usize % MOST] {
+            for _ in 0..size.exchanges {
+                let (theirs, mine) = (size.line(random), size.line(random));
+                lines.read(theirs);
+                own.read(mine);
+                lines.write(theirs);
+                own.write(mine);
+            }
+        }
+        self.give(buffer);
+        G::worked(size.updates * size.draw_ns);
+        for _ in 0..size.updates {
+            let line = size.line(random);
+            own.read(line);
+            own.write(line);
+        }
+    }
+
+    fn check(&mut self, _operations: u64) -> Result<(), &'static str> {
+        let mut found = [false; MOST];
+        for buffer in &self.stack[..self.size.count as usize] {
+            found[buffer.load(Relaxed) as usize % MOST] = true;
+        }
+        let all = found[..self.size.count as usize].iter().all(|found| *found);
+        if all && self.there.0.load(Relaxed) == self.size.count { Ok(()) } else { Err(LOST) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::NoLock;
+    use crate::told::{Ledger, Told};
+
+    /// Nobody ever waits.
+    struct Plenty;
+
+    impl Condition for Plenty {
+        fn wait(&self, _lock: &impl Lock) {
+            panic!("one thread, and no buffer");
+        }
+        fn signal(&self) {}
+        fn broadcast(&self) {}
+    }
+
+    #[test]
+    fn an_operation_is_what_the_paper_says() {
+        let mut pool: BufferPool<_, _, Told> = BufferPool::new(NoLock, ByCondition(Plenty), Buffers::PAPER);
+        let mut client = pool.client(1, 0);
+        Ledger::take();
+        (0..10).for_each(|_| pool.operate(&mut client));
+        let touched = 10 * (2 * 500 + 5000);
+        assert_eq!(
+            Ledger::take(),
+            Ledger { reads: touched, writes: touched, worked: 2 * touched, ..Ledger::default() }
+        );
+        assert_eq!(pool.check(10), Ok(()));
+    }
+
+    #[test]
+    fn a_buffer_that_is_missing_is_noticed() {
+        let mut pool: BufferPool<_, _, Told> = BufferPool::new(NoLock, ByCondition(Plenty), Buffers::PAPER);
+        let buffer = pool.take();
+        assert!(pool.check(0).is_err());
+        pool.give(buffer);
+        assert_eq!((buffer, pool.check(0)), (4, Ok(())));
+        pool.stack[1].store(3, Relaxed);
+        assert!(pool.check(0).is_err(), "one is there twice");
+    }
+}

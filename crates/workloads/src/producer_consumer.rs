@@ -1,0 +1,186 @@
+//! # Producers, consumers, and a bounded queue between them
+//!
+//! **Source.** Malthusian locks (EuroSys 2017), section 6.7, figure 10, after the benchmark of COZ: three consumers, the other
+//! threads produce; a queue of 10,000 messages, a lock, and two condition variables. Under a lock that is first come, first
+//! served, producers acquire it only to find the queue full, wait, and acquire it again: three acquisitions for each message.
+//! Under a lock that restricts who circulates a small balanced set does: two. **Departure.** The queue is full when it begins,
+//! as it would be after a while.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::Workload;
+use crate::ground::{Ground, Here, Lines, OwnLine};
+use crate::lock::{LOST, Lock};
+use crate::wait::Condition;
+
+/// How much there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// The first so many clients consume.
+    pub consumers: u32,
+    /// Messages that the queue holds; at least one.
+    pub bound: u32,
+    /// How long it takes to put a message into the queue or to take one out, in ns, on a ground where computing costs only what
+    /// is told.
+    pub message_ns: u32,
+}
+
+impl Traffic {
+    /// The paper's.
+    pub const PAPER: Self = Self { consumers: 3, bound: 10_000, message_ns: 10 };
+
+    const MESSAGES_PER_LINE: u32 = 16;
+}
+
+/// The queue.
+pub struct ProducerConsumer<L: Lock, C: Condition, G: Ground = Here> {
+    lock: OwnLine<L>,
+    not_full: OwnLine<C>,
+    not_empty: OwnLine<C>,
+    /// Messages in the queue, and how many were ever put in and taken out. Changed by the lock's holder only; atomic, for a
+    /// lock may not exclude.
+    filled: OwnLine<AtomicU32>,
+    put: AtomicU64,
+    taken: AtomicU64,
+    traffic: Traffic,
+    ring: G::Lines,
+    /// Somebody has had enough: nobody waits any more.
+    over: AtomicBool,
+}
+
+/// One thread's part: whether it consumes.
+pub struct Client {
+    consumes: bool,
+}
+
+impl<L: Lock, C: Condition, G: Ground> ProducerConsumer<L, C, G> {
+    /// A full queue.
+    pub fn new(lock: L, [not_full, not_empty]: [C; 2], traffic: Traffic) -> Self {
+        Self {
+            lock: OwnLine(lock),
+            not_full: OwnLine(not_full),
+            not_empty: OwnLine(not_empty),
+            filled: OwnLine(AtomicU32::new(traffic.bound)),
+            put: AtomicU64::new(u64::from(traffic.bound)),
+            taken: AtomicU64::new(0),
+            ring: G::lines(traffic.bound.div_ceil(Traffic::MESSAGES_PER_LINE)),
+            traffic,
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits, with the lock held, until the queue is not as full as `blocked`; whether it is so.
+    fn wait_while(&self, condition: &C, blocked: u32) -> bool {
+        while self.filled.0.load(Relaxed) == blocked {
+            if self.over.load(Relaxed) {
+                return false;
+            }
+            condition.wait(&self.lock.0);
+        }
+        true
+    }
+
+    /// The line of that message.
+    fn line(&self, number: u64) -> u32 {
+        (number % u64::from(self.traffic.bound)) as u32 / Traffic::MESSAGES_PER_LINE
+    }
+
+    fn produce(&self) {
+        self.lock.0.acquire();
+        let room = self.wait_while(&self.not_full.0, self.traffic.bound);
+        if room {
+            let number = self.put.load(Relaxed);
+            G::worked(self.traffic.message_ns);
+            self.ring.write(self.line(number));
+            self.put.store(number + 1, Relaxed);
+            self.filled.0.store(self.filled.0.load(Relaxed) + 1, Relaxed);
+        }
+        self.lock.0.release();
+        if room {
+            self.not_empty.0.signal();
+        }
+    }
+
+    fn consume(&self) {
+        self.lock.0.acquire();
+        let some = self.wait_while(&self.not_empty.0, 0);
+        if some {
+            let number = self.taken.load(Relaxed);
+            G::worked(self.traffic.message_ns);
+            self.ring.read(self.line(number));
+            self.taken.store(number + 1, Relaxed);
+            self.filled.0.store(self.filled.0.load(Relaxed).wrapping_sub(1), Relaxed);
+        }
+        self.lock.0.release();
+        if some {
+            self.not_full.0.signal();
+        }
+    }
+}
+
+impl<L: Lock, C: Condition, G: Ground> Workload for ProducerConsumer<L, C, G> {
+    type Client = Client;
+
+    fn client(&self, _seed: u64, number: u32) -> Client {
+        Client { consumes: number < self.traffic.consumers }
+    }
+
+    fn operate(&self, client: &mut Client) {
+        if client.consumes { self.consume() } else { self.produce() }
+    }
+
+    /// A message is conveyed when it is consumed.
+    fn counts(&self, client: &Client) -> bool {
+        client.consumes
+    }
+
+    fn retire(&self, _client: Client) {
+        self.lock.0.acquire();
+        self.over.store(true, Relaxed);
+        self.lock.0.release();
+        self.not_full.0.broadcast();
+        self.not_empty.0.broadcast();
+    }
+
+    fn check(&mut self, _operations: u64) -> Result<(), &'static str> {
+        let left = self.put.load(Relaxed).wrapping_sub(self.taken.load(Relaxed));
+        if left == u64::from(self.filled.0.load(Relaxed)) { Ok(()) } else { Err(LOST) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::NoLock;
+    use crate::told::{Ledger, Told};
+
+    /// Nobody ever waits.
+    struct Never;
+
+    impl Condition for Never {
+        fn wait(&self, _lock: &impl Lock) {
+            panic!("one thread, and it would wait for ever");
+        }
+        fn signal(&self) {}
+        fn broadcast(&self) {}
+    }
+
+    #[test]
+    fn messages_go_through_the_queue() {
+        let mut queue: ProducerConsumer<_, _, Told> = ProducerConsumer::new(NoLock, [Never, Never], Traffic::PAPER);
+        let (mut consumer, mut producer) = (queue.client(1, 2), queue.client(1, 3));
+        assert!(queue.counts(&consumer) && !queue.counts(&producer));
+        Ledger::take();
+        for _ in 0..100 {
+            queue.operate(&mut consumer);
+            queue.operate(&mut producer);
+        }
+        assert_eq!(Ledger::take(), Ledger { reads: 100, writes: 100, worked: 2000, ..Ledger::default() });
+        assert_eq!(queue.check(200), Ok(()));
+        queue.retire(consumer);
+        queue.operate(&mut producer); // The queue is full, and nobody waits any more.
+        assert_eq!(queue.check(201), Ok(()));
+        queue.filled.0.store(7, Relaxed);
+        assert!(queue.check(201).is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! What a workload asks of a condition variable, and of a semaphore.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use flashlock_locks::cond::{Chain, CondQueue, Morph, Outcome, pass_baton};
+use flashlock_locks::machine::{Machine, Patience, Unparked, Word};
+use flashlock_locks::sem::{Entry, SemQueue, Semaphore, Slept};
+
+use crate::lock::Lock;
+
+/// A condition variable.
+pub trait Condition: Sync {
+    /// Releases the lock, waits to be woken, and acquires it again. It may return for no reason.
+    fn wait(&self, lock: &impl Lock);
+    /// Wakes one waiter, if there is one.
+    fn signal(&self);
+    /// Wakes all waiters.
+    fn broadcast(&self);
+}
+
+/// How waiters wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// They sleep.
+    Sleeping,
+    /// They poll, for however long it takes.
+    Polling,
+}
+
+impl Waiting {
+    /// While the word holds `expected`, or until woken.
+    fn wait<M: Machine>(self, word: &M::Word, expected: u32) {
+        match self {
+            Self::Sleeping => drop(M::park(word, expected, None)),
+            Self::Polling => drop(M::spin_until(word, Relaxed, Patience::Forever, |seen| seen != expected)),
+        }
+    }
+}
+
+/// The condition variable of the locks' crate.
+pub struct RawCond<M: Machine> {
+    queue: CondQueue<M>,
+    waiting: Waiting,
+}
+
+impl<M: Machine> RawCond<M> {
+    /// Nobody waits.
+    pub fn new(waiting: Waiting) -> Self {
+        Self { queue: CondQueue::new(), waiting }
+    }
+}
+
+/// Nobody is moved to a mutex: waiters name none.
+struct NotMoved;
+
+impl Morph for NotMoved {
+    fn adopt(&self, _mutex: u64, _chain: Chain) {
+        unreachable!("no waiter names a mutex")
+    }
+}
+
+impl<M: Machine<Word: Sync>> Condition for RawCond<M> {
+    fn wait(&self, lock: &impl Lock) {
+        let me = self.queue.enqueue(0);
+        lock.release();
+        let outcome = self.queue.wait_with(me, |word, expected| {
+            self.waiting.wait::<M>(word, expected);
+            Unparked::Woken
+        });
+        lock.acquire();
+        if let Outcome::Signaled(baton) = outcome {
+            pass_baton::<M>(baton);
+        }
+    }
+
+    fn signal(&self) {
+        self.queue.signal();
+    }
+
+    fn broadcast(&self) {
+        self.queue.broadcast(&NotMoved);
+    }
+}
+
+/// The semaphore of the locks' crate.
+pub struct RawSem<M: Machine> {
+    word: M::Word,
+    queue: SemQueue<M>,
+    waiting: Waiting,
+}
+
+impl<M: Machine> RawSem<M> {
+    /// With so many permits.
+    pub fn new(permits: u32, waiting: Waiting) -> Self {
+        Self { word: M::Word::new(permits), queue: SemQueue::new(), waiting }
+    }
+
+    fn semaphore(&self) -> Semaphore<'_, M> {
+        Semaphore { word: &self.word, queue: &self.queue }
+    }
+}
+
+/// A counting semaphore.
+pub trait Permits: Sync {
+    /// Takes a permit; waits until there is one.
+    fn take(&self);
+    /// Gives one.
+    fn give(&self);
+}
+
+impl<M: Machine<Word: Sync>> Permits for RawSem<M> {
+    fn take(&self) {
+        let semaphore = self.semaphore();
+        if semaphore.try_wait() {
+            return;
+        }
+        if let Entry::Queued(me) = semaphore.begin(None) {
+            semaphore.wait_with(me, None, |word, expected| {
+                self.waiting.wait::<M>(word, expected);
+                Slept::Woken
+            });
+        }
+    }
+
+    fn give(&self) {
+        // As many as there are buffers: no overflow.
+        let _ = self.semaphore().post();
+    }
+}
