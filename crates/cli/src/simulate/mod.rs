@@ -67,7 +67,7 @@ pub(crate) struct Args {
     machine: String,
 
     /// The locks, with their options as `flashlock run --lock` takes them; the others are compared with the first. By default
-    /// all, and mcs first
+    /// mcs:wait=spin, which papers compare with, and then all, as they are by default
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockParser, hide_possible_values = true)]
     locks: Vec<String>,
 
@@ -95,8 +95,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// How long a run measures, in ms of virtual time; by default 4 to 40, as the workload needs it. More for more threads than
-    /// CPUs
+    /// How long a run measures, in ms of virtual time; by default 4 to 20, as the workload needs it, but ten time slices with
+    /// more threads than CPUs
     #[arg(long, value_name = "MS", value_parser = millis)]
     millis: Option<f64>,
 
@@ -124,7 +124,7 @@ pub(crate) struct Args {
     #[arg(long)]
     explain: bool,
 
-    /// Write the timeline of the first run: one lock, one number of threads
+    /// Write the timeline of the first run, with waits, sections and hand-overs: one lock, one number of threads
     #[arg(long, value_name = "FILE.json", value_hint = clap::ValueHint::FilePath)]
     trace: Option<PathBuf>,
 
