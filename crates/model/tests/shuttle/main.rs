@@ -11,5 +11,7 @@ mod lifetime;
 #[path = "../shared/mutants.rs"]
 mod mutants;
 mod protocols;
+#[path = "../shared/qspin_mutants.rs"]
+mod qspin_mutants;
 mod shuffling;
 mod states;

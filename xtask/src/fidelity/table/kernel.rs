@@ -1,6 +1,6 @@
 //! The cover letter of CNA's kernel patch, version 10 (April 2020): four tables of ten lines.
 
-use super::{CNA, MCS};
+use super::{QSPIN, QSPIN_CNA};
 use crate::fidelity::figure::Figure;
 use crate::fidelity::point::{Point, Setting};
 use crate::fidelity::row::{Goal, Group, Paper, Row};
@@ -63,13 +63,13 @@ const LEVELDB: [Line; 10] = [
 ];
 
 const ABOUT: &str = "CNA's kernel patch, version 10, cover letter: a table of 25 runs each. CNA's kernel divided by stock, with the \
-                     two's throughputs. Machine `4x18x2`. The kernel's lock and CNA in it do not exist here yet: `mcs:wait=spin` and \
-                     `cna:wait=spin` stand in for them. Goal: within 10 % or two standard deviations of the quotient, whichever is more.";
+                     two's throughputs. Machine `4x18x2`. Stock is `qspin:wait=spin`, CNA is \
+                     `qspin-cna:wait=spin,stay=0`. Goal: within 10 % or two standard deviations of the quotient, whichever is more.";
 
 pub(super) fn groups() -> Vec<Group> {
     let torture = Setting::new("4x18x2", "locktorture");
     let mut climb = group("Kernel patch: locktorture", "locktorture", &LOCKTORTURE, "ops, 10⁷");
-    let at = |threads: u32| [torture.under(CNA, threads), torture.under(MCS, threads)];
+    let at = |threads: u32| [torture.under(QSPIN_CNA, threads), torture.under(QSPIN, threads)];
     climb.rows.push(Row::test(
         "The slow climb: stock, 36 threads / 1 thread",
         Paper::number(2.502),
@@ -92,7 +92,7 @@ pub(super) fn groups() -> Vec<Group> {
 
 fn group(title: &'static str, workload: &'static str, lines: &[Line; 10], unit: &str) -> Group {
     let setting = Setting::new("4x18x2", workload);
-    let rows = lines.iter().map(|line| row(line, setting.under(CNA, line.0), setting.under(MCS, line.0), unit));
+    let rows = lines.iter().map(|line| row(line, setting.under(QSPIN_CNA, line.0), setting.under(QSPIN, line.0), unit));
     Group { title, about: ABOUT, rows: rows.collect() }
 }
 

@@ -14,6 +14,9 @@ use super::row::Group;
 const MCS: &str = "mcs:wait=spin";
 const MCS_STP: &str = "mcs:wait=stp";
 const CNA: &str = "cna:wait=spin";
+/// The kernel's own lock, and CNA in it as of version 10 of the patch, which knows no limit in time.
+const QSPIN: &str = "qspin:wait=spin";
+const QSPIN_CNA: &str = "qspin-cna:wait=spin,stay=0";
 /// With shuffle reduction: the paper's THRESHOLD2 is 0xff.
 const CNA_OPT: &str = "cna:wait=spin,reduction=256";
 const MCSCR: &str = "mcscr:wait=spin";
