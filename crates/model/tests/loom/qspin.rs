@@ -18,7 +18,7 @@ use flashlock_model::loom::{explore, find};
 use flashlock_model::{Fault, Field, Loom};
 use loom::thread::{self, JoinHandle};
 
-use crate::common::{ALL, Lock, Mutex, adopted_section, sections, sleepers, world};
+use crate::common::{ALL, Lock, Mutex, adopt, adopted_section, sections, sleepers, world};
 use crate::qspin_mutants::{DoesNotRestore, DropsElsewhere, ForgetsThem, InheritsNothing, MutantQspin};
 
 /// Enough nodes for both queues.
@@ -115,6 +115,32 @@ pub(crate) fn front_against_joiner<L: OneWord>() {
     front.run([joiner]);
 }
 
+/// Two join behind the head.
+pub(crate) fn two_join() {
+    let front = Front::<Qspin<Park>>::new(&[], &[]);
+    let joiners = [joins(&front.mutex, 0), joins(&front.mutex, 0)];
+    front.run(joiners);
+}
+
+/// Somebody is put into the queue of a free lock, which another tries to take: the queue is not taken for dead.
+pub(crate) fn tried_as_somebody_queues() {
+    let mutex = Arc::new(Mutex::<Qspin<Park>>::new());
+    let queues = {
+        let mutex = mutex.clone();
+        thread::spawn(move || {
+            let asleep = sleepers(&[0]);
+            adopt(&mutex, &asleep);
+            adopted_section(&mutex, asleep[0]);
+        })
+    };
+    if mutex.try_lock() {
+        mutex.visit();
+        mutex.unlock();
+    }
+    queues.join().expect("no panic");
+    assert_eq!(mutex.word.load(Relaxed), 0);
+}
+
 /// The same with one in the secondary queue: the speculative break, and its restoration if the joiner was faster.
 fn break_against_joiner<L: OneWord>(count: usize) {
     let front = Front::<L>::new(&[], &[1, 1][..count]);
@@ -193,6 +219,8 @@ fn check(name: &str, body: fn()) -> Totals {
 fn joining_as_the_front_goes_on() {
     check("qspin stp, joiner", front_against_joiner::<Qspin<SpinThenPark>>);
     check("qspin park, joiner", front_against_joiner::<Qspin<Park>>);
+    check("qspin park, two joiners", two_join);
+    check("qspin park, tried", tried_as_somebody_queues);
     check("qspin-cna park, joiner", front_against_joiner::<QspinCna<Park>>);
 }
 
