@@ -14,7 +14,7 @@
 //! one who is PENDING on the word ([`wait`]). (4) Waiters may give up. The one who is PENDING clears the bit, the head passes the front on,
 //! others leave their nodes behind; whoever reaches such a node gives it back. Their number has no room in the lock: it is counted by the lock's address
 //! ([`Machine::left_behind`]), and newcomers stay out while it is 64 or more. (5) Nobody waits for a
-//! joiner that has not linked itself: it inherits the front ([`line`], invariant 2). (6) In a forked child, nobody waits for threads
+//! joiner that has not linked itself: it inherits the front ([`mod@line`], invariant 2). (6) In a forked child, nobody waits for threads
 //! that do not exist there: nodes say of which process they are, and beside PENDING stands whether that one's epoch was odd. (7) A
 //! release is an addition, not a byte store ([`word`]). (8) A joiner exchanges the whole word, where the kernel exchanges the half with
 //! the tail; the rest it puts back (invariant 6). A loop of compare-and-exchange, which the kernel has for very many CPUs, makes 0.15 of MCS's sections with 144
@@ -31,7 +31,7 @@
 //! | (n,0,1) | held, the head of the queue is next | (n,0,0) by release |
 //! | (n,0,0) | released, and taken next by the head | (n,0,1), or, if it was the last, (0,0,1) |
 //!
-//! Nobody takes a lock past those who wait. The queue is drawn in [`line`].
+//! Nobody takes a lock past those who wait. The queue is drawn in [`mod@line`].
 //!
 //! ## Invariants (beside those of `line`)
 //! 1. Who changes LOCKED from 0 to 1 holds the lock. Only who is PENDING does so where that is set; only the head, where it is not and there is a
