@@ -346,7 +346,7 @@ fn bugs() {
         Front::<MutantQspin<DropsElsewhere>>::new(&[], &[1, 1]).run([]);
     });
     find("qspin-cna: the break is not restored", bound, SETUP, || {
-        break_against_joiner::<MutantQspin<DoesNotRestore>>(2)
+        break_against_joiner::<MutantQspin<DoesNotRestore>>(2);
     });
     find("qspin-cna: the secondary queue is not handed on", bound, SETUP, front_goes_on::<MutantQspin<ForgetsThem>>);
     find("qspin-cna: the heir looks at nothing", bound, SETUP, left_to_joiner::<MutantQspin<InheritsNothing>>);
