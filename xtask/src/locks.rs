@@ -47,11 +47,34 @@ pub(crate) struct Exception {
     pub(crate) reason: String,
 }
 
+/// The locks of which `cargo xtask test` runs every check, and the test with other allocators: those that people are told to use, and
+/// those that others are measured by. The further ones are made of the same parts, and are tested in brief there, so that it ends in
+/// time; `cargo xtask conformance` and `cargo xtask torture` run everything under all.
+const PRINCIPAL: [&str; 8] = ["tas", "futex", "ticket", "mcs", "cna", "mcscr", "qspin-cna", "shfl"];
+
+/// The names of the principal locks, readers-writer locks among them, and of the further ones.
+pub(crate) fn tiers() -> Result<[Vec<String>; 2]> {
+    let is_principal = |lock: &Lock| lock.kind == Kind::Rw || PRINCIPAL.contains(&lock.name.as_str());
+    let (principal, further): (Vec<Lock>, Vec<Lock>) = interposable()?.into_iter().partition(is_principal);
+    let names = |locks: Vec<Lock>| locks.into_iter().map(|lock| lock.name).collect::<Vec<_>>();
+    let missing: Vec<&str> =
+        PRINCIPAL.into_iter().filter(|name| !principal.iter().any(|lock| lock.name == *name)).collect();
+    if !missing.is_empty() || further.is_empty() {
+        bail!("the lists of principal and further locks do not fit the catalogue: {}", missing.join(", "));
+    }
+    Ok([principal, further].map(names))
+}
+
 impl Lock {
-    /// Why this lock may fail the check, if it may.
-    /// Whether a check, with the prefix of its suite, is about this lock: one for readers-writer locks has to do with those only.
+    /// Whether a check, with the prefix of its suite, can say of this lock what it does not say of the default one. Mutexes and
+    /// readers-writer locks are chosen apart; spinlocks and semaphores are the same under all.
     pub(crate) fn is_tried_by(&self, check: &str) -> bool {
-        self.kind == Kind::Mutex || check.trim_start_matches("torture.").starts_with("rw")
+        let check = check.trim_start_matches("torture.").trim_start_matches("slow_motion.");
+        let is_about = |what: &str| check.starts_with(what);
+        match self.kind {
+            Kind::Rw => is_about("rw"),
+            Kind::Mutex => self.default || !["rw", "sem", "spin"].into_iter().any(is_about),
+        }
     }
 
     /// Why this lock may fail the check, if it may.

@@ -21,6 +21,11 @@ pub(crate) struct Options {
     quick: bool,
 }
 
+/// What is checked of the locks that are not principal ([`locks::tiers`]): mutexes and condition variables …
+const IN_BRIEF: [&str; 3] = ["mutex_*", "cond_*", "fork.*"];
+/// … and the torture, with more threads than CPUs.
+const IN_BRIEF_THREADS: u32 = 8;
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(options: &Options) -> Result<Tally> {
@@ -34,11 +39,19 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
         cargo_test(&["--release", "--workspace", "--exclude", "xtask", "--no-fail-fast"])
     });
     steps.run("unit tests of xtask", || cargo_test(&["--package", "xtask"]));
-    let only =
-        || -> Result<Chosen> { Ok(Chosen::of(if options.quick { vec![locks::default_name()?] } else { Vec::new() })) };
-    steps.run("conformance", || conformance::run(&conformance::Options::under(only()?, Vec::new())));
-    steps.run("torture", || torture::run(&torture::Options::under(only()?, options.quick)));
-    steps.run("short-lived threads", || torture::run_locks(&torture::Options::short_lived(only()?)));
+    let [principal, further] = if options.quick { [vec![locks::default_name()?], Vec::new()] } else { locks::tiers()? };
+    let all = || Chosen::of(principal.clone());
+    steps.run("conformance", || conformance::run(&conformance::Options::under(all(), Vec::new())));
+    steps.run("torture", || torture::run(&torture::Options::under(all(), options.quick)));
+    steps.run("short-lived threads", || torture::run_locks(&torture::Options::short_lived(all())));
+    if !further.is_empty() {
+        let brief = IN_BRIEF.map(str::to_owned).to_vec();
+        let further = || Chosen::of(further.clone());
+        steps.run("further locks: conformance", || conformance::run(&conformance::Options::under(further(), brief)));
+        steps.run("further locks: torture", || {
+            torture::run_locks(&torture::Options::some(further(), Vec::new(), IN_BRIEF_THREADS))
+        });
+    }
     steps.run("options", options::run);
     if options.quick {
         println!("--quick: of the steps above, conformance and torture ran under glibc and the default lock only");

@@ -140,6 +140,7 @@ impl<C: Checker> Word<C> {
         assert!(!self.is(Field::Freed), "{op:?} of a word in freed memory");
         World::<C>::current(|world| {
             world.note(|| format!("{} {op:?}({with:#x}) -> {result:x?}", world.name_of(self)));
+            world.count_atomic(!matches!(op, Op::Load | Op::Store));
             world.step();
         });
         result

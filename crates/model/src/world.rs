@@ -119,6 +119,8 @@ pub struct World<C: Checker> {
     /// Frozen threads stay so until this holds.
     thawed: Cell<bool>,
     events: RefCell<Vec<u32>>,
+    /// Read-modify-writes.
+    atomics: Cell<u32>,
     trace: Option<RefCell<Vec<String>>>,
 }
 
@@ -144,6 +146,7 @@ impl<C: Checker> World<C> {
             threads: RefCell::new(Vec::new()),
             thawed: Cell::new(false),
             events: RefCell::new(vec![0; Event::ALL.len()]),
+            atomics: Cell::new(0),
             trace: TRACES.with(|&on| on.then(RefCell::default)),
             setup,
         });
@@ -356,6 +359,15 @@ impl<C: Checker> World<C> {
 
     pub(crate) fn count(&self, event: Event) {
         self.events.borrow_mut()[event as usize] += 1;
+    }
+
+    pub(crate) fn count_atomic(&self, is_atomic: bool) {
+        self.atomics.set(self.atomics.get() + u32::from(is_atomic));
+    }
+
+    /// How many read-modify-writes of words there were in this execution.
+    pub fn atomics(&self) -> u32 {
+        self.atomics.get()
     }
 
     /// How often something happened in this execution.

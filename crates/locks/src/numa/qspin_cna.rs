@@ -4,7 +4,7 @@
 //! and the data that the lock protects with it. It must stay in its four bytes. **Idea.** The head of the queue has time: while it polls the word, it
 //! looks for a waiter of its own NUMA node, and moves those before that one to a **secondary queue**, which is named by the head's node and
 //! handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back. **Source.** Kogan & Dice, *Add NUMA-awareness to
-//! qspinlock*, version 10 (April 2020): patch 3 (the two queues, [`scan`] is `cna_order_queue`, [`splice_tail`], `choose` is
+//! qspinlock*, version 10 (April 2020): patch 3 (the two queues, `scan` is `cna_order_queue`, `splice_tail`, `choose` is
 //! `cna_lock_handoff`; `cna_splice_head` is in [`line`](crate::queue::qspin::line)), patch 4 (`flush=`), patch 5 (priority); and what the thread asked for after it: Long's time limit (`stay=`),
 //! his limit of the scan once the lock is free (`scan=`), Kogan's incremental culling (`incremental=1`), which became version 11.
 //!

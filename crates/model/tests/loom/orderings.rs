@@ -85,10 +85,11 @@ found! {
 
     qspin_unlock: [weak(Field::LockWord, Op::Add, Release, Relaxed)], SETUP, sections::<Qspin<Spin>>(&[1, 1]);
     qspin_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Qspin<Spin>>(&[1, 1]);
-    qspin_join_acquire: [weak(Field::LockWord, Op::Cas, AcqRel, Release)], SETUP, sections::<Qspin<Park>>(&[1, 1, 1]);
-    qspin_join_release: [weak(Field::LockWord, Op::Cas, AcqRel, Acquire)], SETUP, sections::<Qspin<Park>>(&[2, 2]);
-    qspin_vacant: [weak(Field::LockWord, Op::Load, Acquire, Relaxed), weak(Field::LockWord, Op::CasFailed, Acquire, Relaxed)], SETUP, sections::<Qspin<Spin>>(&[2, 2]);
-    qspin_link_acquire: [weak(Field::NodeNext, Op::Swap, AcqRel, Release)], qspin::SETUP, qspin::left_to_joiner;
+    qspin_close: [weak(Field::LockWord, Op::Cas, AcqRel, Release)], SETUP, sections::<Qspin<Park>>(&[1, 1, 1]);
+    qspin_join_acquire: [weak(Field::LockWord, Op::Swap, AcqRel, Release)], qspin::SETUP, qspin::two_join;
+    qspin_join_release: [weak(Field::LockWord, Op::Swap, AcqRel, Acquire)], qspin::SETUP, qspin::two_join;
+    qspin_vacant: [weak(Field::LockWord, Op::Load, Acquire, Relaxed)], qspin::SETUP, qspin::tried_as_somebody_queues;
+    qspin_link_acquire: [weak(Field::NodeNext, Op::Swap, AcqRel, Release)], qspin::SETUP, qspin::left_to_joiner::<QspinCna<SpinThenPark>>;
     qspin_cna_tell: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], qspin::SETUP, qspin::front_goes_on::<QspinCna<SpinThenPark>>;
     qspin_cna_told: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], qspin::SETUP, qspin::front_goes_on::<QspinCna<SpinThenPark>>;
 

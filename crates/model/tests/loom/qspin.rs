@@ -18,8 +18,8 @@ use flashlock_model::loom::{explore, find};
 use flashlock_model::{Fault, Field, Loom};
 use loom::thread::{self, JoinHandle};
 
-use crate::common::{ALL, Lock, Mutex, adopted_section, sections, sleepers, world};
-use crate::qspin_mutants::{DoesNotRestore, DropsTheRest, ForgetsThem, MovesTheTail, Mutant};
+use crate::common::{ALL, Lock, Mutex, adopt, adopted_section, sections, sleepers, world};
+use crate::qspin_mutants::{DoesNotRestore, DropsElsewhere, ForgetsThem, InheritsNothing, MutantQspin};
 
 /// Enough nodes for both queues.
 pub(crate) const SETUP: flashlock_model::Setup = flashlock_model::Setup { polls: 1, ..flashlock_model::Setup::new(7) };
@@ -115,6 +115,32 @@ pub(crate) fn front_against_joiner<L: OneWord>() {
     front.run([joiner]);
 }
 
+/// Two join behind the head.
+pub(crate) fn two_join() {
+    let front = Front::<Qspin<Park>>::new(&[], &[]);
+    let joiners = [joins(&front.mutex, 0), joins(&front.mutex, 0)];
+    front.run(joiners);
+}
+
+/// Somebody is put into the queue of a free lock, which another tries to take: the queue is not taken for dead.
+pub(crate) fn tried_as_somebody_queues() {
+    let mutex = Arc::new(Mutex::<Qspin<Park>>::new());
+    let queues = {
+        let mutex = mutex.clone();
+        thread::spawn(move || {
+            let asleep = sleepers(&[0]);
+            adopt(&mutex, &asleep);
+            adopted_section(&mutex, asleep[0]);
+        })
+    };
+    if mutex.try_lock() {
+        mutex.visit();
+        mutex.unlock();
+    }
+    queues.join().expect("no panic");
+    assert_eq!(mutex.word.load(Relaxed), 0);
+}
+
 /// The same with one in the secondary queue: the speculative break, and its restoration if the joiner was faster.
 fn break_against_joiner<L: OneWord>(count: usize) {
     let front = Front::<L>::new(&[], &[1, 1][..count]);
@@ -134,13 +160,23 @@ pub(crate) fn front_goes_on<L: OneWord>() {
     Front::<L>::new(&[0], &[1]).run([]);
 }
 
-/// The second head, who was handed a secondary queue by the first, leaves before his joiner has linked himself: nothing that the front
-/// carries is lost.
-pub(crate) fn left_to_joiner() {
-    let mut front = Front::<QspinCna<SpinThenPark>>::new(&[1, 0], &[]);
-    front.asleep.reverse(); // The local one first.
-    let joiner = joins(&front.mutex, 0);
-    front.run([joiner]);
+/// The head, which has made a secondary queue, leaves before its joiner has linked himself: nothing that the front carries is lost.
+pub(crate) fn left_to_joiner<L: OneWord>() {
+    let front = Front::<L>::new(&[], &[1]);
+    let (mutex, head) = (front.mutex.clone(), front.head);
+    let secondary = node(head).prev.swap(0, Relaxed);
+    let heads = thread::spawn(move || {
+        node(head).prev.store(secondary, Relaxed);
+        mutex.visit();
+        mutex.unlock();
+        adopted_section(&mutex, head);
+    });
+    let others = come_back(&front.mutex, front.asleep);
+    front.mutex.section();
+    for thread in [heads, others] {
+        thread.join().expect("no panic");
+    }
+    assert_eq!(front.mutex.word.load(Relaxed), 0);
 }
 
 /// The only one behind the head, or in the secondary queue, gives up as the front comes to it. The lock is free then.
@@ -183,6 +219,8 @@ fn check(name: &str, body: fn()) -> Totals {
 fn joining_as_the_front_goes_on() {
     check("qspin stp, joiner", front_against_joiner::<Qspin<SpinThenPark>>);
     check("qspin park, joiner", front_against_joiner::<Qspin<Park>>);
+    check("qspin park, two joiners", two_join);
+    check("qspin park, tried", tried_as_somebody_queues);
     check("qspin-cna park, joiner", front_against_joiner::<QspinCna<Park>>);
 }
 
@@ -212,7 +250,7 @@ fn giving_up_as_the_front_comes() {
 fn the_head_gives_up() {
     check("qspin-cna, head leaves", || head_leaves::<QspinCna<Park>>(&[]));
     check("qspin-cna, head leaves, secondary", || head_leaves::<QspinCna<Park>>(&[1]));
-    check("qspin-cna, left to the joiner", left_to_joiner);
+    check("qspin-cna, left to the joiner", left_to_joiner::<QspinCna<Park>>);
 }
 
 /// One PENDING, the head behind it, a release: both sleep on the word, or are about to.
@@ -305,9 +343,11 @@ fn bugs() {
     );
     find("qspin: sleeps without a look", bound, faulty(Fault::ParkBlindly), sections::<Qspin<Park>>(&[1, 1]));
     find("qspin-cna: the others elsewhere are forgotten", bound, SETUP, || {
-        Front::<Mutant<DropsTheRest>>::new(&[], &[1, 1]).run([]);
+        Front::<MutantQspin<DropsElsewhere>>::new(&[], &[1, 1]).run([]);
     });
-    find("qspin-cna: the break is not restored", bound, SETUP, || break_against_joiner::<Mutant<DoesNotRestore>>(2));
-    find("qspin-cna: the secondary queue is not handed on", bound, SETUP, front_goes_on::<Mutant<ForgetsThem>>);
-    find("qspin-cna: the tail is moved", bound, SETUP, scan_against_joiner::<Mutant<MovesTheTail>>);
+    find("qspin-cna: the break is not restored", bound, SETUP, || {
+        break_against_joiner::<MutantQspin<DoesNotRestore>>(2);
+    });
+    find("qspin-cna: the secondary queue is not handed on", bound, SETUP, front_goes_on::<MutantQspin<ForgetsThem>>);
+    find("qspin-cna: the heir looks at nothing", bound, SETUP, left_to_joiner::<MutantQspin<InheritsNothing>>);
 }

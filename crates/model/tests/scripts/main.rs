@@ -1,5 +1,7 @@
-//! The locks whose holder sets waiters aside, step by step in one thread: exactly these queues after each hand-over.
+//! The locks whose holder, or head, sets waiters aside, step by step in one thread: exactly these queues after each hand-over; and
+//! what the catalogue counts.
 
+mod catalogue;
 mod cna;
 mod mcscr;
 mod qspin_cna;

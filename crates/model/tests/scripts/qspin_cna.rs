@@ -62,7 +62,7 @@ impl Script {
                 node.state.store(state::PARKED, Relaxed);
                 node.batch.store(URGENT, Relaxed);
                 let link = Link::new(me, u32::MAX);
-                self.line().join::<NodeFirst>(link, me, false);
+                self.line().join::<NodeFirst>(self.mutex.word.load(Relaxed), link, me, false, true);
             }
             if node.state.load(Relaxed) == state::HEAD {
                 self.head.set(Some(self.nodes.borrow().len() - 1));

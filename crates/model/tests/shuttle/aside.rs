@@ -3,7 +3,7 @@
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::malthusian::Mcscr;
-use flashlock_locks::numa::Cna;
+use flashlock_locks::numa::{Cna, QspinCna};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
 use flashlock_model::harness::Totals;
@@ -39,6 +39,35 @@ fn cna_with_every_option() {
     static ALL: Tunables = Tunables { threshold: 3, countdown: 1, reduction: 2, refresh: 3, ..Tunables::DEFAULT };
     let setup = Setup { tunables: &ALL, nodes: 24, ..STILL };
     both("cna, options", 4000, setup, rounds::<Cna<Park>>(LOAD))[0].shows(&[Event::Alteration]);
+}
+
+/// The kernel's lock with CNA: its defaults, then each rule by itself, then with time-outs.
+#[test]
+fn qspin_cna() {
+    const FLUSH: Tunables = Tunables { flush: 1, ..Tunables::DEFAULT };
+    const STAY: Tunables = Tunables { stay_us: 2, ..Tunables::DEFAULT };
+    const INCREMENTAL: Tunables = Tunables { incremental: 1, flush: 2, ..Tunables::DEFAULT };
+    const SCAN: Tunables = Tunables { scan: 1, flush: 2, ..Tunables::DEFAULT };
+    fn all<L: Lock>(name: &str) {
+        let rules: [(&str, &'static Tunables); 5] = [
+            ("defaults", &Tunables::DEFAULT),
+            ("flush", &FLUSH),
+            ("stay", &STAY),
+            ("incremental", &INCREMENTAL),
+            ("scan", &SCAN),
+        ];
+        for (rule, tunables) in rules {
+            let setup = Setup { tunables, nodes: 24, micros_step: 1, ..STILL };
+            let totals = both(&format!("{name} {rule}"), 3000, setup, rounds::<L>(LOAD));
+            totals[0].shows(&[Event::Alteration, Event::HandoffSame, Event::HandoffOther]);
+        }
+        let timed = Load { timed: true, ..LOAD };
+        let flowing = Setup { tunables: &FLUSH, nodes: 64, ..FLOWING };
+        both(&format!("{name} timed"), 4000, flowing, rounds::<L>(timed))[0].shows(&[Event::TimedOut]);
+    }
+    all::<QspinCna<Spin>>("qspin-cna spin");
+    all::<QspinCna<SpinThenPark>>("qspin-cna stp");
+    all::<QspinCna<Park>>("qspin-cna park");
 }
 
 #[test]

@@ -14,6 +14,8 @@ mod polite;
 #[path = "../shared/polite_mutants.rs"]
 mod polite_mutants;
 mod protocols;
+#[path = "../shared/qspin_mutants.rs"]
+mod qspin_mutants;
 mod rw;
 #[path = "../shared/rw_mutants.rs"]
 mod rw_mutants;

@@ -1,6 +1,7 @@
 //! Protocol bugs, one at a time: each must be found.
 
 use flashlock_locks::machine::Tunables;
+use flashlock_locks::queue::Qspin;
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::Futex;
 use flashlock_locks::wait::Park;
@@ -12,6 +13,7 @@ use crate::common::{FLOWING, Load, Lock, OVERDUE, STILL, both, rounds};
 use crate::cond::producers_and_consumers;
 use crate::lifetime::last_frees;
 use crate::mutants::*;
+use crate::qspin_mutants::{DropsElsewhere, ForgetsThem, InheritsNothing, MutantQspin};
 
 /// CNA leaves its node at every second hand-over, MCSCR serves the eldest as often.
 pub(crate) const SHORT_PREFERENCE: Tunables = Tunables { threshold: 2, eldest: 2, ..Tunables::DEFAULT };
@@ -70,6 +72,20 @@ fn cna() {
     broken_aside::<MutantAside<WAKES_NONE>>("wakes nobody aside", stays, load);
     broken_aside::<Mutant<DropsTheRest>>("others aside forgotten", stays, load);
     broken_aside::<Mutant<SetsUnlinkedAside>>("unlinked set aside", stays, load);
+}
+
+#[test]
+fn qspin() {
+    let unheard = |field| Setup { fault: Some(Fault::NoWake(field)), ..STILL };
+    broken::<Qspin<Park>>("qspin: a release wakes nobody", unheard(Field::LockWord));
+    broken::<Qspin<Park>>("qspin: a new head is not woken", unheard(Field::NodeState));
+    let load = Load { threads: 5, rounds: 2, nodes: 2, timed: false, hold: 20 };
+    fn broken_cna<L: Lock>(name: &str, load: Load) {
+        find(name, By::Random, SCHEDULES, STILL, rounds::<L>(load));
+    }
+    broken_cna::<MutantQspin<DropsElsewhere>>("qspin-cna: the others elsewhere are forgotten", load);
+    broken_cna::<MutantQspin<ForgetsThem>>("qspin-cna: the secondary queue is not handed on", load);
+    broken_cna::<MutantQspin<InheritsNothing>>("qspin-cna: the heir looks at nothing", load);
 }
 
 #[test]

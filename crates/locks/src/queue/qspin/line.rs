@@ -22,13 +22,13 @@
 //! 4. Once a successor is told (HEAD), the teller touches neither lock nor node, but for the wake of an address, unless it
 //!    holds the lock.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::{LEFT, Node, is_asleep, state};
 use crate::queue::link::Link;
-use crate::queue::qspin::word::{LOCKED, is_vacant, tail, tail_word, with_tail};
+use crate::queue::qspin::word::{FLAGS, LOCKED, SLEEPS, has_pending, is_locked, is_vacant, tail, tail_word, with_tail};
 use crate::wait::left::LeftBehind;
 
 /// Who follows the head. What it needs to know travels with the front, in the head's node, and is written by the thread that has
@@ -74,7 +74,7 @@ impl<M: Machine> Copy for Line<'_, M> {}
 
 /// How joining ended.
 pub enum Joined {
-    /// The lock was vacant, and is ours. Nothing was queued.
+    /// The lock was vacant, and is ours; the node has the front.
     Holding,
     /// First in the queue.
     Head,
@@ -117,18 +117,22 @@ impl<M: Machine> Line<'_, M> {
         false
     }
 
-    /// (tail) -> (last), or, with `take`, vacant -> LOCKED; then links `first` to who was last.
-    pub fn join<S: Succession>(self, first: Link, last: Handle, take: bool) -> Joined {
-        let mut seen = self.word.load(Acquire);
-        loop {
-            let vacant = take && is_vacant::<M>(seen);
-            let new = if vacant { LOCKED } else { with_tail::<M>(seen, last.word()) };
-            match self.word.compare_exchange(seen, new, AcqRel, Acquire) {
-                Ok(_) if vacant => return Joined::Holding,
-                Ok(_) => break,
-                Err(now) => seen = now,
+    /// (tail) -> (last), and links `first` to who was last; `seen` is what the word held a moment ago. `parks`: whether waiters of this lock sleep.
+    ///
+    /// An exchange of the whole word, which cannot fail, however many join at the same time. With it the lock is ours if it was free, and
+    /// is given back unless `take` is set and nobody was before us; and the flags are lost, and put back. Where there are any, as a rule, we see
+    /// them before, and join by a compare-and-exchange.
+    pub fn join<S: Succession>(self, seen: u32, first: Link, last: Handle, take: bool, parks: bool) -> Joined {
+        let seen = if seen & FLAGS & !LOCKED == 0 {
+            let seen = self.word.swap(LOCKED | last.word(), AcqRel);
+            if take && is_vacant::<M>(seen) {
+                return Joined::Holding;
             }
-        }
+            self.restore(seen, parks);
+            seen
+        } else {
+            self.join_politely(seen, last)
+        };
         let node = first.to().node::<M>();
         let Some(previous) = tail(seen) else {
             S::begin(node);
@@ -147,6 +151,36 @@ impl<M: Machine> Line<'_, M> {
         S::inherit(before, node); // Invariant 2.
         M::give_node(previous);
         Joined::Head
+    }
+
+    /// (flags, tail) -> (flags, last). What the word held.
+    fn join_politely(self, mut seen: u32, last: Handle) -> u32 {
+        while let Err(now) = self.word.compare_exchange(seen, with_tail::<M>(seen, last.word()), AcqRel, Relaxed) {
+            seen = now;
+        }
+        seen
+    }
+
+    /// Puts back what an exchange has overwritten, and releases what it has taken. Invariant 6 of `qspin`.
+    fn restore(self, overwritten: u32, parks: bool) {
+        let address: *const M::Word = self.word;
+        let mut lost = with_tail::<M>(overwritten, tail_word(overwritten)) & FLAGS & !LOCKED;
+        if has_pending::<M>(overwritten) && parks {
+            // He may have said so meanwhile, and the head, which did not see that he is there, may have taken that for its own.
+            lost |= SLEEPS;
+        }
+        let mut now = overwritten;
+        if lost != 0 {
+            now = self.word.fetch_or(lost, Relaxed);
+        }
+        if !is_locked(overwritten) {
+            now = self.word.fetch_add(LOCKED, Release).wrapping_add(LOCKED);
+        }
+        // A release in between has not seen that somebody sleeps.
+        if (lost | now) & SLEEPS != 0 && !is_locked(now) {
+            M::trace(Event::Wake);
+            M::wake(address, u32::MAX);
+        }
     }
 
     /// Gives the front on, from a node that has it and is ours.

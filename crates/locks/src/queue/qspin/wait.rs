@@ -20,37 +20,40 @@ pub(super) enum Pending {
     Won,
     /// Gave up.
     TimedOut,
-    /// The bit has gone, or speaks of another process: only after a fork in a signal handler, or a release by somebody who did
-    /// not hold the lock. We queue.
+    /// This is another process than that in which the bit was set: we are the thread that forked, in a signal handler. We queue.
     Lost,
 }
 
 impl<M: Machine> Line<'_, M> {
-    /// (LOCKED) -> (LOCKED, PENDING). Whether we are. If somebody PENDING is about to acquire, waits a moment for that: then there
-    /// is room for us.
-    pub(super) fn try_pend(self) -> bool {
-        let mark = pending_mark::<M>();
-        let mut seen = self.word.load(Relaxed);
+    /// (LOCKED) -> (LOCKED, PENDING), from a word that was just seen; the error is what it holds instead. If somebody PENDING is about to
+    /// acquire, waits a moment for that: then there is room for us.
+    pub(super) fn try_pend(self, mut seen: u32, mark: u32) -> Result<(), u32> {
         if seen == mark {
             M::spin_until(self.word, Relaxed, Patience::Budget, |now| {
                 seen = now;
                 now != mark
             });
         }
-        seen == LOCKED && self.word.compare_exchange(LOCKED, LOCKED | mark, Relaxed, Relaxed).is_ok()
+        if seen != LOCKED {
+            return Err(seen);
+        }
+        self.word.compare_exchange(LOCKED, LOCKED | mark, Relaxed, Relaxed).map(drop)
     }
 
     /// (LOCKED, PENDING) until (PENDING), and -> (LOCKED).
-    pub(super) fn wait_pending<W: WaitPolicy>(self, until: Option<Deadline>) -> Pending {
+    pub(super) fn wait_pending<W: WaitPolicy>(self, mark: u32, until: Option<Deadline>) -> Pending {
         loop {
-            let mut ended = None;
+            let mut won = false;
             let attempt = |seen| {
-                ended = self.take_pending(seen);
-                ended.is_some()
+                won = self.take_pending(seen);
+                won
             };
             self.look::<W>(until, attempt);
-            if let Some(ended) = ended {
-                return ended;
+            if won {
+                return Pending::Won;
+            }
+            if mark != pending_mark::<M>() {
+                return Pending::Lost;
             }
             if until.is_some_and(|deadline| M::expired(&deadline)) && self.leave_pending() {
                 return Pending::TimedOut;
@@ -61,20 +64,15 @@ impl<M: Machine> Line<'_, M> {
         }
     }
 
-    /// (PENDING) -> (LOCKED), from what was seen. `None`: not yet.
-    fn take_pending(self, mut seen: u32) -> Option<Pending> {
-        loop {
-            if !has_pending::<M>(seen) {
-                return Some(Pending::Lost);
-            }
-            if is_locked(seen) {
-                return None;
-            }
+    /// (PENDING) -> (LOCKED), from what was seen. Not as long as the bit is not there: a joiner is putting it back.
+    fn take_pending(self, mut seen: u32) -> bool {
+        while has_pending::<M>(seen) && !is_locked(seen) {
             match self.word.compare_exchange(seen, without_pending::<M>(seen) | LOCKED, Acquire, Relaxed) {
-                Ok(_) => return Some(Pending::Won),
+                Ok(_) => return true,
                 Err(now) => seen = now,
             }
         }
+        false
     }
 
     /// (LOCKED, PENDING) -> (LOCKED). Not if the lock is free: then it can be had.

@@ -25,6 +25,9 @@ pub const SLEEPS: u32 = 1 << 29;
 /// The epoch of the one who is PENDING is odd.
 pub const ODD: u32 = 1 << 28;
 
+/// All of these.
+pub const FLAGS: u32 = !(Handle::LIMIT - 1);
+
 const _: () = assert!(ODD == Handle::LIMIT && LOCKED.wrapping_add(LOCKED) == 0);
 
 /// The last waiter in the queue.

@@ -1,0 +1,44 @@
+//! What the catalogue says of uncontended pairs.
+
+use flashlock_locks::catalogue::{LOCKS, LockId};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::{for_each_lock, machine::Tunables};
+use flashlock_model::Shuttle;
+use flashlock_model::harness::Mutex;
+use flashlock_model::shuttle::Shuttled;
+use flashlock_model::word::Tag;
+
+use crate::script::{play, world};
+
+/// Atomic read-modify-writes in an acquisition and in a release, the second of two.
+fn atomics<L: RawLock<Shuttle, Queue: Tag>>() -> (u32, u32) {
+    let mutex = Mutex::<Shuttled, L>::new();
+    mutex.section();
+    let free = world().atomics();
+    mutex.lock();
+    let held = world().atomics();
+    mutex.unlock();
+    (held - free, world().atomics() - held)
+}
+
+macro_rules! define_check {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        fn measured(lock: LockId) -> Vec<(u32, u32)> {
+            match lock {
+                $(LockId::$variant => vec![$(atomics::<$type>()),+],)*
+            }
+        }
+    };
+}
+for_each_lock!(define_check);
+
+#[test]
+fn an_uncontended_pair_has_as_many_atomics_as_it_says() {
+    play("atomics", 1, &Tunables::DEFAULT, || {
+        for lock in LOCKS {
+            for pair in measured(lock.id) {
+                assert_eq!(pair, (lock.atomics_lock, lock.atomics_unlock), "{}", lock.name);
+            }
+        }
+    });
+}
