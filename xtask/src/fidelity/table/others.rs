@@ -38,7 +38,7 @@ fn shuffling() -> Group {
             open(
                 "Readers-writer ShflLock against stock and CST",
                 "between them",
-                "readers-writer locks do not exist yet",
+                "readers-writer locks are not simulated yet",
             ),
             open("Exim, 1 to 192 threads", "a curve", "this workload does not exist yet"),
         ],

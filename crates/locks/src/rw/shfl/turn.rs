@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::node::state;
 use crate::policy::Admission;
-use crate::rw::Reader;
+use crate::rw::{Reader, Writer};
 use crate::rw::shfl::head::{Contended, is_idle};
 use crate::rw::shfl::{BAR_READERS, BARS, MOST_DOUBLINGS, SLEEPER, ShflRwState, Want};
 use crate::shuffle::front::{naming, start_clock};
@@ -129,9 +129,13 @@ impl<M: Machine> ShflRwState<M> {
         let head = self.live_head();
         let idle = head.is_some_and(|head| is_idle(head.node::<M>()));
         if head.is_none() || idle {
-            // Invariant 6. It raises them anew, should it run; and should it sleep, it does not do so for long.
-            self.count.fetch_and(!if idle { BARS | SLEEPER } else { BARS }, Relaxed);
-            return self.admit(wait.want, 0, 0);
+            // Invariant 6. It raises them anew, should it run; and should it sleep, it does not do so for long. Where writers are
+            // preferred, readers wait for one that does not run, too, as in glibc: it may only have no CPU.
+            let prefers = matches!(wait.want, Want::Read(Reader::Behind) | Want::Write(Writer::Preferred));
+            let kept = if idle && prefers { BAR_READERS } else { 0 };
+            let sleeper = if idle { SLEEPER } else { 0 };
+            self.count.fetch_and(!((BARS | sleeper) & !kept), Relaxed);
+            return self.admit(wait.want, kept & wait.want.bars(), 0);
         }
         let (Want::Read(Reader::Newcomer | Reader::Again), Some(head)) = (wait.want, head) else {
             return self.admit(wait.want, wait.want.bars(), 0);
