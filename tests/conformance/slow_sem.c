@@ -248,8 +248,8 @@ CHECK(slow_motion, sem_post_stopped_anywhere_stops_nobody_else)
         CHECK_OK(sem_post(sem));
         if (stopped) { /* the third permit may be there or not */
             for (int i = 0; i < 2; i++) thread_join(waiters[i]);
-            slow_go_on();
         }
+        slow_go_on(); /* also one that had no CPU for so long that it seemed to have got through */
         thread_join(slow);
         if (!stopped)
             for (int i = 0; i < 2; i++) thread_join(waiters[i]);
@@ -269,6 +269,7 @@ CHECK(slow_motion, sem_wait_stopped_anywhere_stops_nobody_else)
         if (!stopped) {
             slow_stop_at(0); /* it sleeps, and will not get there before others do */
             slow_let_go();
+            slow_go_on();
         }
         _Atomic pid_t tid = 0;
         pthread_t other = thread_start(wait_once, &tid);

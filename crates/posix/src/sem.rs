@@ -67,15 +67,27 @@ impl<M: Machine<Word = Word32>> Sem<M> {
 }
 
 /// -1, and `errno`.
+#[cold]
 fn fail(error: c_int) -> c_int {
     // SAFETY: the calling thread's own.
     unsafe { *libc::__errno_location() = error };
     -1
 }
 
+/// One that is not ours.
+#[cold]
+unsafe fn left_to_glibc<M: Machine<Word = Word32>>(
+    function: unsafe fn(*mut sem_t) -> c_int,
+    address: *mut sem_t,
+) -> c_int {
+    M::trace(Event::GlibcSem);
+    // SAFETY: the caller's.
+    unsafe { function(address) }
+}
+
 /// A wait in progress: all that its end needs.
 struct Waiting<'a, M: Machine<Word = Word32>> {
-    semaphore: &'a Semaphore<'a, M>,
+    semaphore: Semaphore<'a, M>,
     me: Handle,
 }
 
@@ -89,7 +101,7 @@ unsafe extern "C-unwind" fn cleanup<M: Machine<Word = Word32>>(arg: *mut c_void)
 
 /// There was no permit.
 #[cold]
-fn wait_slow<M: Machine<Word = Word32>>(semaphore: &Semaphore<'_, M>, until: Option<Deadline>) -> c_int {
+fn wait_slow<M: Machine<Word = Word32>>(semaphore: Semaphore<'_, M>, until: Option<Deadline>) -> c_int {
     let ended = match semaphore.begin(until) {
         Entry::Over(how) => how,
         Entry::Queued(me) => {
@@ -145,11 +157,10 @@ pub unsafe extern "C-unwind" fn wait<M: Machine<Word = Word32>>(address: *mut se
     // SAFETY: the caller's.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
-            M::trace(Event::GlibcSem);
-            return glibc::sem_wait(address);
+            return left_to_glibc::<M>(glibc::sem_wait, address);
         };
         pthread_testcancel();
-        if semaphore.try_wait() { 0 } else { wait_slow(&semaphore, None) }
+        if semaphore.try_wait() { 0 } else { wait_slow(semaphore, None) }
     }
 }
 
@@ -161,14 +172,13 @@ pub unsafe extern "C-unwind" fn trywait<M: Machine<Word = Word32>>(address: *mut
     // SAFETY: the caller's.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
-            M::trace(Event::GlibcSem);
-            return glibc::sem_trywait(address);
+            return left_to_glibc::<M>(glibc::sem_trywait, address);
         };
         if semaphore.try_wait() { 0 } else { fail(EAGAIN) }
     }
 }
 
-fn wait_until<M: Machine<Word = Word32>>(semaphore: &Semaphore<'_, M>, until: Option<Deadline>) -> c_int {
+fn wait_until<M: Machine<Word = Word32>>(semaphore: Semaphore<'_, M>, until: Option<Deadline>) -> c_int {
     match until {
         None => fail(EINVAL),
         Some(_) if semaphore.try_wait() => 0,
@@ -194,7 +204,7 @@ pub unsafe extern "C-unwind" fn timedwait<M: Machine<Word = Word32>>(
         if until.is_some() {
             pthread_testcancel();
         }
-        wait_until(&semaphore, until)
+        wait_until(semaphore, until)
     }
 }
 
@@ -214,7 +224,7 @@ pub unsafe extern "C-unwind" fn clockwait<M: Machine<Word = Word32>>(
             return glibc::sem_clockwait(address, clock, until);
         };
         let Some(clock) = clock_of(clock) else { return fail(EINVAL) };
-        wait_until(&semaphore, deadline(clock, until))
+        wait_until(semaphore, deadline(clock, until))
     }
 }
 
@@ -226,8 +236,7 @@ pub unsafe extern "C-unwind" fn post<M: Machine<Word = Word32>>(address: *mut se
     // SAFETY: the caller's. The semaphore may be gone once the permit is there; it is not accessed afterwards.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
-            M::trace(Event::GlibcSem);
-            return glibc::sem_post(address);
+            return left_to_glibc::<M>(glibc::sem_post, address);
         };
         if semaphore.post().is_ok() { 0 } else { fail(EOVERFLOW) }
     }

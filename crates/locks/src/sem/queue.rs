@@ -138,24 +138,34 @@ pub struct Semaphore<'a, M: Machine> {
     pub queue: &'a SemQueue<M>,
 }
 
+impl<M: Machine> Clone for Semaphore<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Semaphore<'_, M> {}
+
 impl<M: Machine> Semaphore<'_, M> {
     /// How many permits there are.
-    pub fn value(&self) -> u32 {
+    pub fn value(self) -> u32 {
         permits(self.word.load(Relaxed))
     }
 
     /// n + 1 -> n. Whether there was a permit.
     #[inline(always)]
-    pub fn try_wait(&self) -> bool {
-        let taken = self.take();
+    pub fn try_wait(self) -> bool {
+        let seen = self.word.load(Relaxed);
+        let none_queued = (1..=MOST).contains(&seen);
+        let taken = none_queued && self.word.compare_exchange(seen, seen - 1, Acquire, Relaxed).is_ok() || self.take();
         if taken {
             M::trace(Event::SemAcquire);
         }
         taken
     }
 
-    #[inline(always)]
-    pub(super) fn take(&self) -> bool {
+    #[cold]
+    pub(super) fn take(self) -> bool {
         let mut seen = self.word.load(Relaxed);
         while permits(seen) > 0 {
             match self.word.compare_exchange(seen, seen - 1, Acquire, Relaxed) {
@@ -169,27 +179,23 @@ impl<M: Machine> Semaphore<'_, M> {
     /// Adds a permit, and calls a waiter, if there is one. Never waits; may be called in a signal handler that has interrupted
     /// any of these functions.
     #[inline(always)]
-    pub fn post(&self) -> Result<(), Overflow> {
-        let mut seen = self.word.load(Relaxed);
-        while !has_list(seen) {
-            if seen == MOST {
-                return Err(Overflow);
-            }
-            match self.word.compare_exchange(seen, seen + 1, Release, Relaxed) {
-                Ok(_) => {
-                    M::trace(Event::SemPost);
-                    return Ok(());
-                }
-                Err(now) => seen = now,
-            }
+    pub fn post(self) -> Result<(), Overflow> {
+        let seen = self.word.load(Relaxed);
+        // Nobody is queued, and there is room.
+        if seen < MOST && self.word.compare_exchange(seen, seen + 1, Release, Relaxed).is_ok() {
+            M::trace(Event::SemPost);
+            return Ok(());
         }
-        self.post_to_list()
+        self.post_slow()
     }
 
     #[cold]
-    fn post_to_list(&self) -> Result<(), Overflow> {
+    fn post_slow(self) -> Result<(), Overflow> {
         let mut tries = 0;
-        while !try_settle::<M>(&self.queue.epoch, || self.drop_list()) && tries < SETTLE_TRIES {
+        while has_list(self.word.load(Relaxed))
+            && !try_settle::<M>(&self.queue.epoch, || self.drop_list())
+            && tries < SETTLE_TRIES
+        {
             M::relax(SETTLE_PAUSE);
             tries += 1;
         }
@@ -242,7 +248,7 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// (list, n) -> (list, busy, n). Fails if somebody is at the list, or there is none.
-    pub(super) fn try_enter(&self) -> bool {
+    pub(super) fn try_enter(self) -> bool {
         let mut seen = self.word.load(Relaxed);
         while has_list(seen) && !is_busy(seen) {
             match self.word.compare_exchange(seen, seen | BUSY, Acquire, Relaxed) {
@@ -255,7 +261,7 @@ impl<M: Machine> Semaphore<'_, M> {
 
     /// (list, busy, n) -> (list, n + own), or n + own if nobody is in it any more. Calls a waiter for each of its `own` permits
     /// (0 or 1), and for what is owed first. From the last step on nothing of the semaphore is touched (invariant 4).
-    pub(super) fn leave(&self, own: u32) {
+    pub(super) fn leave(self, own: u32) {
         self.wake_called();
         let (mut called, mut seen) = (None, self.word.load(Relaxed));
         let rest = loop {
@@ -285,7 +291,7 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// Calls `count` waiters, and besides as many as do not sleep: they are on their way, or stopped. At the list.
-    fn call(&self, count: u32) {
+    fn call(self, count: u32) {
         let mut woken = 0;
         while woken < count {
             let Some(called) = self.pop() else { return };
@@ -304,7 +310,7 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// Wakes who was called last, unless that has been done. At the list.
-    fn wake_called(&self) {
+    fn wake_called(self) {
         if let Some(called) = Handle::from_word(self.queue.called.load(Relaxed)) {
             if called.node::<M>().state.load(Relaxed) == state::CALLED {
                 Self::tell(called);
@@ -315,7 +321,7 @@ impl<M: Machine> Semaphore<'_, M> {
 
     /// Takes the first waiter that has not left out of the list, QUEUED -> CALLED. He finds that out himself, or is then to be
     /// woken. At the list.
-    fn pop(&self) -> Option<Handle> {
+    fn pop(self) -> Option<Handle> {
         while let Some(first) = Handle::from_word(self.queue.head.load(Relaxed)) {
             let node = first.node::<M>();
             self.queue.called.store(first.word(), Relaxed);
@@ -336,7 +342,7 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// Gives back the nodes at both ends that their waiters have left behind. At the list.
-    pub(super) fn sweep(&self) {
+    pub(super) fn sweep(self) {
         for end in [&self.queue.head, &self.queue.tail] {
             while let Some(handle) = Handle::from_word(end.load(Relaxed)) {
                 // Acquire: pairs with the Release of whoever left it.
@@ -350,7 +356,7 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// Throws away the list of another process (invariant 6). Only [`settle`](crate::settle) calls this.
-    pub(super) fn drop_list(&self) {
+    pub(super) fn drop_list(self) {
         for word in [&self.queue.head, &self.queue.tail, &self.queue.called] {
             word.store(0, Relaxed);
         }
@@ -364,7 +370,7 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// Calls waiters for the permits that there are, if there are both: somebody who was called does not come.
-    pub(super) fn call_another(&self) {
+    pub(super) fn call_another(self) {
         let mut seen = self.word.load(Relaxed);
         while has_list(seen) && permits(seen) > 0 {
             match self.word.compare_exchange(seen, seen | BUSY | OWED, Acquire, Relaxed) {
@@ -376,7 +382,7 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// Nobody uses the semaphore any more: gives back what waiters have left behind.
-    pub fn destroy(&self) {
+    pub fn destroy(self) {
         // Whoever is at the list is about to leave it, unless a fork has left him there.
         let free = |word| !is_busy(word);
         if has_list(self.word.load(Relaxed))

@@ -49,7 +49,7 @@ pub enum Entry {
 
 impl<M: Machine> Semaphore<'_, M> {
     /// Takes a permit, sleeping until there is one, or until the deadline has passed.
-    pub fn wait(&self, until: Option<Deadline>) -> Ended {
+    pub fn wait(self, until: Option<Deadline>) -> Ended {
         if self.try_wait() {
             return Ended::Acquired;
         }
@@ -65,7 +65,7 @@ impl<M: Machine> Semaphore<'_, M> {
     /// The calling thread has found no permit: it polls a little, while nobody is queued and there are CPUs enough, and then
     /// queues.
     #[cold]
-    pub fn begin(&self, until: Option<Deadline>) -> Entry {
+    pub fn begin(self, until: Option<Deadline>) -> Entry {
         if !M::crowded() && !has_list(self.word.load(Relaxed)) {
             let mut taken = false;
             let done = |seen| {
@@ -92,7 +92,7 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// Puts the node into the list, or says why not.
-    fn join(&self, me: Handle, front: bool, until: Option<Deadline>) -> Option<Ended> {
+    fn join(self, me: Handle, front: bool, until: Option<Deadline>) -> Option<Ended> {
         let node = me.node::<M>();
         node.prepare(state::QUEUED);
         node.epoch.store(settle::<M>(&self.queue.epoch, || self.drop_list()), Relaxed); // A fork may have come since `prepare`.
@@ -124,12 +124,7 @@ impl<M: Machine> Semaphore<'_, M> {
     /// Sleeps, by `park`, until there is a permit for the calling thread, or a sleep has ended otherwise. `park` gets the word
     /// and the value as [`Machine::park`] does, and may end the wait by not returning; who cleans up then calls
     /// [`Semaphore::cancel`].
-    pub fn wait_with(
-        &self,
-        me: Handle,
-        until: Option<Deadline>,
-        mut park: impl FnMut(&M::Word, u32) -> Slept,
-    ) -> Ended {
+    pub fn wait_with(self, me: Handle, until: Option<Deadline>, mut park: impl FnMut(&M::Word, u32) -> Slept) -> Ended {
         let node = me.node::<M>();
         loop {
             let mut why = Slept::Woken;
@@ -157,13 +152,13 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    fn give_up(&self, me: Handle, how: Ended) -> Ended {
+    fn give_up(self, me: Handle, how: Ended) -> Ended {
         self.quit(me);
         how
     }
 
     /// The calling thread does not wait any more: takes its node out of the list, or leaves it there.
-    fn quit(&self, me: Handle) {
+    fn quit(self, me: Handle) {
         let node = me.node::<M>();
         let goes = |to| node.state.compare_exchange(state::QUEUED, to, Release, Acquire).is_ok();
         if node.is_alive() && node.state.load(Acquire) == state::QUEUED {
@@ -180,7 +175,7 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// Ends the wait of the calling thread, which has been cancelled, without a permit. If it was called, another is.
-    pub fn cancel(&self, me: Handle) {
+    pub fn cancel(self, me: Handle) {
         self.quit(me);
         self.call_another();
     }
