@@ -124,7 +124,7 @@ pub(crate) struct Args {
     #[arg(long)]
     explain: bool,
 
-    /// Write the timeline of the first run, with waits, sections and hand-overs: one lock, one number of threads
+    /// Write the timeline of the first run, with waits, sections and hand-offs: one lock, one number of threads
     #[arg(long, value_name = "FILE.json", value_hint = clap::ValueHint::FilePath)]
     trace: Option<PathBuf>,
 

@@ -1,6 +1,6 @@
 //! A run's sections as a timeline, in the Trace Event Format that Perfetto and the Firefox Profiler open: each NUMA node is a
 //! process, each thread a track. On it follow its waits, which say how it waited, and its sections, both complete events (`X`). A
-//! flow (`s` to `f`) is a hand-over: from the end of a section to the beginning of the next one under that lock, whose thread was waiting.
+//! flow (`s` to `f`) is a hand-off: from the end of a section to the beginning of the next one under that lock, whose thread was waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
@@ -77,12 +77,12 @@ fn complete(section: &Section, before: Option<&Section>) -> String {
 
 /// A flow's two ends. An end belongs to the slice that encloses its time: the last nanosecond of one section, the first of the next.
 fn hand_over(from: &Section, to: &Section) -> [String; 2] {
-    let name = if from.node == to.node { "hand-over" } else { "hand-over to another node" };
+    let name = if from.node == to.node { "hand-off" } else { "hand-off to another node" };
     // Sections of one lock begin at different times.
     let id = format!(r#","id":"{}-{}""#, to.lock, to.begin);
     let nodes = format!(r#","args":{{"from node":{},"to node":{}}}}}"#, from.node, to.node);
-    let leave = on_track(from, 's', name, "hand-over", from.end.saturating_sub(1).max(from.begin));
-    let arrive = on_track(to, 'f', name, "hand-over", to.begin);
+    let leave = on_track(from, 's', name, "hand-off", from.end.saturating_sub(1).max(from.begin));
+    let arrive = on_track(to, 'f', name, "hand-off", to.begin);
     [format!("{leave}{id}{nodes}"), format!(r#"{arrive}{id},"bp":"e"{nodes}"#)]
 }
 
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!((&leave["id"], &leave["cat"], &leave["name"]), (&arrive["id"], &arrive["cat"], &arrive["name"]));
         assert_eq!((&leave["ts"], &leave["pid"], &leave["tid"]), (&1.049.into(), &0.into(), &0.into()));
         assert_eq!((&arrive["ts"], &arrive["pid"], &arrive["tid"]), (&1.06.into(), &1.into(), &1.into()));
-        assert_eq!((&arrive["bp"], &arrive["name"]), (&"e".into(), &"hand-over to another node".into()));
+        assert_eq!((&arrive["bp"], &arrive["name"]), (&"e".into(), &"hand-off to another node".into()));
         assert_eq!((&arrive["args"]["from node"], &arrive["args"]["to node"]), (&0.into(), &1.into()));
     }
 }
