@@ -218,7 +218,7 @@ fn mcscr_against_plain_lists() {
 #[test]
 fn mcscrn_against_plain_lists() {
     play("mcscrn against lists", 300, &Tunables::DEFAULT, || {
-        compare(two_lists::<FewestAtHome>, Lists::queue, Lists::mcscrn)
+        compare(two_lists::<FewestAtHome>, Lists::queue, Lists::mcscrn);
     });
 }
 
