@@ -228,7 +228,9 @@ mod tests {
     #[test]
     fn bad_choices_say_what_is_right() {
         let say = |text| parse(text).unwrap_err().to_string();
-        assert!(say("mcz").contains("unknown lock 'mcz'; known are: tas futex ticket mcs cna qspin qspin-cna mcscr shfl"));
+        assert!(
+            say("mcz").contains("unknown lock 'mcz'; known are: tas futex ticket mcs cna qspin qspin-cna mcscr shfl")
+        );
         assert_eq!(say("shfl:colour=red"), "lock shfl takes no option 'colour'; it takes: wait bound shuffles ahead");
         assert!(say("tas:wait=park").contains("it takes: stp"));
         assert_eq!(say("shfl:bound=soon"), "option bound does not take 'soon', but microseconds from 0 to 10000000");
