@@ -17,7 +17,7 @@ pub(super) const DIRECTORY: &str = "docs/locks";
 const MADE: &str = "<!-- Made by `cargo xtask docs` from the lock's source; do not edit. -->";
 
 /// What the catalogue says, in this order: field, heading.
-const FACTS: [(&str, &str); 9] = [
+const FACTS: [(&str, &str); 11] = [
     ("title", "what it is"),
     ("paper", "from"),
     ("fair", "fair"),
@@ -25,6 +25,8 @@ const FACTS: [(&str, &str); 9] = [
     ("bytes_per_waiter", "bytes for each waiting thread"),
     ("atomics_lock", "atomic operations to acquire, if it is free"),
     ("atomics_unlock", "atomic operations to release, if nobody waits"),
+    ("atomics_read", "atomic operations to acquire and release it for reading"),
+    ("atomics_write", "the same for writing"),
     ("waits", "`wait=`, the first is the default"),
     ("options", "other options"),
 ];

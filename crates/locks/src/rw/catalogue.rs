@@ -14,6 +14,7 @@ macro_rules! for_each_rw_lock {
             (FutexRw, "futex-rw", [park => $crate::rw::FutexRw], {
                 title: "stock lock: one counter, on which everybody sleeps",
                 paper: "Courtois et al., CACM 1971; Drepper, Futexes Are Tricky, 2011",
+                source: "rw/futex.rs",
                 bytes: 8, bytes_per_waiter: 0, atomics_read: 2, atomics_write: 2,
                 numa_aware: false, fair: "no: readers pass writers without bound, or the reverse where writers are preferred",
                 options: [],
@@ -25,6 +26,7 @@ macro_rules! for_each_rw_lock {
             (CstRw, "cst-rw", [stp => $crate::rw::CstRw<$crate::wait::SpinThenPark>, spin => $crate::rw::CstRw<$crate::wait::Spin>, park => $crate::rw::CstRw<$crate::wait::Park>], {
                 title: "a counter of readers for each NUMA node, in a side block made where readers meet",
                 paper: "Kashyap et al., USENIX ATC 2017; as the rival of ShflLocks: thesis defence, slides 79-80",
+                source: "rw/cst.rs",
                 bytes: 24, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
                 numa_aware: true, fair: "bounded, as shfl-rw; readers that have waited for bound= microseconds pass a waiting writer",
                 options: [Bound, Shuffles, Ahead],
@@ -33,6 +35,7 @@ macro_rules! for_each_rw_lock {
             (ShflRw, "shfl-rw", [stp => $crate::rw::ShflRw<$crate::wait::SpinThenPark>, spin => $crate::rw::ShflRw<$crate::wait::Spin>, park => $crate::rw::ShflRw<$crate::wait::Park>], {
                 title: "readers-writer ShflLock: one counter, one queue for readers and writers",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 71-72",
+                source: "rw/shfl/mod.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
                 numa_aware: true, fair: "bounded: after bound= microseconds nobody passes the first waiter, but readers that must not wait for a writer",
                 options: [Bound, Shuffles, Ahead],
@@ -56,6 +59,8 @@ pub struct RwInfo {
     pub title: &'static str,
     /// Where it comes from.
     pub paper: &'static str,
+    /// The file of this crate, below `src`, that begins with what there is to know of it.
+    pub source: &'static str,
     /// Bytes of state in the lock.
     pub bytes: u32,
     /// Bytes per waiting thread (not per lock).
@@ -78,7 +83,7 @@ pub struct RwInfo {
 
 macro_rules! define_rw_catalogue {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], {
-        title: $title:literal, paper: $paper:literal, bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
+        title: $title:literal, paper: $paper:literal, source: $source:literal, bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
         atomics_read: $ar:literal, atomics_write: $aw:literal, numa_aware: $numa:literal, fair: $fair:literal,
         options: [$($option:ident),* $(,)?],
         exceptions: [$(($check:literal, $reason:literal)),* $(,)?] $(,)?
@@ -91,7 +96,7 @@ macro_rules! define_rw_catalogue {
 
         /// All readers-writer locks, in the order in which they are shown.
         pub const RW_LOCKS: &[RwInfo] = &[$(RwInfo {
-            id: RwId::$variant, name: $name, title: $title, paper: $paper, bytes: $bytes, bytes_per_waiter: $waiter,
+            id: RwId::$variant, name: $name, title: $title, paper: $paper, source: $source, bytes: $bytes, bytes_per_waiter: $waiter,
             atomics_read: $ar, atomics_write: $aw, numa_aware: $numa, fair: $fair,
             waits: &[$(stringify!($wait)),+],
             options: &[$(OptionId::$option),*],
