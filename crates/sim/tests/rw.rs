@@ -1,0 +1,192 @@
+//! The readers-writer locks on simulated machines: they exclude, they end, and the same seed gives the same run.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use flashlock_locks::for_each_rw_lock;
+use flashlock_locks::machine::Machine;
+use flashlock_locks::rw::busted::BustedRw;
+use flashlock_locks::rw::{RawRwLock, Reader, Writer};
+use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, compute, nap};
+
+/// What only exclusion protects.
+#[derive(Default)]
+struct Inside {
+    readers: Cell<u32>,
+    writers: Cell<u32>,
+    writes: Cell<u64>,
+    /// The most readers there were at once.
+    most: Cell<u32>,
+    broken: Cell<bool>,
+}
+
+impl Inside {
+    fn look(&self, data: &Region) {
+        self.readers.set(self.readers.get() + 1);
+        self.most.set(self.most.get().max(self.readers.get()));
+        let seen = self.writes.get();
+        data.read(0);
+        section();
+        self.broken.set(self.broken.get() | (self.writers.get() != 0) | (self.writes.get() != seen));
+        self.readers.set(self.readers.get() - 1);
+    }
+
+    fn write(&self, data: &Region) {
+        self.broken.set(self.broken.get() | (self.writers.get() + self.readers.get() != 0));
+        self.writers.set(self.writers.get() + 1);
+        data.write(0);
+        section();
+        self.broken.set(self.broken.get() | (self.writers.get() != 1) | (self.readers.get() != 0));
+        self.writes.set(self.writes.get() + 1);
+        self.writers.set(self.writers.get() - 1);
+    }
+}
+
+/// Mostly short; sometimes long enough for waiters to go to sleep, sometimes asleep itself.
+fn section() {
+    match Sim::random() % 64 {
+        0 => nap(1_000.0),
+        1..8 => compute(20_000.0),
+        _ => compute(f64::from(Sim::random() % 500)),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Torture {
+    threads: u32,
+    rounds: u32,
+    seed: u64,
+}
+
+/// What a torture has seen.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    outcome: Outcome,
+    reads: u64,
+    writes: u64,
+    counted: u64,
+    most: u32,
+    broken: bool,
+}
+
+/// One acquisition of either kind, which may give up, and its section. (reads, writes)
+fn round<L: RawRwLock<Sim>>(lock: &L::State, inside: &Inside, data: &Region) -> (u64, u64) {
+    let timed = Sim::random().is_multiple_of(4);
+    let until = timed.then(|| Sim::sooner(Sim::random() % 100, None));
+    let writes = Sim::random().is_multiple_of(4);
+    let held = match (writes, Sim::random() % 8) {
+        (true, 0) => L::try_write(lock),
+        (true, _) => L::write(lock, Writer::Fair, until).is_ok(),
+        (false, 0) => L::try_read(lock, Reader::Newcomer).is_ok(),
+        (false, _) => L::enter(lock) || L::read(lock, Reader::Newcomer, until).is_ok(),
+    };
+    if held && writes {
+        inside.write(data);
+    } else if held {
+        inside.look(data);
+    }
+    if held {
+        L::unlock(lock);
+    }
+    compute(f64::from(Sim::random() % 1_000));
+    (u64::from(held && !writes), u64::from(held && writes))
+}
+
+impl Torture {
+    fn run<L: RawRwLock<Sim>>(self, machine: &Description) -> Seen {
+        let mut machine = machine.clone();
+        machine.scheduler.slice_us = 100.0;
+        machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small ones are made quickly.
+        let options = Options { seed: self.seed, placement: self.seed, ..Options::default() };
+        let mut simulation = Simulation::new(&machine, options);
+        let lock = Rc::new(simulation.place("lock", L::new_state()));
+        let (inside, data) = (Rc::new(Inside::default()), Rc::new(Region::new(4)));
+        let done = Rc::new(Cell::new((0, 0)));
+        for _ in 0..self.threads {
+            let (lock, inside, data, done) = (Rc::clone(&lock), Rc::clone(&inside), Rc::clone(&data), Rc::clone(&done));
+            simulation.spawn(move || {
+                for _ in 0..self.rounds {
+                    let (reads, writes) = round::<L>(&lock, &inside, &data);
+                    done.set((done.get().0 + reads, done.get().1 + writes));
+                }
+            });
+        }
+        let outcome = simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
+        let (reads, writes) = done.get();
+        let (counted, most, broken) = (inside.writes.get(), inside.most.get(), inside.broken.get());
+        Seen { outcome, reads, writes, counted, most, broken }
+    }
+}
+
+fn tortured<L: RawRwLock<Sim>>(name: &str) {
+    for (machine, threads) in [("2x18x2", 16), ("2x18x2", 100), ("8x24", 40)] {
+        let machine = Description::find(machine).expect("a machine of ours");
+        for seed in 1..4 {
+            let torture = Torture { threads, rounds: 60, seed };
+            let seen = torture.run::<L>(&machine);
+            assert!(!seen.broken && seen.counted == seen.writes, "{name}, seed {seed}: {seen:?}");
+            assert!(seen.writes > 0 && seen.most > 1, "{name}: no writers, or no two readers at once: {seen:?}");
+            if seed == 1 {
+                assert_eq!(seen, torture.run::<L>(&machine), "{name}: another run of the same seed");
+            }
+        }
+    }
+}
+
+macro_rules! torture_all {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        #[test]
+        fn every_lock_excludes() {
+            $($(
+                // Polling for ever, more threads than CPUs take turns by the slice.
+                if stringify!($wait) != "spin" {
+                    tortured::<$type>(concat!($name, ":wait=", stringify!($wait)));
+                }
+            )+)*
+        }
+    };
+}
+
+for_each_rw_lock!(torture_all);
+
+#[test]
+fn a_broken_lock_is_caught() {
+    let machine = Description::find("2x18x2").expect("a machine of ours");
+    let caught = (1..20).any(|seed| Torture { threads: 16, rounds: 400, seed }.run::<BustedRw>(&machine).broken);
+    assert!(caught, "a lock that admits one too many in 10,000 is not noticed");
+}
+
+/// A writer among readers that never leave the lock empty gets in.
+#[test]
+fn writers_do_not_starve() {
+    use flashlock_locks::rw::ShflRw;
+    use flashlock_locks::wait::SpinThenPark;
+    type L = ShflRw<SpinThenPark>;
+    let machine = Description::find("2x18x2").expect("a machine of ours");
+    let mut simulation = Simulation::new(&machine, Options::default());
+    let lock = Rc::new(simulation.place("lock", <L as RawRwLock<Sim>>::new_state()));
+    let over = Rc::new(Cell::new(false));
+    for _ in 0..8 {
+        let (lock, over) = (Rc::clone(&lock), Rc::clone(&over));
+        simulation.spawn(move || {
+            while !over.get() {
+                assert!(L::enter(&lock) || L::read(&lock, Reader::Newcomer, None).is_ok());
+                compute(50_000.0);
+                L::unlock(&lock);
+            }
+        });
+    }
+    {
+        let (lock, over) = (Rc::clone(&lock), Rc::clone(&over));
+        simulation.spawn(move || {
+            compute(10_000.0);
+            for _ in 0..5 {
+                assert!(L::write(&lock, Writer::Fair, None).is_ok());
+                compute(1_000.0);
+                L::unlock(&lock);
+            }
+            over.set(true);
+        });
+    }
+    simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
+}
