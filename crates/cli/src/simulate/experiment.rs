@@ -4,10 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use flashlock_locks::catalogue::LockId;
 use flashlock_locks::event::Event;
-use flashlock_locks::for_each_lock;
-use flashlock_locks::raw::RawLock;
 use flashlock_native::settings::Choice;
 use flashlock_sim::thread::Use;
 use flashlock_sim::{self as sim, Description, Options, Outcome, Sim, Simulation};
@@ -23,6 +20,7 @@ use flashlock_workloads::{
     BufferPool, KeyValue, LockTorture, ProducerConsumer, RandArray, Sections, Workload, sections,
 };
 
+use super::any_lock;
 use super::ground::{LOG, Log, Section, Simulated, Watched};
 
 /// What a lock guards.
@@ -84,25 +82,6 @@ pub(super) struct Sample {
     pub(super) sections: Vec<Section>,
 }
 
-/// A run under one lock.
-type Under = fn(&Experiment<'_>, Options) -> Result<Sample, String>;
-
-macro_rules! define_under {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        /// A run under that lock, waiting that way.
-        fn under(choice: &Choice) -> Under {
-            match choice.lock {
-                $(LockId::$variant => {
-                    const LIST: &[Under] = &[$(|experiment, options| experiment.under::<$type>(options)),+];
-                    LIST[choice.wait % LIST.len()]
-                })*
-            }
-        }
-    };
-}
-
-for_each_lock!(define_under);
-
 impl Experiment<'_> {
     /// Runs it. The error says what went wrong.
     pub(super) fn run(
@@ -111,14 +90,9 @@ impl Experiment<'_> {
         tunables: &'static flashlock_locks::machine::Tunables,
     ) -> Result<Sample, String> {
         let (seed, placement, packed) = (self.seed, self.placement, self.packed);
-        let options = Options { seed, placement, packed, tunables };
-        let under = under(choice);
-        under(self, options)
-    }
-
-    fn under<L: RawLock<Sim, Queue: Sync>>(&self, options: Options) -> Result<Sample, String> {
-        let simulation = Simulation::new(self.machine, options);
-        let watched = || Watched::<L>::new(self.word_in_front);
+        let simulation = Simulation::new(self.machine, Options { seed, placement, packed, tunables });
+        let kind = any_lock::kind(choice);
+        let watched = || Watched::new(kind, self.word_in_front);
         let lock = watched();
         let steps = |steps: &[sections::Step]| Sections::<_, Simulated>::new(watched(), watched(), steps);
         match self.work {

@@ -8,6 +8,7 @@
 //! | [`text`] | tables for people |
 //! | [`trace`] | a run's sections as a timeline |
 
+mod any_lock;
 mod experiment;
 mod ground;
 mod sweep;
