@@ -13,7 +13,7 @@
 //! | [`spin`], [`sem`] | spinlocks and semaphores, the same whatever the lock |
 //! | [`c11`] | `mtx_*` and `cnd_*` |
 //! | [`dispatch`] | from the exported function to the chosen lock |
-//! | [`common`] | the same for functions that do not depend on it |
+//! | [`mod@common`] | the same for functions that do not depend on it |
 //! | `environment` | the settings' text |
 //! | [`glibc`] | the real functions |
 //!
