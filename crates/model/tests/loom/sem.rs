@@ -166,7 +166,7 @@ fn excludes_with_one_permit() {
 
 #[test]
 fn no_permit_is_lost() {
-    explore("sem: 1 waits, 1+1 posts", BOUND, SETUP, posts_and_waits(1, [1, 1]));
+    explore("sem: 1 waits, 1+1 posts", Preemptions(1), SETUP, posts_and_waits(1, [1, 1]));
     explore("sem: 2 wait, 2 posts, lifo", Preemptions(1), Setup { tunables: &LIFO, ..SETUP }, mutant::<2>(post));
     explore(
         "sem: 2 wait, 1+2 posts, lifo",
