@@ -5,7 +5,7 @@
 //! in one word, and whoever finds one takes it, in whatever order threads run. Sleepers are in a list; a post calls the first
 //! of them, who then takes a permit, or is passed over and goes to the front of the list again. The list has no lock to wait
 //! for: who finds somebody at it leaves word in the permits' word, and whoever is at it does the rest before he goes.
-//! **Source.** POSIX.1-2017, `sem_*`; the list and its order, Dice, *Malthusian Locks*, EuroSys 2017, §6.11 ([`order`](crate::order)); that
+//! **Source.** POSIX.1-2017, `sem_*`; the list and its order, Dice, *Malthusian Locks*, EuroSys 2017, §6.11 ([`Order`](crate::order::Order)); that
 //! permits go to whoever takes them first is as in glibc's semaphore, and keeps a semaphore that is used as a mutex from
 //! passing from sleeper to sleeper.
 //!

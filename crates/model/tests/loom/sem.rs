@@ -124,6 +124,7 @@ fn cancelled_asleep(cancel: fn(&Semaphore<'_, Loom>, Handle)) {
     fickle.join().expect("no panic");
     steady.join().expect("no panic");
     assert_eq!(sem.value(), 0);
+    sem.destroy();
 }
 
 /// Who has got what was posted destroys the semaphore while the post is on its way out.
@@ -165,8 +166,8 @@ fn excludes_with_one_permit() {
 
 #[test]
 fn no_permit_is_lost() {
-    explore("sem: 1 waits, 1+1 posts", BOUND, SETUP, posts_and_waits(1, [1, 1]));
-    explore("sem: 2 wait, 2 posts, lifo", Preemptions(1), Setup { tunables: &LIFO, ..SETUP }, mutant(post));
+    explore("sem: 1 waits, 1+1 posts", Preemptions(1), SETUP, posts_and_waits(1, [1, 1]));
+    explore("sem: 2 wait, 2 posts, lifo", Preemptions(1), Setup { tunables: &LIFO, ..SETUP }, mutant::<2>(post));
     explore(
         "sem: 2 wait, 1+2 posts, lifo",
         Preemptions(1),
@@ -215,24 +216,24 @@ fn post(semaphore: &Semaphore<'_, Loom>) {
     semaphore.post().expect("room");
 }
 
-/// Two wait, and two posts are made in the mutant's way.
-fn mutant(post: fn(&Semaphore<'_, Loom>)) -> impl Fn() + Send + Sync + 'static {
+/// `N` wait, and as many posts are made in the mutant's way.
+fn mutant<const N: usize>(post: fn(&Semaphore<'_, Loom>)) -> impl Fn() + Send + Sync + 'static {
     move || {
         let sem = Arc::new(Sem::new(0));
-        let waiters = [(); 2].map(|()| start(&sem, |sem| assert!(sem.wait(None))));
-        post(&sem.semaphore());
-        post(&sem.semaphore());
+        let waiters = [(); N].map(|()| start(&sem, |sem| assert!(sem.wait(None))));
+        (0..N).for_each(|_| post(&sem.semaphore()));
         for waiter in waiters {
             waiter.join().expect("no panic");
         }
+        sem.destroy();
     }
 }
 
 #[test]
 fn protocol_bugs_are_found() {
-    explore("sem, the mutants' body", Preemptions(1), SETUP, mutant(post));
-    find("a post leaves no word", Preemptions(1), SETUP, mutant(leaves_no_word));
-    find("a post calls nobody", Preemptions(1), SETUP, mutant(calls_nobody));
+    explore("sem, the mutants' body", Preemptions(3), SETUP, mutant::<1>(post));
+    find("a post leaves no word", Preemptions(3), SETUP, mutant::<1>(leaves_no_word));
+    find("a post calls nobody", Preemptions(3), SETUP, mutant::<1>(calls_nobody));
     find("a post looks back", BOUND, SETUP, || {
         let sem = Arc::new(Sem::new(0));
         let poster = start(&sem, |sem| adds_and_looks(&sem.semaphore()));

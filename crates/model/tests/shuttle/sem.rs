@@ -196,11 +196,16 @@ fn cancelled_asleep(cancel: fn(&Semaphore<'_, Shuttle>, Handle)) {
         Entry::Over(_) => sem.post(),
     }));
     let steady = spawn(Box::new(|sem| assert!(sem.wait(None))));
+    while world().events(Event::SemQueued) < 2 {
+        thread::yield_now();
+    }
+    (0..any(20)).for_each(|_| thread::yield_now());
     sem.post();
     world().tick();
     fickle.join().expect("no panic");
     steady.join().expect("no panic");
     assert_eq!(sem.value(), 0);
+    sem.destroy();
 }
 
 #[test]
