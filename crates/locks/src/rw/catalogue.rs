@@ -31,7 +31,7 @@ macro_rules! for_each_rw_lock {
                 exceptions: [],
             }),
             (ShflRw, "shfl-rw", [stp => $crate::rw::ShflRw<$crate::wait::SpinThenPark>, spin => $crate::rw::ShflRw<$crate::wait::Spin>, park => $crate::rw::ShflRw<$crate::wait::Park>], {
-                title: "readers-writer ShflLock: one counter, one queue for readers and writers",
+                title: "readers-writer ShflLock: one counter, one queue for both",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 71-72",
                 bytes: 16, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
                 numa_aware: true, fair: "bounded: after bound= microseconds nobody passes the first waiter, but readers that must not wait for a writer",
