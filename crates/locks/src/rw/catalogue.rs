@@ -33,7 +33,7 @@ macro_rules! for_each_rw_lock {
                 exceptions: [],
             }),
             (ShflRw, "shfl-rw", [stp => $crate::rw::ShflRw<$crate::wait::SpinThenPark>, spin => $crate::rw::ShflRw<$crate::wait::Spin>, park => $crate::rw::ShflRw<$crate::wait::Park>], {
-                title: "readers-writer ShflLock: one counter, one queue for readers and writers",
+                title: "readers-writer ShflLock: one counter, one queue for both",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 71-72",
                 source: "rw/shfl/mod.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
