@@ -25,6 +25,9 @@ pub(crate) struct Lock {
     /// Whether the preload library can put it under a program.
     pub(crate) interposable: bool,
     pub(crate) default: bool,
+    /// Whether it is one of those that are compared when nobody names any.
+    #[serde(default)]
+    pub(crate) principal: bool,
     /// What it cannot do, by the names of the checks that show it.
     pub(crate) exceptions: Vec<Exception>,
 }
@@ -47,22 +50,16 @@ pub(crate) struct Exception {
     pub(crate) reason: String,
 }
 
-/// The locks of which `cargo xtask test` runs every check, and the test with other allocators: those that people are told to use, and
-/// those that others are measured by. The further ones are made of the same parts, and are tested in brief there, so that it ends in
-/// time; `cargo xtask conformance` and `cargo xtask torture` run everything under all.
-const PRINCIPAL: [&str; 8] = ["tas", "futex", "ticket", "mcs", "cna", "mcscr", "qspin-cna", "shfl"];
-
-/// The names of the principal locks, readers-writer locks among them, and of the further ones.
+/// The names of the locks of which `cargo xtask test` runs every check, and the test with other allocators: the catalogue's
+/// principal ones, readers-writer locks among them; and those of the further ones. These are made of the same parts, and are tested in
+/// brief there, so that it ends in time; `cargo xtask conformance` and `cargo xtask torture` run everything under all.
 pub(crate) fn tiers() -> Result<[Vec<String>; 2]> {
-    let is_principal = |lock: &Lock| lock.kind == Kind::Rw || PRINCIPAL.contains(&lock.name.as_str());
-    let (principal, further): (Vec<Lock>, Vec<Lock>) = interposable()?.into_iter().partition(is_principal);
-    let names = |locks: Vec<Lock>| locks.into_iter().map(|lock| lock.name).collect::<Vec<_>>();
-    let missing: Vec<&str> =
-        PRINCIPAL.into_iter().filter(|name| !principal.iter().any(|lock| lock.name == *name)).collect();
-    if !missing.is_empty() || further.is_empty() {
-        bail!("the lists of principal and further locks do not fit the catalogue: {}", missing.join(", "));
+    let (principal, further): (Vec<Lock>, Vec<Lock>) =
+        interposable()?.into_iter().partition(|lock| lock.kind == Kind::Rw || lock.principal);
+    if principal.is_empty() || further.is_empty() {
+        bail!("`flashlock locks --json` knows no principal locks, or no others");
     }
-    Ok([principal, further].map(names))
+    Ok([principal, further].map(|locks| locks.into_iter().map(|lock| lock.name).collect()))
 }
 
 impl Lock {
@@ -309,6 +306,7 @@ mod tests {
             kind: Kind::Mutex,
             interposable: true,
             default: false,
+            principal: true,
             exceptions: Vec::new(),
         };
         let exception = Exception { check: "order.fifo".into(), reason: "two queues".into() };

@@ -188,7 +188,7 @@ mod tests {
     fn mcs(exceptions: &[&str]) -> Lock {
         let exception = |check: &&str| Exception { check: (*check).to_owned(), reason: "barging".into() };
         let exceptions = exceptions.iter().map(exception).collect();
-        Lock { name: "mcs".into(), kind: Kind::Mutex, interposable: true, default: false, exceptions }
+        Lock { name: "mcs".into(), kind: Kind::Mutex, interposable: true, default: false, principal: true, exceptions }
     }
 
     fn judge(verdicts: &[(&str, Verdict)], lock: bool, skipped: &[&str]) -> (Tally, usize) {

@@ -49,6 +49,7 @@ struct Row {
     waits: &'static [&'static str],
     options: Vec<OptionRow>,
     default: bool,
+    principal: bool,
     interposable: bool,
     exceptions: Vec<ExceptionRow>,
 }
@@ -108,6 +109,7 @@ impl From<&LockInfo> for Row {
             waits: lock.waits,
             options: lock.options.iter().map(|option| OptionRow::from(option.info())).collect(),
             default: lock.id == DEFAULT,
+            principal: lock.id.is_principal(),
             interposable: true,
             exceptions: lock.exceptions.iter().map(ExceptionRow::from).collect(),
         }

@@ -401,6 +401,11 @@ impl OptionId {
 /// The lock used when the user names none.
 pub const DEFAULT: LockId = LockId::Shfl;
 
+/// The locks that users are told to consider, and those that these are measured by: what is compared when the user names none. The
+/// further ones are the family's other members, made of the same parts.
+pub const PRINCIPAL: &[LockId] =
+    &[LockId::Tas, LockId::Futex, LockId::Ticket, LockId::Mcs, LockId::Cna, LockId::Mcscr, LockId::Shfl];
+
 /// A check of the project's own conformance or torture suite to which a lock gives another answer than glibc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exception {
@@ -479,6 +484,11 @@ impl LockInfo {
 }
 
 impl LockId {
+    /// Whether it is one of [`PRINCIPAL`].
+    pub fn is_principal(self) -> bool {
+        PRINCIPAL.contains(&self)
+    }
+
     /// What is known of it.
     pub fn info(self) -> &'static LockInfo {
         &LOCKS[self as usize]
@@ -522,6 +532,6 @@ mod tests {
 
     #[test]
     fn the_default_lock_can_do_everything() {
-        assert!(DEFAULT.info().exceptions.is_empty());
+        assert!(DEFAULT.info().exceptions.is_empty() && DEFAULT.is_principal());
     }
 }

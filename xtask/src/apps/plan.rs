@@ -61,8 +61,14 @@ mod tests {
 
     #[test]
     fn other_locks_than_the_default_are_quick_with_one_number_of_threads() {
-        let lock =
-            |default| Lock { name: "x".into(), kind: Kind::Mutex, interposable: true, default, exceptions: Vec::new() };
+        let lock = |default| Lock {
+            name: "x".into(),
+            kind: Kind::Mutex,
+            interposable: true,
+            default,
+            principal: true,
+            exceptions: Vec::new(),
+        };
         let wrapper = |default| Wrapper::command("flashlock".as_ref(), lock(default));
         let plan = |only| Plan { wrappers: Vec::new(), only };
         for threads in [2, 8, 32] {

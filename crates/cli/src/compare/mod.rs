@@ -1,4 +1,4 @@
-//! `flashlock compare`: a program under every lock and under glibc's, side by side, with a verdict.
+//! `flashlock compare`: a program under several locks and under glibc's, side by side, with a verdict.
 //!
 //! | module | holds |
 //! |---|---|
@@ -50,7 +50,7 @@ const PICTURE: &str = "flashlock-compare.svg";
 const EXAMPLES: &str = "\
 Examples:
   flashlock compare                                  this machine, in a minute
-  flashlock compare -- ./server-benchmark            run time under every lock
+  flashlock compare -- ./server-benchmark            run time under several locks
   flashlock compare --locks shfl,mcs:wait=park -- ./bench
   flashlock compare --threads 1,8,64 -- ./bench --threads {threads}
   flashlock compare --metric 'ops/sec: ([0-9.]+)' -- ./bench
@@ -66,7 +66,7 @@ digits. Without CMD it is a key-value map behind one mutex (CNA, EuroSys
 
 How: first the program is run once under glibc for each number of threads, to
 see that it works; that run does not count. Then every round runs it under
-glibc's mutex and under every lock, in random order, until the 95 % intervals of
+glibc's mutex and under several locks, in random order, until the 95 % intervals of
 all ratios are within 2 % (8 rounds at least) or the time is out (3 rounds at
 least). Ratios are taken within a round. A lock is said to differ only if that
 is hardly chance, the number of locks considered; that no lock differs is an
@@ -84,9 +84,9 @@ lock, 3 the program failed under a lock, 4 it failed under glibc and under no
 lock, 5 the metric is not in its output, 126 it cannot be executed, 127 it was
 not found, 130 interrupted (what was measured is shown).";
 
-/// Which lock should I use? Run a program under every lock, and compare
+/// Which lock should I use? Run a program under several locks, and compare
 ///
-/// Runs a program under glibc's mutex and under every lock, again and again in random order, and says which lock to
+/// Runs a program under glibc's mutex and under several locks, again and again in random order, and says which lock to
 /// choose, how sure that is, and under which locks the program fails.
 ///
 /// Without a program, a small benchmark is run: a key-value map behind one mutex, with more and more threads. It takes
@@ -94,7 +94,8 @@ not found, 130 interrupted (what was measured is shown).";
 #[derive(clap::Args, Default)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The locks, with their options as `flashlock run --lock` takes them; by default all of the catalogue
+    /// The locks, with their options as `flashlock run --lock` takes them; by default the principal
+    /// ones: tas, futex, ticket, mcs, cna, mcscr and shfl
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockParser, hide_possible_values = true)]
     locks: Vec<String>,
 

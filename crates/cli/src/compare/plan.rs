@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use flashlock_locks::catalogue::{DEFAULT, LOCKS};
+use flashlock_locks::catalogue::{DEFAULT, PRINCIPAL};
 use flashlock_native::settings::split_list;
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
@@ -196,7 +196,7 @@ impl Plan {
 fn chosen_locks(lists: &[String]) -> Result<Vec<LockChoice>, Failure> {
     let mut names: Vec<String> = lists.iter().flat_map(|list| split_list(list)).filter(|name| name != GLIBC).collect();
     if lists.is_empty() {
-        names = LOCKS.iter().map(|lock| lock.name.to_owned()).collect();
+        names = PRINCIPAL.iter().map(|lock| lock.info().name.to_owned()).collect();
         names.sort_by_key(|name| name != DEFAULT.info().name);
     }
     let mut locks: Vec<LockChoice> = Vec::new();
@@ -269,9 +269,9 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_all_locks_are_compared_the_default_first() {
+    fn without_a_list_the_principal_locks_are_compared_the_default_first() {
         let locks = chosen_locks(&[]).unwrap();
-        assert_eq!((locks.len(), locks[0].text.as_str()), (LOCKS.len(), DEFAULT.info().name));
+        assert_eq!((locks.len(), locks[0].text.as_str()), (PRINCIPAL.len(), DEFAULT.info().name));
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub(crate) struct Args {
     machine: String,
 
     /// The locks, with their options as `flashlock run --lock` takes them; the others are compared with the first. By default
-    /// mcs:wait=spin, which papers compare with, and then all, as they are by default
+    /// mcs:wait=spin, which papers compare with, and then tas, futex, ticket, mcs, cna, mcscr and shfl
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockParser, hide_possible_values = true)]
     locks: Vec<String>,
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use flashlock_locks::catalogue::LOCKS;
+use flashlock_locks::catalogue::PRINCIPAL;
 use flashlock_locks::machine::Tunables;
 use flashlock_native::settings::{Choice, split_list};
 use flashlock_report::machine::Machine;
@@ -63,7 +63,11 @@ impl<'a> Sweep<'a> {
     pub(super) fn new(args: &'a Args, machine: &'a Description) -> Result<Self, Failure> {
         let mut names: Vec<String> = args.locks.iter().flat_map(|list| split_list(list)).collect();
         if names.is_empty() {
-            names = [BASELINE].into_iter().chain(LOCKS.iter().map(|lock| lock.name)).map(str::to_owned).collect();
+            names = [BASELINE]
+                .into_iter()
+                .chain(PRINCIPAL.iter().map(|lock| lock.info().name))
+                .map(str::to_owned)
+                .collect();
         }
         let mut locks: Vec<(LockChoice, &'static Tunables)> = Vec::new();
         for name in &names {
