@@ -280,6 +280,7 @@ fn describe_rw(lock: &RwInfo, width: u16) -> String {
 }
 
 fn describe(lock: &LockInfo, width: u16) -> String {
+    let label = lock.options.iter().map(|option| option.info().name.len() + 1).max().unwrap_or(0).max(10);
     let yes = |value: bool| if value { "yes" } else { "no" };
     let strict = match lock.strict {
         true => "yes: a waiter that is not running, such as one stopped in a signal handler, stops the queue",
@@ -298,19 +299,24 @@ fn describe(lock: &LockInfo, width: u16) -> String {
     let mark = if lock.id == DEFAULT { ", the default" } else { "" };
     let mut out = format!("{}: {}{mark}\n", styled(HEADING, lock.name), lock.title);
     for (name, text) in fields {
-        out.push_str(&table::field(name, &text, 10, width));
+        out.push_str(&table::field(name, &text, label, width));
     }
     for option in lock.options.iter().map(|option| option.info()) {
-        out.push_str(&table::field(&format!("{}=", option.name), &explained(option), 10, width));
+        out.push_str(&table::field(&format!("{}=", option.name), &explained(option), label, width));
     }
     for order in ORDERS {
-        out.push_str(&table::field(&format!("{}=", order.name), &explained_order(order), 10, width));
+        out.push_str(&table::field(&format!("{}=", order.name), &explained_order(order), label, width));
     }
     match lock.exceptions {
-        [] => out.push_str(&table::field("cannot", "nothing that glibc's mutex can do is known to fail", 10, width)),
+        [] => out.push_str(&table::field("cannot", "nothing that glibc's mutex can do is known to fail", label, width)),
         exceptions => {
             for exception in exceptions {
-                out.push_str(&table::field("cannot", &format!("{}: {}", exception.check, exception.reason), 10, width));
+                out.push_str(&table::field(
+                    "cannot",
+                    &format!("{}: {}", exception.check, exception.reason),
+                    label,
+                    width,
+                ));
             }
         }
     }

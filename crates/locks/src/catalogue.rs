@@ -55,7 +55,7 @@ macro_rules! for_each_lock {
                 ],
             }),
             (Hbo, "hbo", [stp => $crate::spin::Hbo], {
-                title: "test-and-set that backs off for longer when the holder is on another NUMA node",
+                title: "test-and-set that backs off for longer from another NUMA node",
                 paper: "Radovic & Hagersten, HPCA 2003",
                 source: "spin/hbo.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
@@ -206,7 +206,7 @@ macro_rules! for_each_lock {
                 ],
             }),
             (Loiter, "loiter", [stp => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Park>, $crate::wait::Park>], {
-                title: "a word to barge for in front of MCS, of whose waiters one at a time contends",
+                title: "a word to barge for, in front of MCS, whose head contends for it",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "malthusian/loiter.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
@@ -224,7 +224,7 @@ macro_rules! for_each_lock {
                 ],
             }),
             (LoiterCna, "loiter-cna", [stp => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>], {
-                title: "LOITER in front of CNA: who contends tends to be of one NUMA node",
+                title: "a word to barge for, in front of CNA, whose head contends for it",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "malthusian/loiter.rs",
                 bytes: 24, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
@@ -242,7 +242,7 @@ macro_rules! for_each_lock {
                 ],
             }),
             (LifoCr, "lifo-cr", [stp => $crate::malthusian::LifoCr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::LifoCr<$crate::wait::Spin>, park => $crate::malthusian::LifoCr<$crate::wait::Park>], {
-                title: "stack of waiters: the last to come is the next to go, and the eldest now and then",
+                title: "stack of waiters: the newest is next, and now and then the eldest",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.2",
                 source: "malthusian/lifo_cr.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
