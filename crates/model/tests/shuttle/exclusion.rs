@@ -24,17 +24,17 @@ macro_rules! rounds {
 
             #[test]
             fn time_stands_still() {
-                both(concat!(stringify!($name), " still"), 20_000, Setup { restless: RESTLESS, ..STILL }, rounds::<$lock>(UNTIMED));
+                both(concat!(stringify!($name), " still"), 10_000, Setup { restless: RESTLESS, ..STILL }, rounds::<$lock>(UNTIMED));
             }
 
             #[test]
             fn all_waits_are_overdue() {
-                both(concat!(stringify!($name), " overdue"), 20_000, Setup { restless: RESTLESS, ..OVERDUE }, rounds::<$lock>(UNTIMED));
+                both(concat!(stringify!($name), " overdue"), 10_000, Setup { restless: RESTLESS, ..OVERDUE }, rounds::<$lock>(UNTIMED));
             }
 
             #[test]
             fn time_flows() {
-                both(concat!(stringify!($name), " flowing"), 30_000, Setup { restless: RESTLESS, ..FLOWING }, rounds::<$lock>(TIMED));
+                both(concat!(stringify!($name), " flowing"), 12_000, Setup { restless: RESTLESS, ..FLOWING }, rounds::<$lock>(TIMED));
             }
         }
     )*};
