@@ -168,12 +168,7 @@ fn excludes_with_one_permit() {
 fn no_permit_is_lost() {
     explore("sem: 1 waits, 1+1 posts", Preemptions(1), SETUP, posts_and_waits(1, [1, 1]));
     explore("sem: 2 wait, 2 posts, lifo", Preemptions(1), Setup { tunables: &LIFO, ..SETUP }, mutant::<2>(post));
-    explore(
-        "sem: 2 wait, 1+2 posts, lifo",
-        Preemptions(1),
-        Setup { tunables: &LIFO, ..SETUP },
-        posts_and_waits(2, [1, 2]),
-    );
+    // Four threads take loom minutes: they are shuttle's (`makers_and_takers`).
 }
 
 #[test]
