@@ -117,8 +117,16 @@ impl Experiment<'_> {
                 self.drive(simulation, BufferPool::<_, _, Simulated>::new(lock, supply, Buffers::PAPER))
             }
             Work::Messages => {
+                if self.threads < 2 {
+                    return Err(
+                        "who takes messages and nobody puts them in waits for ever: two threads at least".into()
+                    );
+                }
+                // Three take messages, as in the paper, if then half of the threads or more put them in.
+                let consumers = Traffic::PAPER.consumers.min(self.threads / 2);
+                let traffic = Traffic { consumers, ..Traffic::PAPER };
                 let conditions = [(); 2].map(|()| RawCond::<Sim>::new(self.waiting));
-                self.drive(simulation, ProducerConsumer::<_, _, Simulated>::new(lock, conditions, Traffic::PAPER))
+                self.drive(simulation, ProducerConsumer::<_, _, Simulated>::new(lock, conditions, traffic))
             }
             Work::OneInSix => self.drive(simulation, steps(&sections::ONE_IN_SIX)),
         }
