@@ -7,7 +7,6 @@ mod cna;
 mod kernel;
 mod malthusian;
 mod others;
-mod waiters;
 
 use super::row::Group;
 
@@ -27,6 +26,6 @@ const USUAL: f64 = 0.10;
 
 /// All of it.
 pub(super) fn groups() -> Vec<Group> {
-    let groups = [cna::groups(), kernel::groups(), malthusian::groups(), waiters::groups(), others::groups()];
+    let groups = [cna::groups(), kernel::groups(), malthusian::groups(), others::groups()];
     groups.into_iter().flatten().collect()
 }
