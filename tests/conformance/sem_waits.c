@@ -461,7 +461,8 @@ CHECK(sem_waits, cancellation_swallows_no_permit)
             }
         }
         if (i % 2) HOT_OK(sem_post(&sem));
-        HOT_OK(pthread_cancel(w[i % 3].thread));
+        int result = pthread_cancel(w[i % 3].thread);
+        if (result != ESRCH) HOT_OK(result); /* it may have ended: glibc says so before 2.34 */
         if (i % 2 == 0) HOT_OK(sem_post(&sem));
         HOT_OK(sem_post(&sem));
         HOT_OK(sem_post(&sem));
