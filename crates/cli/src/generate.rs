@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, ValueEnum};
 use clap_complete::Shell;
-use flashlock_locks::catalogue::{DEFAULT, LOCKS, ORDERS};
 use flashlock_locks::event::Event;
 
 use crate::args::Cli;
 use crate::failure::Failure;
-use crate::lock_choice::{explained, explained_order};
 use crate::screen;
 
 /// Write man pages, shell completions or the reference into a directory
@@ -31,7 +29,7 @@ enum What {
     Man,
     /// For bash, zsh and fish
     Completions,
-    /// One page for each verb, one for the locks and one for the events
+    /// One page for each verb, and one for the events
     Markdown,
 }
 
@@ -82,15 +80,14 @@ fn completions(directory: &Path) -> io::Result<()> {
 
 const MADE: &str = "<!-- Made by `flashlock generate markdown`; do not edit. -->\n\n";
 
-/// The reference is what `--help` prints, page by page, and what the lists of locks and events say.
+/// The reference is what `--help` prints, page by page, and what the list of events says.
 fn markdown(directory: &Path) -> io::Result<()> {
-    fs::write(directory.join("locks.md"), locks())?;
     fs::write(directory.join("events.md"), events())?;
     let mut command = visible().term_width(90);
     command.build();
     let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let mut links: String = verbs.iter().map(|verb| format!("- [flashlock {verb}](flashlock-{verb}.md)\n")).collect();
-    links.push_str("- [the locks](locks.md)\n- [the events that are counted](events.md)\n");
+    links.push_str("- [the events that are counted](events.md)\n");
     let page = |title: &str, command: &mut clap::Command| {
         let help = command.render_long_help().to_string();
         let help: String = help.lines().map(|line| format!("{}\n", line.trim_end())).collect();
@@ -103,38 +100,6 @@ fn markdown(directory: &Path) -> io::Result<()> {
         fs::write(directory.join(format!("flashlock-{name}.md")), page(&format!("flashlock {name}"), verb))?;
     }
     Ok(())
-}
-
-/// The catalogue.
-fn locks() -> String {
-    let mut page = format!("{MADE}# The locks\n");
-    for lock in LOCKS {
-        let default = if lock.id == DEFAULT { " (the default)" } else { "" };
-        let yes = |value: bool| if value { "yes" } else { "no" };
-        let (bytes, atomics) = (lock.bytes, (lock.atomics_lock, lock.atomics_unlock));
-        page.push_str(&format!("\n## `{}`{default}\n\n{}\n\n| | |\n|---|---|\n", lock.name, lock.title));
-        for (name, text) in [
-            ("from", lock.paper.to_owned()),
-            ("fair", lock.fair.to_owned()),
-            ("hands over strictly, also to a waiter that is not running", yes(lock.strict).to_owned()),
-            ("NUMA-aware", yes(lock.numa_aware).to_owned()),
-            ("bytes of state, and for each waiting thread", format!("{bytes}, {}", lock.bytes_per_waiter)),
-            ("atomic operations to acquire, to release", format!("{}, {}", atomics.0, atomics.1)),
-            ("values of `wait=`, the first is the default", lock.waits.join(", ")),
-        ] {
-            page.push_str(&format!("| {name} | {text} |\n"));
-        }
-        for option in lock.options.iter().map(|option| option.info()) {
-            page.push_str(&format!("| `{}=` | {} |\n", option.name, explained(option)));
-        }
-        for order in ORDERS {
-            page.push_str(&format!("| `{}=` | {} |\n", order.name, explained_order(order)));
-        }
-        for exception in lock.exceptions {
-            page.push_str(&format!("| cannot: `{}` | {} |\n", exception.check, exception.reason));
-        }
-    }
-    page
 }
 
 /// The event list.

@@ -3,10 +3,10 @@
 use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use flashlock_locks::catalogue::{DEFAULT, LOCKS, OptionInfo, OrderInfo};
+use flashlock_locks::catalogue::{DEFAULT, LOCKS, LockInfo, OptionInfo, OrderInfo};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::order::Order;
-use flashlock_locks::rw::catalogue::RW_LOCKS;
+use flashlock_locks::rw::catalogue::{RW_LOCKS, RwInfo};
 use flashlock_native::settings::{self, Choice, RwChoice};
 
 use crate::failure::Failure;
@@ -107,58 +107,24 @@ pub(crate) fn imagined_topology() -> Result<Option<[u32; 3]>, Failure> {
     })
 }
 
-/// As [`LockParser`], for readers-writer locks.
-#[derive(Clone)]
-pub(crate) struct RwLockParser;
-
-/// As [`LockParser`], for locks of either kind.
-#[derive(Clone)]
-pub(crate) struct AnyLockParser;
-
-fn rw_values() -> impl Iterator<Item = PossibleValue> {
-    RW_LOCKS.iter().map(|lock| PossibleValue::new(lock.name).help(lock.title))
-}
-
-impl TypedValueParser for RwLockParser {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        arg: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, arg, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
-        Some(Box::new(rw_values()))
-    }
-}
-
-impl TypedValueParser for AnyLockParser {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        arg: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, arg, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
-        Some(Box::new(LockParser.possible_values()?.chain(rw_values())))
-    }
-}
-
 /// Takes any text, and offers the locks' names to shells that complete. What is wrong with a text is said later, better
 /// than clap can.
 #[derive(Clone)]
-pub(crate) struct LockParser;
+pub(crate) struct LockNames {
+    mutexes: &'static [LockInfo],
+    rw_locks: &'static [RwInfo],
+}
 
-impl TypedValueParser for LockParser {
+impl LockNames {
+    /// Of mutexes.
+    pub(crate) const MUTEXES: Self = Self { mutexes: LOCKS, rw_locks: &[] };
+    /// Of readers-writer locks.
+    pub(crate) const RW_LOCKS: Self = Self { mutexes: &[], rw_locks: RW_LOCKS };
+    /// Of either.
+    pub(crate) const ANY: Self = Self { mutexes: LOCKS, rw_locks: RW_LOCKS };
+}
+
+impl TypedValueParser for LockNames {
     type Value = String;
 
     fn parse_ref(
@@ -171,7 +137,9 @@ impl TypedValueParser for LockParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
-        Some(Box::new(LOCKS.iter().map(|lock| PossibleValue::new(lock.name).help(lock.title))))
+        let mutexes = self.mutexes.iter().map(|lock| &lock.facts);
+        let facts = mutexes.chain(self.rw_locks.iter().map(|lock| &lock.facts));
+        Some(Box::new(facts.map(|facts| PossibleValue::new(facts.name).help(facts.title))))
     }
 }
 

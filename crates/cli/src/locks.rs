@@ -1,12 +1,12 @@
 //! `flashlock locks`: the catalogue.
 
-use flashlock_locks::catalogue::{DEFAULT, Exception, LOCKS, LockId, LockInfo, ORDERS, OptionInfo};
+use flashlock_locks::catalogue::{DEFAULT, Exception, Facts, LOCKS, LockId, LockInfo, ORDERS, OptionInfo};
 use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
 use flashlock_report::table;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::lock_choice::{AnyLockParser, explained, explained_order, known, known_rw};
+use crate::lock_choice::{LockNames, explained, explained_order, known, known_rw};
 use crate::screen::{self, HEADING, styled};
 
 const EXAMPLES: &str = "\
@@ -23,12 +23,73 @@ Examples:
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The lock to describe; all are listed without it
-    #[arg(value_parser = AnyLockParser, hide_possible_values = true)]
+    #[arg(value_parser = LockNames::ANY, hide_possible_values = true)]
     name: Option<String>,
 
     /// Print JSON: an array of all locks, or an object for one
     #[arg(long)]
     json: bool,
+}
+
+/// A lock of either catalogue.
+#[derive(Clone, Copy)]
+enum Lock {
+    Mutex(&'static LockInfo),
+    Rw(&'static RwInfo),
+}
+
+impl Lock {
+    fn all() -> impl Iterator<Item = Self> {
+        LOCKS.iter().map(Self::Mutex).chain(RW_LOCKS.iter().map(Self::Rw))
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        let mutex = LockId::from_name(name).map(|id| Self::Mutex(id.info()));
+        mutex.or_else(|| RwId::from_name(name).map(|id| Self::Rw(id.info())))
+    }
+
+    fn facts(self) -> &'static Facts {
+        match self {
+            Self::Mutex(lock) => &lock.facts,
+            Self::Rw(lock) => &lock.facts,
+        }
+    }
+
+    fn is_default(self) -> bool {
+        match self {
+            Self::Mutex(lock) => lock.id == DEFAULT,
+            Self::Rw(lock) => lock.id == RW_DEFAULT,
+        }
+    }
+
+    /// Atomic read-modify-writes, for the list.
+    fn atomics(self) -> String {
+        match self {
+            Self::Mutex(lock) => format!("{}+{}", lock.atomics_lock, lock.atomics_unlock),
+            Self::Rw(lock) => lock.atomics_read.max(lock.atomics_write).to_string(),
+        }
+    }
+
+    /// The same as a sentence.
+    fn atomics_explained(self) -> String {
+        match self {
+            Self::Mutex(lock) => {
+                format!("{} to acquire, {} to release, uncontended", lock.atomics_lock, lock.atomics_unlock)
+            }
+            Self::Rw(lock) => format!(
+                "{} to acquire for reading and release, {} for writing, uncontended",
+                lock.atomics_read, lock.atomics_write
+            ),
+        }
+    }
+
+    /// The option of `flashlock run` that takes it.
+    fn argument(self) -> &'static str {
+        match self {
+            Self::Mutex(_) => "--lock",
+            Self::Rw(_) => "--rw",
+        }
+    }
 }
 
 /// A lock as `--json` shows it.
@@ -41,17 +102,23 @@ struct Row {
     source: &'static str,
     bytes: u32,
     bytes_per_waiter: u32,
-    atomics_lock: u32,
-    atomics_unlock: u32,
+    #[serde(flatten)]
+    own: Own,
     numa_aware: bool,
     fair: &'static str,
-    strict: bool,
     waits: &'static [&'static str],
     options: Vec<OptionRow>,
     default: bool,
-    principal: bool,
     interposable: bool,
     exceptions: Vec<ExceptionRow>,
+}
+
+/// What only locks of its kind have.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Own {
+    Mutex { atomics_lock: u32, atomics_unlock: u32, strict: bool, principal: bool },
+    Rw { atomics_read: u32, atomics_write: u32 },
 }
 
 /// An option that a lock takes, beside `wait=`.
@@ -91,110 +158,51 @@ impl From<&Exception> for ExceptionRow {
     }
 }
 
-impl From<&LockInfo> for Row {
-    fn from(lock: &LockInfo) -> Self {
+impl From<Lock> for Row {
+    fn from(lock: Lock) -> Self {
+        let facts = lock.facts();
+        let (kind, own) = match lock {
+            Lock::Mutex(lock) => {
+                let LockInfo { atomics_lock, atomics_unlock, strict, id, .. } = *lock;
+                ("mutex", Own::Mutex { atomics_lock, atomics_unlock, strict, principal: id.is_principal() })
+            }
+            Lock::Rw(&RwInfo { atomics_read, atomics_write, .. }) => ("rw", Own::Rw { atomics_read, atomics_write }),
+        };
         Self {
-            name: lock.name,
-            kind: "mutex",
-            title: lock.title,
-            paper: lock.paper,
-            source: lock.source,
-            bytes: lock.bytes,
-            bytes_per_waiter: lock.bytes_per_waiter,
-            atomics_lock: lock.atomics_lock,
-            atomics_unlock: lock.atomics_unlock,
-            numa_aware: lock.numa_aware,
-            fair: lock.fair,
-            strict: lock.strict,
-            waits: lock.waits,
-            options: lock.options.iter().map(|option| OptionRow::from(option.info())).collect(),
-            default: lock.id == DEFAULT,
-            principal: lock.id.is_principal(),
+            name: facts.name,
+            kind,
+            title: facts.title,
+            paper: facts.paper,
+            source: facts.source,
+            bytes: facts.bytes,
+            bytes_per_waiter: facts.bytes_per_waiter,
+            own,
+            numa_aware: facts.numa_aware,
+            fair: facts.fair,
+            waits: facts.waits,
+            options: facts.options.iter().map(|option| OptionRow::from(option.info())).collect(),
+            default: lock.is_default(),
             interposable: true,
-            exceptions: lock.exceptions.iter().map(ExceptionRow::from).collect(),
+            exceptions: facts.exceptions().map(ExceptionRow::from).collect(),
         }
     }
-}
-
-/// A readers-writer lock as `--json` shows it.
-#[derive(Serialize)]
-struct RwRow {
-    name: &'static str,
-    kind: &'static str,
-    title: &'static str,
-    paper: &'static str,
-    source: &'static str,
-    bytes: u32,
-    bytes_per_waiter: u32,
-    atomics_read: u32,
-    atomics_write: u32,
-    numa_aware: bool,
-    fair: &'static str,
-    waits: &'static [&'static str],
-    options: Vec<OptionRow>,
-    default: bool,
-    interposable: bool,
-    exceptions: Vec<ExceptionRow>,
-}
-
-impl From<&RwInfo> for RwRow {
-    fn from(lock: &RwInfo) -> Self {
-        Self {
-            name: lock.name,
-            kind: "rw",
-            title: lock.title,
-            paper: lock.paper,
-            source: lock.source,
-            bytes: lock.bytes,
-            bytes_per_waiter: lock.bytes_per_waiter,
-            atomics_read: lock.atomics_read,
-            atomics_write: lock.atomics_write,
-            numa_aware: lock.numa_aware,
-            fair: lock.fair,
-            waits: lock.waits,
-            options: lock.options.iter().map(|option| OptionRow::from(option.info())).collect(),
-            default: lock.id == RW_DEFAULT,
-            interposable: true,
-            exceptions: lock.exceptions.iter().map(ExceptionRow::from).collect(),
-        }
-    }
-}
-
-/// A row of either kind.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum AnyRow {
-    Mutex(Row),
-    Rw(RwRow),
-}
-
-fn all() -> Vec<AnyRow> {
-    let mutexes = LOCKS.iter().map(|lock| AnyRow::Mutex(Row::from(lock)));
-    mutexes.chain(RW_LOCKS.iter().map(|lock| AnyRow::Rw(RwRow::from(lock)))).collect()
 }
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let width = screen::width(libc::STDOUT_FILENO);
-    let text = match &args.name {
-        Some(name) if let Some(id) = RwId::from_name(name) => {
-            if args.json {
-                json(&RwRow::from(id.info()))?
-            } else {
-                describe_rw(id.info(), width)
-            }
-        }
+    let text = match args.name.as_deref() {
         Some(name) => {
-            let id = LockId::from_name(name).ok_or_else(|| {
+            let lock = Lock::from_name(name).ok_or_else(|| {
                 Failure::usage(format_args!(
                     "unknown lock '{name}'; known are: {} {} (flashlock locks lists them)",
                     known(),
                     known_rw()
                 ))
             })?;
-            if args.json { json(&Row::from(id.info()))? } else { describe(id.info(), width) }
+            if args.json { json(&Row::from(lock))? } else { describe(lock, width) }
         }
-        None if args.json => json(&all())?,
+        None if args.json => json(&Lock::all().map(Row::from).collect::<Vec<_>>())?,
         None => list(width),
     };
     screen::emit(&text)?;
@@ -208,117 +216,71 @@ fn json(value: &impl Serialize) -> Result<String, Failure> {
 }
 
 fn list(width: u16) -> String {
-    let mut table = table::new(["lock", "bytes", "atomics", "NUMA", "wait=", "what it is"], width);
-    table::numbers(&mut table, [1, 2]);
-    for lock in LOCKS {
-        let mark = if lock.id == DEFAULT { " *" } else { "" };
-        table.add_row([
-            format!("{}{mark}", lock.name),
-            lock.bytes.to_string(),
-            format!("{}+{}", lock.atomics_lock, lock.atomics_unlock),
-            if lock.numa_aware { "yes" } else { "no" }.to_owned(),
-            lock.waits.join(" "),
-            lock.title.to_owned(),
-        ]);
-    }
+    let mutexes = list_of("lock", LOCKS.iter().map(Lock::Mutex), width);
+    let rw_locks = list_of("readers-writer", RW_LOCKS.iter().map(Lock::Rw), width);
     let legend = "* the default. bytes: of state in the lock. atomics: read-modify-writes to acquire + release it, uncontended; \
                   of a readers-writer lock, both together. More on one: flashlock locks NAME";
-    format!("{}\n{}\n{}", table::text(&table), rw_table(width), screen::paragraph(legend, width))
+    format!("{mutexes}\n{rw_locks}\n{}", screen::paragraph(legend, width))
 }
 
-/// The readers-writer locks.
-fn rw_table(width: u16) -> String {
-    let mut table = table::new(["readers-writer", "bytes", "atomics", "NUMA", "wait=", "what it is"], width);
+fn list_of(what: &str, locks: impl Iterator<Item = Lock>, width: u16) -> String {
+    let mut table = table::new([what, "bytes", "atomics", "NUMA", "wait=", "what it is"], width);
     table::numbers(&mut table, [1, 2]);
-    for lock in RW_LOCKS {
-        let mark = if lock.id == RW_DEFAULT { " *" } else { "" };
+    for lock in locks {
+        let facts = lock.facts();
+        let mark = if lock.is_default() { " *" } else { "" };
         table.add_row([
-            format!("{}{mark}", lock.name),
-            lock.bytes.to_string(),
-            lock.atomics_read.max(lock.atomics_write).to_string(),
-            if lock.numa_aware { "yes" } else { "no" }.to_owned(),
-            lock.waits.join(" "),
-            lock.title.to_owned(),
+            format!("{}{mark}", facts.name),
+            facts.bytes.to_string(),
+            lock.atomics(),
+            yes(facts.numa_aware).to_owned(),
+            facts.waits.join(" "),
+            facts.title.to_owned(),
         ]);
     }
     table::text(&table)
 }
 
-fn describe_rw(lock: &RwInfo, width: u16) -> String {
-    let fields = [
-        ("from", lock.paper.to_owned()),
-        ("fair", lock.fair.to_owned()),
-        ("NUMA-aware", if lock.numa_aware { "yes" } else { "no" }.to_owned()),
-        ("state", format!("{} bytes in the lock, {} for each waiting thread", lock.bytes, lock.bytes_per_waiter)),
-        (
-            "atomics",
-            format!(
-                "{} to acquire for reading and release, {} for writing, uncontended",
-                lock.atomics_read, lock.atomics_write
-            ),
-        ),
-        ("try it", format!("flashlock run --rw {} --stats -- PROGRAM", lock.name)),
-        ("wait=", format!("{} (the first is the default)", lock.waits.join(", "))),
-    ];
-    let mark = if lock.id == RW_DEFAULT { ", the default" } else { "" };
-    let mut out = format!("{}: {}{mark}\n", styled(HEADING, lock.name), lock.title);
-    for (name, text) in fields {
-        out.push_str(&table::field(name, &text, 10, width));
-    }
-    for option in lock.options.iter().map(|option| option.info()) {
-        let text = format!("{}; holds for mutexes, too", explained(option));
-        out.push_str(&table::field(&format!("{}=", option.name), &text, 10, width));
-    }
-    if lock.exceptions.is_empty() {
-        let text = "nothing that glibc's readers-writer lock can do is known to fail";
-        out.push_str(&table::field("cannot", text, 10, width));
-    }
-    for exception in lock.exceptions {
-        out.push_str(&table::field("cannot", &format!("{}: {}", exception.check, exception.reason), 10, width));
-    }
-    out
+fn yes(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
 }
 
-fn describe(lock: &LockInfo, width: u16) -> String {
-    let label = lock.options.iter().map(|option| option.info().name.len() + 1).max().unwrap_or(0).max(10);
-    let yes = |value: bool| if value { "yes" } else { "no" };
-    let strict = match lock.strict {
-        true => "yes: a waiter that is not running, such as one stopped in a signal handler, stops the queue",
-        false => "no: a running thread may go first while the next waiter is not running",
-    };
-    let fields = [
-        ("from", lock.paper.to_owned()),
-        ("fair", lock.fair.to_owned()),
-        ("strict", strict.to_owned()),
-        ("NUMA-aware", yes(lock.numa_aware).to_owned()),
-        ("state", format!("{} bytes in the lock, {} for each waiting thread", lock.bytes, lock.bytes_per_waiter)),
-        ("atomics", format!("{} to acquire, {} to release, uncontended", lock.atomics_lock, lock.atomics_unlock)),
-        ("try it", format!("flashlock run --lock {} --stats -- PROGRAM", lock.name)),
-        ("wait=", format!("{} (the first is the default)", lock.waits.join(", "))),
-    ];
-    let mark = if lock.id == DEFAULT { ", the default" } else { "" };
-    let mut out = format!("{}: {}{mark}\n", styled(HEADING, lock.name), lock.title);
-    for (name, text) in fields {
-        out.push_str(&table::field(name, &text, label, width));
+fn describe(lock: Lock, width: u16) -> String {
+    let facts = lock.facts();
+    let mut fields = vec![("from".to_owned(), facts.paper.to_owned()), ("fair".to_owned(), facts.fair.to_owned())];
+    let mut say = |name: &str, text: String| fields.push((name.to_owned(), text));
+    if let Lock::Mutex(lock) = lock {
+        let strict = match lock.strict {
+            true => "yes: a waiter that is not running, such as one stopped in a signal handler, stops the queue",
+            false => "no: a running thread may go first while the next waiter is not running",
+        };
+        say("strict", strict.to_owned());
     }
-    for option in lock.options.iter().map(|option| option.info()) {
-        out.push_str(&table::field(&format!("{}=", option.name), &explained(option), label, width));
+    say("NUMA-aware", yes(facts.numa_aware).to_owned());
+    say("state", format!("{} bytes in the lock, {} for each waiting thread", facts.bytes, facts.bytes_per_waiter));
+    say("atomics", lock.atomics_explained());
+    say("try it", format!("flashlock run {} {} --stats -- PROGRAM", lock.argument(), facts.name));
+    say("wait=", format!("{} (the first is the default)", facts.waits.join(", ")));
+    let shared = if matches!(lock, Lock::Rw(_)) { "; holds for mutexes, too" } else { "" };
+    for option in facts.options.iter().map(|option| option.info()) {
+        say(&format!("{}=", option.name), format!("{}{shared}", explained(option)));
     }
-    for order in ORDERS {
-        out.push_str(&table::field(&format!("{}=", order.name), &explained_order(order), label, width));
-    }
-    match lock.exceptions {
-        [] => out.push_str(&table::field("cannot", "nothing that glibc's mutex can do is known to fail", label, width)),
-        exceptions => {
-            for exception in exceptions {
-                out.push_str(&table::field(
-                    "cannot",
-                    &format!("{}: {}", exception.check, exception.reason),
-                    label,
-                    width,
-                ));
-            }
+    if let Lock::Mutex(_) = lock {
+        for order in ORDERS {
+            say(&format!("{}=", order.name), explained_order(order));
         }
+    }
+    for exception in facts.exceptions() {
+        say("cannot", format!("{}: {}", exception.check, exception.reason));
+    }
+    if facts.exceptions().next().is_none() {
+        say("cannot", "nothing that glibc's can do is known to fail".to_owned());
+    }
+    let mark = if lock.is_default() { ", the default" } else { "" };
+    let label = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut out = format!("{}: {}{mark}\n", styled(HEADING, facts.name), facts.title);
+    for (name, text) in &fields {
+        out.push_str(&table::field(name, text, label, width));
     }
     out
 }
@@ -331,19 +293,15 @@ mod tests {
     #[test]
     fn every_lock_is_listed_and_described() {
         let table = list(80);
-        for lock in LOCKS {
-            assert!(table.contains(lock.name), "{table}");
+        for lock in Lock::all() {
+            let facts = lock.facts();
+            assert!(table.contains(facts.name), "{table}");
             let text = anstream::adapter::strip_str(&describe(lock, 80)).to_string();
             assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
             for option in OPTIONS {
                 let named = text.contains(&format!("{}=", option.name));
-                assert_eq!(named, lock.options.contains(&option.id), "{}: {text}", option.name);
+                assert_eq!(named, facts.options.contains(&option.id), "{}: {text}", option.name);
             }
-        }
-        for lock in RW_LOCKS {
-            assert!(table.contains(lock.name), "{table}");
-            let text = anstream::adapter::strip_str(&describe_rw(lock, 80)).to_string();
-            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         }
         assert_eq!(table.matches(" *").count(), 2, "{table}");
     }

@@ -18,7 +18,7 @@ use flashlock_report::run_stats::{self, Outcome, RunStats};
 
 use crate::failure::Failure;
 use crate::launch::{self, Ended, OWN_FAILURE, Program};
-use crate::lock_choice::{LockChoice, LockParser, RwLockParser, find_rw, imagined_topology};
+use crate::lock_choice::{LockChoice, LockNames, find_rw, imagined_topology};
 use crate::{compare, inspect, preload, screen};
 
 const EXAMPLES: &str = "\
@@ -73,12 +73,12 @@ fn help() -> String {
 #[command(after_long_help = help())]
 pub(crate) struct Args {
     /// The lock and its options; by default what FLASHLOCK says, else the default lock
-    #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockParser, hide_possible_values = true)]
+    #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     lock: Option<String>,
 
     /// The readers-writer lock; by default what FLASHLOCK_RW says, else the default one. Its options, but for wait=, hold for
     /// mutexes, too
-    #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = RwLockParser, hide_possible_values = true)]
+    #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::RW_LOCKS, hide_possible_values = true)]
     rw: Option<String>,
 
     /// Count what the locks do, and report it at the end: as text to standard error, or as JSON to standard output

@@ -15,7 +15,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use flashlock_locks::catalogue::{DEFAULT, LOCKS, LockId, ORDERS, OptionId, OrderInfo};
+use flashlock_locks::catalogue::{DEFAULT, Facts, LOCKS, LockId, ORDERS, OptionId, OrderInfo};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::order::Order;
 use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId};
@@ -74,19 +74,17 @@ pub enum BadChoice<'a> {
     Order(&'static str, &'a str),
 }
 
-/// What this module needs of a lock's row in its catalogue.
+/// A row of a catalogue, and the orders that can be chosen with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    name: &'static str,
-    waits: &'static [&'static str],
-    options: &'static [OptionId],
+    facts: &'static Facts,
     orders: &'static [OrderInfo],
 }
 
 /// Names are unique.
 impl PartialEq for Row {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        self.facts.name == other.facts.name
     }
 }
 
@@ -94,15 +92,13 @@ impl Eq for Row {}
 
 impl From<LockId> for Row {
     fn from(lock: LockId) -> Self {
-        let info = lock.info();
-        Self { name: info.name, waits: info.waits, options: info.options, orders: ORDERS }
+        Self { facts: &lock.info().facts, orders: ORDERS }
     }
 }
 
 impl From<RwId> for Row {
     fn from(lock: RwId) -> Self {
-        let info = lock.info();
-        Self { name: info.name, waits: info.waits, options: info.options, orders: &[] }
+        Self { facts: &lock.info().facts, orders: &[] }
     }
 }
 
@@ -129,10 +125,10 @@ impl BadChoice<'_> {
                 }
             }
             Self::Option(lock, name) => {
-                for part in ["lock ", lock.name, " takes no option '", name, "'; it takes: wait"] {
+                for part in ["lock ", lock.facts.name, " takes no option '", name, "'; it takes: wait"] {
                     say(part);
                 }
-                let own = lock.options.iter().map(|option| option.info().name);
+                let own = lock.facts.options.iter().map(|option| option.info().name);
                 for option in own.chain(lock.orders.iter().map(|order| order.name)) {
                     say(" ");
                     say(option);
@@ -153,10 +149,10 @@ impl BadChoice<'_> {
                 }
             }
             Self::Wait(lock, value) => {
-                for part in ["lock ", lock.name, " does not take wait='", value, "'; it takes:"] {
+                for part in ["lock ", lock.facts.name, " does not take wait='", value, "'; it takes:"] {
                     say(part);
                 }
-                for wait in lock.waits {
+                for wait in lock.facts.waits {
                     say(" ");
                     say(wait);
                 }
@@ -207,7 +203,7 @@ fn parse_options<'a>(row: Row, options: &'a str, tunables: &mut Tunables) -> Res
     for option in options.split(',').filter(|option| !option.is_empty()) {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
         if key == "wait" {
-            let known = row.waits.iter().position(|&wait| wait == value);
+            let known = row.facts.waits.iter().position(|&wait| wait == value);
             chosen = known.ok_or(BadChoice::Wait(row, value))?;
             continue;
         }
@@ -215,8 +211,7 @@ fn parse_options<'a>(row: Row, options: &'a str, tunables: &mut Tunables) -> Res
             (order.set)(tunables, Order::parse(value).ok_or(BadChoice::Order(order.name, value))?);
             continue;
         }
-        let known = row.options.iter().map(|option| option.info()).find(|option| option.name == key);
-        let option = known.ok_or(BadChoice::Option(row, key))?;
+        let option = row.facts.option(key).ok_or(BadChoice::Option(row, key))?;
         let number = value.parse().ok().filter(|number| (option.least..=option.most).contains(number));
         (option.set)(tunables, number.ok_or(BadChoice::Value(option.id, value))?);
     }

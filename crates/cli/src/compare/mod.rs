@@ -30,7 +30,7 @@ use flashlock_report::chart;
 use flashlock_report::results::Results;
 
 use crate::failure::Failure;
-use crate::lock_choice::{LockChoice, LockParser};
+use crate::lock_choice::{LockChoice, LockNames};
 use crate::{inspect, output, screen};
 use plan::Plan;
 use session::Session;
@@ -96,7 +96,7 @@ not found, 130 interrupted (what was measured is shown).";
 pub(crate) struct Args {
     /// The locks, with their options as `flashlock run --lock` takes them; by default the principal
     /// ones: tas, futex, ticket, mcs, cna, mcscr and shfl
-    #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockParser, hide_possible_values = true)]
+    #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     locks: Vec<String>,
 
     /// Numbers of threads: each replaces `{threads}` in CMD; by default 1, as many as CPUs, and four times as many. Without CMD:

@@ -21,7 +21,7 @@ use flashlock_report::chart;
 use flashlock_sim::Description;
 
 use crate::failure::Failure;
-use crate::lock_choice::LockParser;
+use crate::lock_choice::LockNames;
 use crate::{output, screen};
 use experiment::Work;
 use sweep::Sweep;
@@ -69,7 +69,7 @@ pub(crate) struct Args {
 
     /// The locks, with their options as `flashlock run --lock` takes them; the others are compared with the first. By default
     /// mcs:wait=spin, which papers compare with, and then tas, futex, ticket, mcs, cna, mcscr and shfl
-    #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockParser, hide_possible_values = true)]
+    #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     locks: Vec<String>,
 
     /// Numbers of threads; by default 1, 2, 4, … up to all CPUs, and half as many again

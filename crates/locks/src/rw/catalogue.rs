@@ -3,7 +3,9 @@
 //! The list from which the command line, the preload's dispatch, the tests and the documentation are generated. A new readers-writer
 //! lock is its file, one row here, and its page.
 
-use crate::catalogue::{Exception, OptionId, OptionInfo};
+use core::ops::Deref;
+
+use crate::catalogue::{Facts, OptionId, exceptions};
 
 /// Calls `$use` with every readers-writer lock: `(Variant, "name", [wait => type, …], { facts })`; see
 /// [`for_each_lock!`](crate::for_each_lock).
@@ -18,10 +20,7 @@ macro_rules! for_each_rw_lock {
                 bytes: 8, bytes_per_waiter: 0, atomics_read: 2, atomics_write: 2,
                 numa_aware: false, fair: "no: readers pass writers without bound, or the reverse where writers are preferred",
                 options: [],
-                exceptions: [
-                    ("rwlock_order.kind_0_writer*", "readers that overlap each other keep writers out for ever; so do glibc's"),
-                    ("rwlock_life.kind_2_fork_with_writers_*", "writers are counted while they wait, also those that a forked child does not have; so do glibc's"),
-                ],
+                exceptions: [STARVES_WRITERS],
             }),
             (CstRw, "cst-rw", [stp => $crate::rw::CstRw<$crate::wait::SpinThenPark>, spin => $crate::rw::CstRw<$crate::wait::Spin>, park => $crate::rw::CstRw<$crate::wait::Park>], {
                 title: "a counter of readers for each NUMA node, once readers meet",
@@ -48,45 +47,32 @@ macro_rules! for_each_rw_lock {
 /// The readers-writer lock used when the user names none.
 pub const RW_DEFAULT: RwId = RwId::ShflRw;
 
-/// What is known of a readers-writer lock.
+/// What is known of a readers-writer lock. The options that it takes are the process's: the mutexes' lock goes by the same ones.
 #[derive(Clone, Copy, Debug)]
 pub struct RwInfo {
     /// Which one it is.
     pub id: RwId,
-    /// Its name, as users write it.
-    pub name: &'static str,
-    /// What it is, in a line.
-    pub title: &'static str,
-    /// Where it comes from.
-    pub paper: &'static str,
-    /// The file of this crate, below `src`, that begins with what there is to know of it.
-    pub source: &'static str,
-    /// Bytes of state in the lock.
-    pub bytes: u32,
-    /// Bytes per waiting thread (not per lock).
-    pub bytes_per_waiter: u32,
+    /// What is known of any lock.
+    pub facts: Facts,
     /// Atomic read-modify-writes in an uncontended acquisition for reading and its release.
     pub atomics_read: u32,
     /// The same for writing.
     pub atomics_write: u32,
-    /// Whether it knows of NUMA nodes.
-    pub numa_aware: bool,
-    /// How fair it is.
-    pub fair: &'static str,
-    /// The values of `wait=` it takes; the first is its default.
-    pub waits: &'static [&'static str],
-    /// The other options that it takes. They are the process's: the mutexes' lock goes by the same ones.
-    pub options: &'static [OptionId],
-    /// What it cannot do that glibc's readers-writer lock can.
-    pub exceptions: &'static [Exception],
+}
+
+impl Deref for RwInfo {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        &self.facts
+    }
 }
 
 macro_rules! define_rw_catalogue {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], {
         title: $title:literal, paper: $paper:literal, source: $source:literal, bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
         atomics_read: $ar:literal, atomics_write: $aw:literal, numa_aware: $numa:literal, fair: $fair:literal,
-        options: [$($option:ident),* $(,)?],
-        exceptions: [$(($check:literal, $reason:literal)),* $(,)?] $(,)?
+        options: [$($option:ident),* $(,)?], exceptions: [$($limit:ident),* $(,)?] $(,)?
     })),* $(,)?) => {
         /// Names a readers-writer lock.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,23 +82,18 @@ macro_rules! define_rw_catalogue {
 
         /// All readers-writer locks, in the order in which they are shown.
         pub const RW_LOCKS: &[RwInfo] = &[$(RwInfo {
-            id: RwId::$variant, name: $name, title: $title, paper: $paper, source: $source, bytes: $bytes, bytes_per_waiter: $waiter,
-            atomics_read: $ar, atomics_write: $aw, numa_aware: $numa, fair: $fair,
-            waits: &[$(stringify!($wait)),+],
-            options: &[$(OptionId::$option),*],
-            exceptions: &[$(Exception { check: $check, reason: $reason }),*],
+            id: RwId::$variant,
+            facts: Facts {
+                name: $name, title: $title, paper: $paper, source: $source, bytes: $bytes, bytes_per_waiter: $waiter,
+                numa_aware: $numa, fair: $fair,
+                waits: &[$(stringify!($wait)),+], options: &[$(OptionId::$option),*], limits: &[$(exceptions::$limit),*],
+            },
+            atomics_read: $ar, atomics_write: $aw,
         }),*];
     };
 }
 
 for_each_rw_lock!(define_rw_catalogue);
-
-impl RwInfo {
-    /// The option of that name, if the lock takes it.
-    pub fn option(&self, name: &str) -> Option<&'static OptionInfo> {
-        self.options.iter().map(|option| option.info()).find(|option| option.name == name)
-    }
-}
 
 impl RwId {
     /// What is known of it.
@@ -142,6 +123,6 @@ mod tests {
 
     #[test]
     fn the_default_lock_can_do_everything() {
-        assert!(RW_DEFAULT.info().exceptions.is_empty());
+        assert!(RW_DEFAULT.info().exceptions().next().is_none());
     }
 }

@@ -1,0 +1,63 @@
+//! # Exceptions: what a lock cannot do that glibc's can
+//!
+//! In terms of the project's own checks, and in groups, for locks are alike in this. A row of the catalogue names the groups that hold
+//! for its lock.
+
+/// A check of the project's own conformance or torture suite to which a lock gives another answer than glibc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// The check, as the suite names it (`torture.` before a torture scenario); `*` stands for anything.
+    pub check: &'static str,
+    /// Why this lock cannot do it.
+    pub reason: &'static str,
+}
+
+/// Each check, for the reason that stands before it.
+macro_rules! group {
+    ($($reason:literal: $($check:literal),+;)+) => { &[$($(Exception { check: $check, reason: $reason }),+),+] };
+}
+
+/// Of locks whose word is not glibc's.
+pub const FOREIGN_CODE: &[Exception] = group! {
+    "its word does not follow glibc's protocol: code that bypasses flashlock must not touch its mutexes":
+        "mutex_foreign.*", "slow_motion.*foreign*";
+};
+
+/// Of locks that choose who is next.
+pub const NOT_RUNNING: &[Exception] = group! {
+    "the lock goes to a waiter that was chosen, whether it runs or not":
+        "signals.frozen_*", "slow_motion.*stopped_anywhere_stops_nobody_else", "torture.freeze-waiter";
+    "the lock may go to the thread whose handler waits": "signals.handler_blocks_on_another_mutex_inside_a_lock";
+};
+
+/// Of queues that are joined in two steps.
+pub const LINKING: &[Exception] = group! {
+    "the releaser waits for a successor that has joined the queue but not linked itself":
+        "slow_motion.release_at_any_point_of_*", "slow_motion.fork_with_a_waiter_anywhere";
+};
+
+/// Of locks without a place for sleepers.
+pub const ONE_BY_ONE: &[Exception] = group! {
+    "a broadcast lets its waiters go one after the other: one that is frozen holds up the rest": "signals.frozen_*";
+};
+
+/// Of a lock that is tried by drawing a number.
+pub const TRIES: &[Exception] = group! {
+    "a trylock must find the lock free from one instruction to the next: one that is slow may try for ever while others keep coming":
+        "slow_motion.trylock_excludes";
+    "as a trylock, for a timed acquisition draws no number": "slow_motion.timedlock_excludes";
+};
+
+/// Of a lock whose waiters nap.
+pub const NAPS: &[Exception] = group! {
+    "more threads than CPUs want one mutex all the time: each hand-over may wait for a nap, 0.1 ms, which is too slow for a check":
+        "malloc.threads_allocate", "malloc.libraries_come_and_go", "cond_stress.semaphore_of_eight_threads",
+        "sandbox.a_hundred_wait_for_a_mutex", "threads.specific_data_destructors_lock";
+};
+
+/// Of a readers-writer lock that prefers as glibc's does.
+pub const STARVES_WRITERS: &[Exception] = group! {
+    "readers that overlap each other keep writers out for ever; so do glibc's": "rwlock_order.kind_0_writer*";
+    "writers are counted while they wait, also those that a forked child does not have; so do glibc's":
+        "rwlock_life.kind_2_fork_with_writers_*";
+};

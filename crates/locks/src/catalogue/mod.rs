@@ -1,0 +1,164 @@
+//! # The catalogue of locks
+//!
+//! The lists from which the command line, the preload's dispatch, the tests and the documentation are generated.
+//!
+//! | file | holds | a new one is |
+//! |---|---|---|
+//! | `mutexes` | [`for_each_lock!`](crate::for_each_lock) | its file, and one row |
+//! | `rw/catalogue` | [`for_each_rw_lock!`](crate::for_each_rw_lock): [readers-writer locks](crate::rw::catalogue) | the same |
+//! | [`options`] | [`for_each_option!`](crate::for_each_option) | one row, and its name in the rows of the locks that take it |
+//! | [`exceptions`] | what locks cannot do, in groups | a group, and its name in rows |
+
+pub mod exceptions;
+mod mutexes;
+pub mod options;
+
+use core::ops::Deref;
+
+pub use exceptions::Exception;
+pub use options::{OPTIONS, ORDERS, OptionId, OptionInfo, OrderInfo, Tunables};
+
+use crate::for_each_lock;
+
+/// What is known of any lock, whatever it is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Its name, as users write it; of one lock only.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub title: &'static str,
+    /// Where it comes from.
+    pub paper: &'static str,
+    /// The file of this crate, below `src`, that begins with what there is to know of it.
+    pub source: &'static str,
+    /// Bytes of state in the lock.
+    pub bytes: u32,
+    /// Bytes per waiting thread (not per lock).
+    pub bytes_per_waiter: u32,
+    /// Whether it knows of NUMA nodes, and prefers its own.
+    pub numa_aware: bool,
+    /// How fair it is.
+    pub fair: &'static str,
+    /// The values of `wait=` it takes; the first is its default.
+    pub waits: &'static [&'static str],
+    /// The other options that it takes.
+    pub options: &'static [OptionId],
+    /// The groups of what it cannot do that glibc's can.
+    pub limits: &'static [&'static [Exception]],
+}
+
+impl Facts {
+    /// The option of that name, if the lock takes it.
+    pub fn option(&self, name: &str) -> Option<&'static OptionInfo> {
+        self.options.iter().map(|option| option.info()).find(|option| option.name == name)
+    }
+
+    /// What it cannot do that glibc's can.
+    pub fn exceptions(&self) -> impl Iterator<Item = &'static Exception> {
+        self.limits.iter().copied().flatten()
+    }
+}
+
+/// What is known of a mutex.
+#[derive(Clone, Copy, Debug)]
+pub struct LockInfo {
+    /// Which one it is.
+    pub id: LockId,
+    /// What is known of any lock.
+    pub facts: Facts,
+    /// Atomic read-modify-writes in an uncontended acquisition.
+    pub atomics_lock: u32,
+    /// Atomic read-modify-writes in an uncontended release.
+    pub atomics_unlock: u32,
+    /// Whether it hands over strictly, also to a waiter that is not running.
+    pub strict: bool,
+}
+
+impl Deref for LockInfo {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+macro_rules! define_catalogue {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], {
+        title: $title:literal, paper: $paper:literal, source: $source:literal, bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
+        atomics_lock: $al:literal, atomics_unlock: $au:literal, numa_aware: $numa:literal, fair: $fair:literal,
+        strict: $strict:literal, options: [$($option:ident),* $(,)?], exceptions: [$($limit:ident),* $(,)?] $(,)?
+    })),* $(,)?) => {
+        /// Names a lock.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum LockId {
+            $(#[doc = $title] $variant),*
+        }
+
+        /// All locks, in the order in which they are shown.
+        pub const LOCKS: &[LockInfo] = &[$(LockInfo {
+            id: LockId::$variant,
+            facts: Facts {
+                name: $name, title: $title, paper: $paper, source: $source, bytes: $bytes, bytes_per_waiter: $waiter,
+                numa_aware: $numa, fair: $fair,
+                waits: &[$(stringify!($wait)),+], options: &[$(OptionId::$option),*], limits: &[$(exceptions::$limit),*],
+            },
+            atomics_lock: $al, atomics_unlock: $au, strict: $strict,
+        }),*];
+    };
+}
+
+for_each_lock!(define_catalogue);
+
+/// The lock used when the user names none.
+pub const DEFAULT: LockId = LockId::Shfl;
+
+/// The locks that users are told to consider, and those that these are measured by: what is compared when the user names none. The
+/// further ones are the family's other members, made of the same parts.
+pub const PRINCIPAL: &[LockId] =
+    &[LockId::Tas, LockId::Futex, LockId::Ticket, LockId::Mcs, LockId::Cna, LockId::Mcscr, LockId::Shfl];
+
+impl LockId {
+    /// Whether it is one of [`PRINCIPAL`].
+    pub fn is_principal(self) -> bool {
+        PRINCIPAL.contains(&self)
+    }
+
+    /// What is known of it.
+    pub fn info(self) -> &'static LockInfo {
+        &LOCKS[self as usize]
+    }
+
+    /// The lock of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        LOCKS.iter().find(|lock| lock.name == name).map(|lock| lock.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_index_the_list_and_names_are_found() {
+        for lock in LOCKS {
+            assert_eq!(lock.id.info().name, lock.name);
+            assert_eq!(LockId::from_name(lock.name), Some(lock.id));
+        }
+        assert_eq!(LockId::from_name("no-such-lock"), None);
+    }
+
+    #[test]
+    fn each_option_is_some_locks() {
+        for option in OPTIONS {
+            assert!(LOCKS.iter().any(|lock| lock.options.contains(&option.id)), "no lock takes {}", option.name);
+        }
+        assert!(LockId::Tas.info().option("bound").is_none() && LockId::Shfl.info().option("bound").is_some());
+    }
+
+    #[test]
+    fn the_default_lock_can_do_everything() {
+        assert!(DEFAULT.info().exceptions().next().is_none() && DEFAULT.is_principal());
+        let strict = LockId::Mcs.info().exceptions();
+        assert!(strict.map(|exception| exception.check).any(|check| check == "signals.frozen_*"));
+    }
+}

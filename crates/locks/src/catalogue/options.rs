@@ -1,0 +1,154 @@
+//! # Options: what users may tune
+//!
+//! A new option is one row here, and its name in the rows of the locks that take it. Beside these, each lock takes `wait=`, a choice
+//! among types.
+
+use crate::order::Order;
+
+/// Calls `$use` with every option that is a number:
+/// `(Variant, "name", field of Tunables = default, least..=most, "unit", "meaning")`.
+#[macro_export]
+macro_rules! for_each_option {
+    ($use:path) => {
+        $use! {
+            (Bound, "bound", bound_us = 1000, 0..=10_000_000, "microseconds", "until the first waiter is handed the lock"),
+            (Shuffles, "shuffles", max_shuffles = 1024, 0..=1_000_000, "waiters", "moved before arrival order rules again"),
+            (Ahead, "ahead", wake_ahead = 1, 0..=1000, "sleepers", "woken before their turn"),
+            (Threshold, "threshold", threshold = 65_536, 1..=1_000_000_000, "hand-overs", "of which one ends the preference for the holder's NUMA node"),
+            (Countdown, "countdown", countdown = 0, 0..=1, "switch,", "1: each thread counts down to that hand-over; 0: it is drawn at each"),
+            (Reduction, "reduction", reduction = 1, 1..=1_000_000_000, "hand-overs", "of which one looks for a waiter of the holder's NUMA node while nobody is aside"),
+            (Refresh, "refresh", refresh = 1, 1..=1_000_000_000, "contended acquisitions", "until a thread asks for its NUMA node again"),
+            (Flush, "flush", flush = 16, 0..=31, "doublings", "of one hand-over, until waiters of other NUMA nodes come back (16: 65,536 hand-overs)"),
+            (Stay, "stay", stay_us = 10_000, 0..=10_000_000, "microseconds", "until waiters of other NUMA nodes come back; 0: no limit in time"),
+            (Incremental, "incremental", incremental = 0, 0..=1, "switch,", "1: the head of the queue sets one waiter aside at most; 0: all up to the next of its NUMA node"),
+            (Scan, "scan", scan = 1_000_000_000, 0..=1_000_000_000, "waiters", "that the head of the queue looks at, at most, once the lock is free"),
+            (Urgent, "urgent", urgent = 0, 0..=1, "switch,", "1: threads of real-time scheduling policies are never set aside"),
+            (Eldest, "eldest", eldest = 1000, 1..=1_000_000_000, "releases", "of which one serves the eldest passive waiter"),
+        }
+    };
+}
+
+/// What is known of an option, other than `wait=`, which is a choice among types.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionInfo {
+    /// Which one it is.
+    pub id: OptionId,
+    /// Its name, as users write it.
+    pub name: &'static str,
+    /// The least value it takes.
+    pub least: u32,
+    /// The greatest.
+    pub most: u32,
+    /// What it has when the user says nothing.
+    pub default: u32,
+    /// What is counted.
+    pub unit: &'static str,
+    /// What it means: continues the unit.
+    pub meaning: &'static str,
+    /// Its value in a set of tunables.
+    pub get: fn(&Tunables) -> u32,
+    /// Changes it there. The value is in its range.
+    pub set: fn(&mut Tunables, u32),
+}
+
+macro_rules! define_options {
+    ($(($variant:ident, $name:literal, $field:ident = $default:literal, $least:literal..=$most:literal, $unit:literal, $meaning:literal)),* $(,)?) => {
+        /// Names an option.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum OptionId {
+            $(#[doc = concat!("`", $name, "=`: ", $unit, " ", $meaning)] $variant),*
+        }
+
+        /// All options, in the order in which they are shown.
+        pub const OPTIONS: &[OptionInfo] = &[$(OptionInfo {
+            id: OptionId::$variant, name: $name, least: $least, most: $most, default: $default,
+            unit: $unit, meaning: $meaning,
+            get: |tunables| tunables.$field, set: |tunables, value| tunables.$field = value,
+        }),*];
+
+        /// What a user may tune, by `FLASHLOCK=name:option=value`. Read once, constant afterwards.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Tunables {
+            $(#[doc = concat!($unit, " ", $meaning, " (`", $name, "=`)")] pub $field: u32,)*
+            /// In which order waiters on condition variables are called (`cond=`).
+            pub cond_order: Order,
+            /// In which order waiters for semaphores are called (`sem=`).
+            pub sem_order: Order,
+        }
+
+        impl Tunables {
+            /// What holds when the user says nothing.
+            pub const DEFAULT: Self = Self { $($field: $default,)* cond_order: Order::FIFO, sem_order: Order::FIFO };
+        }
+    };
+}
+
+for_each_option!(define_options);
+
+/// What is known of an option that every lock takes, for it is not about mutexes: an [`Order`].
+#[derive(Clone, Copy, Debug)]
+pub struct OrderInfo {
+    /// Its name, as users write it.
+    pub name: &'static str,
+    /// Who is called in that order.
+    pub meaning: &'static str,
+    /// Its value in a set of tunables.
+    pub get: fn(&Tunables) -> Order,
+    /// Changes it there.
+    pub set: fn(&mut Tunables, Order),
+}
+
+/// The options that every lock takes.
+pub const ORDERS: &[OrderInfo] = &[
+    OrderInfo {
+        name: "cond",
+        meaning: "waiters on condition variables",
+        get: |tunables| tunables.cond_order,
+        set: |tunables, order| tunables.cond_order = order,
+    },
+    OrderInfo {
+        name: "sem",
+        meaning: "waiters for semaphores",
+        get: |tunables| tunables.sem_order,
+        set: |tunables, order| tunables.sem_order = order,
+    },
+];
+
+impl OrderInfo {
+    /// The option of that name.
+    pub fn from_name(name: &str) -> Option<&'static Self> {
+        ORDERS.iter().find(|order| order.name == name)
+    }
+}
+
+/// Waits and bounds are compared in microseconds that wrap at 2^32: up to `BOUND_FACTOR` times the bound must be told from a time
+/// not yet come, so be less than half of that.
+const BOUND_FACTOR: u64 = 200;
+const _: () = assert!(OPTIONS[OptionId::Bound as usize].most as u64 * BOUND_FACTOR <= 1 << 31);
+
+impl OptionId {
+    /// What is known of it.
+    pub fn info(self) -> &'static OptionInfo {
+        &OPTIONS[self as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_a_table_of_the_tunables() {
+        for (index, option) in OPTIONS.iter().enumerate() {
+            assert_eq!((option.id as usize, option.name), (index, option.id.info().name));
+            assert!((option.least..=option.most).contains(&option.default), "{}", option.name);
+            let mut tunables = Tunables::DEFAULT;
+            assert_eq!((option.get)(&tunables), option.default);
+            (option.set)(&mut tunables, option.most);
+            for other in OPTIONS {
+                let expected = if other.id == option.id { other.most } else { other.default };
+                assert_eq!((other.get)(&tunables), expected, "{} after {}", other.name, option.name);
+            }
+        }
+    }
+}
