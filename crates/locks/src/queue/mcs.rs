@@ -53,12 +53,47 @@ use crate::raw::RawLock;
 use crate::wait::left::LeftBehind;
 use crate::wait::{self, SpinThenPark, WaitPolicy};
 
-pub(super) const FREE: u32 = 0;
+const FREE: u32 = 0;
 /// Held, and nobody waits.
-pub(super) const HELD: u32 = Handle::RESERVED;
+const HELD: u32 = Handle::RESERVED;
 
-/// The MCS lock; waiters wait by policy `W`.
-pub struct Mcs<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
+/// The MCS lock; waiters wait by policy `W`, and are served as `S` says.
+pub struct Mcs<W: WaitPolicy = SpinThenPark, S: Service = InOrder>(PhantomData<(W, S)>);
+
+/// Which waiters the lock goes to, and how they wait for it.
+pub trait Service: 'static {
+    /// A waiter is about to queue.
+    fn arrive<M: Machine>(_: &Node<M>) {}
+
+    /// Waits for the turn of `node`, by policy `W`.
+    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, queue: &McsQueue<M>) -> Turn;
+
+    /// Whether the waiter, whose turn it is, is to be passed over; then its state is LEAVING.
+    fn passes_over<M: Machine>(node: &Node<M>) -> bool;
+}
+
+/// How a wait in the queue ended.
+pub enum Turn {
+    /// The lock is ours.
+    Head,
+    /// Passed over; the node is in no queue.
+    Evicted,
+    /// Gave up; the node is the queue's.
+    TimedOut,
+}
+
+/// First come, first served.
+pub struct InOrder;
+
+impl Service for InOrder {
+    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, queue: &McsQueue<M>) -> Turn {
+        wait::turn::<M, W>(node, until, &queue.left).map_or(Turn::TimedOut, |()| Turn::Head)
+    }
+
+    fn passes_over<M: Machine>(_: &Node<M>) -> bool {
+        false
+    }
+}
 
 /// The queue of an MCS lock: 12 bytes. The lock's word is not used.
 #[repr(C)]
@@ -71,7 +106,7 @@ pub struct McsQueue<M: Machine> {
     pub left: LeftBehind<M>,
 }
 
-impl<W: WaitPolicy> Mcs<W> {
+impl<W: WaitPolicy, S: Service> Mcs<W, S> {
     #[cold]
     fn lock_slow<M: Machine>(queue: &McsQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
         M::trace(Event::Contended);
@@ -81,26 +116,38 @@ impl<W: WaitPolicy> Mcs<W> {
             return ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut));
         }
         let me = M::take_node();
-        let node = me.node::<M>();
-        node.prepare(state::WAITING);
-        let previous = queue.tail.swap(me.word(), AcqRel);
-        if previous != FREE {
-            link(queue, previous, me);
-            if let Err(timed_out) = wait::turn::<M, W>(node, until, &queue.left) {
+        while let Some(turn) = Self::queue_up(queue, me, until) {
+            if let Turn::TimedOut = turn {
                 // The node is the queue's now (invariant 3).
                 M::trace(Event::TimedOut);
-                return Err(timed_out);
+                return Err(TimedOut);
             }
         }
         own(queue, me);
         M::waited(stamp);
         Ok(())
     }
+
+    /// Queues, and waits; how that ended, if not with the lock.
+    fn queue_up<M: Machine>(queue: &McsQueue<M>, me: Handle, until: Option<Deadline>) -> Option<Turn> {
+        let node = me.node::<M>();
+        node.prepare(state::WAITING);
+        S::arrive(node);
+        let previous = queue.tail.swap(me.word(), AcqRel);
+        if previous == FREE {
+            return None;
+        }
+        link(queue, previous, me);
+        match S::await_turn::<M, W>(node, until, queue) {
+            Turn::Head => None,
+            other => Some(other),
+        }
+    }
 }
 
 /// Who is first in the queue of a lock that somebody waits for; or nobody does, and the lock is free now.
 #[cold]
-pub(super) fn first_waiter<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
+fn first_waiter<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
     let tail = Handle::from_word(queue.tail.load(Acquire));
     match tail.filter(|last| !last.node::<M>().is_alive()) {
         // In a forked child, where the waiter may have been about to link itself.
@@ -111,7 +158,7 @@ pub(super) fn first_waiter<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
 
 /// Makes `first` the successor of `previous`, which is [`HELD`] or a node. Behind a node whose thread did not survive a fork
 /// it is the first of a new queue.
-pub(super) fn link<M: Machine>(queue: &McsQueue<M>, previous: u32, first: Handle) {
+fn link<M: Machine>(queue: &McsQueue<M>, previous: u32, first: Handle) {
     match Handle::from_word(previous).map(Handle::node::<M>) {
         Some(node) if node.is_alive() => node.next.store(first.word(), Release),
         _ => queue.next.store(first.word(), Release),
@@ -129,7 +176,7 @@ fn await_link<M: Machine>(next: &M::Word) -> Handle {
 }
 
 /// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free (departure 1).
-pub(super) fn own<M: Machine>(queue: &McsQueue<M>, me: Handle) {
+fn own<M: Machine>(queue: &McsQueue<M>, me: Handle) {
     let node = me.node::<M>();
     let mut next = node.next.load(Acquire);
     // Before `tail` may become HELD, for then a waiter may write `next` (invariant 1).
@@ -141,19 +188,24 @@ pub(super) fn own<M: Machine>(queue: &McsQueue<M>, me: Handle) {
     M::give_node(me);
 }
 
-/// Hands the lock to `next`, or to the first after it that has not given up; frees the lock if there is none.
-fn grant<M: Machine>(queue: &McsQueue<M>, mut next: Handle) {
+/// Hands the lock to `next`, or to the first after it that has not given up and is not passed over; frees the lock if there is
+/// none.
+fn grant<M: Machine, S: Service>(queue: &McsQueue<M>, mut next: Handle) {
     loop {
         let node = next.node::<M>();
-        if !node.is_alive() {
-            let Some(first) = bury(queue) else { return };
-            next = first;
-            continue;
-        }
-        if wait::grant::<M>(next, M::numa_node()) {
+        let after = if !node.is_alive() {
+            bury(queue)
+        } else if S::passes_over(node) {
+            let after = unlink(queue, next, node);
+            // Release: we have read its link for the last time.
+            node.state.store(state::EVICTED, Release);
+            after
+        } else if wait::grant::<M>(next, M::numa_node()) {
             return;
-        }
-        let Some(after) = skip(queue, next, node) else { return };
+        } else {
+            skip(queue, next, node)
+        };
+        let Some(after) = after else { return };
         next = after;
     }
 }
@@ -161,7 +213,7 @@ fn grant<M: Machine>(queue: &McsQueue<M>, mut next: Handle) {
 /// In a forked child: forgets the waiters, whose threads do not exist here. The first waiter that has queued since, if any;
 /// else the lock is free.
 #[cold]
-pub(super) fn bury<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
+fn bury<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
     // A live waiter, which found a dead tail, may have linked itself here already.
     let next = queue.next.load(Relaxed);
     if Handle::from_word(next).is_some_and(|first| !first.node::<M>().is_alive()) {
@@ -179,7 +231,7 @@ pub(super) fn bury<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
 }
 
 /// The waiter behind `next`, which has given up; its node is given back. If there is none, the lock is free.
-pub(super) fn skip<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>) -> Option<Handle> {
+fn skip<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>) -> Option<Handle> {
     queue.left.remove();
     let after = unlink(queue, next, node);
     M::give_node(next);
@@ -187,7 +239,7 @@ pub(super) fn skip<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>
 }
 
 /// Takes `next`, the first, out of the queue. The waiter behind it; (tail = next) -> free if there is none.
-pub(super) fn unlink<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>) -> Option<Handle> {
+fn unlink<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>) -> Option<Handle> {
     let after = node.next.load(Acquire);
     if after != 0 {
         return Handle::from_word(after);
@@ -199,7 +251,7 @@ pub(super) fn unlink<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<
     Some(await_link::<M>(&node.next))
 }
 
-impl<M: Machine, W: WaitPolicy> RawLock<M> for Mcs<W> {
+impl<M: Machine, W: WaitPolicy, S: Service> RawLock<M> for Mcs<W, S> {
     type Queue = McsQueue<M>;
 
     fn new_queue() -> McsQueue<M> {
@@ -241,7 +293,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Mcs<W> {
             Ok(_) | Err(FREE) => {}
             Err(_) => {
                 if let Some(first) = first_waiter(queue) {
-                    grant(queue, first);
+                    grant::<M, S>(queue, first);
                 }
             }
         }
@@ -256,11 +308,12 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Mcs<W> {
     fn adopt(_: &M::Word, queue: &McsQueue<M>, chain: Chain) {
         chain.park_followers::<M>(|_| ());
         match queue.tail.swap(chain.last().word(), AcqRel) {
-            FREE => grant(queue, chain.first()),
+            FREE => grant::<M, S>(queue, chain.first()),
             previous => link(queue, previous, chain.first()),
         }
     }
 
+    /// Who was moved here sleeps, or has slept: nobody passes him over.
     fn lock_adopted(_: &M::Word, queue: &McsQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
@@ -269,7 +322,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Mcs<W> {
     }
 }
 
-impl<M: Machine, W: WaitPolicy> Inner<M> for Mcs<W> {
+impl<M: Machine, W: WaitPolicy, S: Service> Inner<M> for Mcs<W, S> {
     /// Relaxed: one thread alone touches the lock.
     fn forget(queue: &McsQueue<M>) {
         queue.tail.store(FREE, Relaxed);

@@ -26,9 +26,10 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
-use crate::node::{LEFT, Node, is_asleep, state};
+use crate::node::{LEFT, Node};
 use crate::queue::link::Link;
 use crate::queue::qspin::word::{FLAGS, LOCKED, SLEEPS, has_pending, is_locked, is_vacant, tail, tail_word, with_tail};
+use crate::wait;
 use crate::wait::left::LeftBehind;
 
 /// Who follows the head. What it needs to know travels with the front, in the head's node, and is written by the thread that has
@@ -193,7 +194,7 @@ impl<M: Machine> Line<'_, M> {
                 Behind::Joiner => return,
             };
             M::give_node(front);
-            if promote::<M>(next) {
+            if wait::grant::<M>(next, M::numa_node()) {
                 return;
             }
             // It has given up, and we have the front through its node.
@@ -259,7 +260,7 @@ impl<M: Machine> Line<'_, M> {
 
     /// Tells a waiter that it is the head, or, if it has given up, the one behind it.
     pub fn tell<S: Succession>(self, next: Handle) {
-        if !promote::<M>(next) {
+        if !wait::grant::<M>(next, M::numa_node()) {
             self.left().remove();
             self.pass::<S>(next, S::unordered(next));
         }
@@ -269,20 +270,4 @@ impl<M: Machine> Line<'_, M> {
 /// What the head makes of the word when it acquires: nobody is PENDING, and nobody SLEEPS but itself.
 fn locked_with_tail(_: u32, last: u32) -> u32 {
     LOCKED | last
-}
-
-/// WAITING, or asleep -> HEAD. Whether it was still there; if not, the node is ours: a swap, not a CAS, for that reason.
-pub(super) fn promote<M: Machine>(next: Handle) -> bool {
-    let node = next.node::<M>();
-    let same = node.numa.load(Relaxed) == M::numa_node();
-    let before = node.state.swap(state::HEAD, AcqRel);
-    if before == state::ABANDONED {
-        return false;
-    }
-    M::trace(if same { Event::HandoffSame } else { Event::HandoffOther });
-    if is_asleep(before) {
-        M::trace(Event::Wake);
-        M::unpark(node);
-    }
-    true
 }
