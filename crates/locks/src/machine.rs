@@ -219,6 +219,14 @@ pub trait Machine: Sized + 'static {
         false
     }
 
+    /// For how long (µs) locks stood still lately, because they were handed to somebody who did not run. One value for all; a hint.
+    fn stand_still() -> u32 {
+        0
+    }
+
+    /// Keeps it.
+    fn set_stand_still(_micros: u32) {}
+
     /// Whether more tasks want CPUs than there are, as far as the machine has seen lately. A hint: nothing depends on
     /// it but who spins and who is woken early.
     fn crowded() -> bool;

@@ -1,7 +1,7 @@
 //! The `Machine` of this computer.
 
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word};
@@ -91,6 +91,9 @@ impl Sink for Counting {
         stats::count_wait(clock::now().saturating_sub(stamp));
     }
 }
+
+/// [`Machine::stand_still`]
+static STAND_STILL: AtomicU32 = AtomicU32::new(0);
 
 /// This computer.
 pub struct Native<S: Sink = NoStats>(PhantomData<S>);
@@ -192,6 +195,14 @@ impl<S: Sink> Machine for Native<S> {
 
     fn urgent() -> bool {
         thread::urgent()
+    }
+
+    fn stand_still() -> u32 {
+        STAND_STILL.load(Relaxed)
+    }
+
+    fn set_stand_still(micros: u32) {
+        STAND_STILL.store(micros, Relaxed);
     }
 
     fn crowded() -> bool {

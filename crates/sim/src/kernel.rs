@@ -74,6 +74,8 @@ pub(crate) struct Kernel {
     pub(crate) memory: Memory,
     pub(crate) arena: Arena,
     pub(crate) tunables: &'static Tunables,
+    /// [`Machine::stand_still`](flashlock_locks::machine::Machine::stand_still)
+    pub(crate) stand_still: u32,
     pub(crate) now: Ps,
     pub(crate) current: Option<Tid>,
     pub(crate) threads: Vec<Thread>,
@@ -123,6 +125,7 @@ impl Kernel {
             memory,
             arena,
             tunables,
+            stand_still: 0,
             now: 0,
             current: None,
             threads: Vec::new(),

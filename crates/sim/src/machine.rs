@@ -252,6 +252,14 @@ impl Machine for Sim {
         with(|kernel| kernel.arena.left())
     }
 
+    fn stand_still() -> u32 {
+        with(|kernel| kernel.stand_still)
+    }
+
+    fn set_stand_still(micros: u32) {
+        with(|kernel| kernel.stand_still = micros);
+    }
+
     fn crowded() -> bool {
         with(spin::crowded)
     }

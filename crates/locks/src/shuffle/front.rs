@@ -9,13 +9,16 @@
 //!             └─next─> [B]  WAITING ──next─> [C]  PARKED ──next─> [D]  PARKED <── tail
 //! ```
 //!
-//! ## `head`: a handle and three flags
+//! ## `head`: a handle and four flags
 //! | bits | set by | cleared by | meaning |
 //! |---|---|---|---|
 //! | [`GRANTED`] | the releaser, instead of freeing the word | the head, which then holds the lock; or a waiter that finds the grant stale | the lock is reserved for the head |
 //! | [`PROMISED`] (both of the others) | the releaser, before it grants | the same | the lock is about to be granted: the head must not fall asleep |
 //! | [`NOTIFY`] | a holder that left the queue before a sleeper | the same holder's release; or the sleeper itself | the waiter named is to be head, but has not been told |
 //! | [`ARRIVAL`] | a newcomer | the same | somebody who has not queued polls the word |
+//! | [`ROUSE`] | a holder that won out of turn | the same holder's release | the release wakes a sleeper behind the head |
+//!
+//! The last two say nothing of the head ([`BESIDE`]): they may stand beside any value.
 //!
 //! ## Invariants
 //! 1. At most one node is HEAD (or NAPPING). Only it, or the holder while there is none, names the next one; the first, whoever
@@ -38,7 +41,7 @@
 //! | `tail.swap` in `join` | AcqRel | itself; the CAS in `step` | publishes the node; sees the predecessor prepared, and `head` = 0 (invariant 2) |
 //! | `next.swap` in `join`, `step` | AcqRel | each other | one of the two sees the other; the successor's node is seen prepared |
 //! | `state` CAS -> HEAD | AcqRel | `state` loads, Acquire | the new head sees `since` and `head` |
-//! | `head` updates | AcqRel | each other | a chain of read-modify-writes, so that a grant's Release reaches the taker through ARRIVAL flips |
+//! | `head` updates | AcqRel | each other | a chain of read-modify-writes, so that a grant's Release reaches the taker through flips of [`BESIDE`] |
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -56,6 +59,10 @@ pub const NOTIFY: u32 = 2;
 pub const PROMISED: u32 = GRANTED | NOTIFY;
 /// A newcomer polls the word.
 pub const ARRIVAL: u32 = 4;
+/// The release wakes a sleeper.
+pub const ROUSE: u32 = 8;
+/// The flags that say nothing of the head.
+pub const BESIDE: u32 = ARRIVAL | ROUSE;
 const SHIFT: u32 = 4;
 
 const _: () = assert!((Handle::LIMIT - 1).leading_zeros() >= SHIFT);
@@ -97,22 +104,27 @@ impl<M: Machine> ShflQueue<M> {
         Self { head: M::Word::new(0), tail: M::Word::new(0), left: LeftBehind::new() }
     }
 
-    /// Writes the head and its flags, leaving [`ARRIVAL`] as it is.
+    /// What [`head`](Self::head) says of the head: all but [`BESIDE`].
+    pub fn front(&self) -> u32 {
+        self.head.load(Relaxed) & !BESIDE
+    }
+
+    /// Writes the head and its flags, leaving [`BESIDE`] as it is.
     pub fn set_head(&self, value: u32) {
         let mut seen = self.head.load(Relaxed);
-        while let Err(now) = self.head.compare_exchange(seen, value | (seen & ARRIVAL), AcqRel, Relaxed) {
+        while let Err(now) = self.head.compare_exchange(seen, value | (seen & BESIDE), AcqRel, Relaxed) {
             seen = now;
         }
     }
 
-    /// (head = from) -> (head = to), whatever [`ARRIVAL`] is. Whether it was `from`.
+    /// (head = from) -> (head = to), whatever [`BESIDE`] is. Whether it was `from`.
     pub fn change_head(&self, from: u32, to: u32) -> bool {
         let mut seen = self.head.load(Relaxed);
         loop {
-            if seen & !ARRIVAL != from {
+            if seen & !BESIDE != from {
                 return false;
             }
-            match self.head.compare_exchange(seen, to | (seen & ARRIVAL), AcqRel, Relaxed) {
+            match self.head.compare_exchange(seen, to | (seen & BESIDE), AcqRel, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
             }

@@ -10,7 +10,7 @@ use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::node::state;
 use crate::policy::Admission;
 use crate::shuffle::front::{GRANTED, PROMISED, naming, waited};
-use crate::shuffle::release::wake;
+use crate::shuffle::release::{bound, stood_still, wake};
 use crate::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::shuffle::shuffler;
 use crate::shuffle::turn::{PATIENCE, WALK_EVERY};
@@ -70,7 +70,12 @@ impl<M: Machine> Lock<'_, M> {
 
     /// (head = me, GRANTED) -> (head = me): the reservation is ours.
     fn take_grant(&self, me: Handle) -> bool {
-        self.queue.head.load(Relaxed) & GRANTED != 0 && self.queue.change_head(naming(me) | GRANTED, naming(me))
+        let taken =
+            self.queue.head.load(Relaxed) & GRANTED != 0 && self.queue.change_head(naming(me) | GRANTED, naming(me));
+        if taken {
+            stood_still::<M>(M::micros().wrapping_sub(me.node::<M>().granted_at.load(Relaxed)));
+        }
+        taken
     }
 
     /// Polls the word and the grant; 0 -> `taken`. Shuffles meanwhile. A head whose wait is overdue stays awake for longer: a
@@ -94,11 +99,11 @@ impl<M: Machine> Lock<'_, M> {
             };
             won
         };
-        let bound = M::tunables().bound_us;
+        let bound = bound::<M>();
         if !W::SPINS {
             attempt(self.word.load(Relaxed));
         } else if W::PARKS && waited(node) >= bound {
-            M::spin_until(self.word, Relaxed, Patience::Until(M::sooner(bound, until)), attempt);
+            M::spin_until(self.word, Relaxed, Patience::Until(M::sooner(M::tunables().bound_us, until)), attempt);
         } else {
             M::spin_until(self.word, Relaxed, W::patience(until, Patience::Contend), attempt);
         }
@@ -117,7 +122,7 @@ impl<M: Machine> Lock<'_, M> {
         if !won && promise == PROMISED {
             M::relax(PROMISE); // The releaser needs two more instructions.
         } else if !won && promise != GRANTED {
-            let nap = M::tunables().bound_us.checked_sub(waited(node)).unwrap_or(PATIENCE);
+            let nap = bound::<M>().checked_sub(waited(node)).unwrap_or(PATIENCE);
             let limit = M::sooner(nap, until);
             M::trace(Event::Park);
             // A wake-up that changed nothing was a signal's.

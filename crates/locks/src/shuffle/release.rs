@@ -8,12 +8,15 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::{Node, state};
-use crate::shuffle::front::{GRANTED, NOTIFY, PROMISED, named, naming, overdue, pass_over};
+use crate::shuffle::front::{GRANTED, NOTIFY, PROMISED, ROUSE, named, naming, overdue, pass_over};
 use crate::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::wait::WaitPolicy;
 
-/// A head that has waited this many bounds is handed the lock even if it sleeps, though its policy is to keep awake.
-const ASLEEP_FACTOR: u32 = 100;
+/// A head that has waited this many bounds is handed the lock even if it sleeps, though its policy is to keep awake; and whatever
+/// hand-overs cost.
+const BOUNDS_MAX: u32 = 100;
+/// A head waits for this many times as long as the lock stood still lately, before it is handed the lock.
+const WORTH: u32 = 8;
 /// How far a releaser looks for somebody who can be woken, if the head cannot.
 const ROUSE_REACH: usize = 64;
 
@@ -22,13 +25,24 @@ impl<M: Machine> Lock<'_, M> {
     /// inlined: the release of a lock that nobody waits for would save registers for it.
     #[inline(never)]
     pub(super) fn unlock_contended<W: WaitPolicy>(&self, head: u32) {
-        match named(head).filter(|_| head & PROMISED == 0) {
+        match named(head).filter(|_| head & (PROMISED | ROUSE) == 0) {
             Some(waiter) if !pass_over(waiter.node::<M>()) => {
                 if self.free() == Some(0) && waiter.node::<M>().state.load(Relaxed) == state::NAPPING {
                     rouse::<M>(waiter);
                 }
             }
+            _ if head & ROUSE != 0 => self.unlock_and_rouse::<W>(head),
             _ => self.unlock_slow::<W>(head),
+        }
+    }
+
+    /// The holder won out of turn, past a head that may not run.
+    #[cold]
+    fn unlock_and_rouse<W: WaitPolicy>(&self, head: u32) {
+        self.queue.head.fetch_and(!ROUSE, Relaxed); // Relaxed: the holder's own flag.
+        self.unlock_slow::<W>(head & !ROUSE);
+        if let Some(waiter) = named(head).filter(|waiter| waiter.node::<M>().is_alive()) {
+            rouse::<M>(waiter);
         }
     }
 
@@ -56,11 +70,10 @@ impl<M: Machine> Lock<'_, M> {
 
     /// A head whose wait is overdue keeps awake, as far as its policy lets it and the scheduler lets it run.
     fn hand_over_if_overdue<W: WaitPolicy>(&self, waiter: Handle, node: &Node<M>) -> bool {
-        let bound = M::tunables().bound_us;
-        let Some(waited) = overdue(node, bound) else { return false };
+        let Some(waited) = overdue(node, bound::<M>()) else { return false };
         match node.state.load(Relaxed) {
             state::HEAD => self.grant(waiter, node),
-            state::NAPPING if !W::SPINS || waited / ASLEEP_FACTOR >= bound => self.grant(waiter, node),
+            state::NAPPING if !W::SPINS || waited / BOUNDS_MAX >= M::tunables().bound_us => self.grant(waiter, node),
             _ => false,
         }
     }
@@ -100,6 +113,18 @@ impl<M: Machine> Lock<'_, M> {
         // All: the head, and foreign code, whose sleepers each count on being woken.
         Some(M::wake(word, u32::MAX))
     }
+}
+
+/// For how long (µs) a head waits before it is handed the lock: `bound=`, or so long that the lock does not stand still for more than
+/// a small part of the time, if heads that are handed it do not run.
+pub(super) fn bound<M: Machine>() -> u32 {
+    let least = M::tunables().bound_us;
+    least.max(M::stand_still().saturating_mul(WORTH)).min(least.saturating_mul(BOUNDS_MAX))
+}
+
+/// A lock that was handed over stood still for so long (µs). Half of what was so before counts, too: hand-overs differ.
+pub(super) fn stood_still<M: Machine>(micros: u32) {
+    M::set_stand_still(micros.max(M::stand_still() / 2));
 }
 
 /// Wakes a waiter that has just been made head.

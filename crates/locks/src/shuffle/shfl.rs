@@ -14,16 +14,18 @@
 //!    his own node.
 //! 2. *The lock names its head*, so that a releaser sees how long it has waited. After `bound` µs the releaser does not free
 //!    the word but reserves it for the head (GRANTED). Only the releaser can decide that: a head that is not running
-//!    cannot ask. A grant may be taken back by any waiter once it is stale: its taker may be frozen.
+//!    cannot ask. A grant may be taken back by any waiter once it is stale: its taker may be frozen. Where CPUs are so wanted that
+//!    heads that are handed the lock do not run at once, it would stand still for most of the time: a head then waits for eight
+//!    times as long as the lock stood still lately, but for 100 bounds at most.
 //! 3. *The holder never wakes anybody inside its section*: if the next head sleeps, that is noted (NOTIFY), and done by the
-//!    release, after the word is free. (But one who has won out of turn, past a head that did not run, wakes another: 5.)
+//!    release, after the word is free; as is what departure 5 asks of one who has won out of turn (ROUSE).
 //! 4. *One arrival polls* before it queues, while others queue: a running thread is the cheapest successor (competitive
 //!    succession, §5.4); one only, for more would fight over the line.
 //! 5. *Every wait in the queue has a patience*: a waiter that has heard nothing for so long tries the word itself; if it gets
 //!    it, it leaves its node behind, and throws a head that did not run out of the queue. So a head that is frozen in a signal
 //!    handler, or an unlock by glibc's code that told nobody, delays others once, but never stops them. Who was moved here from
 //!    a condition variable sleeps without a patience, but the last of a broadcast's waiters is woken at once to have one, and
-//!    whoever wins out of turn gives his to another; and a releaser that finds nobody asleep where the head should be (the
+//!    whoever wins out of turn gives his to another, when he releases the lock; and a releaser that finds nobody asleep where the head should be (the
 //!    kernel says how many it woke) wakes the next sleeper behind it.
 //! 6. Nodes come from a pool, not the stack; a waiter may leave by time-out, and leaves its node behind; a queue full of such
 //!    nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).

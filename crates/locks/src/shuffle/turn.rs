@@ -9,8 +9,10 @@ use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::node::{Node, state};
 use crate::policy::Admission;
-use crate::shuffle::front::{ARRIVAL, GRANTED, NOTIFY, PROMISED, ShflQueue, named, naming, start_clock, waited};
-use crate::shuffle::release::rouse;
+use crate::shuffle::front::{
+    ARRIVAL, BESIDE, GRANTED, NOTIFY, PROMISED, ROUSE, ShflQueue, named, naming, start_clock, waited,
+};
+use crate::shuffle::release::stood_still;
 use crate::shuffle::shfl::{FREE, Lock, try_take};
 use crate::shuffle::shuffler;
 use crate::wait::WaitPolicy;
@@ -73,25 +75,28 @@ impl<M: Machine> Lock<'_, M> {
 
     /// (head = somebody, GRANTED) -> (head = somebody), if he has not taken it for long: the lock is ours.
     pub(super) fn revoke_stale_grant(&self) -> bool {
-        let head = self.queue.head.load(Acquire) & !ARRIVAL;
+        let head = self.queue.head.load(Acquire) & !BESIDE;
         let Some(taker) = named(head).filter(|_| head & PROMISED == GRANTED) else { return false };
         let age = M::micros().wrapping_sub(taker.node::<M>().granted_at.load(Relaxed));
         let stale = M::tunables().bound_us.saturating_mul(2).max(STALE_GRANT);
-        age > stale && self.queue.change_head(head, head & !GRANTED)
+        let taken = age > stale && self.queue.change_head(head, head & !GRANTED);
+        if taken {
+            stood_still::<M>(age);
+        }
+        taken
     }
 
     /// The holder, who has won the lock out of turn, throws the head out of the queue if that has not run for long. He may have
-    /// been the only one with a patience: so he gives it to another sleeper.
+    /// been the only one with a patience: so his release gives it to another sleeper.
     pub(super) fn evict_idle_head(&self) {
-        let head = self.queue.head.load(Relaxed) & !ARRIVAL;
+        let head = self.queue.front();
         let Some(waiter) = named(head).filter(|waiter| waiter.node::<M>().is_alive()) else { return };
         if head & (GRANTED | NOTIFY) == 0 && waited(waiter.node::<M>()) > PATIENCE / 2 {
             let told = self.queue.evict(waiter, true);
             debug_assert!(told.is_none(), "a sleeper is told by the release");
         }
-        if let Some(head) = named(self.queue.head.load(Relaxed)) {
-            rouse::<M>(head);
-        }
+        // Relaxed: for our own release.
+        self.queue.head.fetch_or(ROUSE, Relaxed);
     }
 }
 
@@ -154,7 +159,7 @@ impl<M: Machine> ShflQueue<M> {
     /// (head = me, NOTIFY) -> (head = me): the holder that was to tell us may have been released by code that tells nobody.
     pub(crate) fn claim_notice(&self, me: Handle) -> bool {
         let node = me.node::<M>();
-        if self.head.load(Relaxed) & !ARRIVAL != naming(me) | NOTIFY {
+        if self.front() != naming(me) | NOTIFY {
             return false;
         }
         start_clock(node);

@@ -64,7 +64,7 @@ use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::policy::{Admission, RolesApart};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 use crate::shuffle::ShflQueue;
-use crate::shuffle::front::{ARRIVAL, NOTIFY as UNTOLD, named, naming};
+use crate::shuffle::front::{BESIDE, NOTIFY as UNTOLD, named, naming};
 use crate::shuffle::release::wake;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
@@ -188,7 +188,7 @@ impl<M: Machine> ShflRwState<M> {
     /// The release of a lock that somebody waits for. `count` is what the releaser saw.
     #[cold]
     fn unlock_slow(&self, count: u32) {
-        let head = self.queue.head.load(Acquire) & !ARRIVAL;
+        let head = self.queue.head.load(Acquire) & !BESIDE;
         let mut told = None;
         match named(head) {
             Some(waiter) if !waiter.node::<M>().is_alive() => {
