@@ -1,44 +1,28 @@
 /* Semaphores: return codes, values, overflow, errno, shared and named ones, permits counted under load. */
-#include "conformance.h"
+#include "sem.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <sys/mman.h>
-
-/* 0, or errno. */
-static int code(int rc)
-{
-    if (rc == 0) return 0;
-    CHECK_EQ(rc, -1);
-    return errno;
-}
-
-static int value_of(sem_t *sem)
-{
-    int value = -1;
-    CHECK_OK(sem_getvalue(sem, &value));
-    return value;
-}
 
 /* ---- Codes and values ---- */
 
 static void check_answers(sem_t *sem)
 {
     struct timespec past = {0, 0}, far = time_far(CLOCK_REALTIME);
-    CHECK_EQ(value_of(sem), 0);
-    CHECK_RC(code(sem_trywait(sem)), EAGAIN);
-    CHECK_RC(code(sem_timedwait(sem, &past)), ETIMEDOUT);
-    CHECK_RC(code(sem_clockwait(sem, CLOCK_MONOTONIC, &past)), ETIMEDOUT);
+    CHECK_EQ(sem_value(sem), 0);
+    CHECK_RC(sem_code(sem_trywait(sem)), EAGAIN);
+    CHECK_RC(sem_code(sem_timedwait(sem, &past)), ETIMEDOUT);
+    CHECK_RC(sem_code(sem_clockwait(sem, CLOCK_MONOTONIC, &past)), ETIMEDOUT);
     for (int i = 0; i < 4; i++) CHECK_OK(sem_post(sem));
-    CHECK_EQ(value_of(sem), 4);
+    CHECK_EQ(sem_value(sem), 4);
     CHECK_OK(sem_wait(sem));
     CHECK_OK(sem_trywait(sem));
     CHECK_OK(sem_timedwait(sem, &past)); /* there is one: the deadline does not matter */
     CHECK_OK(sem_clockwait(sem, CLOCK_REALTIME, &far));
-    CHECK_EQ(value_of(sem), 0);
-    CHECK_RC(code(sem_trywait(sem)), EAGAIN);
+    CHECK_EQ(sem_value(sem), 0);
+    CHECK_RC(sem_code(sem_trywait(sem)), EAGAIN);
 }
 
 CHECK(sem, answers)
@@ -49,7 +33,7 @@ CHECK(sem, answers)
     check_answers(&sem[1]);
     CHECK_OK(sem_destroy(&sem[1]));
     CHECK_OK(sem_init(&sem[1], 0, 3));
-    CHECK_EQ(value_of(&sem[1]), 3);
+    CHECK_EQ(sem_value(&sem[1]), 3);
     for (int i = 0; i < 3; i++) CHECK_OK(sem_wait(&sem[1]));
     check_answers(&sem[1]);
     CHECK_OK(sem_destroy(&sem[1]));
@@ -62,17 +46,17 @@ CHECK(sem, answers)
 CHECK(sem, values_and_overflow)
 {
     sem_t sem;
-    CHECK_RC(code(sem_init(&sem, 0, SEM_VALUE_MAX + 1u)), EINVAL);
-    CHECK_RC(code(sem_init(&sem, 0, UINT_MAX)), EINVAL);
-    CHECK_RC(code(sem_init(&sem, 1, SEM_VALUE_MAX + 1u)), EINVAL);
+    CHECK_RC(sem_code(sem_init(&sem, 0, SEM_VALUE_MAX + 1u)), EINVAL);
+    CHECK_RC(sem_code(sem_init(&sem, 0, UINT_MAX)), EINVAL);
+    CHECK_RC(sem_code(sem_init(&sem, 1, SEM_VALUE_MAX + 1u)), EINVAL);
     for (int shared = 0; shared < 2; shared++) {
         CHECK_OK(sem_init(&sem, shared, SEM_VALUE_MAX));
-        CHECK_EQ(value_of(&sem), SEM_VALUE_MAX);
-        CHECK_RC(code(sem_post(&sem)), EOVERFLOW);
-        CHECK_EQ(value_of(&sem), SEM_VALUE_MAX);
+        CHECK_EQ(sem_value(&sem), SEM_VALUE_MAX);
+        CHECK_RC(sem_code(sem_post(&sem)), EOVERFLOW);
+        CHECK_EQ(sem_value(&sem), SEM_VALUE_MAX);
         CHECK_OK(sem_wait(&sem));
         CHECK_OK(sem_post(&sem));
-        CHECK_RC(code(sem_post(&sem)), EOVERFLOW);
+        CHECK_RC(sem_code(sem_post(&sem)), EOVERFLOW);
         CHECK_OK(sem_destroy(&sem));
     }
 }
@@ -87,7 +71,7 @@ CHECK(sem, errno_is_kept_by_success)
     CHECK_OK(sem_trywait(&sem));
     CHECK_OK(sem_timedwait(&sem, &far));
     CHECK_OK(sem_post(&sem));
-    CHECK_EQ(value_of(&sem), 1);
+    CHECK_EQ(sem_value(&sem), 1);
     CHECK_OK(sem_destroy(&sem));
     CHECK_EQ(errno, 4711);
 }
@@ -100,13 +84,13 @@ CHECK(sem, invalid_deadlines_and_clocks)
         CHECK_OK(sem_init(&sem, 0, permits));
         for (int i = 0; i < 4; i++) {
             struct timespec time = {time_far(CLOCK_REALTIME).tv_sec, nsec[i]};
-            CHECK_RC(code(sem_timedwait(&sem, &time)), EINVAL);
-            CHECK_RC(code(sem_clockwait(&sem, CLOCK_MONOTONIC, &time)), EINVAL);
+            CHECK_RC(sem_code(sem_timedwait(&sem, &time)), EINVAL);
+            CHECK_RC(sem_code(sem_clockwait(&sem, CLOCK_MONOTONIC, &time)), EINVAL);
         }
         struct timespec far = time_far(CLOCK_REALTIME);
-        CHECK_RC(code(sem_clockwait(&sem, CLOCK_PROCESS_CPUTIME_ID, &far)), EINVAL);
-        CHECK_RC(code(sem_clockwait(&sem, 4711, &far)), EINVAL);
-        CHECK_EQ(value_of(&sem), permits);
+        CHECK_RC(sem_code(sem_clockwait(&sem, CLOCK_PROCESS_CPUTIME_ID, &far)), EINVAL);
+        CHECK_RC(sem_code(sem_clockwait(&sem, 4711, &far)), EINVAL);
+        CHECK_EQ(sem_value(&sem), permits);
         CHECK_OK(sem_destroy(&sem));
     }
 }
@@ -139,7 +123,7 @@ CHECK(sem, shared_between_processes)
     }
     play(&p->back, &p->there, 500);
     CHECK_EQ(process_status(pid), 0);
-    CHECK_EQ(value_of(&p->back), 1);
+    CHECK_EQ(sem_value(&p->back), 1);
     CHECK_OK(sem_destroy(&p->there));
     CHECK_OK(sem_destroy(&p->back));
 }
@@ -155,7 +139,7 @@ CHECK(sem, named)
     CHECK_OK(sem_unlink(name));
     CHECK_OK(sem_wait(one));
     CHECK_OK(sem_wait(same));
-    CHECK_RC(code(sem_trywait(one)), EAGAIN);
+    CHECK_RC(sem_code(sem_trywait(one)), EAGAIN);
     check_answers(same);
     pid_t pid = fork();
     if (pid == 0) {
@@ -242,9 +226,9 @@ static void shop(int makers, int takers, int most)
     for (int i = 0; i < takers; i++) CHECK_OK(sem_post(&s.full));
     for (int i = 0; i < takers; i++) thread_join(threads[makers + i]);
     CHECK_EQ(s.stock, 0);
-    CHECK_EQ(value_of(&s.free), most);
-    CHECK_EQ(value_of(&s.full), 0);
-    CHECK_EQ(value_of(&s.mutex), 1);
+    CHECK_EQ(sem_value(&s.free), most);
+    CHECK_EQ(sem_value(&s.full), 0);
+    CHECK_EQ(sem_value(&s.mutex), 1);
     CHECK_OK(sem_destroy(&s.free));
     CHECK_OK(sem_destroy(&s.full));
     CHECK_OK(sem_destroy(&s.mutex));
@@ -280,7 +264,7 @@ CHECK(sem, ring_of_threads)
     for (int i = 0; i < 32; i++) CHECK_OK(sem_init(&r.sems[i], 0, i < 3));
     threads_run(32, pass_on, &r);
     int permits = 0;
-    for (int i = 0; i < 32; i++) permits += value_of(&r.sems[i]);
+    for (int i = 0; i < 32; i++) permits += sem_value(&r.sems[i]);
     CHECK_EQ(permits, 3);
 }
 
