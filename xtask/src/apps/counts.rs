@@ -55,18 +55,19 @@ impl Needs {
     }
 
     /// What the library counts of it, and how much of it there must be: a tenth, for under a slow lock a program that runs for a
-    /// fixed time does less.
-    ///
-    /// `None`: it is glibc's, and nobody counts it.
-    fn under_a_lock(&self) -> Option<(Event, u64)> {
-        let (event, wanted) = match *self {
-            Self::MutexLock(wanted) => (Event::Acquire, wanted),
-            Self::CondWait(wanted) => (Event::CondWait, wanted),
-            Self::SharedMutexLock(wanted) => (Event::GlibcShared, wanted),
-            Self::SharedCondWait(_) => return None,
-            Self::RwLock(_) | Self::SharedRwLock(_) | Self::SemWait(_) | Self::SharedSemWait(_) => return None,
+    /// fixed time does less. What is counted together is wanted together.
+    fn under_a_lock(&self) -> (&'static [Event], u64) {
+        let (events, wanted): (&[Event], u64) = match *self {
+            Self::MutexLock(wanted) => (&[Event::Acquire], wanted),
+            Self::CondWait(wanted) => (&[Event::CondWait], wanted),
+            Self::RwLock(wanted) => (&[Event::RwRead, Event::RwWrite], wanted),
+            Self::SemWait(wanted) => (&[Event::SemAcquire], wanted),
+            Self::SharedMutexLock(wanted) | Self::SharedCondWait(wanted) | Self::SharedRwLock(wanted) => {
+                (&[Event::GlibcShared], wanted)
+            }
+            Self::SharedSemWait(wanted) => (&[Event::GlibcSem], wanted),
         };
-        Some((event, wanted.div_ceil(10)))
+        (events, wanted.div_ceil(10))
     }
 }
 
@@ -97,10 +98,12 @@ impl Counters {
         if totals.processes == 0 {
             bail!("no process counted: the library was not loaded");
         }
-        for (event, wanted) in needs.iter().filter_map(Needs::under_a_lock) {
-            let (name, got) = (event.name(), totals.of(event));
+        for (events, wanted) in needs.iter().map(Needs::under_a_lock) {
+            let got: u64 = events.iter().map(|&event| totals.of(event)).sum();
             if got < wanted {
-                bail!("the locks were not ours: {got} {name} counted, at least {wanted} expected");
+                let names: Vec<&str> = events.iter().map(|event| event.name()).collect();
+                let names = names.join(" and ");
+                bail!("the locks were not ours: {got} {names} counted, at least {wanted} expected");
             }
         }
         Ok(totals)
@@ -176,8 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn every_mutex_need_is_checked_under_a_lock_too() {
-        assert!(matches!(Needs::MutexLock(11).under_a_lock(), Some((Event::Acquire, 2))));
-        assert!(matches!(Needs::SharedMutexLock(1).under_a_lock(), Some((Event::GlibcShared, 1))));
+    fn every_need_is_checked_under_a_lock_too() {
+        assert_eq!(Needs::MutexLock(11).under_a_lock(), (&[Event::Acquire][..], 2));
+        assert_eq!(Needs::RwLock(20).under_a_lock(), (&[Event::RwRead, Event::RwWrite][..], 2));
+        assert_eq!(Needs::SharedMutexLock(1).under_a_lock(), (&[Event::GlibcShared][..], 1));
     }
 }

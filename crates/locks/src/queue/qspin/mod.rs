@@ -17,8 +17,8 @@
 //! joiner that has not linked itself: it inherits the front ([`mod@line`], invariant 2). (6) In a forked child, nobody waits for threads
 //! that do not exist there: nodes say of which process they are, and beside PENDING stands whether that one's epoch was odd. (7) A
 //! release is an addition, not a byte store ([`word`]). (8) A joiner exchanges the whole word, where the kernel exchanges the half with
-//! the tail; the rest it puts back (invariant 6). A loop of compare-and-exchange, which the kernel has for very many CPUs, makes 0.15 of MCS's sections with 144
-//! threads on a simulated machine: whoever has to try again does so behind all others who try.
+//! the tail; the rest it puts back (invariant 6). A loop of compare-and-exchange, which the kernel has for very many CPUs, would
+//! not do: whoever has to try again does so behind all others who try.
 //!
 //! ## State                                         (tail, PENDING, LOCKED), as in the kernel
 //! | word | meaning | next |
