@@ -15,6 +15,7 @@ mod instructions;
 mod locks;
 mod mallocs;
 mod options;
+mod races;
 mod results;
 mod setup;
 mod steps;
@@ -56,6 +57,8 @@ enum Task {
     Mallocs(mallocs::Options),
     /// Conformance and torture on other versions of glibc, out of Debian's archive
     Glibc(glibc::Options),
+    /// Every lock under ThreadSanitizer
+    Races,
     /// Real programs with checked output, under glibc and under some locks
     Apps(apps::Options),
     /// Proof by instruction counts that statistics cost nothing when they are off
@@ -93,6 +96,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Options => options::run().map(Some),
         Task::Mallocs(options) => mallocs::run(options).map(Some),
         Task::Glibc(options) => glibc::run(options).map(Some),
+        Task::Races => races::run().map(Some),
         Task::Apps(options) => apps::run(options).map(Some),
         Task::Instructions(options) => instructions::run(options).map(Some),
         Task::Results(options) => results::run(options).map(|()| None),

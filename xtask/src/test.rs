@@ -85,7 +85,7 @@ fn cargo_test(arguments: &[&str], nice: u32) -> Result<Tally> {
 }
 
 /// Adds up the lines `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
-fn count(output: &str) -> Result<Tally> {
+pub(crate) fn count(output: &str) -> Result<Tally> {
     let mut tally = Tally::default();
     for line in output.lines().filter(|line| line.starts_with("test result: ")) {
         let number = |word: &str| -> Result<usize> {

@@ -1,0 +1,202 @@
+//! Every lock around data that is not atomic, on several threads and by all ways to acquire it.
+//!
+//! As it is, this finds locks that do not exclude. Its purpose is `cargo xtask races`, which builds it with ThreadSanitizer: that
+//! knows which accesses the locks' atomic operations order, by the orderings that they are *written* with and whatever the processor
+//! adds to them, and reports the others.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use flashlock_locks::machine::{Clock, Deadline, Machine, Word};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::rw::{RawRwLock, Reader, Writer};
+use flashlock_locks::{for_each_lock, for_each_rw_lock};
+use flashlock_native::{Native, NoStats, Word32};
+
+type Here = Native<NoStats>;
+
+const THREADS: u32 = 4;
+const ROUNDS: u32 = 4_000;
+const PAST: Deadline = Deadline { clock: Clock::Monotonic, sec: 0, nsec: 0 };
+
+/// What locks protect: equal numbers, on lines of their own.
+#[repr(align(64))]
+struct Line(UnsafeCell<u64>);
+
+struct Data([Line; 2]);
+
+// SAFETY: accessed by who holds the lock, which is what is tested.
+unsafe impl Sync for Data {}
+
+impl Data {
+    fn new() -> Self {
+        Self([const { Line(UnsafeCell::new(0)) }; 2])
+    }
+
+    /// Both numbers. The caller holds the lock.
+    fn read(&self) -> [u64; 2] {
+        // SAFETY: as for `Sync`: nobody writes meanwhile.
+        [0, 1].map(|line: usize| unsafe { *self.0[line].0.get() })
+    }
+
+    /// Adds one to both. The caller holds the lock for writing.
+    fn write(&self) {
+        for Line(number) in &self.0 {
+            // SAFETY: as for `Sync`: nobody reads or writes meanwhile.
+            unsafe { *number.get() += 1 };
+        }
+    }
+}
+
+/// Runs `round(thread, round)` on several threads; how many were writes is what the data must say in the end.
+fn rounds(data: &impl AsRef<Data>, round: impl Fn(u32, u32) -> u64 + Clone + Send + 'static) {
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let round = round.clone();
+            std::thread::spawn(move || (0..ROUNDS).map(|number| round(thread, number)).sum::<u64>())
+        })
+        .collect();
+    let written: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    assert_eq!(data.as_ref().read(), [written; 2]);
+}
+
+struct Mutex<L: RawLock<Here>> {
+    word: Word32,
+    queue: L::Queue,
+    data: Data,
+}
+
+impl<L: RawLock<Here>> AsRef<Data> for Mutex<L> {
+    fn as_ref(&self) -> &Data {
+        &self.data
+    }
+}
+
+fn mutex<L: RawLock<Here>>()
+where
+    L::Queue: Send + Sync,
+{
+    let mutex = Arc::new(Mutex::<L> { word: Word32::new(0), queue: L::new_queue(), data: Data::new() });
+    let shared = mutex.clone();
+    rounds(&*mutex, move |thread, round| {
+        let Mutex { word, queue, data } = &*shared;
+        let held = match (thread + round) % 4 {
+            0 => L::try_lock(word, queue),
+            1 => L::lock_until(word, queue, Here::sooner(200, None)).is_ok(),
+            2 => L::lock_until(word, queue, PAST).is_ok(),
+            _ => {
+                L::lock(word, queue);
+                true
+            }
+        };
+        if held {
+            data.write();
+            L::unlock(word, queue);
+        }
+        u64::from(held)
+    });
+}
+
+struct RwLock<L: RawRwLock<Here>> {
+    state: L::State,
+    data: Data,
+}
+
+impl<L: RawRwLock<Here>> AsRef<Data> for RwLock<L> {
+    fn as_ref(&self) -> &Data {
+        &self.data
+    }
+}
+
+fn rw_lock<L: RawRwLock<Here>>()
+where
+    L::State: Send + Sync,
+{
+    let lock = Arc::new(RwLock::<L> { state: L::new_state(), data: Data::new() });
+    let shared = lock.clone();
+    rounds(&*lock, move |thread, round| {
+        let RwLock { state, data } = &*shared;
+        let until = (round % 3 == 1).then(|| Here::sooner(200, None));
+        if (thread + round) % 4 == 0 {
+            let held = L::write(state, Writer::Fair, until).is_ok();
+            if held {
+                data.write();
+                L::unlock(state);
+            }
+            return u64::from(held);
+        }
+        if L::enter(state) || L::read(state, Reader::Newcomer, until).is_ok() {
+            let [one, other] = data.read();
+            assert_eq!(one, other);
+            L::unlock(state);
+        }
+        0
+    });
+}
+
+/// A lock that excludes, and orders nothing: the sanitizer must say so.
+struct Unordered;
+
+impl RawLock<Here> for Unordered {
+    type Queue = ();
+
+    fn new_queue() {}
+
+    fn try_lock(word: &Word32, (): &()) -> bool {
+        word.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
+    }
+
+    fn lock(word: &Word32, queue: &()) {
+        while !Self::try_lock(word, queue) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn lock_until(word: &Word32, queue: &(), _: Deadline) -> Result<(), flashlock_locks::machine::TimedOut> {
+        Self::lock(word, queue);
+        Ok(())
+    }
+
+    fn unlock(word: &Word32, (): &()) {
+        word.store(0, Relaxed);
+    }
+
+    fn is_locked(word: &Word32, (): &()) -> bool {
+        word.load(Relaxed) != 0
+    }
+}
+
+#[test]
+#[ignore = "a race, for the sanitizer to find"]
+fn unordered_sections() {
+    mutex::<Unordered>();
+}
+
+macro_rules! for_all {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        #[test]
+        fn mutexes() {
+            $($(
+                println!("{}:wait={}", $name, stringify!($wait));
+                mutex::<$type>();
+            )+)*
+        }
+    };
+}
+
+for_each_lock!(for_all);
+
+macro_rules! for_all_rw {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        #[test]
+        fn rw_locks() {
+            $($(
+                println!("{}:wait={}", $name, stringify!($wait));
+                rw_lock::<$type>();
+            )+)*
+        }
+    };
+}
+
+for_each_rw_lock!(for_all_rw);
