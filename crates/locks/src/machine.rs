@@ -231,6 +231,9 @@ pub trait Machine: Sized + 'static {
     /// it but who spins and who is woken early.
     fn crowded() -> bool;
 
+    /// Whether anybody listens to [`trace`](Machine::trace). What would be done for that alone is not, if nobody does.
+    const LISTENS: bool = true;
+
     /// Tells the machine what happened, for statistics. Compiles to nothing where nobody listens.
     #[inline(always)]
     fn trace(_event: Event) {}

@@ -55,6 +55,8 @@ impl Word for Word32 {
 
 /// Who listens to a lock's events.
 pub trait Sink: 'static {
+    /// Whether it does anything.
+    const LISTENS: bool = true;
     /// Something happened.
     fn event(event: Event);
     /// A time stamp for [`Sink::waited`].
@@ -67,6 +69,8 @@ pub trait Sink: 'static {
 pub struct NoStats;
 
 impl Sink for NoStats {
+    const LISTENS: bool = false;
+
     #[inline(always)]
     fn event(_: Event) {}
     #[inline(always)]
@@ -208,6 +212,8 @@ impl<S: Sink> Machine for Native<S> {
     fn crowded() -> bool {
         spin::crowded()
     }
+
+    const LISTENS: bool = S::LISTENS;
 
     #[inline(always)]
     fn trace(event: Event) {

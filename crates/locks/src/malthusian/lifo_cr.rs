@@ -99,7 +99,7 @@ impl<M: Machine> LifoQueue<M> {
             self.sweep();
         }
         while let Some(successor) = self.successor() {
-            if wait::grant::<M>(successor, M::numa_node()) {
+            if wait::grant::<M>(successor, M::numa_node) {
                 return;
             }
             self.left.remove();
@@ -276,7 +276,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
             // AcqRel: sees the last section, which the grant hands on; publishes the followers.
             let rest = LifoQueue::<M>::below(first).map_or(HELD, Handle::word);
             if queue.top.compare_exchange(FREE, rest, AcqRel, Relaxed).is_ok() {
-                let granted = wait::grant::<M>(first, M::numa_node());
+                let granted = wait::grant::<M>(first, M::numa_node);
                 debug_assert!(granted, "who is CLAIMED cannot give up");
                 return;
             }

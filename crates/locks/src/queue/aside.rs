@@ -132,7 +132,7 @@ impl<M: Machine> AsideQueue<M> {
             self.sweep();
         }
         while let Some(successor) = self.successor::<S>() {
-            if wait::grant::<M>(successor, S::here::<M>()) {
+            if wait::grant::<M>(successor, S::here::<M>) {
                 return;
             }
             // It has given up: we hold the lock through its node, as if we had just acquired it (departure 4).
@@ -335,7 +335,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
         chain.park_followers::<M>(|_| ());
         match queue.tail.swap(chain.last().word(), AcqRel) {
             FREE => {
-                let granted = wait::grant::<M>(first, S::here::<M>());
+                let granted = wait::grant::<M>(first, S::here::<M>);
                 debug_assert!(granted, "who is CLAIMED cannot give up");
             }
             previous => queue.link(previous, Link::new(first, first.node::<M>().numa.load(Relaxed))),

@@ -56,7 +56,7 @@ use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::node::state;
 use crate::raw::RawLock;
 use crate::settle::settle;
-use crate::wait::{SpinThenPark, WaitPolicy};
+use crate::wait::{SpinThenPark, WaitPolicy, hand_off};
 
 /// How many abandoned nodes at the tail a tried acquisition passes over.
 const LONGEST: u32 = 10_000;
@@ -192,8 +192,9 @@ impl<M: Machine> ClhQueue<M> {
         if self.tail.compare_exchange(me.word(), 0, Release, Relaxed).is_ok() {
             return M::give_node(me);
         }
-        let from = me.node::<M>().numa.load(Relaxed);
-        M::trace(if from == M::numa_node() { Event::HandoffSame } else { Event::HandoffOther });
+        if let Some(event) = hand_off(M::numa_node, me.node::<M>()) {
+            M::trace(event);
+        }
         tell::<M>(me, RELEASED);
     }
 }

@@ -200,7 +200,7 @@ fn grant<M: Machine, S: Service>(queue: &McsQueue<M>, mut next: Handle) {
             // Release: we have read its link for the last time.
             node.state.store(state::EVICTED, Release);
             after
-        } else if wait::grant::<M>(next, M::numa_node()) {
+        } else if wait::grant::<M>(next, M::numa_node) {
             return;
         } else {
             skip(queue, next, node)

@@ -45,10 +45,10 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::{LEFT, Node, is_asleep, state};
 use crate::shuffle::shuffler;
+use crate::wait::hand_off;
 use crate::wait::left::LeftBehind;
 
 /// The lock is reserved for the head.
@@ -211,8 +211,9 @@ impl<M: Machine> ShflQueue<M> {
     pub fn pass(&self, leaver: Handle, defer: bool) -> Option<Handle> {
         let from = leaver.node::<M>().numa.load(Relaxed);
         let next = self.step(leaver)?;
-        let to = next.node::<M>().numa.load(Relaxed);
-        M::trace(if from == to { Event::HandoffSame } else { Event::HandoffOther });
+        if let Some(event) = hand_off(|| from, next.node::<M>()) {
+            M::trace(event);
+        }
         self.install(next, defer)
     }
 

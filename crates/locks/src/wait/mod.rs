@@ -92,22 +92,30 @@ pub fn turn<M: Machine, W: WaitPolicy>(
 }
 
 /// Hands the lock to a waiter in a strict queue: WAITING, or asleep -> HEAD. Whether it was still there; if it has given up, the
-/// node is the caller's: a swap, not a CAS, for that reason. `here`: the NUMA node that the lock comes from.
+/// node is the caller's: a swap, not a CAS, for that reason. `here` says on which NUMA node the lock comes from.
 ///
 /// Release hands over the section, Acquire takes the node of one that has given up; both pair with `turn`.
-pub fn grant<M: Machine>(waiter: Handle, here: u32) -> bool {
+pub fn grant<M: Machine>(waiter: Handle, here: fn() -> u32) -> bool {
     let node = waiter.node::<M>();
-    let same = node.numa.load(Relaxed) == here; // Before the waiter may use the node for something else.
+    let hand_off = hand_off(here, node); // Before the waiter may use the node for something else.
     let before = node.state.swap(state::HEAD, AcqRel);
     if before == state::ABANDONED {
         return false;
     }
-    M::trace(if same { Event::HandoffSame } else { Event::HandoffOther });
+    if let Some(event) = hand_off {
+        M::trace(event);
+    }
     if is_asleep(before) {
         M::trace(Event::Wake);
         M::unpark(node);
     }
     true
+}
+
+/// Which hand-off one from `here` to this waiter is, where somebody counts them: the look costs a cache line, which the hand-off
+/// itself need not wait for.
+pub(crate) fn hand_off<M: Machine>(here: impl FnOnce() -> u32, waiter: &Node<M>) -> Option<Event> {
+    M::LISTENS.then(|| if waiter.numa.load(Relaxed) == here() { Event::HandoffSame } else { Event::HandoffOther })
 }
 
 /// `seen` (WAITING or PARKED) -> ABANDONED. If its turn came meanwhile, the waiter has the lock after all.

@@ -194,7 +194,7 @@ impl<M: Machine> Line<'_, M> {
                 Behind::Joiner => return,
             };
             M::give_node(front);
-            if wait::grant::<M>(next, M::numa_node()) {
+            if wait::grant::<M>(next, M::numa_node) {
                 return;
             }
             // It has given up, and we have the front through its node.
@@ -260,7 +260,7 @@ impl<M: Machine> Line<'_, M> {
 
     /// Tells a waiter that it is the head, or, if it has given up, the one behind it.
     pub fn tell<S: Succession>(self, next: Handle) {
-        if !wait::grant::<M>(next, M::numa_node()) {
+        if !wait::grant::<M>(next, M::numa_node) {
             self.left().remove();
             self.pass::<S>(next, S::unordered(next));
         }
