@@ -48,7 +48,8 @@
 //!
 //! ## What the front carries, in its node
 //! `prev`: the last of the secondary queue, or 0. `passes`: hand-overs since that is not empty, `since`: and since when. `check_at`:
-//! the node preferred, plus one; 0: the node where the head itself is.
+//! the node preferred, plus one; 0: the node where the head itself is. All of it is 0 in the node of who does not have the front, so that
+//! nothing need be written where nothing is carried: a line that its owner polls.
 //!
 //! ## Invariants and orderings
 //! Those of [`line`](crate::queue::qspin::line): all of this is the front's, handed over with it. Links among those moved are Relaxed for that reason; those
@@ -98,6 +99,7 @@ impl Succession for NodeFirst {
     }
 
     fn arrive<M: Machine>(node: &Node<M>) -> u32 {
+        Self::begin(node);
         if M::tunables().urgent != 0 && M::urgent() {
             node.batch.store(URGENT, Relaxed);
             return UNSAID;
@@ -105,14 +107,16 @@ impl Succession for NodeFirst {
         node.numa.load(Relaxed)
     }
 
-    fn begin<M: Machine>(first: &Node<M>) {
-        first.prev.store(0, Relaxed);
-        first.passes.store(0, Relaxed);
-        first.check_at.store(0, Relaxed);
+    fn begin<M: Machine>(node: &Node<M>) {
+        node.prev.store(0, Relaxed);
+        node.passes.store(0, Relaxed);
+        node.check_at.store(0, Relaxed);
     }
 
     fn inherit<M: Machine>(from: &Node<M>, to: &Node<M>) {
-        if secondary(from).is_some() { carry(from, to) } else { Self::begin(to) }
+        if secondary(from).is_some() {
+            carry(from, to, None);
+        }
     }
 
     /// The pre-scan.
@@ -140,20 +144,17 @@ impl Succession for NodeFirst {
         match (order, Self::elsewhere(node)) {
             (Order::Found, _) => {
                 // Not `next`: the post-scan may have moved that.
-                let found = Link::from_word(node.next.load(Relaxed)).unwrap_or(next).to();
-                carry(node, found.node::<M>());
-                found
+                let found = Link::from_word(node.next.load(Relaxed)).unwrap_or(next);
+                carry(node, found.to().node::<M>(), found.said());
+                found.to()
             }
             (_, Some((first, last))) => {
                 M::trace(Event::Alteration);
                 last.node::<M>().next.store(next.word(), Relaxed);
-                Self::begin(first.node::<M>());
                 first
             }
-            (_, None) => {
-                Self::begin(next.to().node::<M>());
-                next.to()
-            }
+            // He carries nothing, as when he queued.
+            (_, None) => next.to(),
         }
     }
 }
@@ -171,12 +172,18 @@ fn home<M: Machine>(front: &Node<M>) -> u32 {
     }
 }
 
-/// One more hand-over without an end of the preference.
-fn carry<M: Machine>(from: &Node<M>, to: &Node<M>) {
-    to.prev.store(from.prev.load(Relaxed), Relaxed);
-    to.passes.store(from.passes.load(Relaxed).wrapping_add(1), Relaxed);
-    to.since.store(from.since.load(Relaxed), Relaxed);
-    to.check_at.store(home(from) + 1, Relaxed);
+/// One more hand-over without an end of the preference, to who said `numa` in his link. What he wrote himself before he queued
+/// ([`Succession::begin`]) is not written again: his line is his until he is told.
+fn carry<M: Machine>(from: &Node<M>, to: &Node<M>, numa: Option<u32>) {
+    if secondary(from).is_some() {
+        to.prev.store(from.prev.load(Relaxed), Relaxed);
+        to.passes.store(from.passes.load(Relaxed).wrapping_add(1), Relaxed);
+        to.since.store(from.since.load(Relaxed), Relaxed);
+    }
+    let home = home(from);
+    if numa != Some(home) {
+        to.check_at.store(home + 1, Relaxed);
+    }
 }
 
 /// Whether those in the secondary queue have waited there for as many hand-overs, or as long, as they may.

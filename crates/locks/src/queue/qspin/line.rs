@@ -44,8 +44,8 @@ pub trait Succession: 'static {
     /// A thread is about to queue with this node. The NUMA node that its link shall say.
     fn arrive<M: Machine>(node: &Node<M>) -> u32;
 
-    /// The front begins with this node, and carries nothing.
-    fn begin<M: Machine>(first: &Node<M>);
+    /// The node does not have the front, and carries nothing: before it is in the queue.
+    fn begin<M: Machine>(node: &Node<M>);
 
     /// What the front carries goes over to `to`, which has found that `from` left.
     fn inherit<M: Machine>(from: &Node<M>, to: &Node<M>);
@@ -135,15 +135,11 @@ impl<M: Machine> Line<'_, M> {
             self.join_politely(seen, last)
         };
         let node = first.to().node::<M>();
-        let Some(previous) = tail(seen) else {
-            S::begin(node);
-            return Joined::Head;
-        };
+        let Some(previous) = tail(seen) else { return Joined::Head };
         let before = previous.node::<M>();
         if !before.is_alive() {
             // A forked child: the queue up to here belongs to threads that do not exist.
             self.left().clear();
-            S::begin(node);
             return Joined::Head;
         }
         if before.next.swap(first.word(), AcqRel) != LEFT {
@@ -239,7 +235,6 @@ impl<M: Machine> Line<'_, M> {
             return Err(now);
         }
         M::trace(Event::Alteration);
-        S::begin(first.node::<M>());
         Ok(Behind::Elsewhere(first))
     }
 

@@ -135,7 +135,6 @@ impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
         node.prepare(state::WAITING);
         match line.join::<S>(seen, Link::new(me, S::arrive(node)), me, true, W::PARKS) {
             Joined::Holding => {
-                S::begin(node);
                 line.pass::<S>(me, S::unordered(me));
                 return Ok(());
             }
@@ -213,7 +212,8 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
     /// (he stays CLAIMED until then: invariant 2 of `cond/chain`).
     fn adopt(word: &M::Word, _: &(), chain: Chain) {
         let (line, first) = (Line::<M> { word }, chain.first());
-        chain.park_followers::<M>(|_| ());
+        S::begin(first.node::<M>());
+        chain.park_followers::<M>(S::begin);
         let link = Link::new(first, first.node::<M>().numa.load(Relaxed));
         if let Joined::Head = line.join::<S>(word.load(Relaxed), link, chain.last(), false, W::PARKS) {
             line.tell::<S>(first);
