@@ -5,7 +5,7 @@
 //! all of these counters, and waits until their sum is zero. **Source.** Kashyap, Min & Kim, *Scalable NUMA-aware Blocking
 //! Synchronization Primitives*, USENIX ATC'17 (CST); as the rival of ShflLocks, thesis defence, slides 79–80. **Departures.** (1) Below it
 //! is a [`shfl-rw`](super::shfl), which is all there is until readers have met [`MEETINGS`] times, and where everybody waits. (2) The
-//! counters are the parts of a [side block](crate::side). (3) A reader comes and goes by the counter of the NUMA node where its thread was when it last had to wait; should
+//! counters are the parts of a side block ([`side`](crate::side)). (3) A reader comes and goes by the counter of the NUMA node where its thread was when it last had to wait; should
 //! it leave by another one than it came by, or another thread release it, the sum is right, and a writer that sleeps notices later.
 //!
 //! ```text
