@@ -23,12 +23,14 @@ const TOPOLOGY: &str = "2x4x1";
 type Choice = (&'static str, &'static [Event]);
 
 /// The choices. Small numbers, so that it happens often.
-const CHOICES: [Choice; 8] = [
+const CHOICES: [Choice; 10] = [
     ("cna:threshold=8,reduction=2,refresh=3", &[Event::Alteration, Event::HandoffOther]),
     ("cna:countdown=1,threshold=8,wait=park", &[Event::Alteration, Event::HandoffOther]),
     ("qspin-cna:flush=3,stay=0", &[Event::Alteration, Event::HandoffOther]),
     ("qspin-cna:stay=50,scan=2,urgent=1", &[Event::Alteration, Event::HandoffOther]),
     ("qspin-cna:incremental=1,flush=3,wait=park", &[Event::Alteration, Event::HandoffOther]),
+    ("c-bo-mcs:passes=4", &[Event::SideBlock, Event::CohortPass, Event::CohortMove]),
+    ("hmcs:passes=4", &[Event::SideBlock, Event::CohortPass, Event::CohortMove]),
     ("shfl", &[Event::Shuffle, Event::HandoffOther]),
     ("mcscr:eldest=4", &[Event::Cull, Event::Reprovision, Event::Eldest]),
     ("mcscr:eldest=4,wait=park", &[Event::Cull, Event::Reprovision, Event::Eldest]),

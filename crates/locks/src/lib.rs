@@ -8,6 +8,7 @@
 //! | [`machine`], [`node`] | what a lock asks of a computer; the queue node |
 //! | [`raw`] | the interface that all locks share |
 //! | [`settle`] | the first use of a lock in a forked child |
+//! | [`side`] | state of a lock that is too large for the lock |
 //! | [`wait`] | waiting policies: spin, spin-then-park, park |
 //! | [`policy`] | admission policies for shuffling locks |
 //! | [`spin`], [`queue`], [`shuffle`], [`numa`], [`malthusian`] | the locks |
@@ -38,5 +39,6 @@ pub mod rw;
 pub mod sem;
 pub mod settle;
 pub mod shuffle;
+pub mod side;
 pub mod spin;
 pub mod wait;

@@ -32,6 +32,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::machine::{Handle, Machine, Word};
+use crate::wait::left::LeftBehind;
 
 /// Values of [`Node::state`].
 pub mod state {
@@ -113,9 +114,11 @@ pub struct Node<M: Machine> {
     pub role: M::Word,
     /// On a condition variable: how often it was queued on one, wrapping. Written by its thread before it queues.
     pub generation: M::Word,
+    /// In a [side block](crate::side): nodes left behind in the queue of this part.
+    pub left: LeftBehind<M>,
 }
 
-const _: () = assert!(core::mem::size_of::<u32>() * 15 <= 64);
+const _: () = assert!(core::mem::size_of::<u32>() * 16 <= 64);
 
 /// Bit of [`Node::batch`]: this waiter is the shuffler.
 pub const SHUFFLER: u32 = 1 << 31;
@@ -145,6 +148,7 @@ impl<M: Machine> Node<M> {
             pool_next: zero(),
             role: zero(),
             generation: zero(),
+            left: LeftBehind::new(),
         }
     }
 

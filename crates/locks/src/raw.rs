@@ -47,4 +47,7 @@ pub trait RawLock<M: Machine>: 'static {
     fn lock_adopted(_word: &M::Word, _queue: &Self::Queue, _node: Handle) {
         unreachable!("this lock moves nobody")
     }
+
+    /// Gives back what the lock owns beside its state. It is free, and nobody uses it any more.
+    fn destroy(_word: &M::Word, _queue: &Self::Queue) {}
 }

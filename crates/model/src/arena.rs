@@ -101,6 +101,13 @@ impl<C: Checker> Arena<C> {
         }
     }
 
+    /// Unless they are used again, these nodes are memory that has been freed.
+    pub fn bar(&self, nodes: &[Handle]) {
+        for node in nodes.iter().filter(|_| !self.recycles).map(|&node| self.node(node)) {
+            node.free();
+        }
+    }
+
     /// Those who have taken nodes do not exist any more: nobody will give them back, and nobody takes them again.
     pub(crate) fn forget(&self) {
         self.books.borrow_mut().taken.fill(false);

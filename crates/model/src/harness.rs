@@ -88,10 +88,13 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
         held
     }
 
-    /// The memory of the lock is freed. Its data is not: that is the program's.
+    /// The lock is destroyed, and its memory freed. Its data is not: that is the program's.
     pub fn free(&self) {
+        let beside = self.queue.beside();
+        L::destroy(&self.word, &self.queue);
         self.word.tag(Field::Freed);
         self.queue.free();
+        World::<C>::current(|world| world.arena.bar(&beside));
     }
 
     /// Names it for a condition variable.

@@ -6,10 +6,12 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use flashlock_locks::cond::fifo::CondQueue;
-use flashlock_locks::machine;
+use flashlock_locks::machine::{self, Handle};
 use flashlock_locks::malthusian::lifo_cr::LifoQueue;
 use flashlock_locks::malthusian::loiter::LoiterQueue;
 use flashlock_locks::node::Node;
+use flashlock_locks::numa::cohort::CohortQueue;
+use flashlock_locks::numa::cohort::level::{McsRest, TicketWords};
 use flashlock_locks::queue::aside::AsideQueue;
 use flashlock_locks::queue::clh::ClhQueue;
 use flashlock_locks::queue::mcs::McsQueue;
@@ -18,6 +20,7 @@ use flashlock_locks::rw::futex::FutexRwState;
 use flashlock_locks::rw::shfl::ShflRwState;
 use flashlock_locks::sem::SemQueue;
 use flashlock_locks::shuffle::ShflQueue;
+use flashlock_locks::side::Side;
 use flashlock_locks::spin::ticket::TicketQueue;
 
 use crate::Model;
@@ -48,8 +51,10 @@ pub enum Field {
     RwCount,
     /// `FutexRwState::writers`.
     RwWriters,
-    /// `CstRwState::side`.
+    /// `CstRwState::side`, `CohortQueue::side`.
     RwSide,
+    /// `CohortQueue::home`.
+    CohortHome,
     NodeState,
     NodeNext,
     NodeBatch,
@@ -210,6 +215,10 @@ pub trait Tag {
     fn tag(&self) {}
     /// Its memory has been freed: who touches it now is caught.
     fn free(&self) {}
+    /// The nodes that are its memory, too.
+    fn beside(&self) -> Vec<Handle> {
+        Vec::new()
+    }
 }
 
 impl Tag for () {}
@@ -220,8 +229,17 @@ impl<C: Checker> Tag for Node<Model<C>> {
         self.next.tag(Field::NodeNext);
         self.batch.tag(Field::NodeBatch);
         let [low, high] = &self.mutex;
-        for word in [&self.prev, &self.numa, &self.epoch, &self.since, &self.granted_at, low, high] {
+        for word in [&self.prev, &self.numa, &self.epoch, &self.since, &self.passes, &self.granted_at, low, high] {
             word.tag(Field::NodeOther);
+        }
+    }
+
+    fn free(&self) {
+        let [low, high] = &self.mutex;
+        let links = [&self.state, &self.next, &self.prev, &self.role, &self.since, &self.passes];
+        for word in [&self.check_at, &self.granted_at, &self.left.0, low, high].into_iter().chain(links) {
+            machine::Word::fetch_add(&word.raw, 0, Ordering::Relaxed); // So that the checker knows that it matters who comes first.
+            word.tag(Field::Freed);
         }
     }
 }
@@ -291,6 +309,49 @@ impl<C: Checker> Tag for TicketQueue<Model<C>> {
 
     fn free(&self) {
         [&self.next, &self.serving, &self.epoch].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker> Tag for TicketWords<Model<C>> {
+    fn tag(&self) {
+        self.next.tag(Field::TicketNext);
+        self.serving.tag(Field::TicketServing);
+    }
+
+    fn free(&self) {
+        [&self.next, &self.serving].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker> Tag for McsRest<Model<C>> {
+    fn tag(&self) {
+        self.next.tag(Field::LockNext);
+    }
+
+    fn free(&self) {
+        [&self.next, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker, S: Tag> Tag for CohortQueue<Model<C>, S> {
+    fn tag(&self) {
+        self.side.tag(Field::RwSide);
+        self.home.tag(Field::CohortHome);
+        self.epoch.tag(Field::TicketEpoch);
+        self.global.tag();
+    }
+
+    fn free(&self) {
+        [&self.side, &self.home, &self.epoch].iter().for_each(|word| word.tag(Field::Freed));
+        self.global.free();
+    }
+
+    fn beside(&self) -> Vec<Handle> {
+        let index = Handle::from_word(self.side.peek());
+        let side = |node: Handle| Side::<Model<C>>(node.node());
+        let board = index.and_then(|index| Handle::from_word(side(index).0.role.peek()));
+        let blocks = index.into_iter().chain(board);
+        blocks.flat_map(|block| side(block).names().chain([block]).collect::<Vec<_>>()).collect()
     }
 }
 

@@ -291,6 +291,7 @@ pub unsafe extern "C-unwind" fn destroy<L: RawLock<M>, M: Machine<Word = Word32>
     if L::is_locked(&mutex.word, mutex.queue::<L::Queue>()) {
         return EBUSY;
     }
+    L::destroy(&mutex.word, mutex.queue::<L::Queue>());
     mutex.kind.store(DESTROYED, Relaxed);
     0
 }

@@ -44,6 +44,14 @@ impl<M: Machine, L: RawLock<M>> Raw<M, L> {
     }
 }
 
+impl<M: Machine, L: RawLock<M>> Drop for Raw<M, L> {
+    fn drop(&mut self) {
+        if !self.is_locked() {
+            L::destroy(&self.word, &self.queue);
+        }
+    }
+}
+
 impl<M: Machine, L: RawLock<M>> Default for Raw<M, L> {
     fn default() -> Self {
         Self::new()

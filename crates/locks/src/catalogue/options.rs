@@ -23,6 +23,7 @@ macro_rules! for_each_option {
             (Incremental, "incremental", incremental = 0, 0..=1, "switch,", "1: the head of the queue sets one waiter aside at most; 0: all up to the next of its NUMA node"),
             (Scan, "scan", scan = 1_000_000_000, 0..=1_000_000_000, "waiters", "that the head of the queue looks at, at most, once the lock is free"),
             (Urgent, "urgent", urgent = 0, 0..=1, "switch,", "1: threads of real-time scheduling policies are never set aside"),
+            (Passes, "passes", passes = 64, 0..=1_000_000_000, "hand-overs", "within a NUMA node, until the lock goes to another one that wants it"),
             (Eldest, "eldest", eldest = 1000, 1..=1_000_000_000, "releases", "of which one serves the eldest passive waiter"),
         }
     };

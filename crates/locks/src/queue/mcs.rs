@@ -65,8 +65,16 @@ pub trait Service: 'static {
     /// A waiter is about to queue.
     fn arrive<M: Machine>(_: &Node<M>) {}
 
+    /// A number for the waiter whose turn it is, from who hands the lock over; before he does.
+    fn tell<M: Machine>(_: &Node<M>, _: u32) {}
+
+    /// That number; 0 if the lock was not handed over, but free.
+    fn told<M: Machine>(_: &Node<M>) -> u32 {
+        0
+    }
+
     /// Waits for the turn of `node`, by policy `W`.
-    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, queue: &McsQueue<M>) -> Turn;
+    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn;
 
     /// Whether the waiter, whose turn it is, is to be passed over; then its state is LEAVING.
     fn passes_over<M: Machine>(node: &Node<M>) -> bool;
@@ -86,8 +94,8 @@ pub enum Turn {
 pub struct InOrder;
 
 impl Service for InOrder {
-    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, queue: &McsQueue<M>) -> Turn {
-        wait::turn::<M, W>(node, until, &queue.left).map_or(Turn::TimedOut, |()| Turn::Head)
+    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn {
+        wait::turn::<M, W>(node, until, left).map_or(Turn::TimedOut, |()| Turn::Head)
     }
 
     fn passes_over<M: Machine>(_: &Node<M>) -> bool {
@@ -106,62 +114,214 @@ pub struct McsQueue<M: Machine> {
     pub left: LeftBehind<M>,
 }
 
-impl<W: WaitPolicy, S: Service> Mcs<W, S> {
-    #[cold]
-    fn lock_slow<M: Machine>(queue: &McsQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
-        M::trace(Event::Contended);
-        let stamp = M::stamp();
-        let take = || queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
-        if let Some(ended) = queue.left.keep_out(until, take) {
-            return ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut));
+/// The words of a queue, wherever they are: in a lock, or in a part of its [side block](crate::side).
+pub(crate) struct Words<'a, M: Machine> {
+    pub(crate) tail: &'a M::Word,
+    pub(crate) next: &'a M::Word,
+    pub(crate) left: &'a LeftBehind<M>,
+}
+
+impl<M: Machine> Clone for Words<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Words<'_, M> {}
+
+impl<M: Machine> McsQueue<M> {
+    fn words(&self) -> Words<'_, M> {
+        Words { tail: &self.tail, next: &self.next, left: &self.left }
+    }
+}
+
+/// What becomes of a lock that nobody waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Alone {
+    /// Free.
+    Freed,
+    /// Still held by who would have passed it on.
+    Kept,
+}
+
+impl Alone {
+    const fn tail(self) -> u32 {
+        match self {
+            Self::Freed => FREE,
+            Self::Kept => HELD,
+        }
+    }
+}
+
+impl<'a, M: Machine> Words<'a, M> {
+    /// 0 -> HELD
+    #[inline]
+    pub(crate) fn try_lock(self) -> bool {
+        self.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    }
+
+    /// Waits for a lock that was found held. What was [told](Service::told) with it.
+    pub(crate) fn wait<W: WaitPolicy, S: Service>(self, until: Option<Deadline>) -> Result<u32, TimedOut> {
+        if let Some(ended) = self.left.keep_out(until, || self.try_lock()) {
+            return ended.map(|()| 0);
         }
         let me = M::take_node();
-        while let Some(turn) = Self::queue_up(queue, me, until) {
+        while let Some(turn) = self.queue_up::<W, S>(me, until) {
             if let Turn::TimedOut = turn {
                 // The node is the queue's now (invariant 3).
-                M::trace(Event::TimedOut);
                 return Err(TimedOut);
             }
         }
-        own(queue, me);
-        M::waited(stamp);
-        Ok(())
+        let told = S::told(me.node::<M>());
+        self.own(me);
+        Ok(told)
     }
 
     /// Queues, and waits; how that ended, if not with the lock.
-    fn queue_up<M: Machine>(queue: &McsQueue<M>, me: Handle, until: Option<Deadline>) -> Option<Turn> {
+    fn queue_up<W: WaitPolicy, S: Service>(self, me: Handle, until: Option<Deadline>) -> Option<Turn> {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         S::arrive(node);
-        let previous = queue.tail.swap(me.word(), AcqRel);
+        let previous = self.tail.swap(me.word(), AcqRel);
         if previous == FREE {
             return None;
         }
-        link(queue, previous, me);
-        match S::await_turn::<M, W>(node, until, queue) {
+        self.link(previous, me);
+        match S::await_turn::<M, W>(node, until, self.left) {
             Turn::Head => None,
             other => Some(other),
         }
     }
-}
 
-/// Who is first in the queue of a lock that somebody waits for; or nobody does, and the lock is free now.
-#[cold]
-fn first_waiter<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
-    let tail = Handle::from_word(queue.tail.load(Acquire));
-    match tail.filter(|last| !last.node::<M>().is_alive()) {
-        // In a forked child, where the waiter may have been about to link itself.
-        Some(_) => bury(queue),
-        None => Some(await_link::<M>(&queue.next)),
+    /// HELD -> 0, or a hand-off. Of a free lock: nothing.
+    #[inline]
+    pub(crate) fn unlock<S: Service>(self) {
+        match self.tail.compare_exchange(HELD, FREE, Release, Relaxed) {
+            Ok(_) | Err(FREE) => {}
+            Err(_) => {
+                self.hand_over::<S>(Alone::Freed, 0);
+            }
+        }
     }
-}
 
-/// Makes `first` the successor of `previous`, which is [`HELD`] or a node. Behind a node whose thread did not survive a fork
-/// it is the first of a new queue.
-fn link<M: Machine>(queue: &McsQueue<M>, previous: u32, first: Handle) {
-    match Handle::from_word(previous).map(Handle::node::<M>) {
-        Some(node) if node.is_alive() => node.next.store(first.word(), Release),
-        _ => queue.next.store(first.word(), Release),
+    /// Whether somebody waits for the lock, which is held.
+    #[inline]
+    pub(crate) fn has_waiters(self) -> bool {
+        !matches!(self.tail.load(Relaxed), FREE | HELD)
+    }
+
+    /// A hand-off, if somebody waits, who is told that number. Whether there was one; if not, the lock is still held by the caller.
+    #[inline]
+    pub(crate) fn pass<S: Service>(self, number: u32) -> bool {
+        self.has_waiters() && self.hand_over::<S>(Alone::Kept, number)
+    }
+
+    fn hand_over<S: Service>(self, alone: Alone, number: u32) -> bool {
+        self.first_waiter(alone).is_some_and(|first| self.grant::<S>(first, alone, number))
+    }
+
+    /// Who is first in the queue of a lock that somebody waits for; or nobody does.
+    #[cold]
+    fn first_waiter(self, alone: Alone) -> Option<Handle> {
+        let tail = Handle::from_word(self.tail.load(Acquire));
+        match tail.filter(|last| !last.node::<M>().is_alive()) {
+            // In a forked child, where the waiter may have been about to link itself.
+            Some(_) => self.bury(alone),
+            None => Some(await_link::<M>(self.next)),
+        }
+    }
+
+    /// Makes `first` the successor of `previous`, which is [`HELD`] or a node. Behind a node whose thread did not survive a fork
+    /// it is the first of a new queue.
+    fn link(self, previous: u32, first: Handle) {
+        match Handle::from_word(previous).map(Handle::node::<M>) {
+            Some(node) if node.is_alive() => node.next.store(first.word(), Release),
+            _ => self.next.store(first.word(), Release),
+        }
+    }
+
+    /// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free (departure 1).
+    fn own(self, me: Handle) {
+        let node = me.node::<M>();
+        let mut next = node.next.load(Acquire);
+        // Before `tail` may become HELD, for then a waiter may write `next` (invariant 1).
+        self.next.store(next, Relaxed);
+        if next == 0 && self.tail.compare_exchange(me.word(), HELD, Release, Relaxed).is_err() {
+            next = await_link::<M>(&node.next).word();
+            self.next.store(next, Relaxed);
+        }
+        M::give_node(me);
+    }
+
+    /// Hands the lock to `next`, or to the first after it that has not given up and is not passed over; whether there was one.
+    fn grant<S: Service>(self, mut next: Handle, alone: Alone, number: u32) -> bool {
+        loop {
+            let node = next.node::<M>();
+            let after = if !node.is_alive() {
+                self.bury(alone)
+            } else if S::passes_over(node) {
+                let after = self.unlink(next, node, alone);
+                // Release: we have read its link for the last time.
+                node.state.store(state::EVICTED, Release);
+                after
+            } else {
+                S::tell(node, number);
+                if wait::grant::<M>(next, M::numa_node) {
+                    return true;
+                }
+                self.skip(next, node, alone)
+            };
+            let Some(after) = after else { return false };
+            next = after;
+        }
+    }
+
+    /// In a forked child: forgets the waiters, whose threads do not exist here. The first waiter that has queued since, if any.
+    #[cold]
+    fn bury(self, alone: Alone) -> Option<Handle> {
+        // A live waiter, which found a dead tail, may have linked itself here already.
+        let next = self.next.load(Relaxed);
+        if Handle::from_word(next).is_some_and(|first| !first.node::<M>().is_alive()) {
+            let _ = self.next.compare_exchange(next, 0, Relaxed, Relaxed);
+        }
+        let tail = self.tail.load(Acquire);
+        let all_dead = Handle::from_word(tail).is_none_or(|last| !last.node::<M>().is_alive());
+        if all_dead {
+            self.left.clear();
+        }
+        if all_dead && self.tail.compare_exchange(tail, alone.tail(), Release, Relaxed).is_ok() {
+            return None;
+        }
+        Some(await_link::<M>(self.next))
+    }
+
+    /// The waiter behind `next`, which has given up; its node is given back.
+    fn skip(self, next: Handle, node: &Node<M>, alone: Alone) -> Option<Handle> {
+        self.left.remove();
+        let after = self.unlink(next, node, alone);
+        M::give_node(next);
+        after
+    }
+
+    /// Takes `next`, the first, out of the queue. The waiter behind it; if there is none, (tail = next) -> free, or HELD.
+    fn unlink(self, next: Handle, node: &Node<M>, alone: Alone) -> Option<Handle> {
+        let after = node.next.load(Acquire);
+        if after != 0 {
+            return Handle::from_word(after);
+        }
+        self.next.store(0, Relaxed);
+        if self.tail.compare_exchange(next.word(), alone.tail(), Release, Relaxed).is_ok() {
+            return None;
+        }
+        Some(await_link::<M>(&node.next))
+    }
+
+    /// For nobody but whoever settles in a forked child: nobody waits, and the lock is free, or `held`. Relaxed: one thread alone touches
+    /// the lock.
+    pub(crate) fn reset(self, held: bool) {
+        self.tail.store(if held { HELD } else { FREE }, Relaxed);
+        self.next.store(0, Relaxed);
+        self.left.clear();
     }
 }
 
@@ -175,80 +335,14 @@ fn await_link<M: Machine>(next: &M::Word) -> Handle {
     }
 }
 
-/// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free (departure 1).
-fn own<M: Machine>(queue: &McsQueue<M>, me: Handle) {
-    let node = me.node::<M>();
-    let mut next = node.next.load(Acquire);
-    // Before `tail` may become HELD, for then a waiter may write `next` (invariant 1).
-    queue.next.store(next, Relaxed);
-    if next == 0 && queue.tail.compare_exchange(me.word(), HELD, Release, Relaxed).is_err() {
-        next = await_link::<M>(&node.next).word();
-        queue.next.store(next, Relaxed);
+impl<W: WaitPolicy, S: Service> Mcs<W, S> {
+    #[cold]
+    fn lock_slow<M: Machine>(queue: &McsQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+        M::trace(Event::Contended);
+        let stamp = M::stamp();
+        let ended = queue.words().wait::<W, S>(until);
+        ended.map(|_| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
     }
-    M::give_node(me);
-}
-
-/// Hands the lock to `next`, or to the first after it that has not given up and is not passed over; frees the lock if there is
-/// none.
-fn grant<M: Machine, S: Service>(queue: &McsQueue<M>, mut next: Handle) {
-    loop {
-        let node = next.node::<M>();
-        let after = if !node.is_alive() {
-            bury(queue)
-        } else if S::passes_over(node) {
-            let after = unlink(queue, next, node);
-            // Release: we have read its link for the last time.
-            node.state.store(state::EVICTED, Release);
-            after
-        } else if wait::grant::<M>(next, M::numa_node) {
-            return;
-        } else {
-            skip(queue, next, node)
-        };
-        let Some(after) = after else { return };
-        next = after;
-    }
-}
-
-/// In a forked child: forgets the waiters, whose threads do not exist here. The first waiter that has queued since, if any;
-/// else the lock is free.
-#[cold]
-fn bury<M: Machine>(queue: &McsQueue<M>) -> Option<Handle> {
-    // A live waiter, which found a dead tail, may have linked itself here already.
-    let next = queue.next.load(Relaxed);
-    if Handle::from_word(next).is_some_and(|first| !first.node::<M>().is_alive()) {
-        let _ = queue.next.compare_exchange(next, 0, Relaxed, Relaxed);
-    }
-    let tail = queue.tail.load(Acquire);
-    let all_dead = Handle::from_word(tail).is_none_or(|last| !last.node::<M>().is_alive());
-    if all_dead {
-        queue.left.clear();
-    }
-    if all_dead && queue.tail.compare_exchange(tail, FREE, Release, Relaxed).is_ok() {
-        return None;
-    }
-    Some(await_link::<M>(&queue.next))
-}
-
-/// The waiter behind `next`, which has given up; its node is given back. If there is none, the lock is free.
-fn skip<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>) -> Option<Handle> {
-    queue.left.remove();
-    let after = unlink(queue, next, node);
-    M::give_node(next);
-    after
-}
-
-/// Takes `next`, the first, out of the queue. The waiter behind it; (tail = next) -> free if there is none.
-fn unlink<M: Machine>(queue: &McsQueue<M>, next: Handle, node: &Node<M>) -> Option<Handle> {
-    let after = node.next.load(Acquire);
-    if after != 0 {
-        return Handle::from_word(after);
-    }
-    queue.next.store(0, Relaxed);
-    if queue.tail.compare_exchange(next.word(), FREE, Release, Relaxed).is_ok() {
-        return None;
-    }
-    Some(await_link::<M>(&node.next))
 }
 
 impl<M: Machine, W: WaitPolicy, S: Service> RawLock<M> for Mcs<W, S> {
@@ -289,14 +383,7 @@ impl<M: Machine, W: WaitPolicy, S: Service> RawLock<M> for Mcs<W, S> {
     /// HELD -> 0, or a hand-off. Of a free lock: nothing.
     #[inline]
     fn unlock(_: &M::Word, queue: &McsQueue<M>) {
-        match queue.tail.compare_exchange(HELD, FREE, Release, Relaxed) {
-            Ok(_) | Err(FREE) => {}
-            Err(_) => {
-                if let Some(first) = first_waiter(queue) {
-                    grant::<M, S>(queue, first);
-                }
-            }
-        }
+        queue.words().unlock::<S>();
     }
 
     fn is_locked(_: &M::Word, queue: &McsQueue<M>) -> bool {
@@ -308,8 +395,8 @@ impl<M: Machine, W: WaitPolicy, S: Service> RawLock<M> for Mcs<W, S> {
     fn adopt(_: &M::Word, queue: &McsQueue<M>, chain: Chain) {
         chain.park_followers::<M>(|_| ());
         match queue.tail.swap(chain.last().word(), AcqRel) {
-            FREE => grant::<M, S>(queue, chain.first()),
-            previous => link(queue, previous, chain.first()),
+            FREE => _ = queue.words().grant::<S>(chain.first(), Alone::Freed, 0),
+            previous => queue.words().link(previous, chain.first()),
         }
     }
 
@@ -318,15 +405,12 @@ impl<M: Machine, W: WaitPolicy, S: Service> RawLock<M> for Mcs<W, S> {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
         let _ = wait::turn::<M, W>(me.node(), None, &queue.left);
-        own(queue, me);
+        queue.words().own(me);
     }
 }
 
 impl<M: Machine, W: WaitPolicy, S: Service> Inner<M> for Mcs<W, S> {
-    /// Relaxed: one thread alone touches the lock.
     fn forget(queue: &McsQueue<M>) {
-        queue.tail.store(FREE, Relaxed);
-        queue.next.store(0, Relaxed);
-        queue.left.clear();
+        queue.words().reset(false);
     }
 }

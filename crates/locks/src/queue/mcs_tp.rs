@@ -34,7 +34,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, Patience, Word};
 use crate::node::{Node, state};
-use crate::queue::mcs::{Mcs, McsQueue, Service, Turn};
+use crate::queue::mcs::{Mcs, Service, Turn};
+use crate::wait::left::LeftBehind;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
 /// A waiter that has published nothing for so long (µs) does not run.
@@ -52,7 +53,7 @@ impl Service for TimePublished {
         node.since.store(M::micros(), Relaxed);
     }
 
-    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, queue: &McsQueue<M>) -> Turn {
+    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn {
         let poll = |patience| {
             let told = |seen| {
                 Self::arrive(node);
@@ -76,12 +77,12 @@ impl Service for TimePublished {
                     M::spin_until(&node.state, Acquire, Patience::Forever, |seen| seen != state::LEAVING);
                 }
                 _ if until.is_some_and(|deadline| M::expired(&deadline)) => {
-                    queue.left.add();
+                    left.add();
                     // Release orders our last look at the node before its next use.
                     if node.state.compare_exchange(seen, state::ABANDONED, Release, Relaxed).is_ok() {
                         return Turn::TimedOut;
                     }
-                    queue.left.remove();
+                    left.remove();
                 }
                 state::PARKED => {
                     M::trace(Event::Park);

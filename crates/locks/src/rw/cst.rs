@@ -5,8 +5,7 @@
 //! all of these counters, and waits until their sum is zero. **Source.** Kashyap, Min & Kim, *Scalable NUMA-aware Blocking
 //! Synchronization Primitives*, USENIX ATC'17 (CST); as the rival of ShflLocks, thesis defence, slides 79–80. **Departures.** (1) Below it
 //! is a [`shfl-rw`](super::shfl), which is all there is until readers have met [`MEETINGS`] times, and where everybody waits. (2) The
-//! counters are [queue nodes](crate::node) of the pool, one for each NUMA node that readers have come from, and one more that names
-//! them: the *side block*. (3) A reader comes and goes by the counter of the NUMA node where its thread was when it last had to wait; should
+//! counters are the parts of a side block ([`side`](crate::side)). (3) A reader comes and goes by the counter of the NUMA node where its thread was when it last had to wait; should
 //! it leave by another one than it came by, or another thread release it, the sum is right, and a writer that sleeps notices later.
 //!
 //! ```text
@@ -47,7 +46,8 @@
 //! | counter − 1 | Release | the writer's loads and ors | hands over what was read |
 //! | counter or, and | AcqRel | both | as above |
 //! | index `state` swap, load | AcqRel, Acquire | each other | invariant 3 goes through the counter; this keeps the argument local |
-//! | `side`, slots: store, load | Release, Acquire | each other | the side block is prepared |
+//!
+//! Those of `side` and its parts: [`side`](crate::side).
 //!
 //! **Cannot:** let anybody in while a writer that is waiting for readers to go does not run, but readers past the bound. Give its side block back
 //! if the program frees the lock without destroying it.
@@ -56,16 +56,15 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
-use crate::machine::{Deadline, Handle, Local, Machine, Patience, Word};
+use crate::machine::{Deadline, Local, Machine, Patience, Word};
 use crate::node::Node;
 use crate::rw::shfl::{READER, ShflRwState};
 use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
+use crate::side::Side;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
 /// How often readers must have met in a lock before it gets a side block.
 pub const MEETINGS: u32 = 64;
-/// How many counters there can be. More NUMA nodes share them.
-const SLOTS: u32 = 7;
 /// The longest nap (µs) of a writer that waits for readers. They wake it, unless they leave by another counter than the one it sleeps on.
 const NAP: u32 = 1_000;
 /// How long (µs) a reader that holds the lock waits for a writer to say that it waits for it.
@@ -98,62 +97,38 @@ pub struct CstRwState<M: Machine> {
     pub met: M::Word,
 }
 
-/// The side block of a lock, by its index.
-struct Side<M: Machine>(&'static Node<M>);
+/// The index of a [side block](crate::side), whose parts are counters.
+struct Counters<M: Machine>(Side<M>);
 
-impl<M: Machine> Clone for Side<M> {
+impl<M: Machine> Clone for Counters<M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M: Machine> Copy for Side<M> {}
+impl<M: Machine> Copy for Counters<M> {}
 
-impl<M: Machine> Side<M> {
-    /// The word that names the counter of a NUMA node.
-    fn slot(self, numa: u32) -> &'static M::Word {
-        let Self(node) = self;
-        match numa % SLOTS {
-            0 => &node.since,
-            1 => &node.passes,
-            2 => &node.check_at,
-            3 => &node.granted_at,
-            4 => &node.mutex[0],
-            5 => &node.mutex[1],
-            _ => &node.prev,
-        }
+impl<M: Machine> Counters<M> {
+    fn node(self) -> &'static Node<M> {
+        self.0.0
     }
 
     /// How many readers have passed the writer that waits.
     fn passed(self) -> &'static M::Word {
-        &self.0.role
+        &self.node().role
     }
 
     fn counter(self, numa: u32) -> Option<&'static M::Word> {
-        Handle::from_word(self.slot(numa).load(Acquire)).map(|counter| &counter.node::<M>().state)
+        self.0.part(numa).map(|part| &part.node::<M>().state)
     }
 
     fn counters(self) -> impl Iterator<Item = &'static M::Word> {
-        (0..SLOTS).filter_map(move |numa| self.counter(numa))
+        self.0.parts().map(|part| &part.state)
     }
 
     /// The counter by which the calling thread comes and goes; made if there is none. The caller holds `base` for reading.
     fn own_counter(self) -> &'static M::Word {
-        let slot = self.slot(home::<M>());
-        let known = Handle::from_word(slot.load(Acquire));
-        let counter = known.unwrap_or_else(|| {
-            let fresh = M::take_node();
-            fresh.node::<M>().state.store(0, Relaxed); // Published by the exchange.
-            fresh.node::<M>().next.store(0, Relaxed);
-            match slot.compare_exchange(0, fresh.word(), AcqRel, Acquire) {
-                Ok(_) => fresh,
-                Err(winner) => {
-                    M::give_node(fresh);
-                    Handle::from_word(winner).unwrap_or(fresh)
-                }
-            }
-        });
-        &counter.node::<M>().state
+        &self.0.part_or_make(home::<M>()).node::<M>().state
     }
 
     /// The counter by which the calling thread comes and goes.
@@ -177,7 +152,7 @@ impl<M: Machine> Side<M> {
     fn pass(self, own: bool) -> bool {
         let Some(counter) = (if own { self.own() } else { self.own_or_other() }) else { return false };
         counter.fetch_add(ONE, AcqRel);
-        if self.0.state.load(Acquire) == DRAINING {
+        if self.node().state.load(Acquire) == DRAINING {
             return true;
         }
         take_out::<M>(counter);
@@ -191,7 +166,7 @@ impl<M: Machine> Side<M> {
 
     /// Opens all counters.
     fn open(self) {
-        self.0.state.store(OPEN, Release);
+        self.node().state.store(OPEN, Release);
         for counter in self.counters() {
             counter.fetch_and(!CLOSED, AcqRel);
         }
@@ -200,15 +175,15 @@ impl<M: Machine> Side<M> {
     /// DRAINING -> CLAIMED -> WRITTEN, as soon as there are no readers; or `false`, when the deadline has passed. (`late` says that.)
     fn drain<W: WaitPolicy>(self, late: impl Fn() -> bool, until: Option<Deadline>) -> bool {
         self.passed().store(0, Relaxed);
-        self.0.state.store(DRAINING, Release);
+        self.node().state.store(DRAINING, Release);
         loop {
             if self.close() <= 0 {
-                self.0.state.swap(CLAIMED, AcqRel);
+                self.node().state.swap(CLAIMED, AcqRel);
                 if self.close() <= 0 {
-                    self.0.state.store(WRITTEN, Relaxed); // Means something to its holder only.
+                    self.node().state.store(WRITTEN, Relaxed); // Means something to its holder only.
                     return true; // Invariant 3.
                 }
-                self.0.state.store(DRAINING, Release);
+                self.node().state.store(DRAINING, Release);
             }
             if late() {
                 return false;
@@ -263,8 +238,8 @@ fn take_out<M: Machine>(counter: &'static M::Word) {
 }
 
 impl<M: Machine> CstRwState<M> {
-    fn side(&self) -> Option<Side<M>> {
-        Handle::from_word(self.side.load(Acquire)).map(|index| Side(index.node::<M>()))
+    fn side(&self) -> Option<Counters<M>> {
+        Side::of(&self.side).map(Counters)
     }
 
     /// (base + 1 reader) -> (counter + 1 reader), if there are counters.
@@ -296,22 +271,15 @@ impl<M: Machine> CstRwState<M> {
             return;
         }
         if self.side.load(Relaxed) == 0 {
-            let index = M::take_node();
-            let side = Side(index.node::<M>());
-            for numa in 0..SLOTS {
-                side.slot(numa).store(0, Relaxed); // Published with `side`.
-            }
-            side.0.next.store(0, Relaxed);
-            side.0.state.store(OPEN, Relaxed);
-            self.side.store(index.word(), Release);
+            Side::<M>::make(&self.side, |index| index.state.store(OPEN, Relaxed)); // Published by the exchange.
             M::trace(Event::RwSide);
         }
         ShflRw::<W>::unlock(&self.base);
     }
 
     /// A reader that holds the lock already, as far as is known. `false` if that cannot be, for a writer does.
-    fn read_again<W: WaitPolicy>(&self, side: Side<M>) -> bool {
-        while side.0.state.load(Relaxed) != WRITTEN {
+    fn read_again<W: WaitPolicy>(&self, side: Counters<M>) -> bool {
+        while side.node().state.load(Relaxed) != WRITTEN {
             if side.pass(true) {
                 M::trace(Event::RwRead);
                 return true;
@@ -438,7 +406,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     fn unlock(state: &CstRwState<M>) {
         let Some(side) = state.side() else { return ShflRw::<W>::unlock(&state.base) };
         // Relaxed: as the caller holds the lock, it is seen whether for writing.
-        if side.0.state.load(Relaxed) == WRITTEN {
+        if side.node().state.load(Relaxed) == WRITTEN {
             side.open();
             ShflRw::<W>::unlock(&state.base);
         } else {
@@ -448,26 +416,20 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
 
     fn is_written(state: &CstRwState<M>) -> bool {
         match state.side() {
-            Some(side) => side.0.state.load(Relaxed) == WRITTEN,
+            Some(side) => side.node().state.load(Relaxed) == WRITTEN,
             None => ShflRw::<W>::is_written(&state.base),
         }
     }
 
     fn is_held(state: &CstRwState<M>) -> bool {
-        let aside = |side: Side<M>| side.counters().map(|counter| readers(counter.load(Relaxed))).sum::<i32>() > 0;
+        let aside = |side: Counters<M>| side.counters().map(|counter| readers(counter.load(Relaxed))).sum::<i32>() > 0;
         ShflRw::<W>::is_held(&state.base) || state.side().is_some_and(aside)
     }
 
     fn destroy(state: &CstRwState<M>) {
         // One that is held is left as it is: better lose the block than its readers.
-        let Some(side) = state.side().filter(|_| !Self::is_held(state)) else { return };
-        for numa in 0..SLOTS {
-            if let Some(counter) = Handle::from_word(side.slot(numa).swap(0, Relaxed)) {
-                M::give_node(counter);
-            }
-        }
-        if let Some(index) = Handle::from_word(state.side.swap(0, Relaxed)) {
-            M::give_node(index);
+        if !Self::is_held(state) {
+            Side::<M>::give_back(&state.side);
         }
     }
 }

@@ -44,31 +44,34 @@ const BACKOFF_MAX: u32 = 1024;
 pub struct Tas;
 
 impl Tas {
-    /// 0 -> 1, or a break and again.
     #[cold]
     fn lock_slow<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
         M::trace(Event::Contended);
         let stamp = M::stamp();
-        let mut limit = BACKOFF_MIN;
-        loop {
-            let taken = |seen| seen == 0 && try_take::<M>(word);
-            if M::spin_until(word, Relaxed, Patience::Contend, taken).is_some() {
-                M::waited(stamp);
-                return Ok(());
-            }
-            M::relax(1 + M::random() % limit);
-            if until.is_some_and(|deadline| M::expired(&deadline)) {
-                M::trace(Event::TimedOut);
-                return Err(TimedOut);
-            }
-            limit = (limit * 2).min(BACKOFF_MAX);
+        let ended = contend::<M>(word, until);
+        ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+    }
+}
+
+/// 0 -> 1, or a break and again.
+pub(crate) fn contend<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
+    let mut limit = BACKOFF_MIN;
+    loop {
+        let taken = |seen| seen == 0 && try_take::<M>(word);
+        if M::spin_until(word, Relaxed, Patience::Contend, taken).is_some() {
+            return Ok(());
         }
+        M::relax(1 + M::random() % limit);
+        if until.is_some_and(|deadline| M::expired(&deadline)) {
+            return Err(TimedOut);
+        }
+        limit = (limit * 2).min(BACKOFF_MAX);
     }
 }
 
 /// 0 -> 1
 #[inline(always)]
-fn try_take<M: Machine>(word: &M::Word) -> bool {
+pub(crate) fn try_take<M: Machine>(word: &M::Word) -> bool {
     word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
 }
 

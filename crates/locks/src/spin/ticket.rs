@@ -74,68 +74,133 @@ pub struct TicketQueue<M: Machine> {
     pub epoch: M::Word,
 }
 
+/// The two counters, wherever they are: in a lock, or in a part of its [side block](crate::side).
+pub(crate) struct Numbers<'a, M: Machine> {
+    pub(crate) next: &'a M::Word,
+    pub(crate) serving: &'a M::Word,
+}
+
+impl<M: Machine> Clone for Numbers<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Numbers<'_, M> {}
+
 impl<M: Machine> TicketQueue<M> {
+    fn numbers(&self) -> Numbers<'_, M> {
+        Numbers { next: &self.next, serving: &self.serving }
+    }
+
     /// To be called before drawing and before calling (invariant 2). In a forked child, no number drawn so far will be served, but
     /// that of the holder.
     #[inline]
     fn settle(&self) {
-        settle::<M>(&self.epoch, || {
-            let serving = self.serving.load(Relaxed);
-            if self.next.load(Relaxed) != serving {
-                self.next.store(serving.wrapping_add(1), Relaxed);
-            }
-        });
+        settle::<M>(&self.epoch, || self.numbers().reset(self.numbers().is_held()));
+    }
+}
+
+impl<M: Machine> Numbers<'_, M> {
+    /// Forgets all numbers but that of the holder, if it is `held`.
+    pub(crate) fn reset(self, held: bool) {
+        self.next.store(self.serving.load(Relaxed).wrapping_add(u32::from(held)), Relaxed);
+    }
+
+    pub(crate) fn is_held(self) -> bool {
+        self.next.load(Relaxed) != self.serving.load(Relaxed)
     }
 
     /// (n, n) -> (n + 1, n)
     #[inline]
-    fn try_draw(&self) -> bool {
+    pub(crate) fn try_draw(self) -> bool {
         let serving = self.serving.load(Acquire);
         if self.next.compare_exchange(serving, serving.wrapping_add(1), Relaxed, Relaxed).is_err() {
             return false;
         }
         if self.serving.load(Acquire) != serving {
-            self.await_turn(serving); // Invariant 4.
+            await_turn::<M>(self.serving, serving, STEPS_EACH); // Invariant 4.
         }
         true
     }
 
-    /// Waits until `mine` is served.
+    /// Draws a number; it, and whether it is being served.
+    #[inline]
+    pub(crate) fn draw(self) -> (u32, bool) {
+        let mine = self.next.fetch_add(1, Relaxed);
+        (mine, self.serving.load(Acquire) == mine)
+    }
+
+    /// Waits until the number is served.
     #[cold]
-    fn await_turn(&self, mine: u32) {
-        let ahead = |serving: u32| mine.wrapping_sub(serving);
-        let done = |serving| {
-            // Proportional: who has others before it leaves the line alone for longer.
-            let others = ahead(serving).saturating_sub(1);
-            M::pause(others.saturating_mul(STEPS_EACH).min(STEPS_MAX));
-            ahead(serving) == 0
-        };
-        let mut patience = Patience::Budget;
-        // The next one's nap. It grows while he polls in vain, for a holder that he outranks gets no more of the CPU than this.
-        let mut nap = NAP_EACH;
-        while M::spin_until(&self.serving, Acquire, patience, done).is_none() {
-            // With a CPU for everybody nobody need sleep; who finds that it had to wait for a CPU offers it. But a yield gives
-            // nothing to a holder of lower priority, which needs this very CPU: now and then, only sleep helps.
-            if !M::crowded() {
-                if matches!(patience, Patience::Until(_)) {
-                    M::relax(NAP_MAX);
-                }
-                patience = Patience::Until(M::sooner(LONG_POLLS, None));
-                continue;
+    pub(crate) fn await_turn(self, mine: u32) {
+        await_turn::<M>(self.serving, mine, STEPS_EACH);
+    }
+
+    /// Polls until the deadline, and draws only a number that is being served (departure 2).
+    pub(crate) fn poll(self, until: Deadline) -> Result<(), TimedOut> {
+        poll::<M>(self.serving, until, || self.try_draw())
+    }
+
+    /// Calls the next number.
+    #[inline]
+    pub(crate) fn call(self) {
+        // Relaxed: our own number, or, if we do not hold the lock, anything.
+        let serving = self.serving.load(Relaxed);
+        self.serving.store(serving.wrapping_add(1), Release);
+    }
+
+    /// Whether somebody has drawn a number after the holder's.
+    #[inline]
+    pub(crate) fn has_waiters(self) -> bool {
+        self.next.load(Relaxed).wrapping_sub(self.serving.load(Relaxed)) > 1
+    }
+}
+
+/// Polls `word`, by `take`, until that succeeds or the deadline has passed.
+pub(crate) fn poll<M: Machine>(word: &M::Word, until: Deadline, take: impl Fn() -> bool) -> Result<(), TimedOut> {
+    while M::spin_until(word, Relaxed, Patience::Budget, |_| take()).is_none() {
+        if M::expired(&until) {
+            return Err(TimedOut);
+        }
+        M::relax(NAP_EACH);
+    }
+    Ok(())
+}
+
+/// Waits until `word` says `mine`. Proportional: who has others before it pauses for `steps` for each between two polls.
+pub(crate) fn await_turn<M: Machine>(word: &M::Word, mine: u32, steps: u32) {
+    let ahead = |serving: u32| mine.wrapping_sub(serving);
+    let done = |serving| {
+        let others = ahead(serving).saturating_sub(1);
+        M::pause(others.saturating_mul(steps).min(STEPS_MAX));
+        ahead(serving) == 0
+    };
+    let mut patience = Patience::Budget;
+    // The next one's nap. It grows while he polls in vain, for a holder that he outranks gets no more of the CPU than this.
+    let mut nap = NAP_EACH;
+    while M::spin_until(word, Acquire, patience, done).is_none() {
+        // With a CPU for everybody nobody need sleep; who finds that it had to wait for a CPU offers it. But a yield gives
+        // nothing to a holder of lower priority, which needs this very CPU: now and then, only sleep helps.
+        if !M::crowded() {
+            if matches!(patience, Patience::Until(_)) {
+                M::relax(NAP_MAX);
             }
-            // Who is far from his turn does not poll again: many who do leave no CPU to those whose turn it is.
-            loop {
-                let ahead = ahead(self.serving.load(Relaxed));
-                M::relax(match ahead {
-                    0 => 1,
-                    1 => nap,
-                    more => more.saturating_mul(NAP_EACH).min(NAP_MAX),
-                });
-                if ahead <= 1 {
-                    nap = (2 * nap).min(NAP_MAX);
-                    patience = Patience::Until(M::sooner(NEXT_POLLS, None));
-                    break;
-                }
+            patience = Patience::Until(M::sooner(LONG_POLLS, None));
+            continue;
+        }
+        // Who is far from his turn does not poll again: many who do leave no CPU to those whose turn it is.
+        loop {
+            let ahead = ahead(word.load(Relaxed));
+            M::relax(match ahead {
+                0 => 1,
+                1 => nap,
+                more => more.saturating_mul(NAP_EACH).min(NAP_MAX),
+            });
+            if ahead <= 1 {
+                nap = (2 * nap).min(NAP_MAX);
+                patience = Patience::Until(M::sooner(NEXT_POLLS, None));
+                break;
             }
         }
     }
@@ -152,7 +217,7 @@ impl<M: Machine> RawLock<M> for Ticket {
     #[inline]
     fn try_lock(_: &M::Word, queue: &TicketQueue<M>) -> bool {
         queue.settle();
-        let taken = queue.try_draw();
+        let taken = queue.numbers().try_draw();
         if taken {
             M::trace(Event::Acquire);
         }
@@ -163,11 +228,11 @@ impl<M: Machine> RawLock<M> for Ticket {
     fn lock(_: &M::Word, queue: &TicketQueue<M>) {
         M::trace(Event::Acquire);
         queue.settle();
-        let mine = queue.next.fetch_add(1, Relaxed);
-        if queue.serving.load(Acquire) != mine {
+        let (mine, served) = queue.numbers().draw();
+        if !served {
             M::trace(Event::Contended);
             let stamp = M::stamp();
-            queue.await_turn(mine);
+            queue.numbers().await_turn(mine);
             M::waited(stamp);
         }
     }
@@ -175,17 +240,10 @@ impl<M: Machine> RawLock<M> for Ticket {
     /// Polls; draws only a number that is being served (departure 2).
     fn lock_until(_: &M::Word, queue: &TicketQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         queue.settle();
-        if !queue.try_draw() {
+        if !queue.numbers().try_draw() {
             M::trace(Event::Contended);
             let stamp = M::stamp();
-            let free = |_| queue.try_draw();
-            while M::spin_until(&queue.serving, Relaxed, Patience::Budget, free).is_none() {
-                if M::expired(&until) {
-                    M::trace(Event::TimedOut);
-                    return Err(TimedOut);
-                }
-                M::relax(NAP_EACH);
-            }
+            queue.numbers().poll(until).inspect_err(|_| M::trace(Event::TimedOut))?;
             M::waited(stamp);
         }
         M::trace(Event::Acquire);
@@ -196,14 +254,12 @@ impl<M: Machine> RawLock<M> for Ticket {
     #[inline]
     fn unlock(_: &M::Word, queue: &TicketQueue<M>) {
         queue.settle();
-        // Relaxed: our own number, or, if we do not hold the lock, anything.
-        let serving = queue.serving.load(Relaxed);
-        if queue.next.load(Relaxed) != serving {
-            queue.serving.store(serving.wrapping_add(1), Release);
+        if queue.numbers().is_held() {
+            queue.numbers().call();
         }
     }
 
     fn is_locked(_: &M::Word, queue: &TicketQueue<M>) -> bool {
-        queue.next.load(Relaxed) != queue.serving.load(Relaxed)
+        queue.numbers().is_held()
     }
 }

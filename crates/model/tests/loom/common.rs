@@ -56,6 +56,7 @@ pub(crate) fn sections<L: Lock>(rounds: &'static [u32]) -> impl Fn() + Send + Sy
         assert_eq!(mutex.visit(), rounds.iter().sum::<u32>());
         mutex.unlock();
         assert!(!mutex.is_locked());
+        mutex.free();
     }
 }
 
@@ -83,6 +84,7 @@ pub(crate) fn timed<L: Lock>() -> impl Fn() + Send + Sync + 'static {
         assert_eq!(mutex.visit(), 1 + u32::from(served));
         mutex.unlock();
         assert!(!mutex.is_locked());
+        mutex.free();
     }
 }
 

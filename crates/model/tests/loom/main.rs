@@ -6,6 +6,9 @@
 mod aside;
 #[path = "../shared/aside_mutants.rs"]
 mod aside_mutants;
+mod cohort;
+#[path = "../shared/cohort_mutants.rs"]
+mod cohort_mutants;
 mod common;
 mod cond;
 mod exclusion;

@@ -10,15 +10,17 @@ use flashlock_model::word::Tag;
 
 use crate::script::{play, world};
 
-/// Atomic read-modify-writes in an acquisition and in a release, the second of two.
+/// Atomic read-modify-writes in an acquisition and in a release, once the lock has its side block, if it takes one.
 fn atomics<L: RawLock<Shuttle, Queue: Tag>>() -> (u32, u32) {
     let mutex = Mutex::<Shuttled, L>::new();
-    mutex.section();
+    (0..4).for_each(|_| mutex.section());
     let free = world().atomics();
     mutex.lock();
     let held = world().atomics();
     mutex.unlock();
-    (held - free, world().atomics() - held)
+    let end = world().atomics();
+    mutex.free();
+    (held - free, end - held)
 }
 
 macro_rules! define_check {

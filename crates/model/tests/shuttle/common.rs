@@ -36,11 +36,11 @@ pub(crate) fn any(n: u32) -> u32 {
 pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, ..Tunables::DEFAULT };
 
 /// Time stands still: a wake-up that is lost is a deadlock.
-pub(crate) const STILL: Setup = Setup { recycles: true, polls: 3, ..Setup::new(8) };
+pub(crate) const STILL: Setup = Setup { recycles: true, polls: 3, ..Setup::new(16) };
 /// The same, but all waits are overdue: locks are handed over.
 pub(crate) const OVERDUE: Setup = Setup { micros_step: 3, tunables: &HASTY, ..STILL };
 /// Time flows, sleeps end for no reason, and all waits are overdue. Who is impatient leaves a node behind.
-pub(crate) const FLOWING: Setup = Setup { nodes: 24, patience: 1, flow: 40, spurious: 10, ..OVERDUE };
+pub(crate) const FLOWING: Setup = Setup { nodes: 32, patience: 1, flow: 40, spurious: 10, ..OVERDUE };
 
 /// How many threads do how much.
 #[derive(Clone, Copy)]
@@ -95,6 +95,7 @@ pub(crate) fn rounds<L: Lock>(load: Load) -> impl Fn() + Send + Sync + Clone + '
         mutex.lock();
         assert_eq!(mutex.visit(), total);
         mutex.unlock();
+        mutex.free();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Every thread gets the lock as often as it asks, alone.
 
 use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
-use flashlock_locks::numa::{Cna, QspinCna};
+use flashlock_locks::numa::{CBoMcs, CPtlTkt, CTktTkt, Cna, Hmcs, QspinCna};
 use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
@@ -54,6 +54,11 @@ rounds! {
     cna_spin: Cna<Spin>;
     cna_stp: Cna<SpinThenPark>;
     cna_park: Cna<Park>;
+    c_bo_mcs_spin: CBoMcs<Spin>;
+    c_bo_mcs_stp: CBoMcs<SpinThenPark>;
+    hmcs_park: Hmcs<Park>;
+    c_tkt_tkt: CTktTkt;
+    c_ptl_tkt: CPtlTkt;
     qspin_spin: Qspin<Spin>;
     qspin_stp: Qspin<SpinThenPark>;
     qspin_park: Qspin<Park>;

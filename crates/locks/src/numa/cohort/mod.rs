@@ -1,0 +1,250 @@
+//! # Cohort locks: a lock for each NUMA node, and one above them
+//!
+//! **Problem.** A lock that goes to whoever came first takes itself and its data from NUMA node to NUMA node at almost every hand-over. **Idea.** Each
+//! NUMA node has a **local** lock, and there is one **global** lock. A thread acquires its node's local lock, then the global one. Who releases hands the
+//! local lock to the next thread of his node, *with the global lock*, if somebody waits there: the threads of a node are a *cohort* that keeps the global
+//! lock for a while. Any two locks will do, if the global one may be released by another thread than the one that acquired it, and the local one
+//! can tell whether somebody waits. **Source.** Dice, Marathe & Shavit, *Lock Cohorting*, PPoPP 2012 and TOPC 1(2), 2015: `C-BO-MCS`, `C-TKT-TKT`,
+//! `C-PTL-TKT`; as the rivals of CNA, Dice & Kogan, EuroSys 2019, §2 and §7. The partitioned ticket lock: Dice, SPAA 2011.
+//!
+//! | lock | global | local | |
+//! |---|---|---|---|
+//! | `c-bo-mcs` | test-and-set with back-off | MCS | fast, and unfair: a NUMA node, or a thread, may take the global lock again and again |
+//! | `c-tkt-tkt` | ticket | ticket | in order among the nodes, and in each |
+//! | `c-ptl-tkt` | partitioned ticket | ticket | the same; the nodes poll different lines |
+//!
+//! **Use it** to compare: these are what NUMA-aware locks of one word were measured by. **Rather not** when locks are many or mostly free: each costs memory for each NUMA node, and an acquisition takes two locks. Where threads outnumber CPUs the ticket locks stand still.
+//!
+//! **Departures.** (1) Local locks are parts of a side block ([`side`](crate::side)), made when a thread of their node first comes; the papers' are made with
+//! the lock. (2) The local lock is given up before the global one, not after it: after the global lock is released the memory of the
+//! lock may be gone. (3) Whoever waited last counts the hand-overs: `passes` of a part is 0 when it has not got the global lock, which is the
+//! papers' flag, too. (4) A **try** takes the global lock alone. So does a **timed acquisition** of the locks made of tickets, which draw a number only if it can
+//! be served at once (see [`ticket`](crate::spin::ticket)); under `c-bo-mcs` it waits in turn, and leaves either queue by time-out. (5) A release by a thread
+//! of another NUMA node gives back the local lock that came with the global one: the lock knows which (`home`). (6) In a forked child those who
+//! waited are forgotten ([`settle`]).
+//!
+//! ```text
+//!   lock:  global | home ──────────────┐
+//!          side ──> [index] ─ node 0 ─> [part: local lock, passes = 3]  held with the global lock: the 3rd hand-over
+//!                           ├ node 1 ─> [part: local lock, passes = 0]  held by who waits for the global lock; others behind it
+//!                           └ node 2    0: nobody has come from there
+//! ```
+//!
+//! ## State of a part
+//! | local lock | `passes` | meaning |
+//! |---|---|---|
+//! | free | 0 | nobody from here wants the lock |
+//! | held | 0 | its holder waits for the global lock, or has just acquired that itself |
+//! | held | n | the global lock came with it, n hand-overs ago |
+//!
+//! ## Invariants
+//! 1. Who holds the global lock holds the lock, and nobody else does. `home` is written and read by the holder only: the part whose local lock he
+//!    has, or 0.
+//! 2. `passes` of a part is written by who holds its local lock, with the global one. It is 0 whenever the local lock is released without that. (Under MCS the
+//!    count travels in the waiters' nodes, and who was told of it writes it down.)
+//! 3. The global lock stays held while it is passed on: `pass` hands the local lock to a waiter that cannot have left, or to nobody.
+//! 4. A release ends with the store that grants the local lock, if that goes with the global one; else with that of the global lock, before
+//!    which the local lock was released. So nothing of the lock, nor of its side block, is accessed after another thread was let in.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | the locks' own | – | – | [`mcs`](crate::queue::mcs), [`ticket`](crate::spin::ticket), [`tas`](crate::spin::tas); here [`level`] |
+//! | `home`, `passes` | Relaxed | – | a local or the global lock orders them (invariants 1, 2) |
+//!
+//! **Cannot:** let anybody in while the one that was chosen does not run, be it in the local or in the global queue. Give its side block (128 bytes,
+//! and 128 for each NUMA node; `c-ptl-tkt`: up to 640 more) back if the program frees the lock without destroying it. Cannot share its mutex with code
+//! that bypasses flashlock. `c-bo-mcs` cannot be fair: its global lock may be taken by the same again and again. The locks made of tickets cannot sleep until they are called
+//! (waiters nap), nor serve timed and tried acquisitions in turn.
+
+pub mod level;
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::event::Event;
+use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
+use crate::node::Node;
+use crate::raw::RawLock;
+use crate::settle::settle;
+use crate::side::Side;
+use crate::wait::SpinThenPark;
+use level::{BackOff, Global, GlobalTicket, LocalLock, LocalMcs, LocalTicket, PartitionedTicket, Place, Waiting};
+
+/// C-BO-MCS; waiters wait by policy `W`.
+pub type CBoMcs<W = SpinThenPark> = Cohort<BackOff<W>, LocalMcs<W>>;
+/// C-TKT-TKT.
+pub type CTktTkt = Cohort<GlobalTicket, LocalTicket>;
+/// C-PTL-TKT.
+pub type CPtlTkt = Cohort<PartitionedTicket, LocalTicket>;
+
+/// The cohort lock of a global and a local lock.
+pub struct Cohort<G, L>(PhantomData<(G, L)>);
+
+/// What is behind the word, which is the global lock's.
+#[repr(C)]
+pub struct CohortQueue<M: Machine, S> {
+    /// The index of the side block, or 0.
+    pub side: M::Word,
+    /// The part whose local lock the holder has, or 0.
+    pub home: M::Word,
+    /// The epoch of those who use it.
+    pub epoch: M::Word,
+    /// What the global lock has beside the word.
+    pub global: S,
+}
+
+/// The two pieces of state of one lock.
+struct Lock<'a, M: Machine, G: Global, L> {
+    word: &'a M::Word,
+    queue: &'a CohortQueue<M, G::State<M>>,
+    local: PhantomData<L>,
+}
+
+impl<'a, M: Machine, G: Global, L: LocalLock> Lock<'a, M, G, L> {
+    fn new(word: &'a M::Word, queue: &'a CohortQueue<M, G::State<M>>) -> Self {
+        let this = Self { word, queue, local: PhantomData };
+        this.settle();
+        this
+    }
+
+    /// In a forked child nobody waits, and the holder, if there is one, has the local lock of `home`.
+    fn settle(&self) {
+        settle::<M>(&self.queue.epoch, || {
+            let Some(side) = Side::of(&self.queue.side) else { return };
+            let held = G::is_held::<M>(self.word, &self.queue.global);
+            let home = if held { self.queue.home.load(Relaxed) } else { 0 };
+            for part in side.names() {
+                let is_home = part.word() == home;
+                L::reset::<M>(part.node(), is_home);
+                if !is_home {
+                    part.node::<M>().passes.store(0, Relaxed);
+                }
+            }
+            G::reset(&self.place(side), held);
+        });
+    }
+
+    #[inline]
+    fn side(&self) -> Side<M> {
+        Side::of(&self.queue.side).unwrap_or_else(|| {
+            M::trace(Event::SideBlock);
+            Side::make(&self.queue.side, |_| ())
+        })
+    }
+
+    fn place(&self, side: Side<M>) -> Place<'_, M, G::State<M>> {
+        Place { word: self.word, state: &self.queue.global, side }
+    }
+
+    /// The global lock alone.
+    fn try_lock(&self) -> bool {
+        let taken = G::try_lock(&self.place(self.side()));
+        if taken {
+            self.queue.home.store(0, Relaxed);
+        }
+        taken
+    }
+
+    fn lock(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+        let mut waiting = Waiting::new();
+        let side = self.side();
+        let ended = match until {
+            // Departure 4.
+            Some(_) if !L::CAN_LEAVE => {
+                G::lock(&self.place(side), until, &mut waiting).inspect(|()| self.queue.home.store(0, Relaxed))
+            }
+            _ => self.lock_both(side, until, &mut waiting),
+        };
+        waiting.end(ended)
+    }
+
+    fn lock_both(&self, side: Side<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+        let home = side.part_or_make(M::numa_node());
+        let part = home.node::<M>();
+        if L::lock(part, until, waiting)? == 0 {
+            if let Err(timed_out) = G::lock(&self.place(side), until, waiting) {
+                L::unlock(part); // Invariant 2.
+                return Err(timed_out);
+            }
+            let before = self.queue.home.load(Relaxed);
+            if before != home.word() {
+                self.queue.home.store(home.word(), Relaxed);
+                if before != 0 {
+                    M::trace(Event::CohortMove);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn unlock(&self) {
+        // A free lock: nothing. And one that is held has a side block.
+        let Some(side) = Side::of(&self.queue.side).filter(|_| G::is_held::<M>(self.word, &self.queue.global)) else {
+            return;
+        };
+        if let Some(home) = Handle::from_word(self.queue.home.load(Relaxed)) {
+            let part = home.node::<M>();
+            if Self::pass(part) {
+                return;
+            }
+            L::unlock(part); // Invariant 4.
+        }
+        G::unlock(&self.place(side));
+    }
+
+    /// (held, n) -> (held by the next of this NUMA node, n + 1), if somebody waits and the node has not had it for too long; else (held, 0).
+    fn pass(part: &Node<M>) -> bool {
+        let passes = part.passes.load(Relaxed);
+        if passes < M::tunables().passes && L::has_waiters(part) && L::pass(part, passes + 1) {
+            M::trace(Event::CohortPass);
+            return true;
+        }
+        if passes != 0 {
+            part.passes.store(0, Relaxed);
+        }
+        false
+    }
+}
+
+impl<M: Machine, G: Global, L: LocalLock> RawLock<M> for Cohort<G, L> {
+    type Queue = CohortQueue<M, G::State<M>>;
+
+    fn new_queue() -> Self::Queue {
+        let zero = || M::Word::new(0);
+        CohortQueue { side: zero(), home: zero(), epoch: zero(), global: G::new::<M>() }
+    }
+
+    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
+        let taken = Lock::<M, G, L>::new(word, queue).try_lock();
+        if taken {
+            M::trace(Event::Acquire);
+        }
+        taken
+    }
+
+    fn lock(word: &M::Word, queue: &Self::Queue) {
+        M::trace(Event::Acquire);
+        // Without a deadline it cannot time out.
+        let _ = Lock::<M, G, L>::new(word, queue).lock(None);
+    }
+
+    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+        Lock::<M, G, L>::new(word, queue).lock(Some(until)).inspect(|()| M::trace(Event::Acquire))
+    }
+
+    fn unlock(word: &M::Word, queue: &Self::Queue) {
+        Lock::<M, G, L>::new(word, queue).unlock();
+    }
+
+    fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
+        G::is_held::<M>(word, &queue.global)
+    }
+
+    fn destroy(_: &M::Word, queue: &Self::Queue) {
+        if let Some(side) = Side::<M>::of(&queue.side) {
+            G::destroy(side);
+        }
+        Side::<M>::give_back(&queue.side);
+    }
+}
