@@ -115,7 +115,7 @@ fn summary(report: &Report) -> String {
     );
     for group in &report.groups {
         let count = Count::of([group]);
-        if count.inputs == 0 {
+        if count.met + count.missed + count.failed + count.open > 0 {
             let (anchor, missed) = (anchor(&group.title), count.missed + count.failed);
             let _ = writeln!(text, "| [{}](#{anchor}) | {} | {missed} | {} |", group.title, count.met, count.open);
         }
@@ -159,8 +159,7 @@ fn table(group: &Shown) -> String {
     let mut text = "| | paper | goal | ours | verdict |\n|---|---|---|---|---|\n".to_owned();
     for row in &group.rows {
         let (what, goal) = (&row.what, &row.goal.words);
-        let _ =
-            writeln!(text, "| {what} | {} | {goal} | {} | {} |", paper(&row.paper), ours(row), verdict(&row.verdict));
+        let _ = writeln!(text, "| {what} | {} | {goal} | {} | {} |", paper(&row.paper), ours(row), verdict(row));
     }
     text
 }
@@ -195,8 +194,10 @@ fn ours(row: &Entry) -> String {
     text
 }
 
-fn verdict(verdict: &Verdict) -> String {
-    match verdict {
+fn verdict(row: &Entry) -> String {
+    match &row.verdict {
+        Verdict::Met if row.input => "put in: met".to_owned(),
+        Verdict::Missed { .. } if row.input => "put in: missed".to_owned(),
         Verdict::Met => "met".to_owned(),
         Verdict::Missed { by, reached } => {
             let direction = if *by < 0.0 { "too low" } else { "too high" };
@@ -206,6 +207,13 @@ fn verdict(verdict: &Verdict) -> String {
         Verdict::Open { why } => format!("open: {why}"),
         Verdict::Failed { how } => format!("**failed**: {how}"),
     }
+}
+
+/// The tables that miss and say nothing of why.
+pub(super) fn unexplained(report: &Report) -> Vec<&str> {
+    let misses = |group: &&Shown| Count::of([*group]).missed + Count::of([*group]).failed > 0;
+    let titles = report.groups.iter().filter(misses).map(|group| group.title.as_str());
+    titles.filter(|title| reason(title).is_none()).collect()
 }
 
 /// What `reasons.md` says under this title.

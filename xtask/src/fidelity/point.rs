@@ -9,8 +9,12 @@ pub(super) struct Effort([(u32, u32); 3]);
 
 impl Effort {
     pub(super) const FULL: Self = Self([(2, 1), (1, 1), (1, 1)]);
+    /// Where seeds differ much.
+    pub(super) const MANY: Self = Self([(2, 1), (1, 1), (1, 1)]);
+    /// Very long runs.
+    pub(super) const FEW: Self = Self([(1, 1); 3]);
+    /// Long runs, or machines of one node, where a placement is hardly another than the next.
     pub(super) const LIGHT: Self = Self([(1, 2), (1, 1), (1, 1)]);
-    pub(super) const ONCE: Self = Self([(1, 1); 3]);
     /// No other latencies: for a sign.
     pub(super) const GLANCE: Self = Self([(1, 1), (0, 0), (0, 0)]);
 }

@@ -109,18 +109,62 @@ impl Report {
     }
 
     /// What the rows of the table are, without what came out: a file made of other rows is out of date.
-    pub(super) fn outline(&self) -> Vec<(String, String)> {
-        let rows =
-            |group: &Shown| group.rows.iter().map(|row| (group.title.clone(), row.what.clone())).collect::<Vec<_>>();
+    pub(super) fn outline(&self) -> Vec<Outline> {
+        let rows = |group: &Shown| {
+            group
+                .rows
+                .iter()
+                .map(|row| Outline {
+                    title: group.title.clone(),
+                    what: row.what.clone(),
+                    input: row.input,
+                    paper: row.paper.clone(),
+                    goal: row.goal.clone(),
+                    commands: row.commands.clone(),
+                })
+                .collect::<Vec<_>>()
+        };
         self.groups.iter().flat_map(rows).collect()
     }
 }
 
+/// A row before anything was run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Outline {
+    pub(super) title: String,
+    pub(super) what: String,
+    input: bool,
+    paper: Paper,
+    goal: Goal,
+    commands: Vec<String>,
+}
+
 /// The same of the table itself.
-pub(super) fn outline(groups: &[Group]) -> Vec<(String, String)> {
-    let rows =
-        |group: &Group| group.rows.iter().map(|row| (group.title.to_owned(), row.what.clone())).collect::<Vec<_>>();
+pub(super) fn outline(groups: &[Group]) -> Vec<Outline> {
+    let rows = |group: &Group| {
+        group
+            .rows
+            .iter()
+            .map(|row| Outline {
+                title: group.title.to_owned(),
+                what: row.what.clone(),
+                input: row.role == Role::Input,
+                paper: row.paper.clone(),
+                goal: row.goal.clone(),
+                commands: commands(row),
+            })
+            .collect::<Vec<_>>()
+    };
     groups.iter().flat_map(rows).collect()
+}
+
+/// What is run for a row, without other latencies.
+fn commands(row: &Row) -> Vec<String> {
+    let points = row.figures().flat_map(|figure| &figure.points);
+    let mut commands: Vec<String> =
+        points.map(|point| format!("flashlock simulate {}", point.commands()[0].join(" "))).collect();
+    commands.dedup();
+    commands
 }
 
 impl Entry {
@@ -133,10 +177,6 @@ impl Entry {
             (_, None) => Verdict::Failed { how: "the row says nothing of what is to be run".to_owned() },
         };
         let besides = row.besides.iter();
-        let points = row.figures().flat_map(|figure| &figure.points);
-        let mut commands: Vec<String> =
-            points.map(|point| format!("flashlock simulate {}", point.commands()[0].join(" "))).collect();
-        commands.dedup();
         Self {
             what: row.what.clone(),
             input: row.role == Role::Input,
@@ -147,7 +187,7 @@ impl Entry {
                 .filter_map(|(name, figure)| Some(((*name).to_owned(), figure.evaluate(runs).ok()?.median)))
                 .collect(),
             verdict,
-            commands,
+            commands: commands(row),
         }
     }
 }

@@ -143,7 +143,12 @@ impl Row {
     }
 
     pub(super) fn input(what: impl Into<String>, paper: Paper, goal: Goal, figure: Figure) -> Self {
-        Self { role: Role::Input, ..Self::test(what, paper, goal, figure) }
+        Self::test(what, paper, goal, figure).put_in()
+    }
+
+    /// The same, if something was set with it.
+    pub(super) fn put_in(self) -> Self {
+        Self { role: Role::Input, ..self }
     }
 
     pub(super) fn open(what: impl Into<String>, paper: Paper, why: &'static str) -> Self {

@@ -24,7 +24,6 @@ const _: () = assert!(offset_of!(AnyLock, queue) == 4);
 pub(super) struct Kind {
     lock: fn(&AnyLock),
     unlock: fn(&AnyLock),
-    is_locked: fn(&AnyLock) -> bool,
 }
 
 impl Kind {
@@ -32,7 +31,6 @@ impl Kind {
         Self {
             lock: |any| L::lock(&any.word, any.queue_of::<L>()),
             unlock: |any| L::unlock(&any.word, any.queue_of::<L>()),
-            is_locked: |any| L::is_locked(&any.word, any.queue_of::<L>()),
         }
     }
 }
@@ -61,11 +59,6 @@ impl AnyLock {
     /// Lets another thread in.
     pub(super) fn unlock(&self) {
         (self.kind.unlock)(self);
-    }
-
-    /// Whether somebody holds it, or did a moment ago.
-    pub(super) fn is_locked(&self) -> bool {
-        (self.kind.is_locked)(self)
     }
 }
 

@@ -67,7 +67,6 @@ pub(super) struct Experiment<'a> {
     /// Threads fill one node after the other.
     pub(super) packed: bool,
     /// The kernel's word is in front of each lock.
-    pub(super) word_in_front: bool,
     /// How waiters for condition variables and semaphores wait.
     pub(super) waiting: Waiting,
     pub(super) trace: bool,
@@ -92,7 +91,7 @@ impl Experiment<'_> {
         let (seed, placement, packed) = (self.seed, self.placement, self.packed);
         let simulation = Simulation::new(self.machine, Options { seed, placement, packed, tunables });
         let kind = any_lock::kind(choice);
-        let watched = || Watched::new(kind, self.word_in_front);
+        let watched = || Watched::new(kind);
         let lock = watched();
         let steps = |steps: &[sections::Step]| Sections::<_, Simulated>::new(watched(), watched(), steps);
         match self.work {

@@ -1,10 +1,8 @@
 //! The simulated computer, as workloads and their lock see it.
 
 use std::cell::RefCell;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use flashlock_locks::machine::{Machine, Patience, Word as _};
-use flashlock_sim::{self as sim, Region, Sim, Use, Word};
+use flashlock_sim::{self as sim, Region, Use};
 use flashlock_workloads::random::XorShift;
 use flashlock_workloads::{Ground, Lines, Lock};
 
@@ -189,54 +187,29 @@ thread_local! {
 /// A lock whose acquisitions are noted.
 pub(super) struct Watched {
     lock: AnyLock,
-    /// The word of Linux's qspinlock, if there is one: 1 while somebody holds it. The lock is its queue.
-    word: Option<Word>,
 }
 
 impl Watched {
     /// Free.
-    pub(super) fn new(kind: &'static Kind, word_in_front: bool) -> Self {
-        Self { lock: AnyLock::new(kind), word: word_in_front.then(|| Word::new(0)) }
+    pub(super) fn new(kind: &'static Kind) -> Self {
+        Self { lock: AnyLock::new(kind) }
     }
 
     fn address(&self) -> usize {
         (&raw const self.lock).addr()
     }
-
-    /// Nobody overtakes the queue. Whoever is its head polls the word, takes it, and only then lets the next one be the head. Not
-    /// Linux's: the word's second waiter queues like all others (no pending bit), and the queue's tail has a word of its own.
-    fn queue_for(&self, word: &Word) {
-        if !self.lock.is_locked() && word.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
-            return;
-        }
-        self.lock.lock();
-        loop {
-            Sim::spin_until(word, Relaxed, Patience::Forever, |seen| seen == 0);
-            if word.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
-                break;
-            }
-        }
-        self.lock.unlock();
-    }
 }
 
-// SAFETY: it is the lock that it watches; or a word that one at a time changes from 0 to 1, and changes back when it leaves.
+// SAFETY: it is the lock that it watches.
 unsafe impl Lock for Watched {
     fn acquire(&self) {
         let asked = Asked::now();
-        match &self.word {
-            None => self.lock.lock(),
-            Some(word) => self.queue_for(word),
-        }
+        self.lock.lock();
         LOG.with_borrow_mut(|log| log.acquired(self.address(), asked));
     }
 
     fn release(&self) {
         LOG.with_borrow_mut(|log| log.released(self.address()));
-        match &self.word {
-            None => self.lock.unlock(),
-            // Release: pairs with the exchange that takes the word.
-            Some(word) => word.store(0, Release),
-        }
+        self.lock.unlock();
     }
 }

@@ -88,10 +88,6 @@ pub(crate) struct Args {
     #[arg(long)]
     pack: bool,
 
-    /// Make each lock the queue of a kernel's spin lock: a word in front of it, which the queue's head waits for
-    #[arg(long)]
-    word_in_front: bool,
-
     /// What the seeds begin with
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,

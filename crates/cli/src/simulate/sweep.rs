@@ -161,7 +161,6 @@ impl<'a> Sweep<'a> {
             seed: self.args.seed.wrapping_add(u64::from(round / self.args.placements)),
             placement: self.args.seed.wrapping_add(u64::from(round)),
             packed: self.args.pack,
-            word_in_front: self.args.word_in_front,
             waiting: waiting(&lock.choice),
             trace: self.args.trace.is_some() && round == 0,
         };
@@ -231,11 +230,10 @@ impl<'a> Sweep<'a> {
             factor => format!(", with latencies {factor} times as long"),
         };
         let placed = if self.args.pack { ", one NUMA node's cores after the other" } else { "" };
-        let word = if self.args.word_in_front { ", each lock the queue of a kernel's spin lock" } else { "" };
         let (machine, warm_up) = (&self.machine.title, millis / 4.0);
         let longer = self.longer(millis).unwrap_or_default();
         format!(
-            "{work}{mix}{word}. Machine: {machine}{latencies}{placed}. Each run: {millis} ms of virtual time, after {warm_up} ms that do \
+            "{work}{mix}. Machine: {machine}{latencies}{placed}. Each run: {millis} ms of virtual time, after {warm_up} ms that do \
              not count.{longer}"
         )
     }

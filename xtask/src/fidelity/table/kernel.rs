@@ -1,6 +1,6 @@
 //! The cover letter of CNA's kernel patch, version 10 (April 2020): four tables of ten lines.
 
-use super::{CNA, MCS};
+use super::{QSPIN, QSPIN_CNA};
 use crate::fidelity::figure::Figure;
 use crate::fidelity::point::{Point, Setting};
 use crate::fidelity::row::{Goal, Group, Paper, Row};
@@ -63,21 +63,17 @@ const LEVELDB: [Line; 10] = [
 ];
 
 const ABOUT: &str = "CNA's kernel patch, version 10, cover letter: a table of 25 runs each. CNA's kernel divided by stock, with the \
-                     two's throughputs. Machine `4x18x2`. The kernel's lock and CNA in it do not exist here yet: `mcs:wait=spin` and \
-                     `cna:wait=spin` stand in for them. Goal: within 10 % or two standard deviations of the quotient, whichever is more.";
+                     two's throughputs. Machine `4x18x2`. Stock is `qspin:wait=spin`, CNA is `qspin-cna:wait=spin,stay=0`. Goal: within 10 % or two standard deviations of the quotient, whichever is more.";
 
-const PACKED: &str = "CNA's kernel patch, version 10, cover letter: a table of 25 runs each; stand-ins and goal as above. Machine `4x18x2` with \
+const PACKED: &str = "CNA's kernel patch, version 10, cover letter: a table of 25 runs each; locks and goal as above. Machine `4x18x2` with \
                       `--pack`: threads fill one socket after the other, for will-it-scale ties its threads to cores in that order \
                       (its `main.c`), and the kernel gathers leveldb's, which wake each other.";
-
-const BEHIND_A_WORD: &str = "The same figures of the paper once more. The kernel's lock is a queue with a word in front of it, which the \
-                             head of the queue waits for: `--word-in-front` puts one before MCS and CNA.";
 
 pub(super) fn groups() -> Vec<Group> {
     let torture = Setting::new("4x18x2", "locktorture");
     let packed = |workload| Setting::new("4x18x2", workload).with(&["--pack"]);
     let mut climb = group("Kernel patch: locktorture", torture, &LOCKTORTURE, "ops, 10⁷");
-    let at = |threads: u32| [torture.under(CNA, threads), torture.under(MCS, threads)];
+    let at = |threads: u32| [torture.under(QSPIN_CNA, threads), torture.under(QSPIN, threads)];
     climb.rows.push(Row::test(
         "The slow climb: stock, 36 threads / 1 thread",
         Paper::number(2.502),
@@ -92,7 +88,6 @@ pub(super) fn groups() -> Vec<Group> {
     ));
     vec![
         climb,
-        behind_a_word(),
         group("Kernel patch: open1", packed("open1"), &OPEN1, "ops/µs"),
         group("Kernel patch: lock2", packed("lock2"), &LOCK2, "ops/µs"),
         group("Kernel patch: leveldb readrandom", packed("leveldb-readrandom"), &LEVELDB, "ops/µs"),
@@ -100,16 +95,9 @@ pub(super) fn groups() -> Vec<Group> {
 }
 
 fn group(title: &'static str, setting: Setting, lines: &[Line; 10], unit: &str) -> Group {
-    let rows = lines.iter().map(|line| row(line, setting.under(CNA, line.0), setting.under(MCS, line.0), unit));
+    let rows = lines.iter().map(|line| row(line, setting.under(QSPIN_CNA, line.0), setting.under(QSPIN, line.0), unit));
     let about = if setting.has("--pack") { PACKED } else { ABOUT };
     Group { title, about, rows: rows.collect() }
-}
-
-/// The table of locktorture once more, with another stand-in for the kernel's lock.
-fn behind_a_word() -> Group {
-    let setting = Setting::new("4x18x2", "locktorture").with(&["--word-in-front"]);
-    let group = group("Kernel patch: locktorture, with the kernel's word", setting, &LOCKTORTURE, "ops, 10⁷");
-    Group { about: BEHIND_A_WORD, ..group }
 }
 
 fn row(

@@ -6,6 +6,7 @@ use crate::fidelity::point::{Effort, Point, Setting};
 use crate::fidelity::row::{Goal, Group, Paper, Row};
 
 const ARRAY: Setting = Setting::new("sparc-t5", "randarray").millis(20.0).effort(Effort::LIGHT);
+const TWO_NODES: Setting = Setting::new("2x18x2", "randarray").millis(20.0).effort(Effort::LIGHT);
 /// More threads than CPUs: ten time slices.
 const CROWDED: Setting = ARRAY.millis(100.0);
 const FULL: Setting = ARRAY.millis(40.0);
@@ -76,6 +77,24 @@ fn figure_3() -> Group {
                 Paper::number(1.0 / 120.0).and("MCS-STP 120 times better"),
                 Goal::below(0.1),
                 Figure::speed_up(CROWDED.under(MCS, 256), CROWDED.under(MCS_STP, 256)),
+            ),
+            row(
+                "LOITER / MCSCR-STP, 32 threads",
+                "\"competitive with MCSCR\"",
+                Goal::within(1.0, USUAL),
+                Figure::speed_up(ARRAY.under("loiter:wait=stp", 32), ARRAY.under(MCSCR_STP, 32)),
+            ),
+            row(
+                "MCSCRN-STP / MCSCR-STP, 32 threads, two NUMA nodes",
+                "near MCSCR",
+                Goal::above(0.9),
+                Figure::speed_up(TWO_NODES.under("mcscrn:wait=stp", 32), TWO_NODES.under(MCSCR_STP, 32)),
+            ),
+            row(
+                "LIFO-CR / MCSCR-STP, 32 threads",
+                "\"competitive with MCSCR\"",
+                Goal::within(1.0, USUAL),
+                Figure::speed_up(ARRAY.under("lifo-cr:wait=stp", 32), ARRAY.under(MCSCR_STP, 32)),
             ),
             Row::open(
                 "MCSCR-STP / null, more than 48 threads",

@@ -7,13 +7,17 @@ mod cna;
 mod kernel;
 mod malthusian;
 mod others;
+mod waiters;
 
 use super::row::Group;
 
-/// The kernel's lock, and MCS: no pause in waiting, no parking.
+/// No parking: what the papers compare with.
 const MCS: &str = "mcs:wait=spin";
 const MCS_STP: &str = "mcs:wait=stp";
 const CNA: &str = "cna:wait=spin";
+/// The kernel's own lock, and CNA in it as of version 10 of the patch, which knows no limit in time.
+const QSPIN: &str = "qspin:wait=spin";
+const QSPIN_CNA: &str = "qspin-cna:wait=spin,stay=0";
 /// With shuffle reduction: the paper's THRESHOLD2 is 0xff.
 const CNA_OPT: &str = "cna:wait=spin,reduction=256";
 const MCSCR: &str = "mcscr:wait=spin";
@@ -26,6 +30,6 @@ const USUAL: f64 = 0.10;
 
 /// All of it.
 pub(super) fn groups() -> Vec<Group> {
-    let groups = [cna::groups(), kernel::groups(), malthusian::groups(), others::groups()];
+    let groups = [cna::groups(), kernel::groups(), malthusian::groups(), waiters::groups(), others::groups()];
     groups.into_iter().flatten().collect()
 }
