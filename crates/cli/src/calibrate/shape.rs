@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(shape.pairs(0, usize::MAX), shape.all_pairs(0));
         assert_eq!(
             (shape.pairs(0, 3).len(), shape.pairs(1, 2), shape.pairs(2, 5)),
-            (3, vec![[0, 18], [9, 18]], vec![])
+            (3, vec![[0, 18], [12, 18]], vec![])
         );
     }
 
