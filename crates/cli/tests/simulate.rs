@@ -4,6 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::mem::MaybeUninit;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -156,13 +157,19 @@ fn a_timeline_shows_several_nodes() {
     }
 }
 
-#[test]
-fn runs_in_which_threads_take_turns_are_longer() {
-    let tiny = scratch("crowd.toml");
+/// A machine of two hardware threads, as a file.
+fn tiny(name: &str) -> String {
+    let tiny = scratch(name);
     let text =
         output(&["--machine", "sparc-t5", "--show-machine"]).replace("cores_per_node = 16", "cores_per_node = 1");
     fs::write(&tiny, text.replace("threads_per_core = 8", "threads_per_core = 2")).unwrap();
-    let crowd = ["--machine", tiny.to_str().unwrap(), "--locks", "mcs", "--seeds", "1"];
+    tiny.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn runs_in_which_threads_take_turns_are_longer() {
+    let tiny = tiny("crowd.toml");
+    let crowd = ["--machine", &tiny, "--locks", "mcs", "--seeds", "1"];
     let told = |more: &[&str]| output(&[&crowd, more].concat()).replace('\n', " ");
     let (usual, longer) = (told(&["--threads", "2"]), told(&["--threads", "2,5"]));
     assert!(usual.contains("Each run: 4 ms") && !usual.contains("more than"), "{usual}");
@@ -293,15 +300,48 @@ fn a_file_that_cannot_be_written_is_named_at_once() {
     }
 }
 
+/// One thread would take messages, and nobody put them in.
+#[test]
+fn messages_begin_with_two_threads() {
+    let usual = ["messages", "--machine", &tiny("two.toml"), "--locks", "mcs", "--seeds", "1", "--millis", "0.5"];
+    let cells: Vec<_> = read("few.json", &usual).points.into_iter().map(|point| point.cell).collect();
+    assert_eq!(cells, ["2", "3"]);
+    let one = simulate(&["messages", "--threads", "4,1"]).assert().code(2).stdout(is_empty());
+    one.stderr(contains("--threads: with 1 thread messages waits for ever").and(contains("2 at least")));
+}
+
+#[test]
+fn a_run_without_an_operation_is_a_failure() {
+    let short = ["buffers", "--threads", "2", "--locks", "mcs", "--seeds", "1", "--millis", "0.01"];
+    let failed = simulate(&short).env("COLUMNS", "200").assert().code(1).stderr(is_empty());
+    failed.stdout(contains("no operation was done in the 0.01 ms that count").and(contains("--millis")));
+}
+
+/// The project's limit: a large machine, on which every thread has an array, in less than a GiB, however many CPUs simulate it.
+#[test]
+fn memory_is_limited_where_arrays_are_many() {
+    let args = ["simulate", "randarray", "--machine", "2x128x2", "--threads", "512", "--locks", "mcs:wait=spin"];
+    let child =
+        Command::new(binary()).args(args).args(["--seeds", "3", "--millis", "0.3"]).stdout(Stdio::null()).spawn();
+    let child = child.unwrap().id() as i32;
+    let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: both are writable, and all-zero is a valid rusage. Nobody else waits for this child.
+    let usage = unsafe {
+        assert_eq!(libc::wait4(child, &raw mut status, 0, usage.as_mut_ptr()), child);
+        usage.assume_init()
+    };
+    assert_eq!(status, 0);
+    let mib = usage.ru_maxrss / 1024;
+    assert!((400..1024).contains(&mib), "{mib} MiB; one run takes more than 400");
+}
+
 /// A hypervisor that is away for longer than a program may do nothing.
 #[test]
 fn a_run_that_hangs_is_a_failure() {
     let file = machine("away.toml", "[power]", "[hypervisor]\nrun_ms = 0.5\naway_ms = 60000.0\n\n[power]");
     let args = ["lock2", "--machine", &file, "--locks", "mcs", "--threads", "8", "--seeds", "2"];
     let failed = simulate(&args).assert().code(1).stderr(is_empty());
-    failed.stdout(
-        contains("Failed: mcs, 8 threads, 2 of 2 runs: the simulated program hangs after").and(contains("thread 1")),
-    );
+    failed.stdout(contains("Failed: mcs, 8 threads, 2 of 2 runs: no progress for 10 s").and(contains("thread 1")));
     let output = simulate(&args).arg("--json").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let file = scratch("failed.json");
@@ -310,7 +350,7 @@ fn a_run_that_hangs_is_a_failure() {
     assert_eq!(results.failures("lock2", "mcs"), (2, 2));
     let failure = &results.points[0].failures[0];
     assert!(
-        failure.how.starts_with("the simulated program hangs") && failure.output.contains("thread 1 "),
+        failure.how.starts_with("no progress for 10 s of virtual time") && failure.output.contains("thread 1 "),
         "{failure:?}"
     );
 }

@@ -27,10 +27,11 @@ use crate::arena::Arena;
 use crate::description::Description;
 use crate::memory::Memory;
 use crate::shape::Shape;
+use crate::stuck::Why;
 use crate::thread::{Cpu, State, Thread, Tid, Use};
 use crate::{Ps, ps, us};
 
-/// A program that has done nothing for so long hangs.
+/// A program that has done nothing for so long is given up.
 const STALLED: Ps = 10_000_000_000_000;
 
 /// What happens at a time.
@@ -51,8 +52,8 @@ pub(crate) enum Next {
     Run(Tid),
     /// All have returned.
     Over,
-    /// Nobody can go on, but some have not returned.
-    Stuck,
+    /// Some have not returned, and this says that they never will.
+    Stuck(Why),
 }
 
 /// What the operating system costs.
@@ -255,13 +256,13 @@ impl Kernel {
             if self.unfinished == 0 {
                 return Next::Over;
             }
-            let Some(Reverse((at, _, what))) = self.events.pop() else { return Next::Stuck };
+            let Some(Reverse((at, _, what))) = self.events.pop() else { return Next::Stuck(Why::Deadlock) };
             self.happened += 1;
             match what {
                 What::Resume(tid, generation) if self.is_valid(tid, generation) => {
                     self.now = at;
                     if at > self.progress + STALLED {
-                        return Next::Stuck;
+                        return Next::Stuck(Why::NoProgress(STALLED / 1000));
                     }
                     self.stop_polling(tid);
                     self.current = Some(tid);

@@ -11,6 +11,7 @@
 //! | `kernel`, `thread` | virtual time, its events, CPUs and their queues |
 //! | `machine`, `access`, `spin`, `arena` | the `Machine` that the locks see |
 //! | [`simulation`] | how to run something |
+//! | `footprint` | how much memory that takes |
 //!
 //! ```
 //! use flashlock_locks::machine::Machine;
@@ -26,6 +27,7 @@
 mod access;
 mod arena;
 pub mod description;
+mod footprint;
 mod kernel;
 mod machine;
 mod memory;
@@ -37,9 +39,10 @@ mod tags;
 pub mod thread;
 
 pub use description::Description;
+pub use footprint::footprint;
 pub use machine::{Sim, Word};
 pub use memory::Traffic;
-pub use simulation::{Options, Outcome, Placed, Region, Simulation, Stuck};
+pub use simulation::{Options, Outcome, Placed, Region, Simulation, Stuck, Why};
 pub use simulation::{compute, delay, nap, now, step, thread_cpu, thread_node, thread_number, thread_time};
 pub use thread::Use;
 

@@ -89,6 +89,9 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// What is known of a line that was touched, in bytes.
+    pub(crate) const LINE_BYTES: u64 = size_of::<lines::Line>() as u64;
+
     pub(crate) fn new(machine: &Description, shape: &Shape) -> Self {
         let latency = &machine.latency_ns;
         let list = |ns: &[f64]| ns.iter().map(|&ns| ps(ns)).collect();

@@ -18,8 +18,8 @@ use crate::description::Description;
 use crate::kernel::{Kernel, Next};
 use crate::memory::{Access, Traffic};
 use crate::shape::Shape;
-pub use crate::stuck::Stuck;
 use crate::stuck::{self, Name};
+pub use crate::stuck::{Stuck, Why};
 use crate::thread::{State, Use};
 use crate::{Ps, ps};
 
@@ -130,7 +130,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// [`Stuck`] if that never happens.
+    /// [`Stuck`] if that never happens, or nothing was done for 10 s of virtual time.
     pub fn run(&mut self) -> Result<Outcome, Stuck> {
         let mut yielders = vec![std::ptr::null(); self.coroutines.len()];
         loop {
@@ -145,7 +145,7 @@ impl Simulation {
                     with(|kernel| kernel.current = None);
                 }
                 Next::Over => return Ok(with(outcome)),
-                Next::Stuck => return Err(with(|kernel| stuck::report(kernel, &self.names))),
+                Next::Stuck(why) => return Err(with(|kernel| stuck::report(kernel, why, &self.names))),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! # Who waits for what
 //!
-//! What is said of a run in which nobody can go on.
+//! What is said of a run in which nobody can go on, or nobody gets on.
 
 use std::fmt;
 
@@ -11,9 +11,21 @@ use crate::kernel::Kernel;
 use crate::machine::Word;
 use crate::thread::State;
 
-/// Some threads have not returned, and never will: a deadlock, or a wake-up that was lost.
+/// How one knows that a run hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// There is nothing left that could happen: a deadlock, or a wake-up that was lost.
+    Deadlock,
+    /// Somebody still runs or polls, but for so long, in ns of virtual time, none has done what programs are there for. Who polls
+    /// for what never comes looks so, and so does a machine on which nobody gets to run.
+    NoProgress(u64),
+}
+
+/// Some threads have not returned, and never will, or not within reasonable time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
+    /// Which of the two.
+    pub why: Why,
     /// When, in ns.
     pub at_ns: u64,
     /// Of each thread what it waits for, in words.
@@ -22,7 +34,19 @@ pub struct Stuck {
 
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the simulated program hangs after {} ns", self.at_ns)?;
+        let at = self.at_ns;
+        match self.why {
+            Why::Deadlock => {
+                write!(f, "deadlock or lost wake-up after {at} ns: nobody can ever go on")?;
+            }
+            Why::NoProgress(ns) => {
+                let seconds = ns as f64 / 1e9;
+                write!(
+                    f,
+                    "no progress for {seconds} s of virtual time, stopped after {at} ns: a deadlock of who polls, or a machine too slow"
+                )?;
+            }
+        }
         self.threads.iter().try_for_each(|thread| write!(f, "\n  {thread}"))
     }
 }
@@ -33,7 +57,7 @@ impl std::error::Error for Stuck {}
 pub(crate) type Name = (usize, usize, String);
 
 /// What all unfinished threads wait for.
-pub(crate) fn report(kernel: &Kernel, names: &[Name]) -> Stuck {
+pub(crate) fn report(kernel: &Kernel, why: Why, names: &[Name]) -> Stuck {
     let threads = kernel.threads.iter().enumerate().filter(|(_, thread)| thread.state != State::Done);
     let described = threads.map(|(tid, thread)| {
         let what = match thread.state {
@@ -58,7 +82,7 @@ pub(crate) fn report(kernel: &Kernel, names: &[Name]) -> Stuck {
         };
         format!("thread {tid} {what}")
     });
-    Stuck { at_ns: kernel.now / 1000, threads: described.collect() }
+    Stuck { why, at_ns: kernel.now / 1000, threads: described.collect() }
 }
 
 /// What lies at an address.

@@ -33,6 +33,9 @@ pub(crate) struct Victim {
 }
 
 impl Tags {
+    /// Bytes for each line of a cache.
+    pub(crate) const ENTRY: u64 = size_of::<Entry>() as u64;
+
     /// A cache of so many lines, or of a few fewer, to make full sets.
     pub(crate) fn new(lines: u32, ways: u32, hashed: bool) -> Self {
         let ways = ways.min(lines).max(1);

@@ -12,7 +12,7 @@ use flashlock_locks::raw::RawLock;
 use flashlock_locks::spin::Futex;
 use flashlock_locks::wait::Spin;
 use flashlock_sim::{
-    Description, Options, Placed, Region, Sim, Simulation, Word, compute, delay, nap, now, thread_number,
+    Description, Options, Placed, Region, Sim, Simulation, Why, Word, compute, delay, nap, now, thread_number,
 };
 
 /// A word on a line of its own.
@@ -212,8 +212,15 @@ fn loads_that_nothing_depends_on_are_under_way_together() {
 
 // ------------------------------------------------------------------------------------------------- waiting for ever
 
-fn stuck(simulation: &mut Simulation) -> Vec<String> {
-    simulation.run().unwrap_err().threads
+/// Why a run hangs is part of each: sleepers can never go on, who polls only makes no progress.
+const POLLED: Why = Why::NoProgress(10_000_000_000);
+
+fn stuck(simulation: &mut Simulation, why: Why) -> Vec<String> {
+    let stuck = simulation.run().unwrap_err();
+    assert_eq!(stuck.why, why, "{stuck}");
+    let words = if why == Why::Deadlock { "deadlock or lost wake-up after" } else { "no progress for 10 s" };
+    assert!(stuck.to_string().starts_with(words), "{stuck}");
+    stuck.threads
 }
 
 #[test]
@@ -226,7 +233,7 @@ fn a_lost_wake_up_is_reported() {
         compute(10e3);
         same.store(7, Release); // And nobody is woken.
     });
-    let threads = stuck(&mut simulation);
+    let threads = stuck(&mut simulation, Why::Deadlock);
     assert_eq!(threads.len(), 1);
     assert!(threads[0].starts_with("thread 0 sleeps on the flag, byte 0 (which holds 7) since 1"), "{threads:?}");
 }
@@ -243,7 +250,7 @@ fn a_deadlock_of_sleepers_names_both_locks() {
             <Futex as RawLock<Sim>>::lock(&second, &());
         });
     }
-    let threads = stuck(&mut simulation);
+    let threads = stuck(&mut simulation, Why::Deadlock);
     assert_eq!(threads.len(), 2);
     assert!(threads[0].starts_with("thread 0 sleeps on right, byte 0 (which holds 2)"), "{threads:?}");
     assert!(threads[1].starts_with("thread 1 sleeps on left, byte 0 (which holds 2)"), "{threads:?}");
@@ -258,7 +265,7 @@ fn who_polls_for_ever_is_reported() {
         <Lock as RawLock<Sim>>::lock(&lock.0, &lock.1);
         <Lock as RawLock<Sim>>::lock(&lock.0, &lock.1);
     });
-    let threads = stuck(&mut simulation);
+    let threads = stuck(&mut simulation, POLLED);
     assert_eq!(threads.len(), 1);
     assert!(threads[0].contains("thread 0") && threads[0].contains("queue node"), "{threads:?}");
 }

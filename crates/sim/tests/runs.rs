@@ -1,13 +1,19 @@
 //! The locks on simulated machines: they exclude, they end, and the same seed gives the same run.
 
+mod common;
+
 use std::cell::Cell;
 use std::rc::Rc;
 
+use common::{at_rest, taken_away};
+
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::{Machine, Word as _};
+use flashlock_locks::queue::Mcs;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::spin::Tas;
 use flashlock_locks::spin::busted::Busted;
+use flashlock_locks::wait::Spin;
 use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, Word, compute, nap};
 
 struct Lock<L: RawLock<Sim>> {
@@ -172,6 +178,28 @@ fn all_locks_exclude_and_end_where_threads_wait_for_cpus_all_the_time() {
         let torture = Torture { threads: 24, rounds: rounds(240), seed, slice_us: 20.0 };
         for_all(|lock, run| excludes(lock, run, &machine, torture));
     }
+}
+
+#[test]
+fn all_locks_exclude_and_end_where_a_hypervisor_takes_cpus_away_and_where_waiters_rest() {
+    for machine in [taken_away(), at_rest()] {
+        for threads in [2, 7, 16, 20] {
+            let torture = Torture { threads, rounds: rounds(1_400_u32.div_ceil(threads)), seed: 4, slice_us: 50.0 };
+            for_all(|lock, run| excludes(lock, run, &machine, torture));
+        }
+    }
+}
+
+#[test]
+fn a_hypervisor_and_rest_make_other_runs() {
+    // Or the torture above would be one of plain machines.
+    let mut plain = taken_away();
+    plain.hypervisor = None;
+    let run =
+        |machine: &Description| Torture { threads: 7, rounds: 30, seed: 4, slice_us: 50.0 }.run::<Mcs<Spin>>(machine);
+    let [taken_away, at_rest, plain] = [taken_away(), at_rest(), plain].map(|machine| run(&machine).outcome);
+    assert!(taken_away.ns > plain.ns, "{} {}", taken_away.ns, plain.ns);
+    assert!(at_rest.joules * plain.ns < plain.joules * at_rest.ns, "who rests consumes less: {at_rest:?} {plain:?}");
 }
 
 #[test]

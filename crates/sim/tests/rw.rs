@@ -1,7 +1,11 @@
 //! The readers-writer locks on simulated machines: they exclude, they end, and the same seed gives the same run.
 
+mod common;
+
 use std::cell::Cell;
 use std::rc::Rc;
+
+use common::{at_rest, taken_away};
 
 use flashlock_locks::for_each_rw_lock;
 use flashlock_locks::machine::Machine;
@@ -118,36 +122,88 @@ impl Torture {
     }
 }
 
-fn tortured<L: RawRwLock<Sim>>(name: &str) {
-    for (machine, threads) in [("2x18x2", 16), ("2x18x2", 100), ("8x24", 40)] {
-        let machine = Description::find(machine).expect("a machine of ours");
-        for seed in 1..4 {
-            let torture = Torture { threads, rounds: 60, seed };
-            let seen = torture.run::<L>(&machine);
-            assert!(!seen.broken && seen.counted == seen.writes, "{name}, seed {seed}: {seen:?}");
-            assert!(seen.writes > 0 && seen.most > 1, "{name}: no writers, or no two readers at once: {seen:?}");
-            if seed == 1 {
-                assert_eq!(seen, torture.run::<L>(&machine), "{name}: another run of the same seed");
-            }
+fn several_seeds(name: &str, run: Run, machine: &Description, threads: u32) {
+    for seed in 1..4 {
+        let torture = Torture { threads, rounds: 60, seed };
+        let seen = run(torture, machine);
+        assert!(!seen.broken && seen.counted == seen.writes, "{name}, seed {seed}: {seen:?}");
+        assert!(seen.writes > 0 && seen.most > 1, "{name}: no writers, or no two readers at once: {seen:?}");
+        if seed == 1 {
+            assert_eq!(seen, run(torture, machine), "{name}: another run of the same seed");
         }
     }
 }
 
-macro_rules! torture_all {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        #[test]
-        fn every_lock_excludes() {
-            $($(
-                // Polling for ever, more threads than CPUs take turns by the slice.
-                if stringify!($wait) != "spin" {
-                    tortured::<$type>(concat!($name, ":wait=", stringify!($wait)));
-                }
-            )+)*
-        }
-    };
+type Run = fn(Torture, &Description) -> Seen;
+
+/// Every lock with every way of waiting.
+fn for_all(mut act: impl FnMut(&str, Run)) {
+    macro_rules! all {
+        ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+            $($(act(concat!($name, ":wait=", stringify!($wait)), Torture::run::<$type>);)+)*
+        };
+    }
+    for_each_rw_lock!(all);
 }
 
-for_each_rw_lock!(torture_all);
+/// So many rounds of all threads together; fewer where the code is not optimised.
+const fn rounds(all: u32, threads: u32) -> u32 {
+    all.div_ceil(if cfg!(debug_assertions) { 8 * threads } else { threads })
+}
+
+fn excludes(lock: &str, run: Run, machine: &Description, torture: Torture) {
+    let seen = run(torture, machine);
+    let what = format!("{lock} on {} with {} threads: {seen:?}", machine.name, torture.threads);
+    assert!(!seen.broken && seen.counted == seen.writes, "{what}");
+    assert!(seen.reads > 0 && seen.writes > 0, "no readers, or no writers: {what}");
+}
+
+fn on_all_machines(threads: impl Fn(u32) -> u32) {
+    for machine in Description::names() {
+        let machine = Description::find(machine).expect("a machine of ours");
+        let threads = threads(machine.cpus());
+        let torture = Torture { threads, rounds: rounds(2_000, threads), seed: 3 };
+        for_all(|lock, run| excludes(lock, run, &machine, torture));
+    }
+}
+
+#[test]
+fn every_lock_excludes_with_few_threads() {
+    on_all_machines(|_| 7);
+}
+
+#[test]
+fn every_lock_excludes_on_full_machines() {
+    on_all_machines(|cpus| cpus);
+}
+
+#[test]
+fn every_lock_excludes_with_more_threads_than_cpus() {
+    on_all_machines(|cpus| cpus + cpus / 4);
+}
+
+#[test]
+fn every_lock_excludes_where_a_hypervisor_takes_cpus_away_and_where_waiters_rest() {
+    for machine in [taken_away(), at_rest()] {
+        for threads in [7, 16, 20] {
+            let torture = Torture { threads, rounds: rounds(2_000, threads), seed: 5 };
+            for_all(|lock, run| excludes(lock, run, &machine, torture));
+        }
+    }
+}
+
+#[test]
+fn every_seed_excludes_and_gives_the_same_run_again() {
+    for (machine, threads) in [("2x18x2", 16), ("2x18x2", 100), ("8x24", 40)] {
+        let machine = Description::find(machine).expect("a machine of ours");
+        for_all(|lock, run| {
+            // Polling for ever, more threads than CPUs take turns by the slice: once, above, is enough of that.
+            if !lock.ends_with(":wait=spin") || threads <= machine.cpus() {
+                several_seeds(lock, run, &machine, threads);
+            }
+        });
+    }
+}
 
 #[test]
 fn a_broken_lock_is_caught() {

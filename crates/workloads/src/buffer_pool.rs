@@ -39,8 +39,13 @@ impl Buffers {
 
     const WORDS_PER_LINE: u32 = 16;
 
+    /// Cache lines of each buffer.
+    pub const fn lines(&self) -> u32 {
+        self.words.div_ceil(Self::WORDS_PER_LINE)
+    }
+
     fn buffer<G: Ground>(&self) -> G::Lines {
-        G::lines(self.words.div_ceil(Self::WORDS_PER_LINE))
+        G::lines(self.lines())
     }
 
     fn line(&self, random: &mut XorShift) -> u32 {

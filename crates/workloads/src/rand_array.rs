@@ -29,8 +29,13 @@ impl Reads {
 
     const INTEGERS_PER_LINE: u32 = 16;
 
+    /// Cache lines of each array.
+    pub const fn lines(&self) -> u32 {
+        self.integers.div_ceil(Self::INTEGERS_PER_LINE)
+    }
+
     fn array<G: Ground>(&self) -> G::Lines {
-        G::lines(self.integers.div_ceil(Self::INTEGERS_PER_LINE))
+        G::lines(self.lines())
     }
 
     /// Reads so many elements.

@@ -6,6 +6,7 @@
 //! | [`lines`], [`own`], [`pairs`] | cache lines, what one CPU measures with them, and what two |
 //! | [`kernel`] | calls, wake-ups, switches, sleeps |
 //! | [`measure`] | all of it, in order, into a description |
+//! | [`plausible`] | what cannot be true of a machine |
 //! | [`sheet`] | what was measured, how, and what was not |
 //! | [`cpu`] | threads that stay where they are put |
 //!
@@ -17,6 +18,7 @@ mod lines;
 mod measure;
 mod own;
 mod pairs;
+mod plausible;
 mod shape;
 mod sheet;
 
@@ -42,8 +44,9 @@ Examples:
 
 Let nothing else run meanwhile. Needs no root; a CPU that this process may not
 use is not measured. The file says when it was measured, and which numbers are
-another machine's because they could not be. It is text: what you know better,
-write into it.
+another machine's because they could not be. What cannot be true is measured
+again, and if it stays so, a warning says what. It is text: what you know
+better, write into it.
 
 Exit status: 0 measured, 1 the file exists or cannot be written, 2 wrong usage.";
 
@@ -56,7 +59,8 @@ const TICK: Duration = Duration::from_millis(250);
 /// Measure this machine, for the simulation
 ///
 /// Describes this machine as the simulation needs it: its shape and caches, what loads, stores, atomic operations and lines that
-/// travel between CPUs take, what the system takes to wake, switch and sleep. Takes half a minute, longer with several nodes.
+/// travel between CPUs take, what the system takes to wake, switch and sleep. Takes half a minute, and some minutes with hundreds
+/// of CPUs: lines are carried between each pair of them.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -68,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "output")]
     force: bool,
 
-    /// Fewer repetitions, smaller sample: rougher, and done in a few seconds
+    /// Fewer repetitions, a sample of the pairs of CPUs: rougher, and done in a few seconds
     #[arg(long)]
     quick: bool,
 }
@@ -97,7 +101,17 @@ impl Effort {
 
     /// At most so many pairs of CPUs of each distance.
     fn pairs(self) -> usize {
-        if self.quick { 2 } else { 16 }
+        if self.quick { 2 } else { usize::MAX }
+    }
+
+    /// Rounds for each of so many pairs of CPUs: fewer where pairs are very many, so that it takes minutes and not hours.
+    fn rounds_of(self, pairs: usize) -> u32 {
+        /// A median of fewer says little.
+        const FEWEST: u32 = 5;
+        /// With so many pairs each can have all rounds.
+        const MANY: usize = 1000;
+        let share = self.rounds() as usize * MANY / pairs.max(1);
+        u32::try_from(share).unwrap_or(u32::MAX).clamp(FEWEST, self.rounds())
     }
 
     /// How long time slices are watched.
@@ -121,8 +135,12 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let machine = Topology::read();
     let mut session = Session::new(Effort { quick: args.quick }, &machine)?;
     session.run();
-    let Session { mut found, sheet, .. } = session;
+    let Session { mut found, mut sheet, .. } = session;
     let described = Machine::from(&machine);
+    for doubt in plausible::doubts(&found) {
+        screen::complain(Some("warning"), &format!("implausible: {doubt}; let nothing else run, and measure again"));
+        sheet.remarks.push(format!("implausible: {doubt}"));
+    }
     found.name = name(args.output.as_deref());
     found.title = described.to_string();
     let how = if args.quick { "calibrate --quick" } else { "calibrate" };
@@ -189,6 +207,13 @@ mod tests {
     fn files_give_names() {
         assert_eq!(name(Some(Path::new("/tmp/my machine.toml"))), "my-machine");
         assert_eq!((name(None), name(Some(Path::new("..")))), ("here".into(), "here".into()));
+    }
+
+    #[test]
+    fn very_many_pairs_share_the_rounds() {
+        let all = Effort { quick: false };
+        assert_eq!([0, 1, 1000, 2000, 1_000_000].map(|pairs| all.rounds_of(pairs)), [200, 200, 200, 100, 5]);
+        assert_eq!(Effort { quick: true }.rounds_of(2), 20);
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(super) struct Travel {
     pub(super) shared: f64,
     /// From one CPU's compare-and-swap to the other's, on the same word.
     pub(super) handover: f64,
+    /// From one CPU's store to the other's, on the same word.
+    pub(super) stores: f64,
 }
 
 /// What lies in another node, in ns.
@@ -66,16 +68,26 @@ impl Turn {
     }
 }
 
-/// Measures between two CPUs. `None` if they cannot be had.
-pub(super) fn travel(effort: Effort, [reader, owner]: [u32; 2]) -> Option<Travel> {
+/// Measures between two CPUs, in so many rounds. `None` if they cannot be had.
+pub(super) fn travel(rounds: u32, [reader, owner]: [u32; 2]) -> Option<Travel> {
     let lines = Lines::new(FEW, APART)?;
     let all = lines.linked();
-    let modified = |touch| together(effort, [reader, owner], &lines, |lines| lines.walk(all, touch));
+    let modified = |touch| together(rounds, [reader, owner], &lines, |lines| lines.walk(all, touch));
     Some(Travel {
         load: modified(Touch::Load)?,
         cas: modified(Touch::Cas)?,
-        shared: shared(effort, [reader, owner], &lines)?,
-        handover: handover(effort, [reader, owner])?,
+        shared: shared(rounds, [reader, owner], &lines)?,
+        handover: ping_pong(rounds, [reader, owner], |word, now| {
+            while word.compare_exchange(now, now + 1, Relaxed, Relaxed).is_err() {
+                spin_loop();
+            }
+        })?,
+        stores: ping_pong(rounds, [reader, owner], |word, now| {
+            while word.load(Relaxed) != now {
+                spin_loop();
+            }
+            word.store(now + 1, Relaxed);
+        })?,
     })
 }
 
@@ -83,7 +95,7 @@ pub(super) fn travel(effort: Effort, [reader, owner]: [u32; 2]) -> Option<Travel
 pub(super) fn remote(effort: Effort, [reader, owner]: [u32; 2], llc: usize, dram: Option<usize>) -> Option<Remote> {
     let lines = cpu::on(owner, || Lines::new(llc, 1))??;
     let steps = lines.linked().min(MANY);
-    let llc = together(effort, [reader, owner], &lines, |lines| lines.walk(steps, Touch::Load))?;
+    let llc = together(effort.rounds(), [reader, owner], &lines, |lines| lines.walk(steps, Touch::Load))?;
     let there = dram.and_then(|bytes| cpu::on(owner, || Lines::new(bytes, 1))?);
     let dram = there.and_then(|lines| cpu::on(reader, || super::own::walk(effort, &lines))?);
     Some(Remote { llc, dram })
@@ -91,13 +103,12 @@ pub(super) fn remote(effort: Effort, [reader, owner]: [u32; 2], llc: usize, dram
 
 /// In turns: the owner modifies all lines, the reader measures; the middle of what it measured.
 fn together(
-    effort: Effort,
+    rounds: u32,
     [reader, owner]: [u32; 2],
     lines: &Lines,
     measure: impl Fn(&Lines) -> f64 + Sync,
 ) -> Option<f64> {
     let turn = Turn::default();
-    let rounds = effort.rounds();
     let times = both(
         [reader, owner],
         || {
@@ -122,9 +133,9 @@ fn together(
 
 /// The middle of what it takes to make lines one's own that both have read. Who reads a modified line first may get it for itself
 /// alone; when the other reads it again, it is shared.
-fn shared(effort: Effort, cpus: [u32; 2], lines: &Lines) -> Option<f64> {
+fn shared(rounds: u32, cpus: [u32; 2], lines: &Lines) -> Option<f64> {
     let turn = Turn::default();
-    let (rounds, all) = (effort.rounds(), lines.linked());
+    let all = lines.linked();
     let times = both(
         cpus,
         || {
@@ -153,17 +164,13 @@ fn shared(effort: Effort, cpus: [u32; 2], lines: &Lines) -> Option<f64> {
     Spread::of(&times).map(|spread| spread.median)
 }
 
-/// Half a round trip of a word that two CPUs change in turns.
-fn handover(effort: Effort, cpus: [u32; 2]) -> Option<f64> {
+/// Half a round trip of a word that two CPUs change in turns: `change` waits for the word to hold a number, and makes it the next
+/// one. Relaxed suffices there: nothing but the word is handed over.
+fn ping_pong(rounds: u32, cpus: [u32; 2], change: impl Fn(&AtomicU32, u32) + Sync) -> Option<f64> {
     let turn = Turn::default();
-    let rounds = effort.rounds() * 100;
+    let rounds = rounds * 100;
     let play = |mine: u32| {
-        let take = |round: u32| {
-            let now = 2 * round + mine;
-            while turn.0.compare_exchange(now, now + 1, Relaxed, Relaxed).is_err() {
-                spin_loop();
-            }
-        };
+        let take = |round: u32| change(&turn.0, 2 * round + mine);
         // The first time, the other may not run yet.
         take(0);
         let start = Instant::now();

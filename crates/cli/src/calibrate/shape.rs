@@ -70,16 +70,27 @@ impl Shape {
         self.topology.distances.iter().flatten().copied().max().unwrap_or(0)
     }
 
-    /// Pairs of usable CPUs of different cores so far from each other: all, or a sample of at most `limit`.
-    pub(super) fn pairs(&self, distance: u32, limit: usize) -> Vec<[u32; 2]> {
-        let cores =
-            || self.nodes.iter().enumerate().flat_map(|(node, of)| of.usable.iter().map(move |core| (node, core[0])));
-        let far = |a: usize, b: usize| self.topology.distances.get(a).map_or(0, |row| row[b]);
-        let all: Vec<[u32; 2]> = cores()
-            .flat_map(|a| cores().map(move |b| (a, b)))
-            .filter(|((from, a), (to, b))| a < b && far(*from, *to) == distance)
-            .map(|((_, a), (_, b))| [a, b])
+    /// All pairs of usable CPUs of different cores so far from each other. Between those of one core nothing travels.
+    pub(super) fn all_pairs(&self, distance: u32) -> Vec<[u32; 2]> {
+        let cpus: Vec<(usize, &Core, u32)> = self
+            .nodes
+            .iter()
+            .enumerate()
+            .flat_map(|(node, of)| {
+                of.usable.iter().flat_map(move |core| core.iter().map(move |&cpu| (node, core, cpu)))
+            })
             .collect();
+        let far = |a: usize, b: usize| self.topology.distances.get(a).map_or(0, |row| row[b]);
+        cpus.iter()
+            .flat_map(|a| cpus.iter().map(move |b| (a, b)))
+            .filter(|((from, one, a), (to, other, b))| a < b && one != other && far(*from, *to) == distance)
+            .map(|((_, _, a), (_, _, b))| [*a, *b])
+            .collect()
+    }
+
+    /// The same, or a sample of at most `limit`.
+    pub(super) fn pairs(&self, distance: u32, limit: usize) -> Vec<[u32; 2]> {
+        let all = self.all_pairs(distance);
         let wanted = limit.min(all.len());
         (0..wanted).map(|index| all[index * all.len() / wanted]).collect()
     }
@@ -176,10 +187,11 @@ mod tests {
         assert_eq!((topology.threads_per_core, shape.farthest()), (2, 1));
         assert_eq!(topology.distances, [[0, 1], [1, 0]]);
         assert!(shape.remarks.is_empty(), "{:?}", shape.remarks);
-        assert_eq!((shape.pairs(0, 1000).len(), shape.pairs(1, 1000).len()), (2 * 18 * 17 / 2, 18 * 18));
+        assert_eq!((shape.all_pairs(0).len(), shape.all_pairs(1).len()), (2 * 36 * 34 / 2, 36 * 36));
+        assert_eq!(shape.pairs(0, usize::MAX), shape.all_pairs(0));
         assert_eq!(
             (shape.pairs(0, 3).len(), shape.pairs(1, 2), shape.pairs(2, 5)),
-            (3, vec![[0, 18], [9, 18]], vec![])
+            (3, vec![[0, 18], [12, 18]], vec![])
         );
     }
 

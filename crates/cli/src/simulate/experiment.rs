@@ -50,6 +50,25 @@ pub(crate) enum Work {
     OneInSix,
 }
 
+impl Work {
+    /// With fewer threads it waits for ever: for messages that nobody puts in.
+    pub(super) fn fewest_threads(self) -> u32 {
+        if self == Self::Messages { 2 } else { 1 }
+    }
+
+    /// Lines that so many threads touch, where there are many: of the arrays.
+    pub(super) fn lines(self, threads: u32) -> u64 {
+        let (arrays, each) = match self {
+            Self::Randarray => (1 + u64::from(threads), Reads::PAPER.lines()),
+            Self::Buffers | Self::BuffersSem => {
+                (u64::from(Buffers::PAPER.count) + u64::from(threads), Buffers::PAPER.lines())
+            }
+            _ => return 0,
+        };
+        arrays * u64::from(each)
+    }
+}
+
 /// What a run is to be.
 #[derive(Clone, Debug)]
 pub(super) struct Experiment<'a> {
@@ -116,11 +135,6 @@ impl Experiment<'_> {
                 self.drive(simulation, BufferPool::<_, _, Simulated>::new(lock, supply, Buffers::PAPER))
             }
             Work::Messages => {
-                if self.threads < 2 {
-                    return Err(
-                        "who takes messages and nobody puts them in waits for ever: two threads at least".into()
-                    );
-                }
                 // Three take messages, as in the paper, if then half of the threads or more put them in.
                 let consumers = Traffic::PAPER.consumers.min(self.threads / 2);
                 let traffic = Traffic { consumers, ..Traffic::PAPER };
@@ -158,6 +172,10 @@ impl Experiment<'_> {
         // All threads have returned, and with each of them went its reference.
         let placed = Rc::get_mut(&mut shared).ok_or("a thread still has the workload: it was not checked")?;
         placed.get_mut().check(counts.iter().map(|[all, _]| all).sum())?;
+        if counts.iter().all(|[_, counted]| *counted == 0) {
+            let ms = self.length as f64 / 1e6;
+            return Err(format!("no operation was done in the {ms} ms that count: a longer --millis is needed"));
+        }
         let log = LOG.take();
         let figures = self.figures(&outcome, &log, counts.iter().map(|[_, counted]| *counted).collect());
         Ok(Sample { figures, sections: log.into_sections() })
@@ -200,6 +218,7 @@ impl Experiment<'_> {
         put("alterations_per_1000", (acquisitions > 0.0).then(|| count(Event::Alteration) * 1e3 / acquisitions));
         put("cpus_used", Some(busy / outcome.ns.max(1.0)));
         put("llc_misses", each(traffic.memory as f64));
+        put("llc_misses_by_itself", each(traffic.displaced_by_itself as f64));
         put("llc_misses_by_others", each(traffic.displaced_by_others as f64));
         put("remote_lines", each(traffic.remote as f64));
         put("watts", Some(outcome.joules * 1e9 / outcome.ns.max(1.0)));
@@ -207,5 +226,38 @@ impl Experiment<'_> {
             put(&format!("{}_ns", usage.name()), each(ns));
         }
         figures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flashlock_locks::machine::Tunables;
+
+    use super::*;
+
+    #[test]
+    fn a_deadlock_is_called_one() {
+        let machine = Description::find("2x18x2").unwrap();
+        // Who takes messages alone waits for ever for somebody to put one in.
+        let alone = Experiment {
+            machine: &machine,
+            work: Work::Messages,
+            lookups: 0,
+            external: 0,
+            threads: 1,
+            warm_up: 1_000,
+            length: 1_000_000,
+            seed: 1,
+            placement: 1,
+            packed: false,
+            word_in_front: false,
+            waiting: Waiting::Sleeping,
+            trace: false,
+        };
+        let error = alone.run(&Choice::DEFAULT, &Tunables::DEFAULT).unwrap_err();
+        assert!(error.starts_with("deadlock or lost wake-up after") && error.contains("thread 0 sleeps on"), "{error}");
+        let polls = Experiment { waiting: Waiting::Polling, ..alone };
+        let error = polls.run(&Choice::DEFAULT, &Tunables::DEFAULT).unwrap_err();
+        assert!(error.starts_with("no progress for 10 s of virtual time"), "{error}");
     }
 }

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`experiment`] | one run: a workload under a lock with so many threads |
 //! | [`ground`] | the simulated computer as workloads see it; what is noted of a lock |
+//! | [`budget`] | memory for several runs at once |
 //! | [`sweep`] | all runs, on all CPUs of this computer, and the result |
 //! | [`text`] | tables for people |
 //! | [`trace`] | a run's sections as a timeline |
 
 mod any_lock;
+mod budget;
 mod experiment;
 mod ground;
 mod sweep;
@@ -49,8 +51,8 @@ and placement (where threads are put). Ratios are to the first lock.
 The timeline of --trace opens in https://ui.perfetto.dev and in the Firefox
 Profiler. docs/simulate.md describes workloads, figures and machine files.
 
-Exit status: 0 simulated, 1 a run hung or lost an operation, or a file cannot be
-written, 2 wrong usage.";
+Exit status: 0 simulated, 1 a run hung, lost an operation or did none, or a file
+cannot be written, 2 wrong usage.";
 
 /// What happens at 36, 144 or 512 CPUs? Run the locks on a simulated machine
 ///
@@ -72,7 +74,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     locks: Vec<String>,
 
-    /// Numbers of threads; by default 1, 2, 4, … up to all CPUs, and half as many again
+    /// Numbers of threads; by default 1, 2, 4, … up to all CPUs, and half as many again (messages needs two)
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
 
@@ -92,7 +94,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// How long a run measures, in ms of virtual time; by default 4 to 20, as the workload needs it, but ten time slices with
+    /// How long a run measures, in ms of virtual time; by default 4 to 40, as the workload needs it, but ten time slices with
     /// more threads than CPUs
     #[arg(long, value_name = "MS", value_parser = millis)]
     millis: Option<f64>,

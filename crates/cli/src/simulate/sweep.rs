@@ -13,12 +13,14 @@ use flashlock_report::provenance::Provenance;
 use flashlock_report::results::{
     Better, Failed, Group, Method, Metric, Point, Results, Run, SCHEMA, Simulated, VERSION,
 };
-use flashlock_sim::{Description, Use};
+use flashlock_report::units;
+use flashlock_sim::{Description, Use, footprint};
 use flashlock_workloads::key_value::Mix;
 use flashlock_workloads::wait::Waiting;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Args;
+use super::budget::Budget;
 use super::experiment::{Experiment, Sample, Work};
 use super::ground::Section;
 use crate::failure::Failure;
@@ -44,7 +46,8 @@ const METRICS: &[(&str, &str, Better)] = &[
     ("alterations_per_1000", "Queue alterations per 1,000 acquisitions", Better::Less),
     ("cpus_used", "CPUs kept busy", Better::Less),
     ("llc_misses", "Lines from memory per operation", Better::Less),
-    ("llc_misses_by_others", "Of these, displaced by another thread", Better::Less),
+    ("llc_misses_by_itself", "Of these, displaced by what the same core brought in", Better::Less),
+    ("llc_misses_by_others", "Of these, displaced by what another core brought in", Better::Less),
     ("remote_lines", "Lines from other NUMA nodes per operation", Better::Less),
     ("watts", "Power above idle, W, an estimate", Better::Less),
     ("steps", "Steps of the simulation", Better::Less),
@@ -78,7 +81,17 @@ impl<'a> Sweep<'a> {
                 locks.push((lock, tunables));
             }
         }
-        let threads = if args.threads.is_empty() { usual_threads(machine.cpus()) } else { sorted(&args.threads) };
+        let fewest = args.workload.fewest_threads();
+        let threads = match args.threads.as_slice() {
+            [] => usual_threads(fewest, machine.cpus()),
+            wanted => sorted(wanted),
+        };
+        if let Some(few) = threads.first().filter(|few| **few < fewest) {
+            let (name, few) = (name(args.workload), units::counted(u64::from(*few), "thread"));
+            return Err(Failure::usage(format_args!(
+                "--threads: with {few} {name} waits for ever, for some of its threads wait for what others do: {fewest} at least"
+            )));
+        }
         if args.trace.is_some() && (locks.len() > 1 || threads.len() > 1) {
             return Err(Failure::usage(
                 "--trace shows one run: name one lock and one number of threads, --locks cna --threads 8",
@@ -106,6 +119,7 @@ impl<'a> Sweep<'a> {
         let bar = ProgressBar::new(jobs as u64).with_style(style);
         bar.enable_steady_tick(TICK);
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(jobs)));
+        let budget = Budget::new();
         let workers = thread::available_parallelism().map_or(1, usize::from).min(jobs);
         thread::scope(|scope| {
             for _ in 0..workers {
@@ -113,7 +127,7 @@ impl<'a> Sweep<'a> {
                     // The longest ones, with the most threads, begin first.
                     while let Some(job) = jobs.checked_sub(1 + next.fetch_add(1, Relaxed)) {
                         let (point, round) = (job / rounds as usize, (job % rounds as usize) as u32);
-                        let outcome = self.one(point, round);
+                        let outcome = budget.within(self.memory(point), || self.one(point, round));
                         done.lock().expect("no worker panics while it holds this").push((job, point, round, outcome));
                         bar.inc(1);
                     }
@@ -143,6 +157,12 @@ impl<'a> Sweep<'a> {
         results.derive();
         results.judge();
         Ok((results, sections))
+    }
+
+    /// About how much memory a run takes, in bytes.
+    fn memory(&self, point: usize) -> u64 {
+        let threads = self.threads[point / self.locks.len()];
+        footprint(self.machine, threads, self.args.workload.lines(threads))
     }
 
     /// One run.
@@ -304,10 +324,11 @@ fn usual_millis(work: Work) -> f64 {
     }
 }
 
-/// Powers of two, all CPUs, and half as many again.
-fn usual_threads(cpus: u32) -> Vec<u32> {
+/// Powers of two, all CPUs, and half as many again, but none below the fewest.
+fn usual_threads(fewest: u32, cpus: u32) -> Vec<u32> {
     let powers = std::iter::successors(Some(1), |threads| Some(threads * 2)).take_while(|threads| *threads < cpus);
-    sorted(&powers.chain([cpus, cpus + cpus / 2]).collect::<Vec<_>>())
+    let all = powers.chain([cpus, cpus + cpus / 2]).map(|threads| threads.max(fewest));
+    sorted(&all.collect::<Vec<_>>())
 }
 
 fn sorted(threads: &[u32]) -> Vec<u32> {
@@ -323,8 +344,9 @@ mod tests {
 
     #[test]
     fn usual_numbers_of_threads() {
-        assert_eq!(usual_threads(6), [1, 2, 4, 6, 9]);
-        assert_eq!(usual_threads(1), [1]);
+        assert_eq!(usual_threads(1, 6), [1, 2, 4, 6, 9]);
+        assert_eq!(usual_threads(2, 6), [2, 4, 6, 9]);
+        assert_eq!((usual_threads(1, 1), usual_threads(2, 1)), (vec![1], vec![2]));
         assert_eq!(sorted(&[4, 1, 4]), [1, 4]);
     }
 }

@@ -73,6 +73,25 @@ fn explained(results: &Results, group: &Group, cell: &str, width: u16) -> String
     let rows: Vec<Row> = Use::ALL.iter().map(row).chain([("together".to_owned(), sums)]).collect();
     let threads = counted_threads(cell);
     let title = format!("{threads}: where the time of an operation goes, in ns of all threads together.");
+    titled(&title, "", &results.locks, &rows, width) + &misses(results, group, cell, width)
+}
+
+/// Lines from memory, and why they were not in the last-level cache; nothing where all were.
+fn misses(results: &Results, group: &Group, cell: &str, width: u16) -> String {
+    let missed = |metric: &str, lock: &String| results.figure(&group.title, cell, lock, metric).map(|all| all.median);
+    if results.locks.iter().all(|lock| missed("llc_misses", lock).is_none_or(|lines| lines == 0.0)) {
+        return String::new();
+    }
+    let row = |(name, metric): (&str, &str)| {
+        (name.to_owned(), results.locks.iter().map(|lock| shown(missed(metric, lock))).collect())
+    };
+    let rows = [
+        ("all", "llc_misses"),
+        ("displaced by the same core", "llc_misses_by_itself"),
+        ("displaced by other cores", "llc_misses_by_others"),
+    ]
+    .map(row);
+    let title = format!("{}: lines from memory per operation.", counted_threads(cell));
     titled(&title, "", &results.locks, &rows, width)
 }
 

@@ -1,8 +1,13 @@
 //! Small machines for tests, and what their threads write down.
+//!
+//! No test uses all of it.
+
+#![allow(dead_code)]
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use flashlock_sim::description::{Hypervisor, Umwait};
 use flashlock_sim::{Description, Options, Simulation};
 
 /// One node, in which nothing takes time but what a test says: slices of 100 us, 1 us from one thread to another, 0.5 into the system,
@@ -43,4 +48,19 @@ impl<T> Log<T> {
     pub(crate) fn take(&self) -> Vec<T> {
         self.0.take()
     }
+}
+
+/// Two nodes of four cores with two hardware threads each, whose CPUs a hypervisor takes away for a third of the time: in the middle of
+/// sections, of waits, of hand-offs.
+pub(crate) fn taken_away() -> Description {
+    let mut machine = Description::find("2x18x2").unwrap();
+    machine.topology.cores_per_node = 4;
+    machine.hypervisor = Some(Hypervisor { run_ms: 0.02, away_ms: 0.01 });
+    machine
+}
+
+/// The same without a hypervisor, whose waiters wait with `umwait`, not for long at once.
+pub(crate) fn at_rest() -> Description {
+    let umwait = Umwait { wake_ns: 250.0, max_us: 5.0, wait_w: 0.5 };
+    Description { hypervisor: None, umwait: Some(umwait), ..taken_away() }
 }
