@@ -250,7 +250,6 @@ mod tests {
             seed: 1,
             placement: 1,
             packed: false,
-            word_in_front: false,
             waiting: Waiting::Sleeping,
             trace: false,
         };
