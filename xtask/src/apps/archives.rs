@@ -6,14 +6,14 @@ use std::fs;
 
 use anyhow::{Result, bail};
 
-use super::App;
 use super::counts::Needs;
 use super::run::Run;
+use super::{App, Quick};
 
 pub(crate) const ZSTD: App = App {
     name: "zstd",
     packages: &["zstd"],
-    quick: true,
+    quick: Quick::Once,
     sources: &[],
     needs: &[Needs::MutexLock(500), Needs::CondWait(20)],
     run: zstd,
@@ -22,7 +22,7 @@ pub(crate) const ZSTD: App = App {
 pub(crate) const XZ: App = App {
     name: "xz",
     packages: &["xz-utils"],
-    quick: true,
+    quick: Quick::Once,
     sources: &[],
     needs: &[Needs::MutexLock(1000), Needs::CondWait(20)],
     run: xz,

@@ -2,15 +2,15 @@
 
 use anyhow::Result;
 
-use super::App;
 use super::counts::Needs;
 use super::run::{Facts, Run};
 use super::stage::Source;
+use super::{App, Quick};
 
 pub(crate) const BERKELEY_DB: App = App {
     name: "berkeley-db",
     packages: &["libdb-dev"],
-    quick: true,
+    quick: Quick::Always,
     sources: &[Source { file: "bdb.c", options: &["-ldb"] }],
     needs: &[Needs::SharedMutexLock(10_000), Needs::SharedCondWait(20), Needs::SharedRwLock(1000)],
     run,

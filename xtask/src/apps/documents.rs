@@ -6,15 +6,15 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 
-use super::App;
 use super::counts::Needs;
 use super::run::{Facts, Run};
 use super::stage::script;
+use super::{App, Quick};
 
 pub(crate) const CHROMIUM: App = App {
     name: "chromium",
     packages: &["chromium", "python3"],
-    quick: false,
+    quick: Quick::Never,
     sources: &[],
     needs: &[Needs::MutexLock(20_000), Needs::CondWait(200)],
     run: chromium,
@@ -23,7 +23,7 @@ pub(crate) const CHROMIUM: App = App {
 pub(crate) const LIBREOFFICE: App = App {
     name: "libreoffice",
     packages: &["libreoffice-writer-nogui"],
-    quick: false,
+    quick: Quick::Never,
     sources: &[],
     needs: &[Needs::MutexLock(50_000), Needs::CondWait(10)],
     run: libreoffice,

@@ -2,15 +2,15 @@
 
 use anyhow::Result;
 
-use super::App;
 use super::counts::Needs;
 use super::run::{Facts, Run};
 use super::stage::Source;
+use super::{App, Quick};
 
 pub(crate) const LEVELDB: App = App {
     name: "leveldb",
     packages: LEVELDB_PACKAGES,
-    quick: true,
+    quick: Quick::Once,
     sources: &[LEVELDB_SOURCE],
     needs: &[Needs::MutexLock(20_000)],
     run: leveldb,
@@ -19,7 +19,7 @@ pub(crate) const LEVELDB: App = App {
 pub(crate) const KYOTO_CABINET: App = App {
     name: "kyoto-cabinet",
     packages: KYOTO_PACKAGES,
-    quick: true,
+    quick: Quick::Once,
     sources: &[KYOTO_SOURCE],
     needs: &[Needs::MutexLock(20_000), Needs::RwLock(10_000)],
     run: kyoto,

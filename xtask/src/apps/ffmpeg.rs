@@ -3,14 +3,14 @@
 
 use anyhow::{Result, bail};
 
-use super::App;
 use super::counts::Needs;
 use super::run::Run;
+use super::{App, Quick};
 
 pub(crate) const FFMPEG: App = App {
     name: "ffmpeg",
     packages: &["ffmpeg"],
-    quick: false,
+    quick: Quick::Never,
     sources: &[],
     needs: &[Needs::MutexLock(10_000), Needs::CondWait(200)],
     run,

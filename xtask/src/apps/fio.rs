@@ -5,14 +5,14 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::App;
 use super::counts::Needs;
 use super::run::Run;
+use super::{App, Quick};
 
 pub(crate) const FIO: App = App {
     name: "fio",
     packages: &["fio"],
-    quick: true,
+    quick: Quick::Once,
     sources: &[],
     needs: &[Needs::SharedMutexLock(5000), Needs::SharedCondWait(100)],
     run,

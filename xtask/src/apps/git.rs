@@ -5,13 +5,13 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 
-use super::App;
 use super::counts::Needs;
 use super::run::Run;
+use super::{App, Quick};
 use crate::child::Finished;
 
 pub(crate) const GIT: App =
-    App { name: "git", packages: &["git"], quick: true, sources: &[], needs: &[Needs::MutexLock(5000)], run };
+    App { name: "git", packages: &["git"], quick: Quick::Once, sources: &[], needs: &[Needs::MutexLock(5000)], run };
 
 const COMMITS: u32 = 400;
 const FILES: u32 = 30;

@@ -2,15 +2,15 @@
 
 use anyhow::{Result, bail};
 
-use super::App;
 use super::counts::Needs;
 use super::run::Run;
+use super::{App, Quick};
 use crate::child::Finished;
 
 pub(crate) const KCCACHETEST: App = App {
     name: "kccachetest",
     packages: &["kyotocabinet-utils"],
-    quick: true,
+    quick: Quick::Always,
     sources: &[],
     needs: &[Needs::MutexLock(10_000), Needs::RwLock(10_000)],
     run,

@@ -4,15 +4,15 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 
-use super::App;
 use super::counts::Needs;
 use super::run::{Facts, Run};
 use super::stage::script;
+use super::{App, Quick};
 
 pub(crate) const MEMCACHED: App = App {
     name: "memcached",
     packages: &["memcached", "libmemcached-tools", "python3"],
-    quick: true,
+    quick: Quick::Always,
     sources: &[],
     needs: &[Needs::MutexLock(20_000)],
     run,

@@ -47,14 +47,26 @@ struct App {
     name: &'static str,
     /// The Debian packages it needs.
     packages: &'static [&'static str],
-    /// Whether `--quick` runs it: its packages are small, and a run takes about two seconds.
-    quick: bool,
+    /// How `--quick` runs it.
+    quick: Quick,
     /// Its own programs in `tests/apps`.
     sources: &'static [Source],
     /// What it must call at least in one run.
     needs: &'static [Needs],
     /// Runs it and checks what it printed.
     run: fn(&Run) -> Result<()>,
+}
+
+/// How `--quick` runs an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quick {
+    /// Not at all.
+    Never,
+    /// Its packages are small, and a run takes about two seconds: under the default lock with every number of threads, under others
+    /// with one.
+    Once,
+    /// The same, and also under `mcs` and `futex`, with every number.
+    Always,
 }
 
 const APPS: [&App; 22] = [
@@ -97,8 +109,8 @@ pub(crate) struct Options {
     /// Only these applications (may be repeated, or a list with commas)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only the quick applications; unless --lock says otherwise also under mcs and futex, but under other locks than the
-    /// default with the middle number of threads alone
+    /// Only the quick applications; under other locks than the default with the middle number of threads alone, but half of them,
+    /// unless --lock says otherwise, under mcs and futex with all
     #[arg(long, conflicts_with = "only")]
     quick: bool,
     /// Only under glibc: shows whether the applications work, and what they call
@@ -119,7 +131,7 @@ impl Options {
 
     fn apps(&self) -> Result<Vec<&'static App>> {
         if self.only.is_empty() {
-            return Ok(APPS.into_iter().filter(|app| app.quick || !self.quick).collect());
+            return Ok(APPS.into_iter().filter(|app| app.quick != Quick::Never || !self.quick).collect());
         }
         let find = |name: &String| {
             let known = || APPS.map(|app| app.name).join(", ");
@@ -132,7 +144,7 @@ impl Options {
 
 /// The packages of the quick applications, or of all.
 pub(crate) fn packages(quick: bool) -> Vec<&'static str> {
-    let apps = APPS.iter().filter(|app| app.quick || !quick);
+    let apps = APPS.iter().filter(|app| app.quick != Quick::Never || !quick);
     let mut packages: Vec<&str> = apps.flat_map(|app| app.packages).copied().collect();
     packages.sort_unstable();
     packages.dedup();

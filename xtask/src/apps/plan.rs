@@ -2,23 +2,25 @@
 
 use anyhow::Result;
 
-use super::Options;
 use super::run::Wrapper;
 use super::stage::Stage;
+use super::{Options, Quick};
 use crate::locks;
 use crate::workspace;
 
 /// The locks of a full run: the default, and those with a queue of their own kind.
 const LOCKS: [&str; 3] = ["shfl", "cna", "mcscr"];
-/// Further ones, where there is time because few threads are tried.
+/// Further ones of a quick run, for applications that are [`Quick::Always`].
 const QUICK_LOCKS: [&str; 2] = ["mcs", "futex"];
 
 /// The runs of each application.
 pub(crate) struct Plan {
     /// The ways in which an application is started, the reference first.
     pub(crate) wrappers: Vec<Wrapper>,
-    /// The number of threads for locks other than the default; `None`: all of them.
+    /// Of a quick run: the number of threads for locks other than the default; `None`: all of them.
     only: Option<u32>,
+    /// Whether the user has named the locks.
+    named: bool,
 }
 
 impl Plan {
@@ -28,13 +30,14 @@ impl Plan {
             wrappers.extend(ours(options, stage)?);
         }
         wrappers.iter().try_for_each(Wrapper::assert_works)?;
-        Ok(Self { wrappers, only: options.quick.then(|| threads[threads.len() / 2]) })
+        let only = options.quick.then(|| threads[threads.len() / 2]);
+        Ok(Self { wrappers, only, named: !options.lock.is_empty() })
     }
 
-    /// Whether there is a run under this wrapper with so many threads.
-    pub(crate) fn includes(&self, wrapper: &Wrapper, threads: u32) -> bool {
-        let everywhere = wrapper.lock.as_ref().is_none_or(|lock| lock.default);
-        everywhere || self.only.is_none_or(|only| only == threads)
+    /// Whether an application is run under this wrapper with so many threads.
+    pub(crate) fn includes(&self, quick: Quick, wrapper: &Wrapper, threads: u32) -> bool {
+        let Some((lock, only)) = wrapper.lock.as_ref().filter(|lock| !lock.default).zip(self.only) else { return true };
+        if !self.named && QUICK_LOCKS.contains(&lock.name.as_str()) { quick == Quick::Always } else { only == threads }
     }
 }
 
@@ -60,21 +63,25 @@ mod tests {
     use crate::locks::{Kind, Lock};
 
     #[test]
-    fn other_locks_than_the_default_are_quick_with_one_number_of_threads() {
-        let lock = |default| Lock {
-            name: "x".into(),
+    fn a_quick_run_leaves_out_what_it_says() {
+        let lock = |name: &str| Lock {
+            name: name.into(),
             kind: Kind::Mutex,
             interposable: true,
-            default,
+            default: name == "shfl",
             principal: true,
             exceptions: Vec::new(),
         };
-        let wrapper = |default| Wrapper::command("flashlock".as_ref(), lock(default));
-        let plan = |only| Plan { wrappers: Vec::new(), only };
+        let wrapper = |name| Wrapper::command("flashlock".as_ref(), lock(name));
+        let plan = |only, named| Plan { wrappers: Vec::new(), only, named };
         for threads in [2, 8, 32] {
-            assert!(plan(Some(8)).includes(&wrapper(true), threads));
-            assert_eq!(plan(Some(8)).includes(&wrapper(false), threads), threads == 8);
-            assert!(plan(None).includes(&wrapper(false), threads));
+            let quick = plan(Some(8), false);
+            assert!(quick.includes(Quick::Once, &wrapper("shfl"), threads));
+            assert_eq!(quick.includes(Quick::Always, &wrapper("cna"), threads), threads == 8);
+            assert!(quick.includes(Quick::Always, &wrapper("mcs"), threads));
+            assert!(!quick.includes(Quick::Once, &wrapper("mcs"), threads));
+            assert_eq!(plan(Some(8), true).includes(Quick::Once, &wrapper("mcs"), threads), threads == 8);
+            assert!(plan(None, false).includes(Quick::Never, &wrapper("cna"), threads));
         }
     }
 }

@@ -2,15 +2,15 @@
 
 use anyhow::{Result, bail};
 
-use super::App;
 use super::counts::Needs;
 use super::run::Run;
+use super::{App, Quick};
 use crate::child::Finished;
 
 pub(crate) const DB_BENCH: App = App {
     name: "rocksdb",
     packages: &["rocksdb-tools"],
-    quick: true,
+    quick: Quick::Always,
     sources: &[],
     needs: &[Needs::MutexLock(50_000), Needs::CondWait(10)],
     run,

@@ -28,7 +28,7 @@ impl Row {
     pub(crate) fn run(app: &App, threads: u32, plan: &Plan, stage: &Stage, counted: &mut Vec<String>) -> Self {
         let (mut row, shown) = (Self::default(), Shown::default());
         for wrapper in &plan.wrappers {
-            if !plan.includes(wrapper, threads) {
+            if !plan.includes(app.quick, wrapper, threads) {
                 row.cells.push("-".to_owned());
                 continue;
             }

@@ -4,15 +4,15 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 
-use super::App;
 use super::counts::Needs;
 use super::run::{Facts, Run};
 use super::stage::{Source, script};
+use super::{App, Quick};
 
 pub(crate) const NODE: App = App {
     name: "node",
     packages: &["nodejs"],
-    quick: false,
+    quick: Quick::Never,
     sources: &[],
     needs: &[Needs::MutexLock(10_000), Needs::CondWait(20), Needs::RwLock(50_000)],
     run: node,
@@ -21,7 +21,7 @@ pub(crate) const NODE: App = App {
 pub(crate) const JAVA: App = App {
     name: "java",
     packages: &["default-jdk-headless"],
-    quick: false,
+    quick: Quick::Never,
     sources: &[Source { file: "Collect.java", options: &[] }],
     needs: &[Needs::MutexLock(5000), Needs::CondWait(200), Needs::SemWait(50)],
     run: java,

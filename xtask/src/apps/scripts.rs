@@ -4,15 +4,15 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 
-use super::App;
 use super::counts::Needs;
 use super::run::{Facts, Run};
 use super::stage::source_path;
+use super::{App, Quick};
 
 pub(crate) const PYTHON: App = App {
     name: "python",
     packages: &["python3"],
-    quick: true,
+    quick: Quick::Always,
     sources: &[],
     needs: &[Needs::MutexLock(10_000), Needs::CondWait(1000), Needs::SemWait(10_000)],
     run: |run| script(run, "/usr/bin/python3", "queues.py", 20_000, &["queue", "condition", "barrier", "pool"]),
@@ -21,7 +21,7 @@ pub(crate) const PYTHON: App = App {
 pub(crate) const PERL: App = App {
     name: "perl",
     packages: &["perl"],
-    quick: true,
+    quick: Quick::Always,
     sources: &[],
     needs: &[Needs::MutexLock(50_000), Needs::CondWait(1000)],
     run: |run| script(run, "/usr/bin/perl", "shared.pl", 8_000, &["queue", "turns"]),

@@ -4,15 +4,15 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 
-use super::App;
 use super::counts::Needs;
 use super::run::{Facts, Run};
 use super::stage::script;
+use super::{App, Quick};
 
 pub(crate) const MARIADB: App = App {
     name: "mariadb",
     packages: &["mariadb-server-core", "mariadb-client-core", "sysbench", "python3"],
-    quick: false,
+    quick: Quick::Never,
     sources: &[],
     needs: &[Needs::MutexLock(20_000), Needs::CondWait(50), Needs::RwLock(300)],
     run: mariadb,
@@ -22,7 +22,7 @@ pub(crate) const MARIADB: App = App {
 pub(crate) const POSTGRESQL: App = App {
     name: "postgresql",
     packages: &["postgresql", "postgresql-contrib", "python3"],
-    quick: false,
+    quick: Quick::Never,
     sources: &[],
     needs: &[Needs::SharedSemWait(10)],
     run: postgresql,
@@ -31,7 +31,7 @@ pub(crate) const POSTGRESQL: App = App {
 pub(crate) const NGINX: App = App {
     name: "nginx",
     packages: &["nginx-light", "python3"],
-    quick: false,
+    quick: Quick::Never,
     sources: &[],
     needs: &[Needs::MutexLock(5000), Needs::CondWait(500)],
     run: nginx,

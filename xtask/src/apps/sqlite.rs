@@ -2,15 +2,15 @@
 
 use anyhow::{Result, bail};
 
-use super::App;
 use super::counts::Needs;
 use super::run::{Facts, Run};
 use super::stage::Source;
+use super::{App, Quick};
 
 pub(crate) const SQLITE: App = App {
     name: "sqlite",
     packages: &["libsqlite3-dev"],
-    quick: true,
+    quick: Quick::Always,
     sources: &[Source { file: "sqlite.c", options: &["-lsqlite3"] }],
     needs: &[Needs::MutexLock(20_000)],
     run,

@@ -2,15 +2,15 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::App;
 use super::counts::Needs;
 use super::run::Run;
+use super::{App, Quick};
 use crate::child::Finished;
 
 pub(crate) const STRESS_NG: App = App {
     name: "stress-ng",
     packages: &["stress-ng"],
-    quick: true,
+    quick: Quick::Once,
     sources: &[],
     needs: &[Needs::MutexLock(300), Needs::SemWait(100)],
     run,

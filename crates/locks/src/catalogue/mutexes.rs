@@ -81,7 +81,7 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (CBoMcs, "c-bo-mcs", [stp => $crate::numa::CBoMcs<$crate::wait::SpinThenPark>, spin => $crate::numa::CBoMcs<$crate::wait::Spin>, park => $crate::numa::CBoMcs<$crate::wait::Park>], {
-                title: "cohort lock: an MCS lock for each NUMA node, in a side block, below a word to contend for",
+                title: "an MCS lock for each NUMA node, below a word to contend for",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015",
                 source: "numa/cohort/mod.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 2, atomics_unlock: 1,
@@ -90,7 +90,7 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (CTktTkt, "c-tkt-tkt", [stp => $crate::numa::CTktTkt], {
-                title: "cohort lock: a ticket lock for each NUMA node, in a side block, below a ticket lock",
+                title: "a ticket lock for each NUMA node, below a ticket lock",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015",
                 source: "numa/cohort/mod.rs",
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 2, atomics_unlock: 0,
@@ -99,7 +99,7 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, NAPS],
             }),
             (CPtlTkt, "c-ptl-tkt", [stp => $crate::numa::CPtlTkt], {
-                title: "cohort lock: a ticket lock for each NUMA node, in a side block, below a partitioned ticket lock",
+                title: "a ticket lock for each NUMA node, below a partitioned ticket lock",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015; Dice, SPAA 2011",
                 source: "numa/cohort/mod.rs",
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 2, atomics_unlock: 0,
@@ -108,7 +108,7 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, NAPS],
             }),
             (Hmcs, "hmcs", [stp => $crate::numa::Hmcs<$crate::wait::SpinThenPark>, spin => $crate::numa::Hmcs<$crate::wait::Spin>, park => $crate::numa::Hmcs<$crate::wait::Park>], {
-                title: "hierarchical MCS: a queue for each NUMA node, in a side block, below one for all",
+                title: "hierarchical MCS: a queue for each NUMA node, below one for all",
                 paper: "Chabbi, Fagan & Mellor-Crummey, PPoPP 2015",
                 source: "numa/hmcs.rs",
                 bytes: 24, bytes_per_waiter: 128, atomics_lock: 2, atomics_unlock: 2,
