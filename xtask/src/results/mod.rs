@@ -52,6 +52,10 @@ enum What {
     Hot,
     /// Memory of a million mutexes
     Million,
+    /// A readers-writer lock without contention
+    RwPair,
+    /// One hot readers-writer lock, mostly read, 1 to 64 threads
+    RwHot,
     /// kccachetest, RocksDB and memcached, by `flashlock compare`
     Choosing,
     /// Our driver of LevelDB, by `flashlock compare`
