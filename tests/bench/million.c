@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// million: what many mutexes cost in memory. Every mutex of a large array is locked at least once; then threads lock random
-// ones, every fourth from a hot few so that there is contention too.
+// million: what many mutexes cost in memory. Every mutex of a large array is locked once, or, with --everywhere, once by each
+// thread; then, unless --calm is given, threads lock random ones, every fourth from a hot few so that there is contention too.
 #include "bench.h"
 
 #include <getopt.h>
@@ -11,8 +11,10 @@
 #include <string.h>
 
 const char *program = "million";
-const char *const usage_text = "usage: million [--mutexes N] [--threads N] [--seconds S] [--human]\n"
-                               "  defaults: 1000000 mutexes, 64 threads, 1 second of random locking\n";
+const char *const usage_text = "usage: million [--mutexes N] [--threads N] [--seconds S] [--everywhere] [--calm] [--human]\n"
+                               "  defaults: 1000000 mutexes, 64 threads, 1 second of random locking\n"
+                               "  --everywhere  each mutex is locked by each thread at first, not by one\n"
+                               "  --calm        no random locking\n";
 
 enum { MAX_THREADS = 4096, HOT = 64, HOT_EVERY = 4 };
 
@@ -20,12 +22,12 @@ static struct {
     uint64_t mutexes;
     int threads;
     double seconds;
-    bool human;
+    bool everywhere, calm, human;
 } opt = { .mutexes = 1000000, .threads = 64, .seconds = 1 };
 
 static pthread_mutex_t *mutexes;
 static atomic_bool stop;
-static pthread_barrier_t start;
+static pthread_barrier_t start, touched, measured;
 
 struct thread {
     pthread_t id;
@@ -52,9 +54,13 @@ static void *thread_main(void *arg)
     uint64_t rng = 0x9e3779b97f4a7c15ULL * (uint64_t)(t->number + 1);
     uint64_t hot = opt.mutexes < HOT ? opt.mutexes : HOT;
     pthread_barrier_wait(&start);
-    for (uint64_t i = (uint64_t)t->number; i < opt.mutexes; i += (uint64_t)opt.threads, t->ops++)
-        touch(i, 0);
-    while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+    // All of them, beginning elsewhere than the others; or those that are this thread's.
+    uint64_t step = opt.everywhere ? 1 : (uint64_t)opt.threads;
+    uint64_t first = (uint64_t)t->number * (opt.everywhere ? opt.mutexes / (uint64_t)opt.threads : 1);
+    for (uint64_t i = first; i < (opt.everywhere ? first + opt.mutexes : opt.mutexes); i += step, t->ops++)
+        touch(i % opt.mutexes, 0);
+    pthread_barrier_wait(&touched);
+    while (!opt.calm && !atomic_load_explicit(&stop, memory_order_relaxed)) {
         uint64_t r = rnd(&rng) >> 16;
         if (r % HOT_EVERY == 0)
             touch(r / HOT_EVERY % hot, 200);
@@ -62,6 +68,7 @@ static void *thread_main(void *arg)
             touch(r / HOT_EVERY % opt.mutexes, 0);
         t->ops++;
     }
+    pthread_barrier_wait(&measured);
     return NULL;
 }
 
@@ -103,6 +110,7 @@ static void parse(int argc, char **argv)
     static const struct option longopts[] = {
         { "mutexes", required_argument, NULL, 'm' }, { "threads", required_argument, NULL, 't' },
         { "seconds", required_argument, NULL, 's' }, { "human", no_argument, NULL, 'h' },
+        { "everywhere", no_argument, NULL, 'e' }, { "calm", no_argument, NULL, 'c' },
         { NULL, 0, NULL, 0 },
     };
     int c;
@@ -112,6 +120,8 @@ static void parse(int argc, char **argv)
         case 't': opt.threads = (int)whole("threads", optarg, 1, MAX_THREADS); break;
         case 's': opt.seconds = number("seconds", optarg, 0, 3600); break;
         case 'h': opt.human = true; break;
+        case 'e': opt.everywhere = true; break;
+        case 'c': opt.calm = true; break;
         default: usage();
         }
     }
@@ -131,18 +141,23 @@ int main(int argc, char **argv)
     __asm__ volatile("" : "+r"(mutexes));
     memset(mutexes, 0, opt.mutexes * sizeof *mutexes);
     struct memory before = memory_now();
-    pthread_barrier_init(&start, NULL, (unsigned)opt.threads + 1);
+    pthread_barrier_t *barriers[] = { &start, &touched, &measured };
+    for (size_t i = 0; i < sizeof barriers / sizeof *barriers; i++)
+        pthread_barrier_init(barriers[i], NULL, (unsigned)opt.threads + 1);
     for (int i = 0; i < opt.threads; i++) {
         threads[i].number = i;
         if (pthread_create(&threads[i].id, NULL, thread_main, &threads[i]))
             die("cannot create thread %d", i + 1);
     }
     pthread_barrier_wait(&start);
-    sleep_seconds(opt.seconds);
+    pthread_barrier_wait(&touched);
+    if (!opt.calm)
+        sleep_seconds(opt.seconds);
     atomic_store(&stop, true);
     uint64_t ops = 0;
     // Before the threads go, with all they keep.
     struct memory after = memory_now();
+    pthread_barrier_wait(&measured);
     for (int i = 0; i < opt.threads; i++) {
         pthread_join(threads[i].id, NULL);
         ops += threads[i].ops;

@@ -1,10 +1,11 @@
 /*
  * A program whose malloc takes a static pthread mutex, as several allocators do: conformance_malloc SCENARIO. If locking
- * or waiting allocates, it calls itself here, and hangs or overflows the stack.
+ * or waiting allocates, that is said here; it would call itself, and hang or overflow the stack.
  */
 #include "conformance.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
 
@@ -33,14 +34,27 @@ static _Noreturn void broken(const char *what)
     _exit(3);
 }
 
+/* Whether the thread is in a lock call, which may not allocate. */
+static __thread volatile bool locking;
+
+/* What the call returns. */
+#define LOCKING(call)                                                                               \
+    ({                                                                                              \
+        locking = true;                                                                             \
+        int rc_ = (call);                                                                           \
+        locking = false;                                                                            \
+        rc_;                                                                                        \
+    })
+
 static void heap_lock(void)
 {
-    if (pthread_mutex_lock(&heap_mutex)) broken("heap mutex: lock failed\n");
+    if (locking) broken("a lock call allocates\n");
+    if (LOCKING(pthread_mutex_lock(&heap_mutex))) broken("heap mutex: lock failed\n");
 }
 
 static void heap_unlock(void)
 {
-    if (pthread_mutex_unlock(&heap_mutex)) broken("heap mutex: unlock failed\n");
+    if (LOCKING(pthread_mutex_unlock(&heap_mutex))) broken("heap mutex: unlock failed\n");
 }
 
 static struct header *carve(size_t size)
@@ -227,6 +241,50 @@ static void scenario_dlopen(void)
     for (int i = 0; i < 2; i++) thread_join(threads[i]);
 }
 
+/* The dynamic linker makes room for more libraries with thread-local storage than it has counted on: in each thread, at the first
+ * call that asks it for such storage. */
+enum { MANY_LIBRARIES = 64 };
+
+static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static atomic_bool loaded;
+
+static void *lock_when_loaded(void *unused)
+{
+    while (!atomic_load(&loaded)) nap_us(100);
+    struct timespec deadline = time_after_ms(CLOCK_MONOTONIC, 1);
+    CHECK_OK(LOCKING(pthread_mutex_lock(&recursive)));
+    CHECK_OK(LOCKING(pthread_mutex_unlock(&recursive)));
+    CHECK_OK(LOCKING(pthread_rwlock_rdlock(&rwlock)));
+    CHECK_OK(LOCKING(pthread_rwlock_unlock(&rwlock)));
+    CHECK_OK(LOCKING(pthread_mutex_lock(&mutex)));
+    CHECK_RC(LOCKING(pthread_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &deadline)), ETIMEDOUT);
+    CHECK_OK(LOCKING(pthread_mutex_unlock(&mutex)));
+    free(malloc(1));
+    return unused;
+}
+
+/* A copy each time: the same file twice is one library. */
+static void load_a_copy(const char *library)
+{
+    static char bytes[1 << 20], path[64];
+    int from = open(library, O_RDONLY | O_CLOEXEC), to = memfd_create("copy", MFD_CLOEXEC);
+    ssize_t length = read(from, bytes, sizeof bytes);
+    CHECK_TRUE(length > 0 && write(to, bytes, length) == length, "cannot copy %s", library);
+    close(from);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", to);
+    if (!dlopen(path, RTLD_NOW)) FAIL("%s", dlerror());
+}
+
+static void scenario_libraries(void)
+{
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) threads[i] = thread_start(lock_when_loaded, NULL);
+    for (int i = 0; i < MANY_LIBRARIES; i++) load_a_copy(beside_program("plugin_tls.so"));
+    atomic_store(&loaded, true);
+    for (int i = 0; i < 4; i++) thread_join(threads[i]);
+}
+
 static void scenario_fork(void)
 {
     CHECK_OK(pthread_atfork(heap_lock, heap_unlock, heap_unlock));
@@ -310,7 +368,7 @@ static const struct {
 } scenarios[] = {
     {"threads", scenario_threads}, {"waits", scenario_waits},   {"timed", scenario_timed},
     {"dlopen", scenario_dlopen},   {"fork", scenario_fork},     {"destructors", scenario_destructors},
-    {"cancel", scenario_cancel},   {"mutexes", scenario_mutexes},
+    {"cancel", scenario_cancel},   {"mutexes", scenario_mutexes}, {"libraries", scenario_libraries},
 };
 
 int main(int count, char **arguments)

@@ -34,6 +34,8 @@ CHECK(malloc, timed_calls) { run_scenario("timed"); }
 
 CHECK(malloc, libraries_come_and_go) { run_scenario("dlopen"); }
 
+CHECK(malloc, many_libraries_have_thread_local_storage) { run_scenario("libraries"); }
+
 CHECK(malloc, processes_fork) { run_scenario("fork"); }
 
 CHECK(malloc, thread_ends_free) { run_scenario("destructors"); }

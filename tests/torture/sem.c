@@ -97,6 +97,7 @@ void run_sem(struct run *run)
 // ---- sem-signals: all threads post and wait; handlers that interrupt them anywhere post, too -------------------------------------
 
 static _Atomic uint64_t posted, taken;
+static _Atomic int done;
 
 static void post_in_handler(int number)
 {
@@ -130,6 +131,9 @@ static void signals_body(struct worker *w)
     }
     // For those who wait without a deadline.
     give_one();
+    // Nobody ends, and is joined, while another may be about to send it a signal.
+    for (atomic_fetch_add(&done, 1); atomic_load(&done) < w->run->threads;)
+        nap_ns(100000);
 }
 
 void run_sem_signals(struct run *run)
@@ -140,6 +144,7 @@ void run_sem_signals(struct run *run)
     if (sigaction(SIGUSR1, &action, NULL))
         fail("sigaction: %s", strerror(errno));
     expect(sem_init(&sem, 0, 0), 0, "sem_init");
+    atomic_store(&done, 0);
     for (int i = 0; i < run->threads; i++)
         worker_init(&crew[i], run, i + 1, signals_body, crew);
     for (int i = 0; i < run->threads; i++)

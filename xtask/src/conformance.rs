@@ -59,8 +59,8 @@ pub(crate) struct Conformance {
 impl Conformance {
     /// Seconds that a check may take: in general, and when it is known to hang.
     const LIMITS: (u64, u64) = (20, 3);
-    /// Checks at a time. They sleep and wait more than they compute.
-    const JOBS: u64 = 4;
+    /// Checks at a time. They sleep and wait more than they compute; those that are known to hang do nothing else.
+    const JOBS: (u64, u64) = (4, 16);
 
     pub(crate) fn build(globs: &[String], others: Vec<PathBuf>) -> Result<Self> {
         Self::of(workspace::build_tests("conformance", "target/conformance")?.join("conformance"), globs, others)
@@ -101,8 +101,8 @@ impl Suite for Conformance {
     }
 
     fn run(&self, under: &Under, checks: &[String], excepted: bool) -> Result<Verdicts> {
-        let seconds = if excepted { Self::LIMITS.1 } else { Self::LIMITS.0 };
-        let options = [("--timeout", seconds), ("--jobs", Self::JOBS)];
+        let (seconds, jobs) = if excepted { (Self::LIMITS.1, Self::JOBS.1) } else { (Self::LIMITS.0, Self::JOBS.0) };
+        let options = [("--timeout", seconds), ("--jobs", jobs)];
         let options: Vec<String> =
             options.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]).collect();
         // The program ends each check in time by itself; this is for the case that it does not.

@@ -36,19 +36,15 @@ const PAIRS: [Pair; 3] = [
 ];
 
 /// The function that defines a lock function is told from glibc's by its library.
-const LIBRARY: &str = "libflashlock_preload";
+pub(crate) const LIBRARY: &str = "libflashlock_preload";
 
 /// Instructions of a pair's functions, with all that they call.
 type Costs = [u64; 2];
 
 pub(crate) fn run(options: &Options) -> Result<Tally> {
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        bail!("valgrind is missing: cargo xtask setup");
-    }
     let names = if options.lock.is_empty() { vec![locks::default_name()?] } else { options.lock.clone() };
     let locks = locks::select(&names)?;
-    let pair =
-        workspace::require(workspace::build_tests("bench", "target/bench")?.join("pair"), "see tests/bench/build.sh")?;
+    let pair = pair_program()?;
     // Both now, so that both are made from the same source.
     let with = build("target", &[])?;
     let without = build("target/nostats", &["--no-default-features"])?;
@@ -88,7 +84,7 @@ fn build(target: &str, features: &[&str]) -> Result<PathBuf> {
 
 /// The instructions of `count` calls.
 fn measure(pair: &Path, what: &Pair, under: &Under, count: u64) -> Result<Costs> {
-    let (once, twice) = (callgrind(pair, what, under, count)?, callgrind(pair, what, under, 2 * count)?);
+    let (once, twice) = (costs(pair, what, under, count)?, costs(pair, what, under, 2 * count)?);
     let mut costs = Costs::default();
     for (i, cost) in costs.iter_mut().enumerate() {
         *cost = twice[i].checked_sub(once[i]).filter(|cost| *cost >= count).with_context(|| {
@@ -98,15 +94,8 @@ fn measure(pair: &Path, what: &Pair, under: &Under, count: u64) -> Result<Costs>
     Ok(costs)
 }
 
-fn callgrind(pair: &Path, (kind, functions): &Pair, under: &Under, count: u64) -> Result<Costs> {
-    let out = workspace::scratch("callgrind")?.join("out");
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"]);
-    command.arg(format!("--callgrind-out-file={}", out.display()));
-    command.arg(pair).args(["--kind", kind, "--count", &count.to_string()]);
-    under.apply(&mut command, &[]);
-    Program::new(command, Duration::from_secs(300)).run()?.successful()?;
-    let profile = std::fs::read_to_string(&out).with_context(|| format!("cannot read {}", out.display()))?;
+fn costs(pair: &Path, (kind, functions): &Pair, under: &Under, count: u64) -> Result<Costs> {
+    let profile = callgrind(pair, kind, under, count, &[])?;
     let mut costs = Costs::default();
     for (cost, function) in costs.iter_mut().zip(functions) {
         *cost = inclusive_cost(&profile, LIBRARY, function)?;
@@ -115,6 +104,26 @@ fn callgrind(pair: &Path, (kind, functions): &Pair, under: &Under, count: u64) -
         }
     }
     Ok(costs)
+}
+
+/// The program of uncontended pairs. Fails if there is no valgrind.
+pub(crate) fn pair_program() -> Result<PathBuf> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        bail!("valgrind is missing: cargo xtask setup");
+    }
+    workspace::require(workspace::build_tests("bench", "target/bench")?.join("pair"), "see tests/bench/build.sh")
+}
+
+/// What callgrind says of `count` pairs of that kind.
+pub(crate) fn callgrind(pair: &Path, kind: &str, under: &Under, count: u64, further: &[&str]) -> Result<String> {
+    let out = workspace::scratch("callgrind")?.join("out");
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"]).args(further);
+    command.arg(format!("--callgrind-out-file={}", out.display()));
+    command.arg(pair).args(["--kind", kind, "--count", &count.to_string()]);
+    under.apply(&mut command, &[]);
+    Program::new(command, Duration::from_secs(300)).run()?.successful()?;
+    std::fs::read_to_string(&out).with_context(|| format!("cannot read {}", out.display()))
 }
 
 /// The cost of a function and of all that it calls, from callgrind's output without compressed names: the lines of numbers

@@ -10,6 +10,7 @@ use flashlock_locks::machine::Tunables;
 use flashlock_locks::rw::catalogue::RwId;
 use flashlock_native::settings;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::child::Program;
 use crate::workspace;
@@ -22,8 +23,6 @@ pub(crate) struct Lock {
     /// What it is a lock for.
     #[serde(default)]
     pub(crate) kind: Kind,
-    /// Whether the preload library can put it under a program.
-    pub(crate) interposable: bool,
     pub(crate) default: bool,
     /// Whether it is one of those that are compared when nobody names any.
     #[serde(default)]
@@ -107,8 +106,10 @@ pub(crate) fn interposable() -> Result<Vec<Lock>> {
 
 /// The interposable locks of a catalogue, once its default lock is seen to be one of them and to have no exceptions.
 fn parse(json: &str) -> Result<Vec<Lock>> {
-    let mut locks: Vec<Lock> = serde_json::from_str(json)?;
-    locks.retain(|lock| lock.interposable);
+    // Others may be of a kind that is none of these.
+    let mut rows: Vec<Value> = serde_json::from_str(json)?;
+    rows.retain(|row| row.get("interposable") == Some(&Value::Bool(true)));
+    let locks: Vec<Lock> = serde_json::from_value(Value::Array(rows))?;
     for kind in [Kind::Mutex, Kind::Rw] {
         let defaults: Vec<&Lock> = locks.iter().filter(|lock| lock.default && lock.kind == kind).collect();
         let [default] = defaults[..] else {
@@ -304,7 +305,6 @@ mod tests {
         let row = |name: &str| Lock {
             name: name.into(),
             kind: Kind::Mutex,
-            interposable: true,
             default: false,
             principal: true,
             exceptions: Vec::new(),

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod apps;
+mod atomics;
 mod child;
 mod conformance;
 mod docs;
@@ -63,6 +64,8 @@ enum Task {
     Apps(apps::Options),
     /// Proof by instruction counts that statistics cost nothing when they are off
     Instructions(instructions::Options),
+    /// Proof that uncontended acquisitions and releases execute as many atomic instructions as the catalogue says
+    Atomics(atomics::Options),
     /// Result files: benchmarks under glibc and under every lock
     Results(results::Options),
     /// The simulator beside what the papers measured, as docs/fidelity.md
@@ -99,6 +102,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Races => races::run().map(Some),
         Task::Apps(options) => apps::run(options).map(Some),
         Task::Instructions(options) => instructions::run(options).map(Some),
+        Task::Atomics(options) => atomics::run(options).map(Some),
         Task::Results(options) => results::run(options).map(|()| None),
         Task::Fidelity(options) => fidelity::run(options),
         Task::Docs(options) => docs::run(options).map(|()| None),

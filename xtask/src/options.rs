@@ -16,14 +16,15 @@ use crate::steps::{Tally, watched};
 use crate::torture;
 use crate::workspace;
 
-/// Two nodes: without them `cna` never has a waiter for its secondary queue, nor `shfl` one to move.
-const TOPOLOGY: &str = "2x4x1";
+/// Two nodes: without them `cna` never has a waiter for its secondary queue, nor `shfl` one to move. Of two cores each: so some of the threads
+/// share one, of which `hmcs` with three levels makes a group.
+const TOPOLOGY: &str = "2x2x1";
 
 /// A lock with options, and what must happen under it.
 type Choice = (&'static str, &'static [Event]);
 
 /// The choices. Small numbers, so that it happens often.
-const CHOICES: [Choice; 10] = [
+const CHOICES: [Choice; 18] = [
     ("cna:threshold=8,reduction=2,refresh=3", &[Event::Alteration, Event::HandoffOther]),
     ("cna:countdown=1,threshold=8,wait=park", &[Event::Alteration, Event::HandoffOther]),
     ("qspin-cna:flush=3,stay=0", &[Event::Alteration, Event::HandoffOther]),
@@ -31,18 +32,28 @@ const CHOICES: [Choice; 10] = [
     ("qspin-cna:incremental=1,flush=3,wait=park", &[Event::Alteration, Event::HandoffOther]),
     ("c-bo-mcs:passes=4", &[Event::SideBlock, Event::CohortPass, Event::CohortMove]),
     ("hmcs:passes=4", &[Event::SideBlock, Event::CohortPass, Event::CohortMove]),
+    ("hmcs:levels=3,near=2,passes=4", &[Event::SideBlock, Event::CohortNear, Event::CohortPass, Event::CohortMove]),
+    ("cst:passes=4", &[Event::SideBlock, Event::CohortPass, Event::CohortMove, Event::CohortAside]),
     ("shfl", &[Event::Shuffle, Event::HandoffOther]),
+    ("shfl:policy=llc", &[Event::Shuffle, Event::HandoffOther]),
+    ("shfl:policy=levels,shuffles=8", &[Event::Shuffle, Event::HandoffOther]),
+    ("shfl:policy=ahead", &[Event::HandoffOther]),
+    ("shfl:policy=cr,shuffles=8", &[Event::HandoffOther]),
+    ("shfl:policy=priority", &[Event::HandoffOther]),
+    ("shfl:policy=none", &[Event::HandoffOther]),
     ("mcscr:eldest=4", &[Event::Cull, Event::Reprovision, Event::Eldest]),
     ("mcscr:eldest=4,wait=park", &[Event::Cull, Event::Reprovision, Event::Eldest]),
 ];
 
 /// The waits that spin. Where threads outnumber CPUs, a queue that hands itself to descheduled spinners is too slow for the same
 /// checks: fewer threads, and fewer checks.
-const SPINNING: [Choice; 4] = [
+const SPINNING: [Choice; 6] = [
     ("mcs:wait=spin", &[Event::HandoffOther]),
     ("cna:wait=spin,threshold=8,reduction=2", &[Event::Alteration, Event::HandoffOther]),
     ("mcscr:wait=spin,eldest=4", &[Event::Cull, Event::Reprovision]),
     ("shfl:wait=spin", &[Event::HandoffOther]),
+    ("shfl-spin", &[Event::HandoffOther]),
+    ("shfl-spin:policy=levels", &[Event::HandoffOther]),
 ];
 /// So few that a round of slices passes quickly, and so many that there are two waiters to choose from.
 const SPINNERS: u32 = 4;

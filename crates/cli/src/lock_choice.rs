@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use flashlock_locks::catalogue::{DEFAULT, LOCKS, LockInfo, OptionInfo, OrderInfo};
+use flashlock_locks::catalogue::{APART, ApartInfo, DEFAULT, LOCKS, LockInfo, OptionInfo, OrderInfo};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::order::Order;
 use flashlock_locks::rw::catalogue::{RW_LOCKS, RwInfo};
@@ -81,10 +81,18 @@ pub(crate) fn known() -> String {
     LOCKS.iter().map(|lock| lock.name).collect::<Vec<_>>().join(" ")
 }
 
+/// The names of the locks that no program can be run under.
+pub(crate) fn known_apart() -> String {
+    APART.iter().map(|lock| lock.name).collect::<Vec<_>>().join(" ")
+}
+
 /// What an option means, which values it takes, and which it has when the user says nothing.
 pub(crate) fn explained(option: &OptionInfo) -> String {
-    let OptionInfo { unit, meaning, least, most, default, .. } = option;
-    format!("{unit} {meaning}: {least} to {most} (default {default})")
+    let OptionInfo { unit, meaning, least, most, default, words, .. } = option;
+    match option.word(*default) {
+        Some(default) => format!("{unit} {meaning}: {} (default {default})", words.join(", ")),
+        None => format!("{unit} {meaning}: {least} to {most} (default {default})"),
+    }
 }
 
 /// The same of an order.
@@ -113,15 +121,16 @@ pub(crate) fn imagined_topology() -> Result<Option<[u32; 3]>, Failure> {
 pub(crate) struct LockNames {
     mutexes: &'static [LockInfo],
     rw_locks: &'static [RwInfo],
+    apart: &'static [ApartInfo],
 }
 
 impl LockNames {
     /// Of mutexes.
-    pub(crate) const MUTEXES: Self = Self { mutexes: LOCKS, rw_locks: &[] };
+    pub(crate) const MUTEXES: Self = Self { mutexes: LOCKS, rw_locks: &[], apart: &[] };
     /// Of readers-writer locks.
-    pub(crate) const RW_LOCKS: Self = Self { mutexes: &[], rw_locks: RW_LOCKS };
-    /// Of either.
-    pub(crate) const ANY: Self = Self { mutexes: LOCKS, rw_locks: RW_LOCKS };
+    pub(crate) const RW_LOCKS: Self = Self { mutexes: &[], rw_locks: RW_LOCKS, apart: &[] };
+    /// Of all.
+    pub(crate) const ANY: Self = Self { mutexes: LOCKS, rw_locks: RW_LOCKS, apart: APART };
 }
 
 impl TypedValueParser for LockNames {
@@ -138,7 +147,8 @@ impl TypedValueParser for LockNames {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
         let mutexes = self.mutexes.iter().map(|lock| &lock.facts);
-        let facts = mutexes.chain(self.rw_locks.iter().map(|lock| &lock.facts));
+        let rw_locks = self.rw_locks.iter().map(|lock| &lock.facts);
+        let facts = mutexes.chain(rw_locks).chain(self.apart.iter().map(|lock| &lock.facts));
         Some(Box::new(facts.map(|facts| PossibleValue::new(facts.name).help(facts.title))))
     }
 }

@@ -1,12 +1,14 @@
 //! `flashlock locks`: the catalogue.
 
-use flashlock_locks::catalogue::{DEFAULT, Exception, Facts, LOCKS, LockId, LockInfo, ORDERS, OptionInfo};
+use flashlock_locks::catalogue::{
+    APART, ApartId, ApartInfo, DEFAULT, Exception, Facts, LOCKS, LockId, LockInfo, ORDERS, OptionInfo,
+};
 use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
 use flashlock_report::table;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::lock_choice::{LockNames, explained, explained_order, known, known_rw};
+use crate::lock_choice::{LockNames, explained, explained_order, known, known_apart, known_rw};
 use crate::screen::{self, HEADING, styled};
 
 const EXAMPLES: &str = "\
@@ -14,11 +16,13 @@ Examples:
   flashlock locks
   flashlock locks shfl
   flashlock locks shfl-rw
+  flashlock locks cc-synch
   flashlock locks --json | jq -r '.[] | select(.numa_aware) | .name'";
 
 /// List the locks, or describe one
 ///
-/// The locks that `flashlock run` takes, as `--lock` and as `--rw`, with their cost, their fairness, and where they come from.
+/// The locks that `flashlock run` takes, as `--lock` and as `--rw`, with their cost, their fairness, and where they come from;
+/// and those that no program can be run under, and why.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -31,27 +35,30 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A lock of either catalogue.
+/// A lock of any of the lists.
 #[derive(Clone, Copy)]
 enum Lock {
     Mutex(&'static LockInfo),
     Rw(&'static RwInfo),
+    Apart(&'static ApartInfo),
 }
 
 impl Lock {
     fn all() -> impl Iterator<Item = Self> {
-        LOCKS.iter().map(Self::Mutex).chain(RW_LOCKS.iter().map(Self::Rw))
+        LOCKS.iter().map(Self::Mutex).chain(RW_LOCKS.iter().map(Self::Rw)).chain(APART.iter().map(Self::Apart))
     }
 
     fn from_name(name: &str) -> Option<Self> {
         let mutex = LockId::from_name(name).map(|id| Self::Mutex(id.info()));
-        mutex.or_else(|| RwId::from_name(name).map(|id| Self::Rw(id.info())))
+        let rw = || RwId::from_name(name).map(|id| Self::Rw(id.info()));
+        mutex.or_else(rw).or_else(|| ApartId::from_name(name).map(|id| Self::Apart(id.info())))
     }
 
     fn facts(self) -> &'static Facts {
         match self {
             Self::Mutex(lock) => &lock.facts,
             Self::Rw(lock) => &lock.facts,
+            Self::Apart(lock) => &lock.facts,
         }
     }
 
@@ -59,6 +66,15 @@ impl Lock {
         match self {
             Self::Mutex(lock) => lock.id == DEFAULT,
             Self::Rw(lock) => lock.id == RW_DEFAULT,
+            Self::Apart(_) => false,
+        }
+    }
+
+    /// What it is, and why it is for no program, if it is not.
+    fn what(self) -> String {
+        match self {
+            Self::Apart(lock) => format!("{} ({})", lock.title, lock.apart),
+            _ => self.facts().title.to_owned(),
         }
     }
 
@@ -67,6 +83,7 @@ impl Lock {
         match self {
             Self::Mutex(lock) => format!("{}+{}", lock.atomics_lock, lock.atomics_unlock),
             Self::Rw(lock) => lock.atomics_read.max(lock.atomics_write).to_string(),
+            Self::Apart(lock) => lock.atomics.to_string(),
         }
     }
 
@@ -80,14 +97,20 @@ impl Lock {
                 "{} to acquire for reading and release, {} for writing, uncontended",
                 lock.atomics_read, lock.atomics_write
             ),
+            Self::Apart(lock) => format!("{} for a section, uncontended", lock.atomics),
         }
     }
 
-    /// The option of `flashlock run` that takes it.
-    fn argument(self) -> &'static str {
+    /// A command that uses it.
+    fn trial(self) -> String {
+        let name = self.facts().name;
         match self {
-            Self::Mutex(_) => "--lock",
-            Self::Rw(_) => "--rw",
+            Self::Mutex(_) => format!("flashlock run --lock {name} --stats -- PROGRAM"),
+            Self::Rw(_) => format!("flashlock run --rw {name} --stats -- PROGRAM"),
+            Self::Apart(ApartInfo { id: ApartId::Null, .. }) => {
+                format!("flashlock simulate --locks {name},mcs --threads 1")
+            }
+            Self::Apart(_) => format!("flashlock simulate --locks mcs,{name}"),
         }
     }
 }
@@ -119,6 +142,7 @@ struct Row {
 enum Own {
     Mutex { atomics_lock: u32, atomics_unlock: u32, strict: bool, principal: bool },
     Rw { atomics_read: u32, atomics_write: u32 },
+    Apart { atomics: u32, apart: &'static str },
 }
 
 /// An option that a lock takes, beside `wait=`.
@@ -128,6 +152,9 @@ struct OptionRow {
     least: u32,
     most: u32,
     default: u32,
+    /// What users write for the values, if not numbers.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    words: &'static [&'static str],
     unit: &'static str,
     meaning: &'static str,
 }
@@ -139,6 +166,7 @@ impl From<&OptionInfo> for OptionRow {
             least: option.least,
             most: option.most,
             default: option.default,
+            words: option.words,
             unit: option.unit,
             meaning: option.meaning,
         }
@@ -167,6 +195,9 @@ impl From<Lock> for Row {
                 ("mutex", Own::Mutex { atomics_lock, atomics_unlock, strict, principal: id.is_principal() })
             }
             Lock::Rw(&RwInfo { atomics_read, atomics_write, .. }) => ("rw", Own::Rw { atomics_read, atomics_write }),
+            Lock::Apart(&ApartInfo { id, interface, atomics, apart, .. }) => {
+                (if id == ApartId::Null { "none" } else { interface }, Own::Apart { atomics, apart })
+            }
         };
         Self {
             name: facts.name,
@@ -182,7 +213,7 @@ impl From<Lock> for Row {
             waits: facts.waits,
             options: facts.options.iter().map(|option| OptionRow::from(option.info())).collect(),
             default: lock.is_default(),
-            interposable: true,
+            interposable: !matches!(lock, Lock::Apart(_)),
             exceptions: facts.exceptions().map(ExceptionRow::from).collect(),
         }
     }
@@ -195,9 +226,10 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         Some(name) => {
             let lock = Lock::from_name(name).ok_or_else(|| {
                 Failure::usage(format_args!(
-                    "unknown lock '{name}'; known are: {} {} (flashlock locks lists them)",
+                    "unknown lock '{name}'; known are: {} {} {} (flashlock locks lists them)",
                     known(),
-                    known_rw()
+                    known_rw(),
+                    known_apart()
                 ))
             })?;
             if args.json { json(&Row::from(lock))? } else { describe(lock, width) }
@@ -218,9 +250,10 @@ fn json(value: &impl Serialize) -> Result<String, Failure> {
 fn list(width: u16) -> String {
     let mutexes = list_of("lock", LOCKS.iter().map(Lock::Mutex), width);
     let rw_locks = list_of("readers-writer", RW_LOCKS.iter().map(Lock::Rw), width);
+    let apart = list_of("for no program", APART.iter().map(Lock::Apart), width);
     let legend = "* the default. bytes: of state in the lock. atomics: read-modify-writes to acquire + release it, uncontended; \
-                  of a readers-writer lock, both together. More on one: flashlock locks NAME";
-    format!("{mutexes}\n{rw_locks}\n{}", screen::paragraph(legend, width))
+                  of a readers-writer lock, and of those for no program, both together. More on one: flashlock locks NAME";
+    format!("{mutexes}\n{rw_locks}\n{apart}\n{}", screen::paragraph(legend, width))
 }
 
 fn list_of(what: &str, locks: impl Iterator<Item = Lock>, width: u16) -> String {
@@ -235,7 +268,7 @@ fn list_of(what: &str, locks: impl Iterator<Item = Lock>, width: u16) -> String 
             lock.atomics(),
             yes(facts.numa_aware).to_owned(),
             facts.waits.join(" "),
-            facts.title.to_owned(),
+            lock.what(),
         ]);
     }
     table::text(&table)
@@ -259,7 +292,7 @@ fn describe(lock: Lock, width: u16) -> String {
     say("NUMA-aware", yes(facts.numa_aware).to_owned());
     say("state", format!("{} bytes in the lock, {} for each waiting thread", facts.bytes, facts.bytes_per_waiter));
     say("atomics", lock.atomics_explained());
-    say("try it", format!("flashlock run {} {} --stats -- PROGRAM", lock.argument(), facts.name));
+    say("try it", lock.trial());
     say("wait=", format!("{} (the first is the default)", facts.waits.join(", ")));
     let shared = if matches!(lock, Lock::Rw(_)) { "; holds for mutexes, too" } else { "" };
     for option in facts.options.iter().map(|option| option.info()) {
@@ -273,7 +306,9 @@ fn describe(lock: Lock, width: u16) -> String {
     for exception in facts.exceptions() {
         say("cannot", format!("{}: {}", exception.check, exception.reason));
     }
-    if facts.exceptions().next().is_none() {
+    if let Lock::Apart(lock) = lock {
+        say("cannot", format!("be put under a program: {}", lock.apart));
+    } else if facts.exceptions().next().is_none() {
         say("cannot", "nothing that glibc's can do is known to fail".to_owned());
     }
     let mark = if lock.is_default() { ", the default" } else { "" };

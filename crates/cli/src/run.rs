@@ -39,9 +39,10 @@ crash or SIGKILL. Objects that only glibc can serve are counted when they are
 initialised; those that a process outside the run has initialised are not.
 
 Replaced are the pthread and C11 mutexes and condition variables of the program
-and of its libraries, and its readers-writer locks, by a lock of their own (--rw).
-Spinlocks, semaphores, and what only glibc can serve (robust, process-shared,
-priority-inheriting or -protected) stay glibc's.
+and of its libraries; its readers-writer locks, by a lock of their own (--rw);
+its spinlocks and unnamed private semaphores, the same way under every lock. What
+only glibc can serve (robust, process-shared, priority-inheriting or -protected)
+stays glibc's.
 
 Exit status: the program's; 125 flashlock itself failed, 126 the program cannot
 be executed, 127 it was not found, 2 wrong usage.";
@@ -56,8 +57,13 @@ fn help() -> String {
     for option in OPTIONS {
         let takers = LOCKS.iter().filter(|lock| lock.options.contains(&option.id));
         let takers: Vec<&str> = takers.map(|lock| lock.name).collect();
-        let what = format!("{} {}", option.unit, option.meaning);
-        say(option.name, &what, &format!("{}; {}", takers.join(", "), option.default));
+        let (what, default) = match option.word(option.default) {
+            Some(default) => {
+                (format!("{} {}: {}", option.unit, option.meaning, option.words.join(", ")), default.to_owned())
+            }
+            None => (format!("{} {}", option.unit, option.meaning), option.default.to_string()),
+        };
+        say(option.name, &what, &format!("{}; {default}", takers.join(", ")));
     }
     format!("{text}\n{NOTES}")
 }

@@ -37,6 +37,26 @@ fn an_unknown_lock_lists_the_known_ones() {
 }
 
 #[test]
+fn a_lock_that_is_for_no_program_is_refused_and_says_why() {
+    for (name, why) in [
+        ("cc-synch", "closure API only: not in the preload"),
+        ("flat-combining:wait=park", "closure API only: not in the preload"),
+        ("null", "excludes nobody: for benchmarks, not in the preload"),
+    ] {
+        let said = || contains("no program can be run under lock ").and(contains(why));
+        let mut command = flashlock();
+        command.args(["run", "--lock", name, "--", "true"]);
+        command.assert().code(2).stdout(is_empty()).stderr(starts_with("flashlock: ").and(said()));
+        let mut command = flashlock();
+        command.args(["run", "--", "true"]).env("FLASHLOCK", name);
+        command.assert().code(2).stdout(is_empty()).stderr(said());
+        let mut command = flashlock();
+        command.args(["compare", "--locks", &format!("mcs,{name}"), "--", "true"]);
+        command.assert().code(2).stdout(is_empty()).stderr(said());
+    }
+}
+
+#[test]
 fn a_bad_option_says_what_is_right() {
     let mut command = flashlock();
     command.args(["run", "--lock", "shfl:bound=soon", "--", "true"]);

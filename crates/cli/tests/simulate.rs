@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::{binary, flashlock, scratch};
+use common::simulated::{output, read, simulate};
+use common::{binary, scratch};
 use flashlock_locks::catalogue::{LOCKS, PRINCIPAL};
 use flashlock_report::results::Results;
 use flashlock_sim::Description;
@@ -19,31 +20,10 @@ use predicates::prelude::*;
 use predicates::str::{contains, is_empty, starts_with};
 use serde_json::Value;
 
-const WORKLOADS: [&str; 8] =
-    ["kvmap", "randarray", "locktorture", "lockstat", "open1", "lock2", "leveldb-readrandom", "messages"];
+const WORKLOADS: [&str; 9] =
+    ["kvmap", "randarray", "locktorture", "lockstat", "open1", "lock2", "leveldb-readrandom", "messages", "readdir"];
 /// Little of everything, on two nodes.
 const SMALL: &[&str] = &["--threads", "1,4", "--locks", "mcs,cna", "--seeds", "2", "--millis", "0.1"];
-
-fn simulate(args: &[&str]) -> assert_cmd::Command {
-    let mut command = flashlock();
-    command.arg("simulate").args(args);
-    command
-}
-
-/// What goes to standard output; nothing else is said where no screen is.
-fn output(args: &[&str]) -> String {
-    let output = simulate(args).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.is_empty(), "{args:?}: {told}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// A simulation as JSON, read by the reader.
-fn read(name: &str, args: &[&str]) -> Results {
-    let file = scratch(name);
-    fs::write(&file, output(&[&["--json"], args].concat())).unwrap();
-    Results::read(&file).unwrap_or_else(|error| panic!("{error}"))
-}
 
 /// The shipped machine with something replaced, as a file.
 fn machine(name: &str, from: &str, to: &str) -> String {
@@ -97,6 +77,33 @@ fn every_workload_runs_under_every_lock() {
             assert!(speed.is_some_and(|speed| speed > 0.0), "{work}: {point:?}");
         }
     }
+}
+
+/// ShflLocks, slides 79 and 80: who only reads is not in anybody's way, least of all where each NUMA node counts its own.
+#[test]
+fn readers_of_several_nodes() {
+    let options = ["readdir", "--machine", "8x24", "--threads", "96", "--seeds", "1", "--millis", "2"];
+    let results = read("readers.json", &options);
+    assert_eq!(results.locks, ["futex-rw", "cst-rw", "shfl-rw"]);
+    let speed = |lock: &str| results.figure("readdir", "96", lock, "ops_per_us").expect("a figure").median;
+    assert!(speed("cst-rw") > 2.0 * speed("shfl-rw"), "{} and {}", speed("cst-rw"), speed("shfl-rw"));
+    assert!(speed("shfl-rw") > 2.0 * speed("futex-rw"), "{} and {}", speed("shfl-rw"), speed("futex-rw"));
+}
+
+/// A reader in the middle of a write, or two writers at once, would be noticed.
+#[test]
+fn writers_exclude_readers() {
+    let options = ["readdir", "--lookups", "70", "--threads", "7", "--seeds", "3", "--millis", "1", "--locks"];
+    let results = read(
+        "writers.json",
+        &[&options[..], &["futex-rw,cst-rw,cst-rw:wait=spin,shfl-rw,shfl-rw:wait=park,mcs"]].concat(),
+    );
+    assert_eq!(results.points.len(), 6);
+    for point in &results.points {
+        assert!(point.runs.iter().all(|run| run.values["ops_per_us"] > 0.0) && point.failures.is_empty(), "{point:?}");
+    }
+    let refused = simulate(&["kvmap", "--locks", "shfl-rw"]).assert().code(2);
+    refused.stderr(contains("a readers-writer lock, which only readdir has readers for"));
 }
 
 /// The principal locks as they are by default, divided by what papers compare with.
@@ -240,7 +247,11 @@ fn the_map_is_what_its_options_say() {
     let speed = |results: &Results| results.figure("kvmap", "1", "mcs", "ops_per_us").unwrap().median;
     assert!(speed(&results) < 0.8 * speed(&plain), "updates and work outside take their time");
     let args = ["lock2", "--threads", "1", "--lookups", "50"];
-    simulate(&args).assert().code(2).stdout(is_empty()).stderr(contains("are the map's: lock2 has neither"));
+    simulate(&args)
+        .assert()
+        .code(2)
+        .stdout(is_empty())
+        .stderr(contains("kvmap and readdir read and write: lock2 does not"));
 }
 
 #[test]

@@ -63,7 +63,9 @@ fn a_killed_program_is_reported() {
 
 /// A program that would run for a minute, under `--stats`, once it is running.
 fn long_run(file: &std::path::Path, line: &str) -> std::process::Child {
-    let mut command = Command::new(binary());
+    // Who runs the tests may ignore signals, as `nohup` does, and children inherit that.
+    let mut command = Command::new("env");
+    command.arg("--default-signal").arg(binary());
     command.args(["run", "--stats=json", "--stats-file"]).arg(file).args(["--", "sh", "-c", line]);
     command.env("FLASHLOCK_PRELOAD_PATH", preload()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();

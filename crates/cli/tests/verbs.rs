@@ -41,7 +41,8 @@ fn the_catalogue_as_json() {
             let wanted = lock["kind"] == "mutex" || !of_a_mutex.contains(&field);
             assert_eq!(!lock[field].is_null(), wanted, "{field}: {lock}");
         }
-        assert_eq!(lock["interposable"], true);
+        let usable = lock["kind"] == "mutex" || lock["kind"] == "rw";
+        assert_eq!((&lock["interposable"], lock["apart"].is_null()), (&usable.into(), usable), "{lock}");
     }
     for kind in ["mutex", "rw"] {
         let is_default = |lock: &&Value| lock["default"] == true && lock["kind"] == kind;
@@ -56,6 +57,23 @@ fn a_lock_in_detail_and_an_unknown_one() {
     flashlock().args(["locks", "mcs"]).assert().success().stdout(contains("Mellor-Crummey"));
     let unknown = flashlock().args(["locks", "mcz"]).assert().code(2).stdout(is_empty());
     unknown.stderr(starts_with("flashlock: unknown lock 'mcz'; known are: tas"));
+}
+
+#[test]
+fn locks_for_no_program_are_listed_and_say_why() {
+    let list = flashlock().arg("locks").env("COLUMNS", "200").output().unwrap().stdout;
+    let list = String::from_utf8(list).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    for (name, kind, why) in [
+        ("null", "none", "excludes nobody: for benchmarks, not in the preload"),
+        ("flat-combining", "closure", "closure API only: not in the preload"),
+        ("cc-synch", "closure", "closure API only: not in the preload"),
+    ] {
+        let told = list.split(&format!(" {name} ")).nth(1).expect(name);
+        assert!(told.split(')').next().is_some_and(|title| title.ends_with(why)), "{name}: {list}");
+        let row = json(&["locks", name, "--json"]);
+        assert_eq!((&row["kind"], &row["interposable"], &row["apart"]), (&kind.into(), &false.into(), &why.into()));
+        flashlock().args(["locks", name]).assert().success().stdout(contains("be put under a program"));
+    }
 }
 
 #[test]
@@ -84,7 +102,8 @@ fn the_doctor_tries_every_lock() {
     let report = json(&["doctor", "--json"]);
     let locks = json(&["locks", "--json"]);
     let tried = report["sections"][1]["findings"].as_array().unwrap();
-    assert_eq!(tried.len(), locks.as_array().unwrap().len());
+    let usable = locks.as_array().unwrap().iter().filter(|lock| lock["interposable"] == true).count();
+    assert_eq!(tried.len(), usable);
     for finding in tried {
         assert_eq!(finding["level"], "ok", "{finding}");
         assert!(finding["text"].as_str().unwrap().starts_with("works: "), "{finding}");

@@ -12,6 +12,7 @@
 //! | [`wait`] | waiting policies: spin, spin-then-park, park |
 //! | [`policy`] | admission policies for shuffling locks |
 //! | [`spin`], [`queue`], [`shuffle`], [`numa`], [`malthusian`] | the locks |
+//! | [`closure`] | locks that are given what is to be done under them, and the interface that they share |
 //! | [`rw`] | the readers-writer locks, and the interface that they share |
 //! | [`cond`], [`sem`] | the condition variable, the semaphore |
 //! | [`order`] | in which order their waiters are called |
@@ -24,6 +25,7 @@
 #![warn(missing_docs)]
 
 pub mod catalogue;
+pub mod closure;
 pub mod cond;
 pub mod event;
 mod list;

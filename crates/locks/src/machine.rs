@@ -130,11 +130,13 @@ pub enum Local {
     NodeUses,
     /// `cst-rw`: the NUMA node by whose counter the thread reads, plus one; 0: it has none yet.
     RwNode,
+    /// `flat-combining`: the record that the thread used last, of whichever lock.
+    Record,
 }
 
 impl Local {
     /// How many words there are.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 5;
 }
 
 /// A computer as the locks see it. All functions act for the calling thread.
@@ -191,6 +193,23 @@ pub trait Machine: Sized + 'static {
     /// The NUMA node that the thread runs on.
     fn numa_node() -> u32;
 
+    /// The last-level cache that the thread's CPU uses, by any number that no other one has. For a policy that wants to know; as a rule
+    /// there is one for each NUMA node.
+    fn llc() -> u32 {
+        Self::numa_node()
+    }
+
+    /// How far one NUMA node is from another: the more, the farther; the least from a node to itself.
+    fn distance(a: u32, b: u32) -> u32 {
+        u32::from(a != b)
+    }
+
+    /// Which of the groups of CPUs within its NUMA node the thread runs in: those that share a last-level cache, if a NUMA node has several, else
+    /// a core's; from 0, and 0 where the machine tells of none.
+    fn near_group() -> u32 {
+        0
+    }
+
     /// Changes in a forked child: a node with another epoch belongs to a thread that does not exist here.
     fn epoch() -> u32;
 
@@ -219,6 +238,11 @@ pub trait Machine: Sized + 'static {
         false
     }
 
+    /// How much the calling thread is preferred to others: 0 is the ordinary, more is preferred. Asked before it waits.
+    fn priority() -> i32 {
+        i32::from(Self::urgent())
+    }
+
     /// For how long (µs) locks stood still lately, because they were handed to somebody who did not run. One value for all; a hint.
     fn stand_still() -> u32 {
         0
@@ -231,8 +255,12 @@ pub trait Machine: Sized + 'static {
     /// it but who spins and who is woken early.
     fn crowded() -> bool;
 
-    /// Whether anybody listens to [`trace`](Machine::trace). What would be done for that alone is not, if nobody does.
-    const LISTENS: bool = true;
+    /// On which NUMA node a waiter stands, for [`trace`](Machine::trace) alone; `None` where nobody listens. The look costs a cache
+    /// line that its owner polls, which nothing but statistics needs.
+    #[inline(always)]
+    fn counted_on(waiter: &Node<Self>) -> Option<u32> {
+        Some(waiter.numa.load(Ordering::Relaxed))
+    }
 
     /// Tells the machine what happened, for statistics. Compiles to nothing where nobody listens.
     #[inline(always)]

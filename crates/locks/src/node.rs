@@ -26,6 +26,7 @@
 //!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue;
 //!                         the first of those that are moved is CLAIMED there --> HEAD (see `cond/chain`)
 //!                         QUEUED --time-out, cancellation--> LEAVING
+//!   closure locks:        WAITING, PARKED --run--> SERVED;  WAITING, PARKED --shall run those of others--> HEAD
 //!   semaphores:           QUEUED --post--> CALLED --woken--> TOLD;  QUEUED --gives up--> LEAVING, or ABANDONED
 //! ```
 
@@ -63,6 +64,8 @@ pub mod state {
     pub const CALLED: u32 = 11;
     /// [`CALLED`], and it has been woken.
     pub const TOLD: u32 = 12;
+    /// Of a request to a [closure lock](crate::closure): it was run.
+    pub const SERVED: u32 = 13;
     /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it.
     pub const LEAVING: u32 = 7;
 }
@@ -106,11 +109,11 @@ pub struct Node<M: Machine> {
     pub check_at: M::Word,
     /// When it was handed the lock, [`Machine::micros`].
     pub granted_at: M::Word,
-    /// On a condition variable: the address of the mutex, low and high half.
+    /// On a condition variable: the address of the mutex, low and high half. In a closure lock: that of the request.
     pub mutex: [M::Word; 2],
     /// The pool's own link.
     pub pool_next: M::Word,
-    /// What its thread wants of a readers-writer lock: 1 to write, 0 to read.
+    /// What the [admission policy](crate::policy) of a ShflLock is to know of its thread; of a readers-writer lock, what it wants.
     pub role: M::Word,
     /// On a condition variable: how often it was queued on one, wrapping. Written by its thread before it queues.
     pub generation: M::Word,

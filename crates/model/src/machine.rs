@@ -85,6 +85,10 @@ impl<C: Checker> Machine for Model<C> {
         World::<C>::current(World::numa)
     }
 
+    fn near_group() -> u32 {
+        World::<C>::current(World::near)
+    }
+
     fn epoch() -> u32 {
         World::<C>::current(World::epoch)
     }

@@ -11,7 +11,7 @@ use flashlock_locks::malthusian::lifo_cr::LifoQueue;
 use flashlock_locks::malthusian::loiter::LoiterQueue;
 use flashlock_locks::node::Node;
 use flashlock_locks::numa::cohort::CohortQueue;
-use flashlock_locks::numa::cohort::level::{McsRest, TicketWords};
+use flashlock_locks::numa::cohort::global::{McsRest, TicketWords};
 use flashlock_locks::queue::aside::AsideQueue;
 use flashlock_locks::queue::clh::ClhQueue;
 use flashlock_locks::queue::mcs::McsQueue;
@@ -348,10 +348,12 @@ impl<C: Checker, S: Tag> Tag for CohortQueue<Model<C>, S> {
 
     fn beside(&self) -> Vec<Handle> {
         let index = Handle::from_word(self.side.peek());
-        let side = |node: Handle| Side::<Model<C>>(node.node());
-        let board = index.and_then(|index| Handle::from_word(side(index).0.role.peek()));
-        let blocks = index.into_iter().chain(board);
-        blocks.flat_map(|block| side(block).names().chain([block]).collect::<Vec<_>>()).collect()
+        let board = index.and_then(|index| Handle::from_word(index.node::<Model<C>>().role.peek()));
+        let mut nodes = Vec::new();
+        for block in [index, board] {
+            Side::<Model<C>>::each_node(block, &mut |node| nodes.push(node));
+        }
+        nodes
     }
 }
 

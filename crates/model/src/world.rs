@@ -87,6 +87,7 @@ impl Setup {
 #[derive(Clone, Copy, Default)]
 struct PerThread {
     numa: u32,
+    near: u32,
     urgent: bool,
     /// Freezes when this many more waits have begun (0: never).
     freeze_in: u32,
@@ -216,6 +217,15 @@ impl<C: Checker> World<C> {
     /// Says on which NUMA node the calling thread runs.
     pub fn set_numa(&self, node: u32) {
         self.with_thread(|mine| mine.numa = node);
+    }
+
+    /// Says in which group of CPUs of its NUMA node the calling thread runs.
+    pub fn set_near(&self, group: u32) {
+        self.with_thread(|mine| mine.near = group);
+    }
+
+    pub(crate) fn near(&self) -> u32 {
+        self.with_thread(|mine| mine.near)
     }
 
     /// What `Machine::random` says from now on.

@@ -10,6 +10,8 @@
 
 use core::cell::Cell;
 
+use crate::local::zeroed_per_thread;
+
 /// How many addresses are remembered.
 pub const ROOM: usize = 8;
 
@@ -19,8 +21,8 @@ struct Held {
     depth: Cell<u32>,
 }
 
-thread_local! {
-    static HELD: Held = const { Held { addresses: [const { Cell::new(0) }; ROOM], depth: Cell::new(0) } };
+zeroed_per_thread! {
+    static HELD: Held = "flashlock_native_held";
 }
 
 /// The calling thread has acquired the lock at this address for reading.

@@ -8,20 +8,24 @@
 //! |---|---|
 //! | [`machine`] | [`Native`], the `Machine` implementation |
 //! | [`pool`], [`thread`] | queue nodes, and each thread's own |
+//! | `local` | thread-local storage that no allocator has a part in |
 //! | [`held`] | the read locks that a thread holds |
 //! | [`futex`], [`clock`], [`sys`] | the kernel and the time |
 //! | [`spin`] | polling: budget, politeness, signs of a crowd |
 //! | [`epoch`] | telling a forked child from its parent |
-//! | [`numa`], [`topology`] | where a thread runs; what machine this is |
+//! | [`numa`], [`near`], [`groups`], [`topology`] | where a thread runs, and what is near; what machine this is |
 //! | [`stats`] | counters in shared memory |
 //! | [`settings`] | what the user tuned |
 
 pub mod clock;
 pub mod epoch;
 pub mod futex;
+pub mod groups;
 pub mod held;
 pub mod left;
+mod local;
 pub mod machine;
+pub mod near;
 pub mod numa;
 pub mod pool;
 pub mod settings;

@@ -8,7 +8,7 @@ use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Machine, Pati
 use flashlock_locks::node::Node;
 use flashlock_locks::wait::left::LeftBehind;
 
-use crate::{clock, epoch, futex, left, numa, pool, settings, spin, stats, sys, thread};
+use crate::{clock, epoch, futex, groups, left, near, numa, pool, settings, spin, stats, sys, thread};
 
 /// An `AtomicU32`.
 #[repr(transparent)]
@@ -168,6 +168,18 @@ impl<S: Sink> Machine for Native<S> {
         numa::node()
     }
 
+    fn llc() -> u32 {
+        near::llc()
+    }
+
+    fn distance(a: u32, b: u32) -> u32 {
+        near::distance(a, b)
+    }
+
+    fn near_group() -> u32 {
+        groups::group()
+    }
+
     #[inline]
     fn epoch() -> u32 {
         epoch::current()
@@ -198,7 +210,11 @@ impl<S: Sink> Machine for Native<S> {
     }
 
     fn urgent() -> bool {
-        thread::urgent()
+        thread::priority() >= sys::REAL_TIME
+    }
+
+    fn priority() -> i32 {
+        thread::priority()
     }
 
     fn stand_still() -> u32 {
@@ -213,7 +229,10 @@ impl<S: Sink> Machine for Native<S> {
         spin::crowded()
     }
 
-    const LISTENS: bool = S::LISTENS;
+    #[inline(always)]
+    fn counted_on(waiter: &Node<Self>) -> Option<u32> {
+        S::LISTENS.then(|| waiter.numa.load(Relaxed))
+    }
 
     #[inline(always)]
     fn trace(event: Event) {

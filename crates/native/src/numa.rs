@@ -21,14 +21,23 @@ const RDPID: u32 = 3;
 const KERNEL: u32 = 4;
 
 static SOURCE: AtomicU32 = AtomicU32::new(ONE_NODE);
+static CPU_SOURCE: AtomicU32 = AtomicU32::new(KERNEL);
 static NODES: AtomicU32 = AtomicU32::new(1);
 /// Offset of the rseq area from the thread pointer.
 static RSEQ_AT: AtomicIsize = AtomicIsize::new(0);
 
 /// The auxiliary vector's entry for how much of the rseq area the kernel fills.
 const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
-/// The rseq area's `node_id` ends here.
+/// Where the rseq area's `cpu_id` is.
+const RSEQ_CPU: usize = 4;
+/// Where its `node_id` is, in newer kernels …
+const RSEQ_NODE: usize = 20;
+/// … and ends.
 const RSEQ_NODE_END: libc::c_ulong = 24;
+/// The CPU's number in what `rdpid` reads …
+const RDPID_CPU: u32 = (1 << RDPID_NODE) - 1;
+/// … and where the node's begins.
+const RDPID_NODE: u32 = 12;
 
 /// The calling thread's NUMA node.
 #[inline]
@@ -36,10 +45,15 @@ pub fn node() -> u32 {
     match SOURCE.load(Acquire) {
         ONE_NODE => 0,
         VIRTUAL => thread::place() % NODES.load(Relaxed),
-        RSEQ => rseq_node(),
-        RDPID => rdpid_node(),
-        _ => kernel_node(),
+        RSEQ => rseq_word::<RSEQ_NODE>(),
+        RDPID => rdpid() >> RDPID_NODE,
+        _ => kernel().1,
     }
+}
+
+/// Whether the machine is imagined.
+pub(crate) fn is_imagined() -> bool {
+    SOURCE.load(Acquire) == VIRTUAL
 }
 
 /// How many NUMA nodes the locks believe in.
@@ -75,42 +89,72 @@ pub fn prepare(virtual_nodes: Option<u32>) {
 fn best_source() -> u32 {
     // SAFETY: getauxval reads the process's own vector.
     let filled = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) };
-    if cfg!(target_arch = "x86_64") && filled >= RSEQ_NODE_END {
-        // SAFETY: looks a symbol up; the name is a C string.
-        let (at, size) = unsafe {
-            (
-                libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>(),
-                libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>(),
-            )
-        };
-        // SAFETY: glibc exports both as constants of these types; size 0 means that rseq was not registered.
-        if !at.is_null() && !size.is_null() && unsafe { *size } > 0 {
-            // SAFETY: as above.
-            RSEQ_AT.store(unsafe { *at }, Relaxed);
-            return RSEQ;
-        }
+    if filled >= RSEQ_NODE_END && find_rseq() {
+        return RSEQ;
     }
     if has_rdpid() { RDPID } else { KERNEL }
 }
 
+/// Whether the kernel fills the threads' rseq areas; settles where they are.
+fn find_rseq() -> bool {
+    if cfg!(not(target_arch = "x86_64")) {
+        return false;
+    }
+    // SAFETY: looks a symbol up; the name is a C string.
+    let (at, size) = unsafe {
+        (
+            libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>(),
+            libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>(),
+        )
+    };
+    // SAFETY: glibc exports both as constants of these types; size 0 means that rseq was not registered.
+    let found = !at.is_null() && !size.is_null() && unsafe { *size } > 0;
+    if found {
+        // SAFETY: as above.
+        RSEQ_AT.store(unsafe { *at }, Relaxed);
+    }
+    found
+}
+
+/// The CPU that the calling thread runs on, once [`prepare_cpu`] was called.
+pub(crate) fn cpu() -> u32 {
+    match CPU_SOURCE.load(Acquire) {
+        RSEQ => rseq_word::<RSEQ_CPU>(),
+        RDPID => rdpid() & RDPID_CPU,
+        _ => kernel().0,
+    }
+}
+
+/// Settles which way [`cpu`] goes.
+pub(crate) fn prepare_cpu() {
+    let source = match find_rseq() {
+        true => RSEQ,
+        false if has_rdpid() => RDPID,
+        false => KERNEL,
+    };
+    CPU_SOURCE.store(source, Release);
+}
+
+/// A word of the thread's rseq area.
 #[cfg(target_arch = "x86_64")]
-fn rseq_node() -> u32 {
-    let node: u32;
-    // SAFETY: the thread's rseq area is registered with the kernel for the thread's life, and has a `node_id` at byte 20.
+fn rseq_word<const OFFSET: usize>() -> u32 {
+    let word: u32;
+    // SAFETY: the thread's rseq area is registered with the kernel for the thread's life; it is 32 bytes at least.
     unsafe {
         core::arch::asm!(
-            "mov {node:e}, fs:[{at} + 20]",
+            "mov {word:e}, fs:[{at} + {offset}]",
             at = in(reg) RSEQ_AT.load(Relaxed),
-            node = out(reg) node,
+            offset = const OFFSET,
+            word = out(reg) word,
             options(nostack, readonly, preserves_flags),
         );
     }
-    node
+    word
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn rseq_node() -> u32 {
-    kernel_node()
+fn rseq_word<const OFFSET: usize>() -> u32 {
+    unreachable!("no rseq area was found")
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -125,45 +169,35 @@ fn has_rdpid() -> bool {
 
 /// Linux keeps `node << 12 | cpu` in the register that `rdpid` reads.
 #[cfg(target_arch = "x86_64")]
-fn rdpid_node() -> u32 {
+fn rdpid() -> u32 {
     let value: u64;
     // SAFETY: used only where CPUID says that the instruction exists.
     unsafe { core::arch::asm!("rdpid {}", out(reg) value, options(nostack, nomem, preserves_flags)) };
-    (value >> 12) as u32
+    value as u32
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn rdpid_node() -> u32 {
-    kernel_node()
+fn rdpid() -> u32 {
+    unreachable!("there is no such instruction")
 }
 
-fn kernel_node() -> u32 {
-    let mut node = 0u32;
-    // SAFETY: `node` is writable; the CPU is not asked for.
-    unsafe { sys::syscall(libc::SYS_getcpu, [0, &raw mut node as usize, 0, 0, 0, 0]) };
-    node
+/// The CPU and the NUMA node.
+fn kernel() -> (u32, u32) {
+    let (mut cpu, mut node) = (0u32, 0u32);
+    // SAFETY: both are writable.
+    unsafe { sys::syscall(libc::SYS_getcpu, [&raw mut cpu as usize, &raw mut node as usize, 0, 0, 0, 0]) };
+    (cpu, node)
 }
 
 /// One more than the highest NUMA node that is online, from `/sys`, without allocating; 1 if it cannot be read.
 fn online_nodes() -> u32 {
-    let path = c"/sys/devices/system/node/online";
-    let mut text = [0u8; 256];
-    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-    // SAFETY: the path is a C string, `text` is writable, and the descriptor is this function's.
-    let read = unsafe {
-        let fd = sys::syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0]);
-        if fd < 0 {
-            return 1;
-        }
-        let read = sys::syscall(libc::SYS_read, [fd as usize, text.as_mut_ptr() as usize, text.len(), 0, 0, 0]);
-        sys::syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
-        read
-    };
-    last_number(&text[..read.max(0) as usize]).map_or(1, |highest| highest + 1)
+    let mut text = [0; 256];
+    let text = sys::read(c"/sys/devices/system/node/online", &mut text);
+    last_number(text).map_or(1, |highest| highest + 1)
 }
 
 /// The last number of a list like `0-3,7`.
-fn last_number(text: &[u8]) -> Option<u32> {
+pub(crate) fn last_number(text: &[u8]) -> Option<u32> {
     let digits = text.split(|byte| !byte.is_ascii_digit()).rfind(|part| !part.is_empty())?;
     core::str::from_utf8(digits).ok()?.parse().ok()
 }
@@ -171,6 +205,16 @@ fn last_number(text: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_ways_know_the_cpu() {
+        let here = |cpu: fn() -> u32| (0..1000).any(|_| kernel().0 == cpu());
+        prepare_cpu();
+        assert!(here(cpu), "never the kernel's answer");
+        if has_rdpid() {
+            assert!(here(|| rdpid() & RDPID_CPU));
+        }
+    }
 
     #[test]
     fn the_highest_node_is_the_last_in_the_list() {
@@ -183,9 +227,9 @@ mod tests {
     #[test]
     fn all_ways_agree_on_this_machine() {
         if nodes() == 1 && online_nodes() == 1 {
-            assert_eq!(kernel_node(), 0);
+            assert_eq!(kernel().1, 0);
             if has_rdpid() {
-                assert_eq!(rdpid_node(), 0);
+                assert_eq!(rdpid() >> RDPID_NODE, 0);
             }
         }
     }

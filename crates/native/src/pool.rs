@@ -189,7 +189,7 @@ fn map_chunk(chunk: usize) {
 /// No memory for a node: the thread can neither wait nor fail. It sleeps until the process is ended by whoever runs out of
 /// memory first; nothing is corrupted.
 fn exhausted() -> ! {
-    sys::warn(&[b"flashlock: out of memory for a queue node\n"]);
+    sys::warn_line(&[b"flashlock: out of memory for a queue node"]);
     loop {
         sys::nap(999_999);
     }

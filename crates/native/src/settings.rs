@@ -15,7 +15,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use flashlock_locks::catalogue::{DEFAULT, Facts, LOCKS, LockId, ORDERS, OptionId, OrderInfo};
+use flashlock_locks::catalogue::{ApartId, DEFAULT, Facts, LOCKS, LockId, ORDERS, OptionId, OrderInfo};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::order::Order;
 use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId};
@@ -57,11 +57,22 @@ impl RwChoice {
     pub const DEFAULT: Self = Self { lock: RW_DEFAULT, wait: 0 };
 }
 
+/// A lock that no program can be run under.
+#[derive(Clone, Copy, Debug)]
+pub struct ApartChoice {
+    /// The lock.
+    pub lock: ApartId,
+    /// The index of its waiting policy in `ApartInfo::waits`.
+    pub wait: usize,
+}
+
 /// What is wrong with a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadChoice<'a> {
     /// There is no such lock.
     Lock(&'a str),
+    /// This lock is for no program.
+    Apart(ApartId),
     /// There is no such readers-writer lock.
     RwLock(&'a str),
     /// This lock takes no such option.
@@ -96,6 +107,12 @@ impl From<LockId> for Row {
     }
 }
 
+impl From<ApartId> for Row {
+    fn from(lock: ApartId) -> Self {
+        Self { facts: &lock.info().facts, orders: &[] }
+    }
+}
+
 impl From<RwId> for Row {
     fn from(lock: RwId) -> Self {
         Self { facts: &lock.info().facts, orders: &[] }
@@ -107,55 +124,40 @@ impl BadChoice<'_> {
     pub fn explain(&self, say: &mut dyn FnMut(&str)) {
         match *self {
             Self::Lock(name) => {
-                for part in ["unknown lock '", name, "'; known are:"] {
+                say_all(say, ["unknown lock '", name, "'; known are:"]);
+                say_each(say, LOCKS.iter().map(|lock| lock.name));
+            }
+            Self::Apart(lock) => {
+                for part in ["no program can be run under lock ", lock.info().name, ": ", lock.info().apart] {
                     say(part);
-                }
-                for lock in LOCKS {
-                    say(" ");
-                    say(lock.name);
                 }
             }
             Self::RwLock(name) => {
-                for part in ["unknown readers-writer lock '", name, "'; known are:"] {
-                    say(part);
-                }
-                for lock in RW_LOCKS {
-                    say(" ");
-                    say(lock.name);
-                }
+                say_all(say, ["unknown readers-writer lock '", name, "'; known are:"]);
+                say_each(say, RW_LOCKS.iter().map(|lock| lock.name));
             }
             Self::Option(lock, name) => {
-                for part in ["lock ", lock.facts.name, " takes no option '", name, "'; it takes: wait"] {
-                    say(part);
-                }
+                say_all(say, ["lock ", lock.facts.name, " takes no option '", name, "'; it takes: wait"]);
                 let own = lock.facts.options.iter().map(|option| option.info().name);
-                for option in own.chain(lock.orders.iter().map(|order| order.name)) {
-                    say(" ");
-                    say(option);
-                }
+                say_each(say, own.chain(lock.orders.iter().map(|order| order.name)));
             }
             Self::Value(option, value) => {
                 let option = option.info();
-                for part in ["option ", option.name, " does not take '", value, "', but ", option.unit, " from "] {
-                    say(part);
+                say_all(say, ["option ", option.name, " does not take '", value, "'"]);
+                if option.words.is_empty() {
+                    say_all(say, [", but ", option.unit, " from ", decimal(option.least, &mut [0; 10])]);
+                    say_all(say, [" to ", decimal(option.most, &mut [0; 10])]);
+                } else {
+                    say("; it takes:");
+                    say_each(say, option.words.iter().copied());
                 }
-                say(decimal(option.least, &mut [0; 10]));
-                say(" to ");
-                say(decimal(option.most, &mut [0; 10]));
             }
             Self::Order(option, value) => {
-                for part in ["option ", option, " does not take '", value, "', but ", Order::SYNTAX] {
-                    say(part);
-                }
+                say_all(say, ["option ", option, " does not take '", value, "', but ", Order::SYNTAX]);
             }
             Self::Wait(lock, value) => {
-                for part in ["lock ", lock.facts.name, " does not take wait='", value, "'; it takes:"] {
-                    say(part);
-                }
-                for wait in lock.facts.waits {
-                    say(" ");
-                    say(wait);
-                }
+                say_all(say, ["lock ", lock.facts.name, " does not take wait='", value, "'; it takes:"]);
+                say_each(say, lock.facts.waits.iter().copied());
             }
         }
     }
@@ -178,9 +180,18 @@ pub fn parse(text: &str) -> Result<Choice, BadChoice<'_>> {
         return Ok(choice);
     }
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
-    choice.lock = LockId::from_name(name).ok_or(BadChoice::Lock(name))?;
+    let unusable = || ApartId::from_name(name).map_or(BadChoice::Lock(name), BadChoice::Apart);
+    choice.lock = LockId::from_name(name).ok_or_else(unusable)?;
     choice.wait = parse_options(choice.lock.into(), options, &mut choice.tunables)?;
     Ok(choice)
+}
+
+/// The same of a lock that no program can be run under; `None` if it is not the name of one.
+pub fn parse_apart(text: &str) -> Option<Result<ApartChoice, BadChoice<'_>>> {
+    let (name, options) = text.split_once(':').unwrap_or((text, ""));
+    let lock = ApartId::from_name(name)?;
+    let wait = parse_options(lock.into(), options, &mut Tunables::DEFAULT.clone());
+    Some(wait.map(|wait| ApartChoice { lock, wait }))
 }
 
 /// The same of a readers-writer lock. Its options are the process's, and go into `tunables`.
@@ -212,8 +223,7 @@ fn parse_options<'a>(row: Row, options: &'a str, tunables: &mut Tunables) -> Res
             continue;
         }
         let option = row.facts.option(key).ok_or(BadChoice::Option(row, key))?;
-        let number = value.parse().ok().filter(|number| (option.least..=option.most).contains(number));
-        (option.set)(tunables, number.ok_or(BadChoice::Value(option.id, value))?);
+        (option.set)(tunables, option.parse(value).ok_or(BadChoice::Value(option.id, value))?);
     }
     Ok(chosen)
 }
@@ -235,8 +245,18 @@ pub fn split_list(text: &str) -> Vec<String> {
     locks
 }
 
+/// One part after the other.
+fn say_all<const N: usize>(say: &mut dyn FnMut(&str), parts: [&str; N]) {
+    parts.into_iter().for_each(say);
+}
+
+/// A list, in which each stands after a space.
+fn say_each<'a>(say: &mut dyn FnMut(&str), words: impl Iterator<Item = &'a str>) {
+    words.for_each(|word| say_all(say, [" ", word]));
+}
+
 /// A number in decimal, without allocating.
-fn decimal(mut number: u32, room: &mut [u8; 10]) -> &str {
+pub(crate) fn decimal(mut number: u32, room: &mut [u8; 10]) -> &str {
     let mut begin = room.len();
     loop {
         begin -= 1;
@@ -293,7 +313,7 @@ pub fn set_tunables(tunables: Tunables) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashlock_locks::catalogue::OPTIONS;
+    use flashlock_locks::catalogue::{APART, OPTIONS};
 
     #[test]
     fn good_choices() {
@@ -338,11 +358,30 @@ mod tests {
         assert_eq!(say("mcz"), format!("unknown lock 'mcz'; known are: {}", names.join(" ")));
         assert_eq!(
             say("shfl:colour=red"),
-            "lock shfl takes no option 'colour'; it takes: wait bound shuffles ahead cond sem"
+            "lock shfl takes no option 'colour'; it takes: wait bound shuffles ahead policy cond sem"
         );
+        assert_eq!(
+            say("shfl:policy=fair"),
+            "option policy does not take 'fair'; it takes: numa llc levels ahead cr priority none"
+        );
+        assert!(say("shfl:policy=0").contains("does not take '0'"));
         assert!(say("tas:wait=park").contains("it takes: stp"));
         assert_eq!(say("shfl:bound=soon"), "option bound does not take 'soon', but microseconds from 0 to 10000000");
         assert!(say("shfl:bound").contains("does not take ''"));
+    }
+
+    #[test]
+    fn locks_that_are_for_no_program_are_refused_as_such() {
+        for lock in APART {
+            let said = parse(lock.name).unwrap_err().to_string();
+            assert_eq!(said, format!("no program can be run under lock {}: {}", lock.name, lock.apart));
+            assert_eq!(parse_apart(lock.name).unwrap().unwrap().lock, lock.id);
+        }
+        let choice = parse_apart("cc-synch:wait=park").unwrap().unwrap();
+        assert_eq!(choice.lock.info().waits[choice.wait], "park");
+        let bad = parse_apart("cc-synch:bound=1").unwrap().unwrap_err();
+        assert_eq!(bad.to_string(), "lock cc-synch takes no option 'bound'; it takes: wait");
+        assert!(parse_apart("mcs").is_none());
     }
 
     #[test]
@@ -350,7 +389,8 @@ mod tests {
         for lock in LOCKS {
             for option in OPTIONS {
                 for value in [option.least, option.most] {
-                    let text = format!("{}:{}={value}", lock.name, option.name);
+                    let written = option.word(value).map_or_else(|| value.to_string(), str::to_owned);
+                    let text = format!("{}:{}={written}", lock.name, option.name);
                     match parse(&text) {
                         Ok(choice) => assert_eq!((option.get)(&choice.tunables), value, "{text}"),
                         Err(error) => assert_eq!(error, BadChoice::Option(lock.id.into(), option.name), "{text}"),

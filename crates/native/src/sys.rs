@@ -4,6 +4,7 @@
 //! answer: a value, or minus an error number.
 
 use core::arch::asm;
+use core::ffi::CStr;
 
 /// A system call with up to six arguments.
 ///
@@ -69,16 +70,48 @@ pub fn yield_now() {
     unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
 }
 
-/// Whether the calling thread has a real-time scheduling policy; not if the kernel does not say.
-pub fn is_real_time() -> bool {
+/// What [`priority`] is, at least, for threads of a real-time scheduling policy.
+pub const REAL_TIME: i32 = 100;
+
+/// How much the scheduler prefers the calling thread: the nice value, the other way round; 100 and more for real-time policies; 0, the
+/// ordinary, if the kernel does not say.
+pub fn priority() -> i32 {
     /// May be or-ed to a policy.
     const SCHED_RESET_ON_FORK: isize = 0x4000_0000;
     /// Not in the `libc` crate for all targets.
-    const SCHED_DEADLINE: isize = 6;
-    // SAFETY: asks about the calling thread; no memory is passed.
-    let policy = unsafe { syscall(libc::SYS_sched_getscheduler, [0; 6]) };
-    let policies = [libc::SCHED_FIFO as isize, libc::SCHED_RR as isize, SCHED_DEADLINE];
-    policy >= 0 && policies.contains(&(policy & !SCHED_RESET_ON_FORK))
+    const SCHED_DEADLINE: i32 = 6;
+    let mut parameter = 0_i32; // All that there is in a `sched_param`.
+    // SAFETY: asks about the calling thread; `parameter` is writable.
+    let (policy, nice) = unsafe {
+        syscall(libc::SYS_sched_getparam, [0, &raw mut parameter as usize, 0, 0, 0, 0]);
+        let policy = syscall(libc::SYS_sched_getscheduler, [0; 6]);
+        (policy, syscall(libc::SYS_getpriority, [libc::PRIO_PROCESS as usize, 0, 0, 0, 0, 0]))
+    };
+    match (policy & !SCHED_RESET_ON_FORK) as i32 {
+        _ if policy < 0 => 0,
+        libc::SCHED_FIFO | libc::SCHED_RR => REAL_TIME + parameter,
+        SCHED_DEADLINE => 2 * REAL_TIME,
+        libc::SCHED_IDLE => -20,
+        // The kernel says 20 - nice, which is never negative.
+        _ if nice > 0 => nice as i32 - 20,
+        _ => 0,
+    }
+}
+
+/// Reads the beginning of a file, without allocating; nothing if it cannot be read.
+pub fn read<'a>(path: &CStr, text: &'a mut [u8]) -> &'a [u8] {
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    // SAFETY: the path is a C string, `text` is writable, and the descriptor is this function's.
+    let read = unsafe {
+        let fd = syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0]);
+        if fd < 0 {
+            return &[];
+        }
+        let read = syscall(libc::SYS_read, [fd as usize, text.as_mut_ptr() as usize, text.len(), 0, 0, 0]);
+        syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
+        read
+    };
+    &text[..read.max(0) as usize]
 }
 
 /// Sleeps for `micros` microseconds (less than a second), or until a signal comes.
@@ -89,16 +122,27 @@ pub fn nap(micros: u32) {
 }
 
 /// Writes to standard error, without stdio. What cannot be written is lost.
-/// Control characters, which a quoted value may bring, are shown as `?`: they are a terminal's commands.
+/// Control characters, which a quoted value may bring, are shown as `?`: they are a terminal's commands, or begin a line that nobody
+/// here has written.
 pub fn warn(parts: &[&[u8]]) {
     for chunk in parts.iter().flat_map(|part| part.chunks(64)) {
         let mut shown = [0u8; 64];
         for (to, &byte) in shown.iter_mut().zip(chunk) {
-            *to = if byte.is_ascii_control() && byte != b'\n' { b'?' } else { byte };
+            *to = if byte.is_ascii_control() { b'?' } else { byte };
         }
-        // SAFETY: the buffer is readable, and as long as the chunk at least.
-        unsafe { syscall(libc::SYS_write, [2, shown.as_ptr() as usize, chunk.len(), 0, 0, 0]) };
+        write_error(&shown[..chunk.len()]);
     }
+}
+
+/// The same, and ends the line.
+pub fn warn_line(parts: &[&[u8]]) {
+    warn(parts);
+    write_error(b"\n");
+}
+
+fn write_error(bytes: &[u8]) {
+    // SAFETY: the bytes are readable.
+    unsafe { syscall(libc::SYS_write, [2, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
 }
 
 /// Maps `bytes` of zeroed private memory. `None` when there is none.

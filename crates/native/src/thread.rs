@@ -1,7 +1,7 @@
 //! # What each thread keeps
 //!
-//! Thread-local storage without destructors: a destructor would register itself with the C library at first use, which
-//! allocates, and a malloc built on our mutexes would call back here. A thread-specific-data key, which registers without
+//! [Thread-local storage](crate::local) without destructors: a destructor would register itself with the C library at first use,
+//! which allocates, and a malloc built on our mutexes would call back here. A thread-specific-data key, which registers without
 //! allocating as long as it is among the first 32, returns the thread's node when the thread ends; if locks are used
 //! later still, in other keys' destructors, the key is set anew and its destructor runs again.
 
@@ -16,9 +16,11 @@ use core::sync::atomic::{
 use flashlock_locks::machine::{Handle, Local as Kept};
 use flashlock_locks::wait::polling::Contention;
 
+use crate::local::zeroed_per_thread;
 use crate::machine::{NoStats, Sink};
 use crate::{clock, epoch, pool, sys};
 
+/// All-zero at first: see [`local`](crate::local).
 struct Local {
     /// A free node, kept for the next wait. An atomic, so that a signal handler may take and give one, too.
     spare: AtomicU32,
@@ -29,24 +31,16 @@ struct Local {
     contention: Cell<Contention>,
     /// One more than the thread's place in the order in which threads came here; 0 if it has none.
     place: Cell<u32>,
-    /// Whether the thread has a real-time scheduling policy; `None`: not asked yet.
-    urgent: Cell<Option<bool>>,
+    /// [`sys::priority`], once it was asked for.
+    priority: Cell<i32>,
+    /// Whether it was.
+    has_priority: Cell<bool>,
     /// What lock algorithms keep.
     kept: [Cell<u32>; Kept::COUNT],
 }
 
-thread_local! {
-    static LOCAL: Local = const {
-        Local {
-            spare: AtomicU32::new(0),
-            id: AtomicU64::new(0),
-            random: Cell::new(0),
-            contention: Cell::new(Contention { away: 0, last_won: 0 }),
-            place: Cell::new(0),
-            urgent: Cell::new(None),
-            kept: [const { Cell::new(0) }; Kept::COUNT],
-        }
-    };
+zeroed_per_thread! {
+    static LOCAL: Local = "flashlock_native_thread";
 }
 
 static PLACES: AtomicU32 = AtomicU32::new(0);
@@ -113,12 +107,14 @@ pub fn place() -> u32 {
     })
 }
 
-/// Whether the thread has a real-time scheduling policy. The kernel is asked once; a change after that is not noticed.
-pub(crate) fn urgent() -> bool {
+/// How much the scheduler prefers the thread. The kernel is asked once; a change after that is not noticed.
+pub(crate) fn priority() -> i32 {
     LOCAL.with(|local| {
-        let urgent = local.urgent.get().unwrap_or_else(sys::is_real_time);
-        local.urgent.set(Some(urgent));
-        urgent
+        if !local.has_priority.get() {
+            local.priority.set(sys::priority());
+            local.has_priority.set(true);
+        }
+        local.priority.get()
     })
 }
 

@@ -6,7 +6,6 @@
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::{Clock, Deadline, Machine, Word};
 use flashlock_locks::raw::RawLock;
@@ -50,7 +49,7 @@ impl Data {
 }
 
 /// Runs `round(thread, round)` on several threads; how many were writes is what the data must say in the end.
-fn rounds(data: &impl AsRef<Data>, round: impl Fn(u32, u32) -> u64 + Clone + Send + 'static) {
+fn rounds(data: &Data, round: impl Fn(u32, u32) -> u64 + Clone + Send + 'static) {
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
             let round = round.clone();
@@ -58,7 +57,7 @@ fn rounds(data: &impl AsRef<Data>, round: impl Fn(u32, u32) -> u64 + Clone + Sen
         })
         .collect();
     let written: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-    assert_eq!(data.as_ref().read(), [written; 2]);
+    assert_eq!(data.read(), [written; 2]);
 }
 
 struct Mutex<L: RawLock<Here>> {
@@ -67,19 +66,13 @@ struct Mutex<L: RawLock<Here>> {
     data: Data,
 }
 
-impl<L: RawLock<Here>> AsRef<Data> for Mutex<L> {
-    fn as_ref(&self) -> &Data {
-        &self.data
-    }
-}
-
 fn mutex<L: RawLock<Here>>()
 where
     L::Queue: Send + Sync,
 {
     let mutex = Arc::new(Mutex::<L> { word: Word32::new(0), queue: L::new_queue(), data: Data::new() });
     let shared = mutex.clone();
-    rounds(&*mutex, move |thread, round| {
+    rounds(&mutex.data, move |thread, round| {
         let Mutex { word, queue, data } = &*shared;
         let held = match (thread + round) % 4 {
             0 => L::try_lock(word, queue),
@@ -103,19 +96,13 @@ struct RwLock<L: RawRwLock<Here>> {
     data: Data,
 }
 
-impl<L: RawRwLock<Here>> AsRef<Data> for RwLock<L> {
-    fn as_ref(&self) -> &Data {
-        &self.data
-    }
-}
-
 fn rw_lock<L: RawRwLock<Here>>()
 where
     L::State: Send + Sync,
 {
     let lock = Arc::new(RwLock::<L> { state: L::new_state(), data: Data::new() });
     let shared = lock.clone();
-    rounds(&*lock, move |thread, round| {
+    rounds(&lock.data, move |thread, round| {
         let RwLock { state, data } = &*shared;
         let until = (round % 3 == 1).then(|| Here::sooner(200, None));
         if (thread + round) % 4 == 0 {
@@ -135,42 +122,53 @@ where
     });
 }
 
-/// A lock that excludes, and orders nothing: the sanitizer must say so.
-struct Unordered;
+/// A lock that orders nothing: the sanitizer must say so. So it is built for that alone.
+#[cfg(flashlock_races)]
+mod control {
+    use std::sync::atomic::Ordering::Relaxed;
 
-impl RawLock<Here> for Unordered {
-    type Queue = ();
+    use flashlock_locks::machine::{Deadline, TimedOut, Word as _};
+    use flashlock_locks::raw::RawLock;
+    use flashlock_native::Word32;
 
-    fn new_queue() {}
+    use super::{Here, mutex};
 
-    fn try_lock(word: &Word32, (): &()) -> bool {
-        word.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
-    }
+    /// Excludes, and no more.
+    struct Unordered;
 
-    fn lock(word: &Word32, queue: &()) {
-        while !Self::try_lock(word, queue) {
-            std::thread::yield_now();
+    impl RawLock<Here> for Unordered {
+        type Queue = ();
+
+        fn new_queue() {}
+
+        fn try_lock(word: &Word32, (): &()) -> bool {
+            word.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
+        }
+
+        fn lock(word: &Word32, queue: &()) {
+            while !Self::try_lock(word, queue) {
+                std::thread::yield_now();
+            }
+        }
+
+        fn lock_until(word: &Word32, queue: &(), _: Deadline) -> Result<(), TimedOut> {
+            Self::lock(word, queue);
+            Ok(())
+        }
+
+        fn unlock(word: &Word32, (): &()) {
+            word.store(0, Relaxed);
+        }
+
+        fn is_locked(word: &Word32, (): &()) -> bool {
+            word.load(Relaxed) != 0
         }
     }
 
-    fn lock_until(word: &Word32, queue: &(), _: Deadline) -> Result<(), flashlock_locks::machine::TimedOut> {
-        Self::lock(word, queue);
-        Ok(())
+    #[test]
+    fn unordered_sections() {
+        mutex::<Unordered>();
     }
-
-    fn unlock(word: &Word32, (): &()) {
-        word.store(0, Relaxed);
-    }
-
-    fn is_locked(word: &Word32, (): &()) -> bool {
-        word.load(Relaxed) != 0
-    }
-}
-
-#[test]
-#[ignore = "a race, for the sanitizer to find"]
-fn unordered_sections() {
-    mutex::<Unordered>();
 }
 
 macro_rules! for_all {

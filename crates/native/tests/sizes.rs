@@ -1,8 +1,9 @@
 //! What the catalogue says of the bytes of a lock.
 
-use flashlock_locks::catalogue::LOCKS;
-use flashlock_locks::for_each_lock;
+use flashlock_locks::catalogue::{APART, LOCKS};
+use flashlock_locks::closure::RawClosure;
 use flashlock_locks::raw::RawLock;
+use flashlock_locks::{for_each_lock, for_each_lock_apart};
 use flashlock_native::{Native, Word32};
 
 macro_rules! define_sizes {
@@ -24,5 +25,28 @@ fn locks_are_as_large_as_they_say() {
             assert!(possible.contains(&(lock.bytes as usize)), "{name}: {} bytes, and {possible:?}", lock.bytes);
         }
         assert!(!name.starts_with("qspin") || (lock.bytes == 4 && queues.iter().all(|&queue| queue == 0)));
+    }
+}
+
+macro_rules! state {
+    (mutex, $type:ty) => {
+        size_of::<<$type as RawLock<Native>>::Queue>()
+    };
+    (closure, $type:ty) => {
+        size_of::<<$type as RawClosure<Native>>::State>()
+    };
+}
+
+macro_rules! define_apart_sizes {
+    ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        const APART_STATES: &[(&str, &[usize])] = &[$(($name, &[$(state!($interface, $type)),+])),*];
+    };
+}
+for_each_lock_apart!(define_apart_sizes);
+
+#[test]
+fn locks_apart_are_as_large_as_they_say() {
+    for (lock, (name, states)) in APART.iter().zip(APART_STATES) {
+        assert!(lock.name == *name && states.iter().all(|&bytes| bytes == lock.bytes as usize), "{name}: {states:?}");
     }
 }

@@ -16,11 +16,12 @@ use core::sync::atomic::{
 use flashlock_locks::catalogue::LockId;
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::Machine;
+use flashlock_locks::policy::Chosen;
 use flashlock_locks::raw::RawLock;
 #[cfg(feature = "stats")]
 use flashlock_native::Counting;
 use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
-use flashlock_native::{Native, NoStats, Word32, clock, epoch, numa, spin, stats, sys, thread};
+use flashlock_native::{Native, NoStats, Word32, clock, epoch, groups, near, numa, spin, stats, sys, thread};
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 use crate::common::{self, Whose};
@@ -156,7 +157,14 @@ pub fn init() {
     settle();
     dispatch_rw::resolve_early();
     report_lock();
-    numa::prepare(imagined_nodes());
+    let imagined = imagined();
+    numa::prepare(imagined.map(|[nodes, _, _]| nodes));
+    if Chosen::asks_where(settings::tunables().policy) {
+        near::prepare();
+    }
+    if settings::tunables().levels > 2 {
+        groups::prepare(imagined);
+    }
     thread::prepare();
     epoch::current();
     clock::now();
@@ -168,7 +176,7 @@ pub fn init() {
 fn report_lock() {
     if core::ptr::eq(table(), &raw const GLIBC) {
         let version = layout::glibc_version().to_bytes();
-        sys::warn(&[b"flashlock: glibc ", version, b" is unknown to this version; its own locks are used\n"]);
+        sys::warn_line(&[b"flashlock: glibc ", version, b" is unknown to this version; its own locks are used"]);
         return;
     }
     dispatch_rw::report_lock();
@@ -181,7 +189,7 @@ fn report_lock() {
         }
         Wanted::Unreadable => sys::warn(&[b"flashlock: ", settings::ENV.as_bytes(), UNREADABLE]),
     }
-    sys::warn(&[b"; using ", Choice::DEFAULT.lock.info().name.as_bytes(), b"\n"]);
+    sys::warn_line(&[b"; using ", Choice::DEFAULT.lock.info().name.as_bytes()]);
     value.forget();
 }
 
@@ -189,17 +197,19 @@ fn report_lock() {
 pub(crate) const UNREADABLE: &[u8] = b" is not UTF-8, or longer than 255 bytes";
 const _: () = assert!(environment::LONGEST == 255);
 
-/// How many NUMA nodes `FLASHLOCK_TOPOLOGY` imagines. Says once what is wrong with it.
-fn imagined_nodes() -> Option<u32> {
+/// The machine that `FLASHLOCK_TOPOLOGY` imagines. Says once what is wrong with it.
+fn imagined() -> Option<[u32; 3]> {
     let value = environment::value(settings::ENV_TOPOLOGY)?;
     let name = settings::ENV_TOPOLOGY.as_bytes();
     match value.text() {
         Ok("") => return None,
         Ok(text) => match settings::parse_topology(text) {
-            Some([nodes, _, _]) => return Some(nodes),
-            None => sys::warn(&[b"flashlock: ", name, b"='", text.as_bytes(), b"' is not NODESxCORESxSMT; ignored\n"]),
+            Some(shape) => return Some(shape),
+            None => {
+                sys::warn_line(&[b"flashlock: ", name, b"='", text.as_bytes(), b"' is not NODESxCORESxSMT; ignored"]);
+            }
         },
-        Err(Unreadable) => sys::warn(&[b"flashlock: ", name, UNREADABLE, b"; ignored\n"]),
+        Err(Unreadable) => sys::warn_line(&[b"flashlock: ", name, UNREADABLE, b"; ignored"]),
     }
     value.forget();
     None

@@ -113,6 +113,6 @@ pub(crate) fn report_lock() {
         },
         Err(_) => sys::warn(&[b"flashlock: ", name, UNREADABLE]),
     }
-    sys::warn(&[b"; using ", RW_DEFAULT.info().name.as_bytes(), b"\n"]);
+    sys::warn_line(&[b"; using ", RW_DEFAULT.info().name.as_bytes()]);
     value.forget();
 }

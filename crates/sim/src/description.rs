@@ -50,6 +50,9 @@ pub struct Topology {
     pub packages: u32,
     /// NUMA nodes (dies) in each package; each has its own last-level cache and memory.
     pub nodes_per_package: u32,
+    /// Whether the operating system shows each package as one NUMA node, whatever it consists of.
+    #[serde(default)]
+    pub shown_as_packages: bool,
     /// Cores in each node.
     pub cores_per_node: u32,
     /// Hardware threads of each core.

@@ -43,7 +43,9 @@ pub use footprint::footprint;
 pub use machine::{Sim, Word};
 pub use memory::Traffic;
 pub use simulation::{Options, Outcome, Placed, Region, Simulation, Stuck, Why};
-pub use simulation::{compute, delay, nap, now, step, thread_cpu, thread_node, thread_number, thread_time};
+pub use simulation::{
+    compute, delay, nap, now, set_priority, step, thread_cpu, thread_node, thread_number, thread_time,
+};
 pub use thread::Use;
 
 /// Virtual time, in picoseconds.
@@ -56,3 +58,8 @@ pub(crate) fn ps(ns: f64) -> Ps {
 pub(crate) fn us(us: f64) -> Ps {
     (us * 1e6).round() as Ps
 }
+
+/// The tutorial's program is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/policies.md")]
+struct Tutorial;

@@ -214,7 +214,30 @@ impl Machine for Sim {
     fn numa_node() -> u32 {
         with(|kernel| {
             let core = kernel.my_core();
+            kernel.shape.shown_node(core)
+        })
+    }
+
+    fn llc() -> u32 {
+        with(|kernel| {
+            let core = kernel.my_core();
             kernel.shape.node(core)
+        })
+    }
+
+    fn distance(a: u32, b: u32) -> u32 {
+        with(|kernel| kernel.shape.shown_distance(a, b) as u32)
+    }
+
+    fn priority() -> i32 {
+        with(|kernel| kernel.me().priority)
+    }
+
+    /// A node's cores share its last-level cache.
+    fn near_group() -> u32 {
+        with(|kernel| {
+            let core = kernel.my_core();
+            kernel.shape.core_in_node(core)
         })
     }
 
@@ -262,6 +285,11 @@ impl Machine for Sim {
 
     fn crowded() -> bool {
         with(spin::crowded)
+    }
+
+    /// The counts are the simulator's own: what nobody counts on a real machine costs nothing here.
+    fn counted_on(waiter: &Node<Self>) -> Option<u32> {
+        Some(waiter.numa.peek())
     }
 
     fn trace(event: Event) {

@@ -14,6 +14,8 @@ pub(crate) struct Shape {
     threads_per_core: u32,
     cores_per_node: u32,
     nodes_per_package: u32,
+    /// How many of the nodes the operating system shows as one.
+    nodes_per_shown: u32,
     distances: Vec<u8>,
     cores_of: Vec<Cores>,
 }
@@ -29,6 +31,7 @@ impl Shape {
             threads_per_core: machine.topology.threads_per_core,
             cores_per_node: per_node,
             nodes_per_package: machine.topology.nodes_per_package,
+            nodes_per_shown: if machine.topology.shown_as_packages { machine.topology.nodes_per_package } else { 1 },
             distances: pairs.map(|(a, b)| machine.distance(a, b) as u8).collect(),
             cores_of: (0..nodes).map(|node| (node * per_node..(node + 1) * per_node).collect()).collect(),
         }
@@ -47,8 +50,23 @@ impl Shape {
         core / self.cores_per_node
     }
 
+    /// Which of its node's cores a core is.
+    pub(crate) fn core_in_node(&self, core: u32) -> u32 {
+        core % self.cores_per_node
+    }
+
     pub(crate) fn package(&self, core: u32) -> u32 {
         self.node(core) / self.nodes_per_package
+    }
+
+    /// What the operating system says is the core's NUMA node.
+    pub(crate) fn shown_node(&self, core: u32) -> u32 {
+        self.node(core) / self.nodes_per_shown
+    }
+
+    /// How far it says that one is from another.
+    pub(crate) fn shown_distance(&self, a: u32, b: u32) -> usize {
+        self.distance(a * self.nodes_per_shown, b * self.nodes_per_shown)
     }
 
     pub(crate) fn cores_of(&self, node: u32) -> &Cores {

@@ -351,6 +351,11 @@ pub fn thread_number() -> u32 {
     with(|kernel| kernel.current.expect("a simulated thread is acting"))
 }
 
+/// Gives the acting thread a priority, which locks may ask for. The simulated scheduler treats all threads alike.
+pub fn set_priority(priority: i32) {
+    with(|kernel| kernel.me().priority = priority);
+}
+
 /// For how long the acting thread has used its time so, in ns.
 pub fn thread_time(usage: Use) -> u64 {
     with(|kernel| kernel.me().times[usage as usize] / 1000)

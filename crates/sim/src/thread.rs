@@ -97,6 +97,8 @@ pub(crate) struct Thread {
     pub(crate) random: u64,
     pub(crate) locals: [u32; Local::COUNT],
     pub(crate) contention: Contention,
+    /// What locks are told of it. The simulated scheduler treats all threads alike.
+    pub(crate) priority: i32,
     pub(crate) voluntary: u64,
     pub(crate) involuntary: u64,
 }
@@ -117,6 +119,7 @@ impl Thread {
             random: random | 1,
             locals: [0; Local::COUNT],
             contention: Contention::default(),
+            priority: 0,
             voluntary: 0,
             involuntary: 0,
         }

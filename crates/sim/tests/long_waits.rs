@@ -1,11 +1,16 @@
 //! What a waiter does while a section lasts much longer than it should.
 
+mod common;
+
+use std::cell::Cell;
 use std::rc::Rc;
 
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::Word as _;
 use flashlock_locks::raw::RawLock;
-use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute};
+use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::spin::Futex;
+use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute, now};
 
 /// How often the second of two threads sleeps while the first one holds the lock for 100 ms, each with a CPU of its own.
 fn sleeps<L: RawLock<Sim>>() -> u64 {
@@ -38,4 +43,38 @@ fn nobody_polls_through_a_long_wait_unless_told_to() {
         };
     }
     for_each_lock!(all);
+}
+
+/// How many sections four threads get through in two seconds on two CPUs, while four others compute there, in slices of 3 ms: who is
+/// to have the lock seldom runs.
+fn sections_beside_others<L: RawLock<Sim>>() -> u64 {
+    const END: u64 = 2_000_000_000;
+    let mut machine = common::tiny(1, 2);
+    machine.scheduler.slice_us = 3000.0;
+    let mut simulation = Simulation::new(&machine, Options::default());
+    let lock = Rc::new(simulation.place("lock", (Word::new(0), L::new_queue())));
+    let sections = Rc::new(Cell::new(0));
+    for _ in 0..4 {
+        simulation.spawn(|| compute(END as f64));
+        let (lock, sections) = (Rc::clone(&lock), Rc::clone(&sections));
+        simulation.spawn(move || {
+            while now() < END {
+                L::lock(&lock.0, &lock.1);
+                compute(500.0);
+                sections.set(sections.get() + 1);
+                L::unlock(&lock.0, &lock.1);
+                compute(500.0);
+            }
+        });
+    }
+    simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
+    sections.get()
+}
+
+/// The lock stands still from when it is handed to who does not run until that runs. Without having learned how long that takes, `shfl`
+/// would make less than half as many sections as a lock that is never handed over.
+#[test]
+fn a_lock_is_not_handed_over_more_often_than_it_is_worth() {
+    let (shfl, futex) = (sections_beside_others::<Shfl>(), sections_beside_others::<Futex>());
+    assert!(shfl * 4 > futex * 3, "{shfl}, and {futex} of a lock that is free for all");
 }

@@ -79,6 +79,16 @@ impl<L: Lock, G: Ground> KeyValue<L, G> {
     }
 }
 
+impl<L: Lock, G: Ground> KeyValue<L, G> {
+    /// What is done under the lock.
+    #[inline]
+    fn perform(&self, key: u32, choice: u32) {
+        // SAFETY: invariant 1, for this is called by `section`; the reference ends here.
+        let state = unsafe { &mut *self.state.0.get() };
+        state.perform(key, choice, self.mix.lookups * 2);
+    }
+}
+
 impl<L: Lock, G: Ground> Workload for KeyValue<L, G> {
     type Client = Client;
 
@@ -92,11 +102,7 @@ impl<L: Lock, G: Ground> Workload for KeyValue<L, G> {
         let key = client.random.below(self.mix.keys);
         let choice = client.random.below(200);
         G::worked(2 * XorShift::DRAW_NS);
-        self.lock.0.acquire();
-        // SAFETY: invariant 1, by `acquire`; the reference ends before `release`.
-        let state = unsafe { &mut *self.state.0.get() };
-        state.perform(key, choice, self.mix.lookups * 2);
-        self.lock.0.release();
+        self.lock.0.section(|| self.perform(key, choice));
         G::work(&mut client.random, self.mix.external);
     }
 

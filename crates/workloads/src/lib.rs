@@ -13,6 +13,7 @@
 //! | [`rand_array`] | random reads, inside and outside (Malthusian locks, EuroSys 2017, section 6.1) |
 //! | [`buffer_pool`] | few buffers for many threads (Malthusian locks, section 6.11) |
 //! | [`producer_consumer`] | a bounded queue (Malthusian locks, section 6.7) |
+//! | [`directory`] | a directory that everybody lists, under a readers-writer lock (ShflLocks, slides 79 and 80) |
 //! | [`lock_torture`] | the kernel's own test of its spin lock (CNA, section 7.2.1) |
 //! | [`sections`] | any sequence of sections of given lengths; two of will-it-scale, and leveldb (the CNA kernel patch) |
 //! | [`ground`] | what a workload asks of a computer: [`Ground`], [`Lines`], [`Here`] |
@@ -28,6 +29,7 @@ extern crate std;
 
 pub mod avl;
 pub mod buffer_pool;
+pub mod directory;
 pub mod ground;
 pub mod history;
 pub mod key_value;
@@ -42,9 +44,10 @@ mod told;
 pub mod wait;
 
 pub use buffer_pool::BufferPool;
+pub use directory::Directory;
 pub use ground::{Ground, Here, Lines};
 pub use key_value::KeyValue;
-pub use lock::{Lock, Raw};
+pub use lock::{Lock, Raw, RwLock};
 pub use lock_torture::LockTorture;
 pub use producer_consumer::ProducerConsumer;
 pub use rand_array::RandArray;

@@ -13,7 +13,8 @@ use crate::ground::OwnLine;
 /// # Safety
 ///
 /// Between the return of an `acquire` and the `release` by the same thread no other thread returns from `acquire`, and what a
-/// thread wrote before `release` is seen by the next one that has acquired. Workloads keep their data in this.
+/// thread wrote before `release` is seen by the next one that has acquired. What is given to `section` is done once before that returns, as if
+/// between the two. Workloads keep their data in this.
 ///
 /// A lock that is tried out may turn out not to keep the promise. The workloads then count wrongly or leave their data in
 /// disorder, which their checks tell; they use indices and no pointers, so that disorder stays within their own data.
@@ -23,6 +24,26 @@ pub unsafe trait Lock: Sync {
 
     /// Lets another thread in. The caller holds the lock.
     fn release(&self);
+
+    /// Does something while no other thread holds the lock; some locks have another thread do it, while this one waits. Workloads use this where
+    /// they can.
+    #[inline]
+    fn section(&self, inside: impl FnOnce() + Send) {
+        self.acquire();
+        inside();
+        self.release();
+    }
+}
+
+/// A lock that lets in any number of readers, or one writer: who acquires it writes.
+///
+/// # Safety
+///
+/// As of [`Lock`]: while something is done in `shared`, no thread is between `acquire` and `release`, nor in `section`; and it sees what was
+/// done there before.
+pub unsafe trait RwLock: Lock {
+    /// Does something once, before this returns, while no other thread holds the lock for writing.
+    fn shared(&self, inside: impl FnOnce() + Send);
 }
 
 /// A lock of the catalogue on a machine, with its state in place.
@@ -90,12 +111,12 @@ impl<L: Lock> Counted<L> {
 
     /// Does something under the lock.
     #[inline]
-    pub(crate) fn section(&self, inside: impl FnOnce()) {
-        self.lock.0.acquire();
-        let before = self.count.0.load(Relaxed);
-        inside();
-        self.count.0.store(before + 1, Relaxed);
-        self.lock.0.release();
+    pub(crate) fn section(&self, inside: impl FnOnce() + Send) {
+        self.lock.0.section(|| {
+            let before = self.count.0.load(Relaxed);
+            inside();
+            self.count.0.store(before + 1, Relaxed);
+        });
     }
 
     /// Whether so many sections were counted.
@@ -113,6 +134,14 @@ pub(crate) struct NoLock;
 unsafe impl Lock for NoLock {
     fn acquire(&self) {}
     fn release(&self) {}
+}
+
+// SAFETY: used by one thread only.
+#[cfg(test)]
+unsafe impl RwLock for NoLock {
+    fn shared(&self, inside: impl FnOnce() + Send) {
+        inside();
+    }
 }
 
 #[cfg(test)]

@@ -67,7 +67,6 @@ mod tests {
         let lock = |name: &str| Lock {
             name: name.into(),
             kind: Kind::Mutex,
-            interposable: true,
             default: name == "shfl",
             principal: true,
             exceptions: Vec::new(),

@@ -17,7 +17,7 @@ pub(super) const DIRECTORY: &str = "docs/locks";
 const MADE: &str = "<!-- Made by `cargo xtask docs` from the lock's source; do not edit. -->";
 
 /// What the catalogue says, in this order: field, heading.
-const FACTS: [(&str, &str); 11] = [
+const FACTS: [(&str, &str); 13] = [
     ("title", "what it is"),
     ("paper", "from"),
     ("fair", "fair"),
@@ -27,6 +27,8 @@ const FACTS: [(&str, &str); 11] = [
     ("atomics_unlock", "atomic operations to release, if nobody waits"),
     ("atomics_read", "atomic operations to acquire and release it for reading"),
     ("atomics_write", "the same for writing"),
+    ("atomics", "atomic operations of a section, if nobody else wants one"),
+    ("apart", "no program can be run under it"),
     ("waits", "`wait=`, the first is the default"),
     ("options", "other options"),
 ];
@@ -55,6 +57,9 @@ fn page(row: &Row) -> Result<(PathBuf, Vec<u8>)> {
 /// What the project's own tests except, and why.
 fn cannot(row: &Row) -> String {
     let Some(Value::Array(exceptions)) = row.get("exceptions") else { return String::new() };
+    if row.get("interposable") == Some(&Value::Bool(false)) {
+        return "The project's suites of programs cannot be run under it.\n\n".to_owned();
+    }
     if exceptions.is_empty() {
         return "No check of the project's test suites is excepted.\n\n".to_owned();
     }

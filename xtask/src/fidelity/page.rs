@@ -90,8 +90,9 @@ fn head(report: &Report) -> String {
          Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command that makes it.\n\n\
          - **Parameters** come from published latencies and three facts for each machine: the time that a line takes between two \
          caches, the speed of one thread, and MCS at two threads. All else is a test, not a fit.\n\
-         - **Ours** is the median over seeds and placements of the threads; in brackets the least and the greatest of all runs, \
-         those included with all latencies times 0.75 and 1.25. Ratios are taken between runs of the same seed and placement.\n\
+         - **Ours** is the median over seeds and placements of the threads: two of each, or as many seeds as a table says; in brackets \
+         the least and the greatest of all runs, those included with all latencies times 0.75 and 1.25. Ratios are taken between runs \
+         of the same seed and placement.\n\
          - **Verdict**: *met* if the median is within the goal. *missed by* is the distance to the goal's nearer end; *(band \
          reaches it)*: the figure depends on what is not known better than this.\n\
          - **Open**: the lock or the workload does not exist here yet.\n\n",

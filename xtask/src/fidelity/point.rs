@@ -8,13 +8,13 @@ pub(super) const LATENCIES: [f64; 3] = [1.0, 0.75, 1.25];
 pub(super) struct Effort([(u32, u32); 3]);
 
 impl Effort {
-    pub(super) const FULL: Self = Self([(2, 1), (1, 1), (1, 1)]);
+    pub(super) const FULL: Self = Self([(2, 2), (1, 1), (1, 1)]);
     /// Where seeds differ much.
-    pub(super) const MANY: Self = Self([(2, 1), (1, 1), (1, 1)]);
+    pub(super) const MANY: Self = Self([(6, 1), (2, 1), (2, 1)]);
     /// Very long runs.
-    pub(super) const FEW: Self = Self([(1, 1); 3]);
-    /// Long runs, or machines of one node, where a placement is hardly another than the next.
-    pub(super) const LIGHT: Self = Self([(1, 2), (1, 1), (1, 1)]);
+    pub(super) const FEW: Self = Self([(3, 1), (1, 1), (1, 1)]);
+    /// Long runs on machines of one node, where a placement is hardly another than the next.
+    pub(super) const LIGHT: Self = Self([(2, 1), (1, 1), (1, 1)]);
     /// No other latencies: for a sign.
     pub(super) const GLANCE: Self = Self([(1, 1), (0, 0), (0, 0)]);
 }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(
             commands,
             [
-                "w --machine m --locks cna:wait=spin --threads 8 --seeds 1 --placements 2 --millis 2.5 --lookups 0",
+                "w --machine m --locks cna:wait=spin --threads 8 --seeds 2 --placements 1 --millis 2.5 --lookups 0",
                 "w --machine m --locks cna:wait=spin --threads 8 --seeds 1 --placements 1 --latencies 0.75 --millis 2.5 --lookups 0",
                 "w --machine m --locks cna:wait=spin --threads 8 --seeds 1 --placements 1 --latencies 1.25 --millis 2.5 --lookups 0",
             ]

@@ -22,7 +22,7 @@ struct Sign {
 fn signs() -> Vec<Sign> {
     let glance = |machine, workload| Setting::new(machine, workload).effort(Effort::GLANCE);
     let map = glance("2x18x2", "kvmap");
-    let map_outside = map.with(&["--external", "1000"]).millis(10.0);
+    let map_outside = map.with(&["--external", "500"]).millis(10.0);
     let array = glance("sparc-t5", "randarray").millis(40.0);
     let crowd = glance("8x24", "kvmap").millis(6.0);
     let (mcs, cna) = ("mcs:wait=spin", "cna:wait=spin");

@@ -1,5 +1,6 @@
 //! What is measured: programs of `tests/bench`, how they are called, and which of their figures count.
 
+use flashlock_locks::catalogue::LockId;
 use flashlock_report::results::{self, Better};
 
 use crate::locks::Kind;
@@ -36,6 +37,8 @@ pub(crate) struct Cell {
     /// The column's heading; a number if a chart is drawn.
     pub(crate) heading: String,
     pub(crate) arguments: Vec<String>,
+    /// The machine that the locks are to imagine.
+    pub(crate) topology: Option<&'static str>,
 }
 
 /// A figure in what the program prints.
@@ -84,6 +87,7 @@ fn pair() -> Bench {
     let cell = |heading: &str, options: &[&str]| Cell {
         heading: heading.to_owned(),
         arguments: options.iter().map(|option| (*option).to_owned()).collect(),
+        topology: None,
     };
     let group = |title: &str, kind: &str| Group {
         title: title.to_owned(),
@@ -116,6 +120,7 @@ fn hot() -> Bench {
     let cell = |lines: u32, threads: u32| Cell {
         heading: threads.to_string(),
         arguments: ["--threads", &threads.to_string(), "--lines", &lines.to_string()].map(str::to_owned).to_vec(),
+        topology: None,
     };
     let group = |lines: u32| Group {
         title: format!("Critical section writes {lines} cache line{}", if lines == 1 { "" } else { "s" }),
@@ -149,29 +154,69 @@ fn hot() -> Bench {
     }
 }
 
+/// Eight NUMA nodes, as the machine of the ShflLocks experiments has.
+const EIGHT_NODES: &str = "8x24x1";
+
 fn million() -> Bench {
-    let cells = vec![Cell { heading: "1,000,000 mutexes, 64 threads".to_owned(), arguments: Vec::new() }];
+    let cell = |heading: &str, arguments: &[&str]| Cell {
+        heading: heading.to_owned(),
+        arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+        topology: None,
+    };
+    let imagined = |heading, arguments: &[&str]| Cell { topology: Some(EIGHT_NODES), ..cell(heading, arguments) };
+    let group = |title: &str, axis, cells| Group { title: title.to_owned(), axis, cells };
+    let here = vec![cell("1,000,000 mutexes, 64 threads", &[])];
+    let there = vec![
+        imagined("one of eight", &["--threads", "8", "--calm"]),
+        imagined("all eight", &["--threads", "8", "--calm", "--everywhere"]),
+    ];
     Bench {
         name: "million",
         title: "Memory of a million mutexes",
-        about: "A million mutexes, each locked at least once by one of 64 threads, and some of them with contention.",
+        about: "A million mutexes, each locked at least once by one of 64 threads, and some of them with contention. And on an imagined machine of eight \
+                NUMA nodes (`FLASHLOCK_TOPOLOGY=8x24x1`), with one thread on each, each locked once from one node, or once from each: the experiment of \
+                the ShflLocks thesis defence, slides 31, 32 and 78, with mutexes in the place of files. A hierarchical lock that is made whole at initialisation, \
+                as its paper makes it, has from the start what `hmcs` and the cohort locks have when all eight nodes have come; `cst` and the others \
+                here make a part when its node comes. So in bytes of a lock: `shfl` < glibc's < `cst` (one of eight) < a hierarchical lock made whole (all eight).",
         kind: Kind::Mutex,
         program: "million",
-        groups: vec![Group { title: "Resident memory".to_owned(), axis: "", cells }],
+        groups: vec![
+            group("Resident memory", "", here),
+            group("Resident memory, eight NUMA nodes", "each mutex is locked from", there),
+        ],
         metric: Metric { field: "vm_rss_kib", title: "Resident memory of the process, KiB", better: Better::Less },
-        further: &[Metric {
-            field: "extra_bytes_per_mutex",
-            title: "Bytes for each mutex beyond the 40 of `pthread_mutex_t`, threads included",
-            better: Better::Less,
-        }],
+        further: &[
+            Metric {
+                field: "extra_bytes_per_mutex",
+                title: "Bytes for each mutex beyond the 40 of `pthread_mutex_t`, threads included",
+                better: Better::Less,
+            },
+            Metric {
+                field: LOCK_BYTES,
+                title: "Bytes of a lock: of its state in the mutex (glibc: 40), and beyond",
+                better: Better::Less,
+            },
+        ],
         charted: false,
     }
+}
+
+/// The figure that [`lock_bytes`] makes.
+pub(crate) const LOCK_BYTES: &str = "lock_bytes";
+/// Of `pthread_mutex_t`: glibc's lock is all of it.
+const MUTEX_BYTES: u32 = 40;
+
+/// Of a program that says how many bytes a mutex takes beyond its own: the bytes of a lock as such.
+pub(crate) fn lock_bytes(lock: &str, beyond: f64) -> f64 {
+    let name = lock.split(':').next().unwrap_or(lock);
+    beyond + f64::from(LockId::from_name(name).map_or(MUTEX_BYTES, |lock| lock.info().bytes))
 }
 
 fn rw_pair() -> Bench {
     let cell = |heading: &str, what: &str| Cell {
         heading: heading.to_owned(),
         arguments: ["--kind", what].map(str::to_owned).to_vec(),
+        topology: None,
     };
     let cells = vec![cell("read", "read"), cell("write", "write")];
     let title = "One pair of lock and unlock, a second thread alive";
@@ -197,6 +242,7 @@ fn rw_hot() -> Bench {
         arguments: ["--threads", &threads.to_string(), "--lines", "1", "--write-one-in", &one_in.to_string()]
             .map(str::to_owned)
             .to_vec(),
+        topology: None,
     };
     let group = |one_in: u32| Group {
         title: format!("One critical section in {one_in} writes"),
@@ -226,5 +272,30 @@ fn rw_hot() -> Bench {
             Metric { field: "cpu_seconds", title: "CPU time used, s", better: Better::Less },
         ],
         charted: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flashlock_report::results::Results;
+
+    use super::*;
+    use crate::workspace;
+
+    #[test]
+    fn a_compact_lock_is_smaller_than_glibcs_and_a_hierarchical_one_larger() {
+        let file = workspace::path("docs/results/million.json");
+        let results = Results::read(&file).expect("the results are there");
+        let bytes = |lock: &str, cell: &str| {
+            let point = results.points.iter().find(|point| point.lock == lock && point.cell == cell).expect("measured");
+            let runs: Vec<f64> = point.runs.iter().map(|run| run.values[LOCK_BYTES]).collect();
+            assert!(!runs.is_empty(), "{lock}, {cell}: no run");
+            (runs.iter().copied().fold(f64::INFINITY, f64::min), runs.into_iter().fold(0.0, f64::max))
+        };
+        let order = [("shfl", "all eight"), ("glibc", "all eight"), ("cst", "one of eight"), ("hmcs", "all eight")];
+        for pair in order.windows(2) {
+            let [less, more] = [pair[0], pair[1]].map(|(lock, cell)| bytes(lock, cell));
+            assert!(less.1 < more.0, "{pair:?}: {less:?}, {more:?}");
+        }
     }
 }

@@ -6,13 +6,14 @@ use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use flashlock_native::settings;
 use flashlock_report::provenance::Provenance;
 use flashlock_report::results::{Failed, Method, Point, Results, Run};
 use flashlock_report::statistics::Random;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value};
 
-use super::benches::{Bench, Cell};
+use super::benches::{Bench, Cell, LOCK_BYTES, lock_bytes};
 use crate::child::Program;
 use crate::locks::Under;
 use crate::workspace;
@@ -59,7 +60,7 @@ pub(crate) fn run(
             random.shuffle(&mut order);
             for contestant in order {
                 let point = &mut results.points[c * contestants.len() + contestant];
-                match run_once(&program, cell, &contestants[contestant].1, seconds) {
+                match run_once(&program, cell, &contestants[contestant], seconds) {
                     Ok(printed) => point.runs.push(Run { round, values: figures(bench, &printed) }),
                     Err(error) => {
                         let how = format!("{error:#}");
@@ -102,17 +103,23 @@ fn figures(bench: &Bench, printed: &Map<String, Value>) -> BTreeMap<String, f64>
     bench.metrics().into_iter().filter_map(|metric| figure(metric.name)).collect()
 }
 
-fn run_once(program: &Path, cell: &Cell, under: &Under, seconds: f64) -> Result<Map<String, Value>> {
+fn run_once(program: &Path, cell: &Cell, (lock, under): &(String, Under), seconds: f64) -> Result<Map<String, Value>> {
     let mut command = Command::new(program);
     command.args(&cell.arguments).args(["--seconds", &seconds.to_string()]);
     under.apply(&mut command, &[]);
+    if let Some(topology) = cell.topology {
+        command.env(settings::ENV_TOPOLOGY, topology);
+    }
     // A lock that collapses may need long for the last hand-overs; one that hangs needs for ever.
     let done = Program::new(command, Duration::from_secs_f64(seconds * 2.0 + 30.0)).run()?;
     if !done.ok() {
         bail!("{}; {}", done.ending(), done.stderr.lines().last().unwrap_or("it says nothing"));
     }
-    let printed: Map<String, Value> =
+    let mut printed: Map<String, Value> =
         serde_json::from_str(done.stdout.trim()).context("the program did not print JSON")?;
+    if let Some(beyond) = printed.get("extra_bytes_per_mutex").and_then(Value::as_f64) {
+        printed.insert(LOCK_BYTES.to_owned(), lock_bytes(lock, beyond).into());
+    }
     match printed.get("format").and_then(Value::as_str) {
         Some("flashlock-bench/1") => Ok(printed),
         other => bail!("the program prints the format {other:?}, not flashlock-bench/1"),

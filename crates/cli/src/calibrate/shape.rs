@@ -58,6 +58,7 @@ impl Shape {
         let topology = description::Topology {
             packages: packages as u32,
             nodes_per_package: nodes_per_package as u32,
+            shown_as_packages: false,
             cores_per_node: cores,
             threads_per_core: threads,
             distances: distances(machine, &nodes),

@@ -64,6 +64,7 @@ pub(super) fn examine(path: &Path, library: Option<&Path>) -> Vec<Finding> {
     }
     findings.push(Finding::ok("libraries", format!("{} looked at, besides the C library", parts.len() - 1)));
     findings.extend(locks(&parts, &served(library)));
+    findings.extend(watched(&parts));
     findings.extend(later(&parts));
     findings
 }
@@ -164,6 +165,16 @@ fn no_locks(parts: &[Part]) -> String {
     }
 }
 
+/// ThreadSanitizer's library learns of locks by the same means, and is called after ours: that is, never.
+fn watched(parts: &[Part]) -> Option<Finding> {
+    let sanitizer = parts.iter().flat_map(|part| &part.elf.needed).find(|name| name.starts_with("libtsan.so"))?;
+    Some(Finding::warn(
+        "sanitizer",
+        format!("{sanitizer} does not see locks that are replaced, and reports races that are none"),
+        "look for races without flashlock",
+    ))
+}
+
 /// What is loaded later cannot be seen.
 fn later(parts: &[Part]) -> Option<Finding> {
     let loads = |part: &&Part| part.elf.imports.iter().any(|name| name == "dlopen" || name == "dlmopen");
@@ -215,6 +226,14 @@ mod tests {
         assert!(other_glibc(&with("/bin/sh")).is_some());
         let Ok(Image::Elf(me)) = elf::read(&std::env::current_exe().unwrap()) else { panic!("not ELF") };
         assert!(other_glibc(&me).is_none());
+    }
+
+    #[test]
+    fn a_sanitizer_that_would_be_deaf_is_noticed() {
+        let with =
+            |needed: &str| Part { elf: Box::new(Elf { needed: vec![needed.into()], ..Elf::default() }), ..part(&[]) };
+        assert_eq!(watched(&[part(&[]), with("libtsan.so.2")]).map(|finding| finding.level), Some(Level::Warn));
+        assert!(watched(&[with("libasan.so.8")]).is_none());
     }
 
     #[test]

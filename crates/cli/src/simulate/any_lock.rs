@@ -3,10 +3,13 @@
 
 use std::mem::offset_of;
 
-use flashlock_locks::catalogue::LockId;
-use flashlock_locks::for_each_lock;
+use flashlock_locks::catalogue::{ApartId, LockId};
+use flashlock_locks::closure::{RawClosure, Request};
 use flashlock_locks::raw::RawLock;
-use flashlock_native::settings::Choice;
+use flashlock_locks::rw::catalogue::RwId;
+use flashlock_locks::rw::{RawRwLock, Reader, Writer};
+use flashlock_locks::{for_each_lock, for_each_lock_apart, for_each_rw_lock};
+use flashlock_native::settings::{ApartChoice, Choice, RwChoice};
 use flashlock_sim::{Sim, Word};
 
 /// The state of any lock, in place, and what to do with it.
@@ -21,17 +24,64 @@ pub(super) struct AnyLock {
 const _: () = assert!(offset_of!(AnyLock, queue) == 4);
 
 /// The functions of one lock.
-pub(super) struct Kind {
-    lock: fn(&AnyLock),
-    unlock: fn(&AnyLock),
+pub(super) enum Kind {
+    /// One that is acquired and released.
+    Mutex { lock: fn(&AnyLock), unlock: fn(&AnyLock) },
+    /// One that any number of readers hold, or one writer.
+    Rw { read: fn(&AnyLock), write: fn(&AnyLock), unlock: fn(&AnyLock) },
+    /// One that is given what is to be done.
+    Closure { run: fn(&AnyLock, &mut dyn FnMut()) },
 }
 
 impl Kind {
-    const fn of<L: RawLock<Sim>>() -> Self {
-        Self {
-            lock: |any| L::lock(&any.word, any.queue_of::<L>()),
-            unlock: |any| L::unlock(&any.word, any.queue_of::<L>()),
+    const fn mutex<L: RawLock<Sim>>() -> Self {
+        Self::Mutex {
+            lock: |any| L::lock(&any.word, any.queue_of::<L::Queue>()),
+            unlock: |any| L::unlock(&any.word, any.queue_of::<L::Queue>()),
         }
+    }
+
+    const fn rw<L: RawRwLock<Sim>>() -> Self {
+        Self::Rw {
+            read: |any| {
+                let state = any.state_of::<L::State>();
+                if !L::enter(state) {
+                    // Without a deadline, and with less readers than it can count, it is acquired.
+                    let _ = L::read(state, Reader::Newcomer, None);
+                }
+            },
+            write: |any| {
+                let _ = L::write(any.state_of::<L::State>(), Writer::Fair, None);
+            },
+            unlock: |any| L::unlock(any.state_of::<L::State>()),
+        }
+    }
+
+    const fn closure<L: RawClosure<Sim>>() -> Self {
+        Self::Closure {
+            run: |any, inside| {
+                let mut section = Section { request: Request::new(Section::act), inside };
+                // SAFETY: the section stays here until this returns, and is not touched before; so does the lock, for the workload outlives
+                // its threads. These run on one host thread: what goes to another one of them need not be `Send`.
+                unsafe { L::run(any.queue_of::<L::State>(), (&raw mut section).cast()) }
+            },
+        }
+    }
+}
+
+/// What is to be done under a closure lock.
+#[repr(C)]
+struct Section<'a> {
+    request: Request,
+    inside: &'a mut dyn FnMut(),
+}
+
+impl Section<'_> {
+    /// # Safety
+    /// The request is a section's, and nobody else accesses that.
+    unsafe fn act(request: *mut Request) {
+        // SAFETY: the caller's promise.
+        unsafe { ((*request.cast::<Self>()).inside)() }
     }
 }
 
@@ -42,23 +92,58 @@ impl AnyLock {
         Self { word: Word::new(0), queue: std::array::from_fn(|_| Word::new(0)), kind }
     }
 
-    fn queue_of<L: RawLock<Sim>>(&self) -> &L::Queue {
-        const {
-            assert!(size_of::<L::Queue>() <= size_of::<[Word; 5]>() && align_of::<L::Queue>() <= align_of::<Word>());
-        }
+    fn queue_of<Q>(&self) -> &Q {
+        const { assert!(size_of::<Q>() <= size_of::<[Word; 5]>() && align_of::<Q>() <= align_of::<Word>()) }
         // SAFETY: the queue of a lock on `Word`s is made of words: it fits (checked above), and any bits are valid words. `kind` is
         // that of one lock, so the memory is seen as one type of queue only.
         unsafe { &*self.queue.as_ptr().cast() }
     }
 
-    /// Waits until the calling thread holds it.
+    /// The whole state of a lock that has no word apart from its queue.
+    fn state_of<S>(&self) -> &S {
+        const { assert!(size_of::<S>() <= offset_of!(Self, kind) && align_of::<S>() <= align_of::<Word>()) }
+        // SAFETY: as of `queue_of`: word and queue are words side by side (checked above), and of one lock.
+        unsafe { &*std::ptr::from_ref(self).cast() }
+    }
+
+    /// Waits until the calling thread holds it, for writing. A closure lock cannot be held.
     pub(super) fn lock(&self) {
-        (self.kind.lock)(self);
+        match self.kind {
+            Kind::Mutex { lock: acquire, .. } | Kind::Rw { write: acquire, .. } => acquire(self),
+            Kind::Closure { .. } => unreachable!("workloads that wait under the lock are not run with closure locks"),
+        }
     }
 
     /// Lets another thread in.
     pub(super) fn unlock(&self) {
-        (self.kind.unlock)(self);
+        match self.kind {
+            Kind::Mutex { unlock, .. } | Kind::Rw { unlock, .. } => unlock(self),
+            Kind::Closure { .. } => unreachable!("nobody holds it"),
+        }
+    }
+
+    /// Does something under it; by whichever thread, before this one goes on.
+    pub(super) fn section(&self, inside: &mut dyn FnMut()) {
+        match self.kind {
+            Kind::Mutex { lock: acquire, unlock } | Kind::Rw { write: acquire, unlock, .. } => {
+                acquire(self);
+                inside();
+                unlock(self);
+            }
+            Kind::Closure { run } => run(self, inside),
+        }
+    }
+
+    /// The same, while others may read, too, if the lock knows readers.
+    pub(super) fn shared(&self, inside: &mut dyn FnMut()) {
+        match self.kind {
+            Kind::Rw { read, unlock, .. } => {
+                read(self);
+                inside();
+                unlock(self);
+            }
+            _ => self.section(inside),
+        }
     }
 }
 
@@ -68,7 +153,7 @@ macro_rules! define_kinds {
         pub(super) fn kind(choice: &Choice) -> &'static Kind {
             match choice.lock {
                 $(LockId::$variant => {
-                    const LIST: &[Kind] = &[$(Kind::of::<$type>()),+];
+                    const LIST: &[Kind] = &[$(Kind::mutex::<$type>()),+];
                     &LIST[choice.wait % LIST.len()]
                 })*
             }
@@ -77,3 +162,35 @@ macro_rules! define_kinds {
 }
 
 for_each_lock!(define_kinds);
+
+macro_rules! define_rw_kinds {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        /// The same of a readers-writer lock.
+        pub(super) fn kind_rw(choice: &RwChoice) -> &'static Kind {
+            match choice.lock {
+                $(RwId::$variant => {
+                    const LIST: &[Kind] = &[$(Kind::rw::<$type>()),+];
+                    &LIST[choice.wait % LIST.len()]
+                })*
+            }
+        }
+    };
+}
+
+for_each_rw_lock!(define_rw_kinds);
+
+macro_rules! define_kinds_apart {
+    ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        /// The same of a lock that no program can be run under.
+        pub(super) fn kind_apart(choice: &ApartChoice) -> &'static Kind {
+            match choice.lock {
+                $(ApartId::$variant => {
+                    const LIST: &[Kind] = &[$(Kind::$interface::<$type>()),+];
+                    &LIST[choice.wait % LIST.len()]
+                })*
+            }
+        }
+    };
+}
+
+for_each_lock_apart!(define_kinds_apart);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use flashlock_locks::event::Event;
-use flashlock_native::settings::Choice;
 use flashlock_sim::thread::Use;
 use flashlock_sim::{self as sim, Description, Options, Outcome, Sim, Simulation};
 use flashlock_workloads::buffer_pool::{Buffers, ByCondition, ByPermits};
+use flashlock_workloads::directory::Files;
 use flashlock_workloads::history::{self, WINDOW};
 use flashlock_workloads::key_value::Mix;
 use flashlock_workloads::lock_torture::Habits;
@@ -17,10 +17,10 @@ use flashlock_workloads::rand_array::Reads;
 use flashlock_workloads::random::XorShift;
 use flashlock_workloads::wait::{RawCond, RawSem, Waiting};
 use flashlock_workloads::{
-    BufferPool, KeyValue, LockTorture, ProducerConsumer, RandArray, Sections, Workload, sections,
+    BufferPool, Directory, KeyValue, LockTorture, ProducerConsumer, RandArray, Sections, Workload, sections,
 };
 
-use super::any_lock;
+use super::candidate::Candidate;
 use super::ground::{LOG, Log, Section, Simulated, Watched};
 
 /// What a lock guards.
@@ -46,6 +46,8 @@ pub(crate) enum Work {
     BuffersSem,
     /// Three consumers, and producers: a queue of 10,000 messages, as in Malthusian Locks, section 6.7
     Messages,
+    /// Each thread lists a shared directory, read only, as in ShflLocks' slides 79 and 80: for readers-writer locks
+    Readdir,
     /// 1 µs under the lock, 5 µs outside: the example of Malthusian Locks, section 1
     OneInSix,
 }
@@ -54,6 +56,26 @@ impl Work {
     /// With fewer threads it waits for ever: for messages that nobody puts in.
     pub(super) fn fewest_threads(self) -> u32 {
         if self == Self::Messages { 2 } else { 1 }
+    }
+
+    /// Whether threads wait for something else than the lock while they hold it, so that they give it away.
+    pub(super) fn waits_inside(self) -> bool {
+        matches!(self, Self::Buffers | Self::BuffersSem | Self::Messages)
+    }
+
+    /// Whether some threads only read under the lock.
+    pub(super) fn has_readers(self) -> bool {
+        self == Self::Readdir
+    }
+
+    /// How many of 100 operations are lookups of the map, or lists of the directory, unless somebody says otherwise; `None` if they are
+    /// all of one kind.
+    pub(super) fn reads(self) -> Option<u32> {
+        match self {
+            Self::Kvmap => Some(Mix::PAPER.lookups),
+            Self::Readdir => Some(Files::USUAL.lists),
+            _ => None,
+        }
     }
 
     /// Lines that so many threads touch, where there are many: of the arrays.
@@ -74,7 +96,7 @@ impl Work {
 pub(super) struct Experiment<'a> {
     pub(super) machine: &'a Description,
     pub(super) work: Work,
-    /// Lookups among 100 operations, and ns of work outside: of the map.
+    /// Lookups or lists among 100 operations ([`Work::reads`]), and ns of work outside: of the map.
     pub(super) lookups: u32,
     pub(super) external: u32,
     pub(super) threads: u32,
@@ -85,7 +107,6 @@ pub(super) struct Experiment<'a> {
     pub(super) placement: u64,
     /// Threads fill one node after the other.
     pub(super) packed: bool,
-    /// The kernel's word is in front of each lock.
     /// How waiters for condition variables and semaphores wait.
     pub(super) waiting: Waiting,
     pub(super) trace: bool,
@@ -102,14 +123,10 @@ pub(super) struct Sample {
 
 impl Experiment<'_> {
     /// Runs it. The error says what went wrong.
-    pub(super) fn run(
-        &self,
-        choice: &Choice,
-        tunables: &'static flashlock_locks::machine::Tunables,
-    ) -> Result<Sample, String> {
-        let (seed, placement, packed) = (self.seed, self.placement, self.packed);
+    pub(super) fn run(&self, lock: &Candidate) -> Result<Sample, String> {
+        let (seed, placement, packed, tunables) = (self.seed, self.placement, self.packed, lock.tunables);
         let simulation = Simulation::new(self.machine, Options { seed, placement, packed, tunables });
-        let kind = any_lock::kind(choice);
+        let kind = lock.kind();
         let watched = || Watched::new(kind);
         let lock = watched();
         let steps = |steps: &[sections::Step]| Sections::<_, Simulated>::new(watched(), watched(), steps);
@@ -140,6 +157,10 @@ impl Experiment<'_> {
                 let traffic = Traffic { consumers, ..Traffic::PAPER };
                 let conditions = [(); 2].map(|()| RawCond::<Sim>::new(self.waiting));
                 self.drive(simulation, ProducerConsumer::<_, _, Simulated>::new(lock, conditions, traffic))
+            }
+            Work::Readdir => {
+                let files = Files { lists: self.lookups, ..Files::USUAL };
+                self.drive(simulation, Directory::<_, Simulated>::new(lock, files))
             }
             Work::OneInSix => self.drive(simulation, steps(&sections::ONE_IN_SIX)),
         }
@@ -231,8 +252,6 @@ impl Experiment<'_> {
 
 #[cfg(test)]
 mod tests {
-    use flashlock_locks::machine::Tunables;
-
     use super::*;
 
     #[test]
@@ -253,10 +272,10 @@ mod tests {
             waiting: Waiting::Sleeping,
             trace: false,
         };
-        let error = alone.run(&Choice::DEFAULT, &Tunables::DEFAULT).unwrap_err();
+        let error = alone.run(&Candidate::parse("shfl").unwrap()).unwrap_err();
         assert!(error.starts_with("deadlock or lost wake-up after") && error.contains("thread 0 sleeps on"), "{error}");
         let polls = Experiment { waiting: Waiting::Polling, ..alone };
-        let error = polls.run(&Choice::DEFAULT, &Tunables::DEFAULT).unwrap_err();
+        let error = polls.run(&Candidate::parse("shfl").unwrap()).unwrap_err();
         assert!(error.starts_with("no progress for 10 s of virtual time"), "{error}");
     }
 }

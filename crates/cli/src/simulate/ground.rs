@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use flashlock_sim::{self as sim, Region, Use};
 use flashlock_workloads::random::XorShift;
-use flashlock_workloads::{Ground, Lines, Lock};
+use flashlock_workloads::{Ground, Lines, Lock, RwLock};
 
 use super::any_lock::{AnyLock, Kind};
 
@@ -129,7 +129,8 @@ impl Log {
         self.sections.unwrap_or_default()
     }
 
-    fn acquired(&mut self, address: usize, asked: Asked) {
+    /// `thread` has asked for it; the calling one acts.
+    fn acquired(&mut self, address: usize, asked: Asked, thread: u32) {
         let (begin, node) = (sim::now(), sim::thread_node());
         if begin < self.from {
             return;
@@ -138,7 +139,7 @@ impl Log {
             self.locks.push(Noted { address, ..Noted::default() });
             self.locks.len() - 1
         });
-        let (thread, lock) = (sim::thread_number(), &mut self.locks[number]);
+        let lock = &mut self.locks[number];
         lock.history.push(thread);
         lock.moves += u64::from(lock.last_node.replace(node).is_some_and(|last| last != node));
         lock.since = begin;
@@ -154,8 +155,8 @@ impl Log {
         let Some(number) = self.number(address) else { return };
         let (now, thread, lock) = (sim::now(), sim::thread_number(), &mut self.locks[number]);
         lock.held += now - lock.since;
-        let own = self.sections.iter_mut().flatten().rev().find(|section| section.lock == number as u32);
-        if let Some(section) = own.filter(|section| section.thread == thread) {
+        let its_own = |section: &&mut Section| section.lock == number as u32 && section.thread == thread;
+        if let Some(section) = self.sections.iter_mut().flatten().rev().find(its_own) {
             section.end = now;
         }
     }
@@ -198,6 +199,17 @@ impl Watched {
     fn address(&self) -> usize {
         (&raw const self.lock).addr()
     }
+
+    /// Notes what is done under the lock, which `run` sees to.
+    fn noted(&self, run: fn(&AnyLock, &mut dyn FnMut()), inside: impl FnOnce()) {
+        let (asked, thread) = (Asked::now(), sim::thread_number());
+        let mut inside = Some(inside);
+        run(&self.lock, &mut || {
+            LOG.with_borrow_mut(|log| log.acquired(self.address(), asked, thread));
+            inside.take().into_iter().for_each(|inside| inside());
+            LOG.with_borrow_mut(|log| log.released(self.address()));
+        });
+    }
 }
 
 // SAFETY: it is the lock that it watches.
@@ -205,11 +217,22 @@ unsafe impl Lock for Watched {
     fn acquire(&self) {
         let asked = Asked::now();
         self.lock.lock();
-        LOG.with_borrow_mut(|log| log.acquired(self.address(), asked));
+        LOG.with_borrow_mut(|log| log.acquired(self.address(), asked, sim::thread_number()));
     }
 
     fn release(&self) {
         LOG.with_borrow_mut(|log| log.released(self.address()));
         self.lock.unlock();
+    }
+
+    fn section(&self, inside: impl FnOnce() + Send) {
+        self.noted(AnyLock::section, inside);
+    }
+}
+
+// SAFETY: as above.
+unsafe impl RwLock for Watched {
+    fn shared(&self, inside: impl FnOnce() + Send) {
+        self.noted(AnyLock::shared, inside);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`candidate`] | a lock that is to be simulated |
 //! | [`experiment`] | one run: a workload under a lock with so many threads |
 //! | [`ground`] | the simulated computer as workloads see it; what is noted of a lock |
 //! | [`budget`] | memory for several runs at once |
@@ -11,6 +12,7 @@
 
 mod any_lock;
 mod budget;
+mod candidate;
 mod experiment;
 mod ground;
 mod sweep;
@@ -70,8 +72,9 @@ pub(crate) struct Args {
     machine: String,
 
     /// The locks, with their options as `flashlock run --lock` takes them; the others are compared with the first. By default
-    /// mcs:wait=spin, which papers compare with, and then tas, futex, ticket, mcs, cna, mcscr and shfl
-    #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
+    /// mcs:wait=spin, which papers compare with, and then tas, futex, ticket, mcs, cna, mcscr and shfl; of readdir the readers-writer locks. Beside these,
+    /// flat-combining and cc-synch, to which workloads give their sections; and null, which is none, with one thread
+    #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::ANY, hide_possible_values = true)]
     locks: Vec<String>,
 
     /// Numbers of threads; by default 1, 2, 4, … up to all CPUs, and half as many again (messages needs two)
@@ -99,7 +102,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", value_parser = millis)]
     millis: Option<f64>,
 
-    /// Lookups among 100 operations of the map (80); the others are updates
+    /// Reads among 100 operations: lookups of the map (80), lists of the directory (100); the others are updates
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
     lookups: Option<u32>,
 

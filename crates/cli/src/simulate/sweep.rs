@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use flashlock_locks::catalogue::PRINCIPAL;
-use flashlock_locks::machine::Tunables;
-use flashlock_native::settings::{Choice, split_list};
+use flashlock_locks::rw::catalogue::RW_LOCKS;
+use flashlock_native::settings::split_list;
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
 use flashlock_report::results::{
@@ -16,15 +16,14 @@ use flashlock_report::results::{
 use flashlock_report::units;
 use flashlock_sim::{Description, Use, footprint};
 use flashlock_workloads::key_value::Mix;
-use flashlock_workloads::wait::Waiting;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Args;
 use super::budget::Budget;
+use super::candidate::Candidate;
 use super::experiment::{Experiment, Sample, Work};
 use super::ground::Section;
 use crate::failure::Failure;
-use crate::lock_choice::LockChoice;
 
 /// What the others are compared with if nobody says otherwise: what the papers compare with.
 const BASELINE: &str = "mcs:wait=spin";
@@ -57,7 +56,7 @@ const METRICS: &[(&str, &str, Better)] = &[
 pub(super) struct Sweep<'a> {
     args: &'a Args,
     machine: &'a Description,
-    locks: Vec<(LockChoice, &'static Tunables)>,
+    locks: Vec<Candidate>,
     threads: Vec<u32>,
 }
 
@@ -65,6 +64,9 @@ impl<'a> Sweep<'a> {
     /// From the command line.
     pub(super) fn new(args: &'a Args, machine: &'a Description) -> Result<Self, Failure> {
         let mut names: Vec<String> = args.locks.iter().flat_map(|list| split_list(list)).collect();
+        if names.is_empty() && args.workload.has_readers() {
+            names = RW_LOCKS.iter().map(|lock| lock.name.to_owned()).collect();
+        }
         if names.is_empty() {
             names = [BASELINE]
                 .into_iter()
@@ -72,13 +74,11 @@ impl<'a> Sweep<'a> {
                 .map(str::to_owned)
                 .collect();
         }
-        let mut locks: Vec<(LockChoice, &'static Tunables)> = Vec::new();
+        let mut locks: Vec<Candidate> = Vec::new();
         for name in &names {
-            let lock = LockChoice::parse(name, "--locks")?;
-            if locks.iter().all(|(other, _)| other.text != lock.text) {
-                // A few words for each lock of the command line, kept until the command ends.
-                let tunables = Box::leak(Box::new(lock.choice.tunables));
-                locks.push((lock, tunables));
+            let lock = Candidate::parse(name)?;
+            if locks.iter().all(|other| other.text != lock.text) {
+                locks.push(lock);
             }
         }
         let fewest = args.workload.fewest_threads();
@@ -92,6 +92,7 @@ impl<'a> Sweep<'a> {
                 "--threads: with {few} {name} waits for ever, for some of its threads wait for what others do: {fewest} at least"
             )));
         }
+        locks.iter().try_for_each(|lock| lock.check(args.workload, &threads, args.trace.is_some()))?;
         if args.trace.is_some() && (locks.len() > 1 || threads.len() > 1) {
             return Err(Failure::usage(
                 "--trace shows one run: name one lock and one number of threads, --locks cna --threads 8",
@@ -102,9 +103,12 @@ impl<'a> Sweep<'a> {
                 "--plot compares: name several locks or several numbers of threads, --locks mcs,cna --threads 1,8",
             ));
         }
-        if args.workload != Work::Kvmap && (args.lookups.is_some() || args.external.is_some()) {
-            let name = name(args.workload);
-            return Err(Failure::usage(format_args!("--lookups and --external are the map's: {name} has neither")));
+        let refuse = |what| Err(Failure::usage(format_args!("{what}: {} does not", name(args.workload))));
+        if args.lookups.is_some() && args.workload.reads().is_none() {
+            return refuse("--lookups: kvmap and readdir read and write");
+        }
+        if args.external.is_some() && args.workload != Work::Kvmap {
+            return refuse("--external: kvmap works outside for as long as is wanted");
         }
         Ok(Self { args, machine, locks, threads })
     }
@@ -168,12 +172,12 @@ impl<'a> Sweep<'a> {
     /// One run.
     fn one(&self, point: usize, round: u32) -> Result<Sample, String> {
         let (cell, lock) = (point / self.locks.len(), point % self.locks.len());
-        let (lock, tunables) = &self.locks[lock];
+        let lock = &self.locks[lock];
         let length = (self.millis(self.threads[cell]) * 1e6) as u64;
         let experiment = Experiment {
             machine: self.machine,
             work: self.args.workload,
-            lookups: self.args.lookups.unwrap_or(Mix::PAPER.lookups),
+            lookups: self.reads(),
             external: self.args.external.unwrap_or(Mix::PAPER.external),
             threads: self.threads[cell],
             warm_up: length / 4,
@@ -181,17 +185,22 @@ impl<'a> Sweep<'a> {
             seed: self.args.seed.wrapping_add(u64::from(round / self.args.placements)),
             placement: self.args.seed.wrapping_add(u64::from(round)),
             packed: self.args.pack,
-            waiting: waiting(&lock.choice),
+            waiting: lock.waiting(),
             trace: self.args.trace.is_some() && round == 0,
         };
-        experiment.run(&lock.choice, tunables)
+        experiment.run(lock)
+    }
+
+    /// [`Work::reads`], or what was said instead.
+    fn reads(&self) -> u32 {
+        self.args.lookups.or(self.args.workload.reads()).unwrap_or_default()
     }
 
     /// The result, before anything is run.
     fn results(&self) -> Results {
         let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let cells: Vec<String> = self.threads.iter().map(u32::to_string).collect();
-        let names: Vec<String> = self.locks.iter().map(|(lock, _)| lock.text.clone()).collect();
+        let names: Vec<String> = self.locks.iter().map(|lock| lock.text.clone()).collect();
         let title = name(self.args.workload);
         let point = |cell: &String, lock: &String| Point {
             group: title.clone(),
@@ -239,10 +248,14 @@ impl<'a> Sweep<'a> {
         let work = work.get_help().map(ToString::to_string).unwrap_or_default();
         let mix = match (self.args.lookups, self.args.external) {
             (None, None) => String::new(),
-            (lookups, external) => {
-                let (lookups, external) =
-                    (lookups.unwrap_or(Mix::PAPER.lookups), external.unwrap_or(Mix::PAPER.external));
-                format!(", {lookups}% lookups, {external} ns of work outside")
+            (_, external) => {
+                let reads = format!(
+                    ", {}% {}",
+                    self.reads(),
+                    if self.args.workload == Work::Kvmap { "lookups" } else { "lists" }
+                );
+                let outside = external.map(|ns| format!(", {ns} ns of work outside")).unwrap_or_default();
+                reads + &outside
             }
         };
         let latencies = match self.args.latencies {
@@ -300,14 +313,6 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Who polls for the lock polls for everything, as in the papers.
-fn waiting(choice: &Choice) -> Waiting {
-    match choice.lock.info().waits[choice.wait] {
-        "spin" => Waiting::Polling,
-        _ => Waiting::Sleeping,
-    }
-}
-
 /// A workload as users write it.
 fn name(work: Work) -> String {
     let value = clap::ValueEnum::to_possible_value(&work).expect("no workload is hidden");
@@ -317,7 +322,7 @@ fn name(work: Work) -> String {
 /// How long a run measures, in ms: some thousands of operations.
 fn usual_millis(work: Work) -> f64 {
     match work {
-        Work::Kvmap | Work::Open1 | Work::Lock2 | Work::LeveldbReadrandom => 4.0,
+        Work::Kvmap | Work::Readdir | Work::Open1 | Work::Lock2 | Work::LeveldbReadrandom => 4.0,
         Work::Randarray | Work::Messages => 10.0,
         Work::Buffers | Work::BuffersSem => 40.0,
         Work::Locktorture | Work::Lockstat | Work::OneInSix => 20.0,

@@ -6,15 +6,21 @@
 //! |---|---|---|
 //! | `mutexes` | [`for_each_lock!`](crate::for_each_lock) | its file, and one row |
 //! | `rw/catalogue` | [`for_each_rw_lock!`](crate::for_each_rw_lock): [readers-writer locks](crate::rw::catalogue) | the same |
+//! | [`apart`] | [`for_each_lock_apart!`](crate::for_each_lock_apart): locks that no program can be run under | the same |
 //! | [`options`] | [`for_each_option!`](crate::for_each_option) | one row, and its name in the rows of the locks that take it |
+//! | [`claims`] | what locks promise | a claim, and its name in rows |
 //! | [`exceptions`] | what locks cannot do, in groups | a group, and its name in rows |
 
+pub mod apart;
+pub mod claims;
 pub mod exceptions;
 mod mutexes;
 pub mod options;
 
 use core::ops::Deref;
 
+pub use apart::{APART, ApartId, ApartInfo};
+pub use claims::Claim;
 pub use exceptions::Exception;
 pub use options::{OPTIONS, ORDERS, OptionId, OptionInfo, OrderInfo, Tunables};
 
@@ -72,6 +78,8 @@ pub struct LockInfo {
     pub atomics_unlock: u32,
     /// Whether it hands over strictly, also to a waiter that is not running.
     pub strict: bool,
+    /// What it promises of the order in which threads have it.
+    pub claims: &'static [Claim],
 }
 
 impl Deref for LockInfo {
@@ -86,7 +94,7 @@ macro_rules! define_catalogue {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], {
         title: $title:literal, paper: $paper:literal, source: $source:literal, bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
         atomics_lock: $al:literal, atomics_unlock: $au:literal, numa_aware: $numa:literal, fair: $fair:literal,
-        strict: $strict:literal, options: [$($option:ident),* $(,)?], exceptions: [$($limit:ident),* $(,)?] $(,)?
+        strict: $strict:literal, claims: [$($claim:ident),* $(,)?], options: [$($option:ident),* $(,)?], exceptions: [$($limit:ident),* $(,)?] $(,)?
     })),* $(,)?) => {
         /// Names a lock.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +110,7 @@ macro_rules! define_catalogue {
                 numa_aware: $numa, fair: $fair,
                 waits: &[$(stringify!($wait)),+], options: &[$(OptionId::$option),*], limits: &[$(exceptions::$limit),*],
             },
-            atomics_lock: $al, atomics_unlock: $au, strict: $strict,
+            atomics_lock: $al, atomics_unlock: $au, strict: $strict, claims: &[$(Claim::$claim),*],
         }),*];
     };
 }
@@ -153,6 +161,15 @@ mod tests {
             assert!(LOCKS.iter().any(|lock| lock.options.contains(&option.id)), "no lock takes {}", option.name);
         }
         assert!(LockId::Tas.info().option("bound").is_none() && LockId::Shfl.info().option("bound").is_some());
+    }
+
+    /// That they are as many is shown by `cargo xtask atomics`.
+    #[test]
+    fn compact_locks_are_acquired_by_one_atomic_and_released_by_one_at_most() {
+        let hierarchical = [LockId::CBoMcs, LockId::CTktTkt, LockId::CPtlTkt, LockId::Hmcs, LockId::Cst];
+        for lock in LOCKS.iter().filter(|lock| !hierarchical.contains(&lock.id)) {
+            assert!(lock.atomics_lock == 1 && lock.atomics_unlock <= 1, "{}", lock.name);
+        }
     }
 
     #[test]

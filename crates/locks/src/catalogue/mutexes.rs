@@ -2,8 +2,8 @@
 
 /// Calls `$use` with every lock:
 /// `(Variant, "name", [wait => type, …], { facts })`. The waits are the values of `wait=` that the lock has, each with the
-/// type that implements it; the first is its default. Among the facts are the further options that the lock takes, by their
-/// [`OptionId`](crate::catalogue::OptionId), and what it cannot do, by the names of groups of [`exceptions`](crate::catalogue::exceptions).
+/// type that implements it; the first is its default. Among the facts are what it claims
+/// ([`Claim`](crate::catalogue::Claim)), the further options that it takes, by their [`OptionId`](crate::catalogue::OptionId), and what it cannot do, by the names of groups of [`exceptions`](crate::catalogue::exceptions).
 #[macro_export]
 macro_rules! for_each_lock {
     ($use:path) => {
@@ -14,7 +14,7 @@ macro_rules! for_each_lock {
                 source: "spin/tas.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: waiters may be passed over without bound",
-                strict: false, options: [],
+                strict: false, claims: [], options: [],
                 exceptions: [],
             }),
             (Futex, "futex", [park => $crate::spin::Futex], {
@@ -23,7 +23,7 @@ macro_rules! for_each_lock {
                 source: "spin/futex.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: a running thread passes sleepers over without bound",
-                strict: false, options: [],
+                strict: false, claims: [], options: [],
                 exceptions: [],
             }),
             (Ticket, "ticket", [stp => $crate::spin::Ticket], {
@@ -32,7 +32,7 @@ macro_rules! for_each_lock {
                 source: "spin/ticket.rs",
                 bytes: 12, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: false, fair: "yes: first come, first served; but timed acquisitions come after all others",
-                strict: true, options: [],
+                strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, NAPS],
             }),
             (Hbo, "hbo", [stp => $crate::spin::Hbo], {
@@ -41,7 +41,7 @@ macro_rules! for_each_lock {
                 source: "spin/hbo.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true, fair: "no: a NUMA node may keep the lock without bound",
-                strict: false, options: [],
+                strict: false, claims: [], options: [],
                 exceptions: [FOREIGN_CODE, ONE_BY_ONE],
             }),
             (Clh, "clh", [stp => $crate::queue::Clh<$crate::wait::SpinThenPark>, spin => $crate::queue::Clh<$crate::wait::Spin>, park => $crate::queue::Clh<$crate::wait::Park>], {
@@ -50,7 +50,7 @@ macro_rules! for_each_lock {
                 source: "queue/clh.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",
-                strict: true, options: [],
+                strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Mcs, "mcs", [stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>, spin => $crate::queue::Mcs<$crate::wait::Spin>, park => $crate::queue::Mcs<$crate::wait::Park>], {
@@ -59,7 +59,7 @@ macro_rules! for_each_lock {
                 source: "queue/mcs.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",
-                strict: true, options: [],
+                strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (McsTp, "mcs-tp", [stp => $crate::queue::McsTp<$crate::wait::SpinThenPark>, spin => $crate::queue::McsTp<$crate::wait::Spin>, park => $crate::queue::McsTp<$crate::wait::Park>], {
@@ -68,7 +68,7 @@ macro_rules! for_each_lock {
                 source: "queue/mcs_tp.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: who loses his CPU loses his place",
-                strict: true, options: [],
+                strict: true, claims: [], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (Cna, "cna", [stp => $crate::numa::Cna<$crate::wait::SpinThenPark>, spin => $crate::numa::Cna<$crate::wait::Spin>, park => $crate::numa::Cna<$crate::wait::Park>], {
@@ -77,7 +77,7 @@ macro_rules! for_each_lock {
                 source: "numa/cna.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "in the long run: the holder's NUMA node first, until a draw says otherwise (threshold=)",
-                strict: true, options: [Threshold, Countdown, Reduction, Refresh],
+                strict: true, claims: [Serves, Local], options: [Threshold, Countdown, Reduction, Refresh],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (CBoMcs, "c-bo-mcs", [stp => $crate::numa::CBoMcs<$crate::wait::SpinThenPark>, spin => $crate::numa::CBoMcs<$crate::wait::Spin>, park => $crate::numa::CBoMcs<$crate::wait::Park>], {
@@ -86,7 +86,7 @@ macro_rules! for_each_lock {
                 source: "numa/cohort/mod.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 2, atomics_unlock: 1,
                 numa_aware: true, fair: "no: a NUMA node may take the lock again and again, without bound",
-                strict: true, options: [Passes],
+                strict: true, claims: [Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (CTktTkt, "c-tkt-tkt", [stp => $crate::numa::CTktTkt], {
@@ -95,7 +95,7 @@ macro_rules! for_each_lock {
                 source: "numa/cohort/mod.rs",
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 2, atomics_unlock: 0,
                 numa_aware: true, fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed acquisitions come after all others",
-                strict: true, options: [Passes],
+                strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, NAPS],
             }),
             (CPtlTkt, "c-ptl-tkt", [stp => $crate::numa::CPtlTkt], {
@@ -104,7 +104,7 @@ macro_rules! for_each_lock {
                 source: "numa/cohort/mod.rs",
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 2, atomics_unlock: 0,
                 numa_aware: true, fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed acquisitions come after all others",
-                strict: true, options: [Passes],
+                strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, NAPS],
             }),
             (Hmcs, "hmcs", [stp => $crate::numa::Hmcs<$crate::wait::SpinThenPark>, spin => $crate::numa::Hmcs<$crate::wait::Spin>, park => $crate::numa::Hmcs<$crate::wait::Park>], {
@@ -113,7 +113,16 @@ macro_rules! for_each_lock {
                 source: "numa/hmcs.rs",
                 bytes: 24, bytes_per_waiter: 128, atomics_lock: 2, atomics_unlock: 2,
                 numa_aware: true, fair: "in the long run: after passes= hand-overs the next NUMA node has its turn",
-                strict: true, options: [Passes],
+                strict: true, claims: [Serves, Local], options: [Passes, Levels, Near],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
+            }),
+            (Cst, "cst", [stp => $crate::numa::Cst<$crate::wait::SpinThenPark>, spin => $crate::numa::Cst<$crate::wait::Spin>, park => $crate::numa::Cst<$crate::wait::Park>], {
+                title: "a queue for each NUMA node, below one for all, with sleepers aside",
+                paper: "Kashyap, Min & Kim, USENIX ATC 2017",
+                source: "numa/cst.rs",
+                bytes: 24, bytes_per_waiter: 128, atomics_lock: 2, atomics_unlock: 2,
+                numa_aware: true, fair: "in the long run: after passes= hand-overs the next NUMA node has its turn, and each turn ends with its node's eldest sleeper",
+                strict: true, claims: [Serves], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (Qspin, "qspin", [stp => $crate::queue::Qspin<$crate::wait::SpinThenPark>, spin => $crate::queue::Qspin<$crate::wait::Spin>, park => $crate::queue::Qspin<$crate::wait::Park>], {
@@ -122,7 +131,7 @@ macro_rules! for_each_lock {
                 source: "queue/qspin/mod.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served, but for one waiter who need not queue",
-                strict: true, options: [],
+                strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (QspinCna, "qspin-cna", [stp => $crate::numa::QspinCna<$crate::wait::SpinThenPark>, spin => $crate::numa::QspinCna<$crate::wait::Spin>, park => $crate::numa::QspinCna<$crate::wait::Park>], {
@@ -131,7 +140,7 @@ macro_rules! for_each_lock {
                 source: "numa/qspin_cna.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "bounded: waiters of other NUMA nodes are passed over for 2^flush= hand-overs or stay= microseconds",
-                strict: true, options: [Flush, Stay, Incremental, Scan, Urgent],
+                strict: true, claims: [Serves, Local], options: [Flush, Stay, Incremental, Scan, Urgent],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Mcscr, "mcscr", [stp => $crate::malthusian::Mcscr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscr<$crate::wait::Spin>, park => $crate::malthusian::Mcscr<$crate::wait::Park>], {
@@ -140,7 +149,7 @@ macro_rules! for_each_lock {
                 source: "malthusian/mcscr.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "in the long run: the eldest passive waiter is served once in eldest= releases",
-                strict: true, options: [Eldest],
+                strict: true, claims: [Serves, Restricts], options: [Eldest],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (Mcscrn, "mcscrn", [stp => $crate::malthusian::Mcscrn<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscrn<$crate::wait::Spin>, park => $crate::malthusian::Mcscrn<$crate::wait::Park>], {
@@ -149,7 +158,7 @@ macro_rules! for_each_lock {
                 source: "malthusian/mcscrn.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "in the long run: once in eldest= releases another NUMA node has its turn",
-                strict: true, options: [Eldest],
+                strict: true, claims: [Serves, Local, Restricts], options: [Eldest],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (Loiter, "loiter", [stp => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Park>, $crate::wait::Park>], {
@@ -158,7 +167,7 @@ macro_rules! for_each_lock {
                 source: "malthusian/loiter.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: false, fair: "bounded: after bound= microseconds the one that contends is handed the lock; behind it, first come, first served",
-                strict: true, options: [Bound],
+                strict: true, claims: [Serves], options: [Bound],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (LoiterCna, "loiter-cna", [stp => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>], {
@@ -167,7 +176,7 @@ macro_rules! for_each_lock {
                 source: "malthusian/loiter.rs",
                 bytes: 24, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true, fair: "in the long run: the one that contends is handed the lock after bound= microseconds; behind it, as in CNA",
-                strict: true, options: [Bound, Threshold, Countdown, Reduction, Refresh],
+                strict: true, claims: [Serves], options: [Bound, Threshold, Countdown, Reduction, Refresh],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (LifoCr, "lifo-cr", [stp => $crate::malthusian::LifoCr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::LifoCr<$crate::wait::Spin>, park => $crate::malthusian::LifoCr<$crate::wait::Park>], {
@@ -176,7 +185,16 @@ macro_rules! for_each_lock {
                 source: "malthusian/lifo_cr.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "in the long run: the eldest waiter is served once in eldest= releases",
-                strict: true, options: [Eldest],
+                strict: true, claims: [Serves, Restricts], options: [Eldest],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING],
+            }),
+            (ShflSpin, "shfl-spin", [stp => $crate::shuffle::ShflSpin], {
+                title: "non-blocking ShflLock: NUMA-aware, one store to release",
+                paper: "Kashyap et al., SOSP 2019; thesis defence, slides 41-57",
+                source: "shuffle/spin.rs",
+                bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
+                numa_aware: true, fair: "bounded: after bound= microseconds the first waiter contends alone",
+                strict: true, claims: [Serves], options: [Bound, Shuffles, Policy],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Shfl, "shfl", [stp => $crate::shuffle::Shfl<$crate::wait::SpinThenPark>, spin => $crate::shuffle::Shfl<$crate::wait::Spin>, park => $crate::shuffle::Shfl<$crate::wait::Park>], {
@@ -185,7 +203,7 @@ macro_rules! for_each_lock {
                 source: "shuffle/shfl.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "bounded: after bound= microseconds the first waiter is handed the lock",
-                strict: false, options: [Bound, Shuffles, Ahead],
+                strict: false, claims: [Serves], options: [Bound, Shuffles, Ahead, Policy],
                 exceptions: [],
             }),
         }

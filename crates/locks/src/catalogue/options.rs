@@ -4,9 +4,10 @@
 //! among types.
 
 use crate::order::Order;
+use crate::policy::chosen;
 
-/// Calls `$use` with every option that is a number:
-/// `(Variant, "name", field of Tunables = default, least..=most, "unit", "meaning")`.
+/// Calls `$use` with every option that is a number, or a word out of a list, whose place there is the number:
+/// `(Variant, "name", field of Tunables = default, least..=most, "unit", "meaning"[, list])`.
 #[macro_export]
 macro_rules! for_each_option {
     ($use:path) => {
@@ -14,6 +15,7 @@ macro_rules! for_each_option {
             (Bound, "bound", bound_us = 1000, 0..=10_000_000, "microseconds", "until the first waiter is handed the lock"),
             (Shuffles, "shuffles", max_shuffles = 1024, 0..=1_000_000, "waiters", "moved before arrival order rules again"),
             (Ahead, "ahead", wake_ahead = 1, 0..=1000, "sleepers", "woken before their turn"),
+            (Policy, "policy", policy = 0, 0..=6, "rule", "by which waiters are put next to each other", chosen::NAMES),
             (Threshold, "threshold", threshold = 65_536, 1..=1_000_000_000, "hand-overs", "of which one ends the preference for the holder's NUMA node"),
             (Countdown, "countdown", countdown = 0, 0..=1, "switch,", "1: each thread counts down to that hand-over; 0: it is drawn at each"),
             (Reduction, "reduction", reduction = 1, 1..=1_000_000_000, "hand-overs", "of which one looks for a waiter of the holder's NUMA node while nobody is aside"),
@@ -24,6 +26,8 @@ macro_rules! for_each_option {
             (Scan, "scan", scan = 1_000_000_000, 0..=1_000_000_000, "waiters", "that the head of the queue looks at, at most, once the lock is free"),
             (Urgent, "urgent", urgent = 0, 0..=1, "switch,", "1: threads of real-time scheduling policies are never set aside"),
             (Passes, "passes", passes = 64, 0..=1_000_000_000, "hand-overs", "within a NUMA node, until the lock goes to another one that wants it"),
+            (Levels, "levels", levels = 2, 2..=3, "levels:", "2: NUMA nodes and the machine; 3: below these, CPUs that share a last-level cache, or a core"),
+            (Near, "near", near_passes = 64, 0..=1_000_000_000, "hand-overs", "within such a group of CPUs, until the lock goes to another one of its NUMA node that wants it"),
             (Eldest, "eldest", eldest = 1000, 1..=1_000_000_000, "releases", "of which one serves the eldest passive waiter"),
         }
     };
@@ -42,6 +46,8 @@ pub struct OptionInfo {
     pub most: u32,
     /// What it has when the user says nothing.
     pub default: u32,
+    /// The words that users write for the values, from 0 on; none if they write numbers.
+    pub words: &'static [&'static str],
     /// What is counted.
     pub unit: &'static str,
     /// What it means: continues the unit.
@@ -52,8 +58,15 @@ pub struct OptionInfo {
     pub set: fn(&mut Tunables, u32),
 }
 
+macro_rules! words {
+    () => {
+        &[]
+    };
+    ($words:expr) => {{ $words }};
+}
+
 macro_rules! define_options {
-    ($(($variant:ident, $name:literal, $field:ident = $default:literal, $least:literal..=$most:literal, $unit:literal, $meaning:literal)),* $(,)?) => {
+    ($(($variant:ident, $name:literal, $field:ident = $default:literal, $least:literal..=$most:literal, $unit:literal, $meaning:literal $(, $words:expr)?)),* $(,)?) => {
         /// Names an option.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum OptionId {
@@ -63,7 +76,7 @@ macro_rules! define_options {
         /// All options, in the order in which they are shown.
         pub const OPTIONS: &[OptionInfo] = &[$(OptionInfo {
             id: OptionId::$variant, name: $name, least: $least, most: $most, default: $default,
-            unit: $unit, meaning: $meaning,
+            words: words!($($words)?), unit: $unit, meaning: $meaning,
             get: |tunables| tunables.$field, set: |tunables, value| tunables.$field = value,
         }),*];
 
@@ -127,6 +140,21 @@ impl OrderInfo {
 const BOUND_FACTOR: u64 = 200;
 const _: () = assert!(OPTIONS[OptionId::Bound as usize].most as u64 * BOUND_FACTOR <= 1 << 31);
 
+impl OptionInfo {
+    /// The value that a user wrote, if the option takes it.
+    pub fn parse(&self, text: &str) -> Option<u32> {
+        match self.words {
+            [] => text.parse().ok().filter(|number| (self.least..=self.most).contains(number)),
+            words => words.iter().position(|word| *word == text).map(|place| place as u32),
+        }
+    }
+
+    /// The word that users write for a value, if they do not write the number.
+    pub fn word(&self, value: u32) -> Option<&'static str> {
+        self.words.get(value as usize).copied()
+    }
+}
+
 impl OptionId {
     /// What is known of it.
     pub fn info(self) -> &'static OptionInfo {
@@ -139,12 +167,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn values_are_numbers_or_words() {
+        let [bound, policy] = [OptionId::Bound, OptionId::Policy].map(OptionId::info);
+        assert_eq!((bound.parse("7"), bound.parse("seven"), bound.parse("10000001")), (Some(7), None, None));
+        assert_eq!((policy.parse("numa"), policy.parse("none"), policy.parse("1")), (Some(0), Some(6), None));
+        assert_eq!((policy.word(0), policy.word(7), bound.word(0)), (Some("numa"), None, None));
+    }
+
+    #[test]
     fn options_are_a_table_of_the_tunables() {
         for (index, option) in OPTIONS.iter().enumerate() {
             assert_eq!((option.id as usize, option.name), (index, option.id.info().name));
             assert!((option.least..=option.most).contains(&option.default), "{}", option.name);
             let mut tunables = Tunables::DEFAULT;
             assert_eq!((option.get)(&tunables), option.default);
+            assert!(option.words.is_empty() || (option.least, option.most as usize + 1) == (0, option.words.len()));
             (option.set)(&mut tunables, option.most);
             for other in OPTIONS {
                 let expected = if other.id == option.id { other.most } else { other.default };

@@ -44,6 +44,7 @@ use crate::event::Event;
 use crate::list::List;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::node::{Node, state};
+use crate::policy::{Admission, Chosen};
 use crate::settle::settle;
 use crate::spin::Futex;
 
@@ -120,6 +121,7 @@ impl<M: Machine> CondQueue<M> {
         let me = M::take_node();
         let node = me.node::<M>();
         node.prepare(state::QUEUED);
+        node.role.store(Chosen::role::<M>(), Relaxed); // In the mutex's queue, should it be moved there.
         node.generation.store(node.generation.load(Relaxed).wrapping_add(1), Relaxed);
         node.mutex[0].store(mutex as u32, Relaxed);
         node.mutex[1].store((mutex >> 32) as u32, Relaxed);

@@ -6,7 +6,7 @@
 //! waiter's. **Source.** Craig, TR 93-02-02, University of Washington, 1993; Magnusson, Landin & Hagersten, IPPS 1994; the way out by
 //! time-out as in Scott & Scherer, PPoPP 2001.
 //!
-//! **Use it** when you would use `mcs`, and releases must not wait for a thread that is joining. **Rather not** when most acquisitions find the lock free: each takes a node.
+//! **Use it** when you would use `mcs`, and releases must not wait for a thread that is joining. **Rather not** when most acquisitions find the lock free: each takes a node, and each release gives one back: an atomic exchange more for either, with the node that the thread keeps.
 //!
 //! **Departures.** (1) "Free" is 0, not a node that nobody holds, so that all-zero is a free lock; the release of a lock that nobody
 //! waits for is a compare-and-swap. (2) The lock names its holder's node, so that any thread may release (POSIX). A thread
@@ -56,7 +56,7 @@ use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::node::state;
 use crate::raw::RawLock;
 use crate::settle::settle;
-use crate::wait::{SpinThenPark, WaitPolicy, hand_off};
+use crate::wait::{SpinThenPark, WaitPolicy, hand_off, tell};
 
 /// How many abandoned nodes at the tail a tried acquisition passes over.
 const LONGEST: u32 = 10_000;
@@ -182,7 +182,7 @@ impl<M: Machine> ClhQueue<M> {
         }
         let node = me.node::<M>();
         node.prev.store(previous.word(), Relaxed);
-        tell::<M>(me, state::ABANDONED);
+        tell::<M>(&node.state, state::ABANDONED);
     }
 
     /// (owner = me, tail = me) -> free; or tells the successor.
@@ -192,19 +192,11 @@ impl<M: Machine> ClhQueue<M> {
         if self.tail.compare_exchange(me.word(), 0, Release, Relaxed).is_ok() {
             return M::give_node(me);
         }
-        if let Some(event) = hand_off(M::numa_node, me.node::<M>()) {
+        let node = me.node::<M>();
+        if let Some(event) = hand_off(M::numa_node, node) {
             M::trace(event);
         }
-        tell::<M>(me, RELEASED);
-    }
-}
-
-/// WAITING | PARKED -> what the successor is to know. The node is his from then on.
-fn tell<M: Machine>(me: Handle, what: u32) {
-    let state = &me.node::<M>().state;
-    if state.swap(what, AcqRel) == state::PARKED {
-        M::trace(Event::Wake);
-        M::wake(&raw const *state, 1);
+        tell::<M>(&node.state, RELEASED);
     }
 }
 

@@ -55,7 +55,7 @@ use crate::wait::{self, SpinThenPark, WaitPolicy};
 
 const FREE: u32 = 0;
 /// Held, and nobody waits.
-const HELD: u32 = Handle::RESERVED;
+pub(crate) const HELD: u32 = Handle::RESERVED;
 
 /// The MCS lock; waiters wait by policy `W`, and are served as `S` says.
 pub struct Mcs<W: WaitPolicy = SpinThenPark, S: Service = InOrder>(PhantomData<(W, S)>);
@@ -64,14 +64,6 @@ pub struct Mcs<W: WaitPolicy = SpinThenPark, S: Service = InOrder>(PhantomData<(
 pub trait Service: 'static {
     /// A waiter is about to queue.
     fn arrive<M: Machine>(_: &Node<M>) {}
-
-    /// A number for the waiter whose turn it is, from who hands the lock over; before he does.
-    fn tell<M: Machine>(_: &Node<M>, _: u32) {}
-
-    /// That number; 0 if the lock was not handed over, but free.
-    fn told<M: Machine>(_: &Node<M>) -> u32 {
-        0
-    }
 
     /// Waits for the turn of `node`, by policy `W`.
     fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn;
@@ -137,7 +129,7 @@ impl<M: Machine> McsQueue<M> {
 
 /// What becomes of a lock that nobody waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Alone {
+pub(crate) enum Alone {
     /// Free.
     Freed,
     /// Still held by who would have passed it on.
@@ -160,10 +152,10 @@ impl<'a, M: Machine> Words<'a, M> {
         self.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
     }
 
-    /// Waits for a lock that was found held. What was [told](Service::told) with it.
-    pub(crate) fn wait<W: WaitPolicy, S: Service>(self, until: Option<Deadline>) -> Result<u32, TimedOut> {
+    /// Waits for a lock that was found held.
+    pub(crate) fn wait<W: WaitPolicy, S: Service>(self, until: Option<Deadline>) -> Result<(), TimedOut> {
         if let Some(ended) = self.left.keep_out(until, || self.try_lock()) {
-            return ended.map(|()| 0);
+            return ended;
         }
         let me = M::take_node();
         while let Some(turn) = self.queue_up::<W, S>(me, until) {
@@ -172,9 +164,8 @@ impl<'a, M: Machine> Words<'a, M> {
                 return Err(TimedOut);
             }
         }
-        let told = S::told(me.node::<M>());
         self.own(me);
-        Ok(told)
+        Ok(())
     }
 
     /// Queues, and waits; how that ended, if not with the lock.
@@ -199,7 +190,7 @@ impl<'a, M: Machine> Words<'a, M> {
         match self.tail.compare_exchange(HELD, FREE, Release, Relaxed) {
             Ok(_) | Err(FREE) => {}
             Err(_) => {
-                self.hand_over::<S>(Alone::Freed, 0);
+                self.hand_over::<S>(Alone::Freed);
             }
         }
     }
@@ -210,19 +201,24 @@ impl<'a, M: Machine> Words<'a, M> {
         !matches!(self.tail.load(Relaxed), FREE | HELD)
     }
 
-    /// A hand-off, if somebody waits, who is told that number. Whether there was one; if not, the lock is still held by the caller.
+    /// A hand-off, if somebody waits. Whether there was one; if not, the lock is still held by the caller.
     #[inline]
-    pub(crate) fn pass<S: Service>(self, number: u32) -> bool {
-        self.has_waiters() && self.hand_over::<S>(Alone::Kept, number)
+    pub(crate) fn pass<S: Service>(self) -> bool {
+        self.has_waiters() && self.hand_over::<S>(Alone::Kept)
     }
 
-    fn hand_over<S: Service>(self, alone: Alone, number: u32) -> bool {
-        self.first_waiter(alone).is_some_and(|first| self.grant::<S>(first, alone, number))
+    fn hand_over<S: Service>(self, alone: Alone) -> bool {
+        self.first_waiter(alone).is_some_and(|first| self.grant::<S>(first, alone))
     }
 
     /// Who is first in the queue of a lock that somebody waits for; or nobody does.
     #[cold]
-    fn first_waiter(self, alone: Alone) -> Option<Handle> {
+    pub(crate) fn first_waiter(self, alone: Alone) -> Option<Handle> {
+        // Not at the last in the queue before it must be: his line is his.
+        let next = self.next.load(Acquire);
+        if next != 0 {
+            return Handle::from_word(next);
+        }
         let tail = Handle::from_word(self.tail.load(Acquire));
         match tail.filter(|last| !last.node::<M>().is_alive()) {
             // In a forked child, where the waiter may have been about to link itself.
@@ -254,7 +250,7 @@ impl<'a, M: Machine> Words<'a, M> {
     }
 
     /// Hands the lock to `next`, or to the first after it that has not given up and is not passed over; whether there was one.
-    fn grant<S: Service>(self, mut next: Handle, alone: Alone, number: u32) -> bool {
+    fn grant<S: Service>(self, mut next: Handle, alone: Alone) -> bool {
         loop {
             let node = next.node::<M>();
             let after = if !node.is_alive() {
@@ -265,7 +261,6 @@ impl<'a, M: Machine> Words<'a, M> {
                 node.state.store(state::EVICTED, Release);
                 after
             } else {
-                S::tell(node, number);
                 if wait::grant::<M>(next, M::numa_node) {
                     return true;
                 }
@@ -296,7 +291,7 @@ impl<'a, M: Machine> Words<'a, M> {
     }
 
     /// The waiter behind `next`, which has given up; its node is given back.
-    fn skip(self, next: Handle, node: &Node<M>, alone: Alone) -> Option<Handle> {
+    pub(crate) fn skip(self, next: Handle, node: &Node<M>, alone: Alone) -> Option<Handle> {
         self.left.remove();
         let after = self.unlink(next, node, alone);
         M::give_node(next);
@@ -304,7 +299,7 @@ impl<'a, M: Machine> Words<'a, M> {
     }
 
     /// Takes `next`, the first, out of the queue. The waiter behind it; if there is none, (tail = next) -> free, or HELD.
-    fn unlink(self, next: Handle, node: &Node<M>, alone: Alone) -> Option<Handle> {
+    pub(crate) fn unlink(self, next: Handle, node: &Node<M>, alone: Alone) -> Option<Handle> {
         let after = node.next.load(Acquire);
         if after != 0 {
             return Handle::from_word(after);
@@ -395,7 +390,7 @@ impl<M: Machine, W: WaitPolicy, S: Service> RawLock<M> for Mcs<W, S> {
     fn adopt(_: &M::Word, queue: &McsQueue<M>, chain: Chain) {
         chain.park_followers::<M>(|_| ());
         match queue.tail.swap(chain.last().word(), AcqRel) {
-            FREE => _ = queue.words().grant::<S>(chain.first(), Alone::Freed, 0),
+            FREE => _ = queue.words().grant::<S>(chain.first(), Alone::Freed),
             previous => queue.words().link(previous, chain.first()),
         }
     }

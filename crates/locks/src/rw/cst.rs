@@ -128,7 +128,7 @@ impl<M: Machine> Counters<M> {
 
     /// The counter by which the calling thread comes and goes; made if there is none. The caller holds `base` for reading.
     fn own_counter(self) -> &'static M::Word {
-        &self.0.part_or_make(home::<M>()).node::<M>().state
+        &self.0.part_or_make(home::<M>(), None, |_| ()).node::<M>().state
     }
 
     /// The counter by which the calling thread comes and goes.

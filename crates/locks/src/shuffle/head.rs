@@ -90,7 +90,7 @@ impl<M: Machine> Lock<'_, M> {
                     return true;
                 }
                 if shuffler::has_role(node) {
-                    shuffler::walk::<M, P>(me, &self.queue.left, || self.word.load(Relaxed) == FREE);
+                    shuffler::walk::<M, P>(me, self.queue, || self.word.load(Relaxed) == FREE);
                 }
             }
             won = match seen {

@@ -6,6 +6,7 @@
 //! | [`turn`] | the wait in the queue |
 //! | [`head`] | the head's contention for the word |
 //! | [`release`] | the release: whoever comes first, or the head |
+//! | [`spin`] | the same without sleepers: the non-blocking ShflLock |
 //! | [`front`] | the queue's front: joining, becoming head, leaving, skipping who gave up |
 //! | [`shuffler`] | the walk that reorders the queue and wakes sleepers ahead of their turn |
 
@@ -14,7 +15,9 @@ pub mod head;
 pub mod release;
 pub mod shfl;
 pub mod shuffler;
+pub mod spin;
 pub mod turn;
 
 pub use front::ShflQueue;
 pub use shfl::Shfl;
+pub use spin::ShflSpin;

@@ -4,7 +4,8 @@
 //! threads than CPUs, and needs no memory beyond a few bytes. **Idea.** Holder and waiters are decoupled: the holder owns a
 //! test-and-set word; waiters queue, the head of the queue alone contends for the word, and waiters that have nothing to do
 //! reorder the queue and wake sleepers early (*shuffling*). **Source.** Kashyap et al., SOSP'19; thesis defence, slides 33–69.
-//! Succession is competitive, waiting is spin-then-park (Dice, *Malthusian Locks*, §5.1, 5.4).
+//! Succession is competitive, waiting is spin-then-park (Dice, *Malthusian Locks*, §5.1, 5.4). Who is put next to whom is a
+//! [policy](crate::policy), by NUMA node unless the user says otherwise (`policy=`, `docs/policies.md`).
 //!
 //! **Use it** when you do not know which lock to use: it is the default because it copes with everything. **Rather not** when you measured, and another is better for your program.
 //!
@@ -61,7 +62,7 @@ use crate::cond::Chain;
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::node::state;
-use crate::policy::{Admission, SameNumaNode};
+use crate::policy::{Admission, Chosen};
 use crate::raw::RawLock;
 use crate::shuffle::front::{ARRIVAL, GRANTED, ShflQueue, named, naming, start_clock};
 use crate::shuffle::head::Contended;
@@ -76,7 +77,7 @@ pub(super) const HELD: u32 = 1;
 pub(super) const SLEEPERS: u32 = 2;
 
 /// The blocking ShflLock: waiters wait by `W` and are grouped by `P`.
-pub struct Shfl<W: WaitPolicy = SpinThenPark, P: Admission = SameNumaNode>(PhantomData<(W, P)>);
+pub struct Shfl<W: WaitPolicy = SpinThenPark, P: Admission = Chosen>(PhantomData<(W, P)>);
 
 /// The two pieces of state of one lock.
 pub(super) struct Lock<'a, M: Machine> {
@@ -115,6 +116,7 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
     fn line_up<M: Machine>(lock: &Lock<'_, M>, me: Handle, until: Option<Deadline>) -> Turn {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
+        node.role.store(P::role::<M>(), Relaxed); // Published as the rest, by `join`.
         if !lock.queue.join(me, me) {
             return lock.wait_turn::<W, P>(me, until);
         }

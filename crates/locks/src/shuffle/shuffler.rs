@@ -16,18 +16,23 @@
 //! 4. After passing the role, a waiter only spins.
 //!
 //! They make the walk safe without a lock: the shuffler rewrites only links at and behind itself, of nodes that already have
-//! successors (so no joiner writes them), and only the front removes nodes, ahead of the shuffler or at it (1 and 2).
+//! successors (so no joiner writes them), and only the front removes nodes, ahead of the shuffler or at it (1 and 2). So it cannot move
+//! the tail; where a policy chooses the tail, those who stand before it join anew, behind it.
 //! A role that is passed to a waiter which then gives up is lost; the first head that is in no group starts anew (2).
 //!
+//! Who is moved, and where, its [policy](crate::policy) says; by NUMA node, above.
+//!
 //! **Bounded.** The group's length is carried from shuffler to shuffler; at `max_shuffles` nobody shuffles until the queue has
-//! reached a waiter in no group, so no waiter is passed over more often than that.
+//! reached a waiter in no group, so the first of those is passed over no more often than that (and by those who join at the very moment
+//! at which a tail is chosen).
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::{Node, RETIRED, SHUFFLER, WALKING, state};
-use crate::policy::Admission;
+use crate::policy::{Admission, Place};
+use crate::shuffle::front::ShflQueue;
 use crate::wait::left::LeftBehind;
 
 /// Whether this waiter is the shuffler: the role was passed to it.
@@ -52,62 +57,131 @@ pub fn retire<M: Machine>(node: &Node<M>) -> bool {
     seen & WALKING == 0 && node.batch.compare_exchange(seen, seen & !SHUFFLER | RETIRED, AcqRel, Relaxed).is_ok()
 }
 
-/// One walk. The caller is the shuffler. Stops early when `stop` says that there is something better to do.
-pub fn walk<M: Machine, P: Admission>(me: Handle, left: &LeftBehind<M>, mut stop: impl FnMut() -> bool) {
+/// The shuffler and those that were put behind it, all next to each other.
+struct Group {
+    last: Handle,
+    /// Its place in the group, which is the number of members so far.
+    size: u32,
+    /// How many sleepers may still be woken.
+    wakes: u32,
+}
+
+impl Group {
+    /// before -> here -> x, last -> y   ==>   before -> x, last -> here -> y. `here` has a successor. Whether it was moved; it is not
+    /// if it stood there already.
+    fn take<M: Machine>(&mut self, before: Handle, here: Handle) -> bool {
+        let (last, current) = (self.last.node::<M>(), here.node::<M>());
+        let moved = before != self.last;
+        if moved {
+            before.node::<M>().next.store(current.next.load(Relaxed), Release);
+            let second = last.next.load(Relaxed);
+            current.next.store(second, Release);
+            last.next.store(here.word(), Release);
+            M::trace(Event::Shuffle);
+        }
+        self.admit::<M>(here);
+        moved
+    }
+
+    /// The same, if `here` has no successor yet: then whom it passes are put behind the tail.
+    /// last -> y -> ... -> before -> here   ==>   last -> here -> ... -> y -> ... -> before
+    fn take_tail<M: Machine>(&mut self, queue: &ShflQueue<M>, before: Handle, here: Handle) {
+        let last = self.last.node::<M>();
+        let first = Handle::from_word(last.next.load(Relaxed)).filter(|_| before != self.last);
+        if let Some(first) = first {
+            last.next.store(here.word(), Release);
+            before.node::<M>().next.store(0, Relaxed); // Published by `join`.
+            let alone = queue.join(first, before);
+            debug_assert!(!alone, "the shuffler, at least, is before them");
+            M::trace(Event::Shuffle);
+        }
+        self.admit::<M>(here);
+    }
+
+    /// One more member, which stands behind the last.
+    fn admit<M: Machine>(&mut self, here: Handle) {
+        let member = here.node::<M>();
+        self.last = here;
+        self.size += 1;
+        member.batch.store(self.size, Relaxed);
+        if self.wakes > 0 && wake_ahead(member) {
+            self.wakes -= 1;
+        }
+    }
+}
+
+/// One walk. The caller is the shuffler. Stops early when `stop` says that there is something better to do, and the policy agrees.
+pub fn walk<M: Machine, P: Admission>(me: Handle, queue: &ShflQueue<M>, stop: impl FnMut() -> bool) {
     let node = me.node::<M>();
+    let at_front = node.state.load(Relaxed) == state::HEAD;
     let role = node.batch.load(Relaxed);
     // Pairs with `retire`: one of the two fails. Acquire: the links as the shuffler before left them.
     let walking = role | WALKING;
-    if role & SHUFFLER == 0 || node.batch.compare_exchange(role, walking, Acquire, Relaxed).is_err() {
+    if role & SHUFFLER == 0
+        || !P::walks::<M>(at_front)
+        || node.batch.compare_exchange(role, walking, Acquire, Relaxed).is_err()
+    {
         return;
     }
-    let mut group = role & !SHUFFLER;
+    let wakes = if M::crowded() { 0 } else { P::wakes(node, M::tunables().wake_ahead) };
+    let mut group = Group { last: me, size: role & !SHUFFLER, wakes };
+    let chosen = gather::<M, P>(me, at_front, &mut group, &queue.left, stop);
+    if let Some((before, here)) = chosen.filter(|_| group.last == me) {
+        if here.node::<M>().next.load(Acquire) == 0 {
+            group.take_tail(queue, before, here);
+        } else {
+            group.take::<M>(before, here);
+        }
+    }
+    // Release, here and there: whoever touches the links next must see them as they are.
+    if group.last == me {
+        node.batch.fetch_and(!WALKING, Release);
+    } else {
+        // Invariants 3 and 4.
+        node.batch.fetch_and(!(SHUFFLER | WALKING), Release);
+        group.last.node::<M>().batch.fetch_or(SHUFFLER, Release);
+    }
+}
+
+/// Visits who is behind the shuffler, and takes those into the group that belong there. Whom the head would choose if there are none,
+/// behind the node before.
+fn gather<M: Machine, P: Admission>(
+    me: Handle,
+    at_front: bool,
+    group: &mut Group,
+    left: &LeftBehind<M>,
+    mut stop: impl FnMut() -> bool,
+) -> Option<(Handle, Handle)> {
     let limit = M::tunables().max_shuffles;
-    let mut wakes = if M::crowded() { 0 } else { P::wakes(node, M::tunables().wake_ahead) };
-    // The last of the group, and the node before the one looked at.
-    let (mut last, mut before) = (me, me);
-    while group < limit && !stop() {
+    let (mut best, mut chosen) = (None, None);
+    let mut before = me;
+    while group.size < limit && best != Some(0) && (P::finishes::<M>() || !stop()) {
         let Some(here) = Handle::from_word(before.node::<M>().next.load(Acquire)) else { break };
         let current = here.node::<M>();
-        let Some(behind) = Handle::from_word(current.next.load(Acquire)) else { break };
-        // `current` has a successor, so it is not the tail and its links are the shuffler's (invariant 4 of `front`).
+        let behind = Handle::from_word(current.next.load(Acquire));
         // Acquire: its thread has done with it.
         if current.state.load(Acquire) == state::ABANDONED {
             // before -> current -> behind   ==>   before -> behind
+            let Some(behind) = behind else { break };
             before.node::<M>().next.store(behind.word(), Release);
             left.remove();
             M::give_node(here);
             continue;
         }
-        if !P::together(node, current) {
+        let moved = match P::place(me.node::<M>(), current) {
+            // With a successor it is not the tail, and its links are the shuffler's (invariant 4 of `front`).
+            Place::Next if behind.is_some() => group.take::<M>(before, here),
+            Place::Choice(rank) if at_front && best.is_none_or(|best| rank < best) => {
+                (best, chosen) = (Some(rank), Some((before, here)));
+                false
+            }
+            _ => false,
+        };
+        if !moved {
             before = here;
-            continue;
-        }
-        group += 1;
-        current.batch.store(group, Relaxed);
-        if before == last {
-            before = here;
-        } else {
-            // before -> current -> behind, last -> x   ==>   before -> behind, last -> current -> x
-            before.node::<M>().next.store(behind.word(), Release);
-            let second = last.node::<M>().next.load(Relaxed);
-            current.next.store(second, Release);
-            last.node::<M>().next.store(here.word(), Release);
-            M::trace(Event::Shuffle);
-        }
-        last = here;
-        if wakes > 0 && wake_ahead(current) {
-            wakes -= 1;
         }
     }
-    // Release, here and there: whoever touches the links next must see them as they are.
-    if last == me {
-        node.batch.fetch_and(!WALKING, Release);
-    } else {
-        // Invariants 3 and 4.
-        node.batch.fetch_and(!(SHUFFLER | WALKING), Release);
-        last.node::<M>().batch.fetch_or(SHUFFLER, Release);
-    }
+    chosen
 }
 
 /// PARKED -> WAITING, and wakes it: shuffled waiters spin.

@@ -134,7 +134,7 @@ impl<M: Machine> ShflQueue<M> {
         let told = |seen| {
             polls = polls.wrapping_add(1);
             if !is_told(seen) && polls.is_multiple_of(WALK_EVERY) && shuffler::has_role(node) {
-                shuffler::walk::<M, P>(me, &self.left, || is_told(node.state.load(Relaxed)));
+                shuffler::walk::<M, P>(me, self, || is_told(node.state.load(Relaxed)));
             }
             is_told(seen)
         };

@@ -4,12 +4,14 @@
 pub mod busted;
 pub mod futex;
 pub mod hbo;
+pub mod null;
 pub mod polite;
 pub mod tas;
 pub mod ticket;
 
 pub use futex::Futex;
 pub use hbo::Hbo;
+pub use null::Null;
 pub use polite::Polite;
 pub use tas::Tas;
 pub use ticket::Ticket;

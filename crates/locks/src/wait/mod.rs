@@ -59,35 +59,57 @@ impl WaitPolicy for Park {
     const PARKS: bool = true;
 }
 
-/// Waits in a strict queue: WAITING | PARKED -> HEAD (`Ok`), or, when the deadline has passed, -> ABANDONED, and the node
-/// is the queue's, where it is counted.
+/// Waits until a node's state is one that ends the wait: that state; or, when the deadline has passed, WAITING or PARKED.
 ///
-/// Acquire on `state` pairs with the Release of whoever stores HEAD: the lock's hand-off goes through this word.
-pub fn turn<M: Machine, W: WaitPolicy>(
+/// Acquire on `state` pairs with the Release of whoever stores what is waited for: what the lock hands over goes through this word.
+pub(crate) fn told<M: Machine, W: WaitPolicy>(
     node: &Node<M>,
     until: Option<Deadline>,
-    left: &LeftBehind<M>,
-) -> Result<(), TimedOut> {
-    let is_head = |s| s == state::HEAD;
-    if W::SPINS && M::spin_until(&node.state, Acquire, W::patience(until, Patience::Budget), is_head).is_some() {
-        return Ok(());
+    is_told: impl Fn(u32) -> bool,
+) -> Result<u32, u32> {
+    if W::SPINS {
+        let told = M::spin_until(&node.state, Acquire, W::patience(until, Patience::Budget), &is_told);
+        if let Some(told) = told {
+            return Ok(told);
+        }
     }
     if W::PARKS {
-        // WAITING -> PARKED. Fails if it is our turn, or if the node was adopted asleep; both show below.
+        // WAITING -> PARKED. Fails if we are told just now, or if the node was adopted asleep; both show below.
         let _ = node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
     }
     loop {
         let seen = node.state.load(Acquire);
-        if is_head(seen) {
-            return Ok(());
+        if is_told(seen) {
+            return Ok(seen);
         }
         if until.is_some_and(|deadline| M::expired(&deadline)) {
-            return abandon(node, seen, left);
+            return Err(seen);
         }
         if seen == state::PARKED {
             M::trace(Event::Park);
             M::park(&node.state, state::PARKED, until);
         }
+    }
+}
+
+/// Waits in a strict queue: WAITING | PARKED -> HEAD (`Ok`), or, when the deadline has passed, -> ABANDONED, and the node
+/// is the queue's, where it is counted.
+pub fn turn<M: Machine, W: WaitPolicy>(
+    node: &Node<M>,
+    until: Option<Deadline>,
+    left: &LeftBehind<M>,
+) -> Result<(), TimedOut> {
+    told::<M, W>(node, until, |seen| seen == state::HEAD).map_or_else(|seen| abandon(node, seen, left), |_| Ok(()))
+}
+
+/// WAITING | PARKED -> what the one who waits for that is to know, by a word that is in type-stable memory: it may go, and do with the
+/// node what it wants, before it is woken.
+///
+/// Release hands over what was done, Acquire takes what the waiter had written.
+pub(crate) fn tell<M: Machine>(state: &M::Word, what: u32) {
+    if state.swap(what, AcqRel) == state::PARKED {
+        M::trace(Event::Wake);
+        M::wake(&raw const *state, 1);
     }
 }
 
@@ -112,10 +134,20 @@ pub fn grant<M: Machine>(waiter: Handle, here: fn() -> u32) -> bool {
     true
 }
 
-/// Which hand-off one from `here` to this waiter is, where somebody counts them: the look costs a cache line, which the hand-off
-/// itself need not wait for.
+/// [`grant`] to a waiter that is awake: WAITING -> HEAD. If it is not, what it is: asleep, or gone; then the node is the caller's.
+pub(crate) fn grant_awake<M: Machine>(waiter: Handle, here: fn() -> u32) -> Result<(), u32> {
+    let node = waiter.node::<M>();
+    let hand_off = hand_off(here, node); // Before the waiter may use the node for something else.
+    node.state.compare_exchange(state::WAITING, state::HEAD, Release, Acquire)?;
+    if let Some(event) = hand_off {
+        M::trace(event);
+    }
+    Ok(())
+}
+
+/// Which hand-off one from `here` to this waiter is, where somebody counts them.
 pub(crate) fn hand_off<M: Machine>(here: impl FnOnce() -> u32, waiter: &Node<M>) -> Option<Event> {
-    M::LISTENS.then(|| if waiter.numa.load(Relaxed) == here() { Event::HandoffSame } else { Event::HandoffOther })
+    M::counted_on(waiter).map(|there| if there == here() { Event::HandoffSame } else { Event::HandoffOther })
 }
 
 /// `seen` (WAITING or PARKED) -> ABANDONED. If its turn came meanwhile, the waiter has the lock after all.

@@ -1,36 +1,48 @@
-//! Cohort locks, with their side block made: two of a NUMA node, and of two; time-outs; the lock freed after use; a forked child; seeded bugs.
+//! Cohort locks, with their side block made: two of a NUMA node, and of two, and with three levels of two groups of CPUs of a NUMA node; time-outs; the lock
+//! freed after use; a forked child; seeded bugs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::event::Event;
+use flashlock_locks::machine::{Tunables, Word as _};
 use flashlock_locks::numa::cohort::Cohort;
-use flashlock_locks::numa::cohort::level::{GlobalMcs, LocalTicket};
-use flashlock_locks::numa::{CBoMcs, CPtlTkt, CTktTkt, Hmcs};
-use flashlock_locks::wait::{Park, Spin};
+use flashlock_locks::numa::cohort::global::GlobalMcs;
+use flashlock_locks::numa::cohort::level::LocalLock;
+use flashlock_locks::numa::cohort::local::LocalTicket;
+use flashlock_locks::numa::cohort::parts::{NumaNodes, Within};
+use flashlock_locks::numa::cst::LocalCst;
+use flashlock_locks::numa::{CBoMcs, CPtlTkt, CTktTkt, Cst, Hmcs};
+use flashlock_locks::side::Side;
+use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::{explore, find};
-use flashlock_model::{Field, Op, Setup, Weaken};
+use flashlock_model::{Field, Loom, Op, Setup, Weaken};
 use loom::thread;
 
 use crate::cohort_mutants::*;
-use crate::common::{Lock, Mutex, world};
+use crate::common::{Lock, Mutex, sleepers, world};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(14) };
 const BOUND: Depth = Preemptions(3);
 
-/// Two threads of the same NUMA node, or of two.
+/// The same, with groups of CPUs below NUMA nodes.
+const THREE_LEVELS: Setup = Setup { tunables: &Tunables { levels: 3, ..Tunables::DEFAULT }, ..SETUP };
+
+/// Where two threads run: side by side, or in two groups of a NUMA node, or in two NUMA nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum On {
     One,
+    Groups,
     Two,
 }
 
 impl On {
-    /// Where the other thread runs.
-    fn other(self) -> u32 {
-        u32::from(self == Self::Two)
+    /// The calling thread runs where the first of the two does, or where the second.
+    fn settle(self, second: u32) {
+        world().set_numa(second * u32::from(self == Self::Two));
+        world().set_near(second * u32::from(self == Self::Groups));
     }
 }
 
@@ -41,10 +53,10 @@ const BEFORE: u32 = 4;
 fn made<L: Lock>(on: On) -> Arc<Mutex<L>> {
     let mutex = Arc::new(Mutex::new());
     for section in 0..BEFORE {
-        world().set_numa(section % 2 * on.other());
+        on.settle(section % 2);
         mutex.section();
     }
-    world().set_numa(0);
+    on.settle(0);
     mutex
 }
 
@@ -52,7 +64,7 @@ fn made<L: Lock>(on: On) -> Arc<Mutex<L>> {
 fn other<L: Lock, R: 'static>(mutex: &Arc<Mutex<L>>, on: On, act: fn(&Mutex<L>) -> R) -> thread::JoinHandle<R> {
     let mutex = mutex.clone();
     thread::spawn(move || {
-        world().set_numa(on.other());
+        on.settle(1);
         act(&mutex)
     })
 }
@@ -106,11 +118,11 @@ fn forked<L: Lock>(on: On, steps: u32) {
     let mutex = made::<L>(on);
     mutex.lock();
     let ended = world().fork_within(steps, || {
-        world().set_numa(on.other());
+        on.settle(1);
         mutex.lock();
     });
     assert!(!ended, "two hold the lock");
-    world().set_numa(0);
+    on.settle(0);
     let threads = other(&mutex, on, Mutex::section);
     mutex.visit();
     mutex.unlock();
@@ -120,36 +132,38 @@ fn forked<L: Lock>(on: On, steps: u32) {
 }
 
 macro_rules! cohorts {
-    ($($name:ident: $lock:ty, $spin:ty;)*) => {$(
+    ($($name:ident: $lock:ty, $spin:ty, $setup:expr, [$(($on:expr, $event:expr)),+];)*) => {$(
         mod $name {
             use super::*;
 
+            const ON: &[On] = &[$($on),+];
+
             #[test]
             fn exclude() {
-                let totals = explore(concat!(stringify!($name), " on one node"), BOUND, SETUP, || sections::<$lock>(On::One));
-                totals.shows(&[Event::CohortPass]);
-                let totals = explore(concat!(stringify!($name), " on two nodes"), BOUND, SETUP, || sections::<$lock>(On::Two));
-                totals.shows(&[Event::CohortMove]);
+                $(
+                    let name = concat!(stringify!($name), " ", stringify!($on));
+                    explore(name, BOUND, $setup, || sections::<$lock>($on)).shows(&[$event]);
+                )+
             }
 
             #[test]
             fn time_out() {
-                for on in [On::One, On::Two] {
-                    explore(concat!(stringify!($name), " timed"), BOUND, SETUP, move || timed::<$lock>(on)).shows(&[Event::TimedOut]);
+                for &on in ON {
+                    explore(concat!(stringify!($name), " timed"), BOUND, $setup, move || timed::<$lock>(on)).shows(&[Event::TimedOut]);
                 }
             }
 
             #[test]
             fn touch_nothing_after_release() {
-                for on in [On::One, On::Two] {
-                    explore(concat!(stringify!($name), " freed"), BOUND, SETUP, move || last_frees::<$lock>(on));
+                for &on in ON {
+                    explore(concat!(stringify!($name), " freed"), BOUND, $setup, move || last_frees::<$lock>(on));
                 }
             }
 
             #[test]
             fn work_in_a_forked_child() {
-                for (on, steps) in [On::One, On::Two].into_iter().flat_map(|on| (1..20).map(move |steps| (on, steps))) {
-                    explore(concat!(stringify!($name), " forked"), Preemptions(1), SETUP, move || forked::<$spin>(on, steps));
+                for (on, steps) in ON.iter().flat_map(|&on| (1..20).map(move |steps| (on, steps))) {
+                    explore(concat!(stringify!($name), " forked"), Preemptions(1), $setup, move || forked::<$spin>(on, steps));
                 }
             }
         }
@@ -157,10 +171,14 @@ macro_rules! cohorts {
 }
 
 cohorts! {
-    c_bo_mcs: CBoMcs<Park>, CBoMcs<Spin>;
-    c_tkt_tkt: CTktTkt, CTktTkt;
-    c_ptl_tkt: CPtlTkt, CPtlTkt;
-    hmcs: Hmcs<Park>, Hmcs<Spin>;
+    c_bo_mcs: CBoMcs<Park>, CBoMcs<Spin>, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
+    c_tkt_tkt: CTktTkt, CTktTkt, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
+    c_ptl_tkt: CPtlTkt, CPtlTkt, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
+    hmcs: Hmcs<Park>, Hmcs<Spin>, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
+    cst: Cst<SpinThenPark>, Cst<Spin>, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
+    cst_asleep: Cst<Park>, Cst<Spin>, SETUP, [(On::One, Event::CohortAside), (On::Two, Event::CohortMove)];
+    hmcs_of_three_levels: Hmcs<Park>, Hmcs<Spin>, THREE_LEVELS,
+        [(On::One, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
 }
 
 const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {
@@ -168,11 +186,12 @@ const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {
 }
 
 macro_rules! found {
-    ($($name:ident: [$($weak:expr),+], $lock:ty, $on:expr;)*) => {$(
+    ($($name:ident: [$($weak:expr),+], $lock:ty, $on:expr $(, $setup:expr)?;)*) => {$(
         #[test]
         fn $name() {
             const WEAKEN: &[Weaken] = &[$($weak),+];
-            find(stringify!($name), BOUND, Setup { weaken: WEAKEN, ..SETUP }, || sections::<$lock>($on));
+            const SETUPS: &[Setup] = &[$($setup,)? SETUP];
+            find(stringify!($name), BOUND, Setup { weaken: WEAKEN, ..SETUPS[0] }, || sections::<$lock>($on));
         }
     )*};
 }
@@ -192,6 +211,9 @@ found! {
     partitioned_granted: [weak(Field::NodeOther, Op::Load, Acquire, Relaxed)], CPtlTkt, On::Two;
     global_mcs_unlock: [weak(Field::LockWord, Op::Cas, Release, Relaxed)], Hmcs<Spin>, On::Two;
     global_mcs_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], Hmcs<Spin>, On::Two;
+    cst_grant_awake: [weak(Field::NodeState, Op::Cas, Release, Relaxed)], Cst<SpinThenPark>, On::One;
+    cst_grant_asleep: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], Cst<Park>, On::One;
+    grant_between_groups: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], Hmcs<Park>, On::Groups, THREE_LEVELS;
 }
 
 #[test]
@@ -203,6 +225,63 @@ fn seeded_bugs_are_found() {
     find("looks back at the part", BOUND, SETUP, || last_frees::<Of<LooksBackAside>>(On::Two));
     find("keeps the dead", Preemptions(1), SETUP, || forked::<Of<KeepsTheDead>>(On::Two, 6));
     find("lets in who holds the local lock", BOUND, SETUP, || sections::<Of<NoGlobal>>(On::Two));
+
+    type Three<B> = Cohort<Broken<B>, Broken<B>, Within<NumaNodes>>;
+    explore("the mutants' skeleton, three levels", BOUND, SETUP, || sections::<Three<Sound>>(On::Groups));
+    find("keeps the middle level", BOUND, SETUP, || sections::<Three<KeepsTheMiddle>>(On::Two));
+    find("keeps the dead of a group", Preemptions(1), SETUP, || forked::<Three<KeepsTheDeadBelow>>(On::Groups, 6));
+    find("looks back at a part that was passed on", BOUND, SETUP, || last_frees::<Three<LooksBackPassed>>(On::Groups));
+}
+
+/// Two wait behind the holder, one of them not for long. Whoever does not give up gets in.
+fn asleep<L: Lock>() {
+    let mutex = made::<L>(On::One);
+    mutex.lock();
+    let patient = other(&mutex, On::One, Mutex::section);
+    let hasty = other(&mutex, On::One, |mutex| mutex.section_until(world().first_tick()));
+    world().tick();
+    mutex.visit();
+    mutex.unlock();
+    patient.join().expect("no panic");
+    let served = u32::from(hasty.join().expect("no panic"));
+    mutex.lock();
+    assert_eq!(mutex.visit(), BEFORE + 2 + served);
+    mutex.unlock();
+    mutex.free();
+}
+
+/// A child that the holder forked while two slept aside, which are not there: the holder releases, and another gets in.
+fn forked_with_sleepers<L: LocalLock>() {
+    type Of<L> = Cohort<GlobalMcs<Spin>, L>;
+    let mutex = made::<Of<L>>(On::One);
+    mutex.lock();
+    let part = Side::<Loom>::of(&mutex.queue.side).and_then(|side| side.part(0)).expect("made").node::<Loom>();
+    world().fork_within(u32::MAX, || {
+        let dead = sleepers(&[0, 0]);
+        part.mutex.iter().zip(dead).for_each(|(end, dead)| end.store(dead.word(), Relaxed));
+    });
+    let threads = other(&mutex, On::One, Mutex::section);
+    mutex.visit();
+    mutex.unlock();
+    mutex.section();
+    threads.join().expect("no panic");
+    assert!(!mutex.is_locked());
+}
+
+#[test]
+fn sleepers_aside() {
+    let totals = explore("cst, two asleep", Preemptions(2), SETUP, asleep::<Cst<Park>>);
+    totals.shows(&[Event::CohortAside, Event::TimedOut]);
+    type Of<B> = Cohort<GlobalMcs<Park>, BrokenCst<B>>;
+    explore("the mutants' skeleton, cst", Preemptions(2), SETUP, asleep::<Of<Sound>>);
+    find("forgets who sleeps", Preemptions(2), SETUP, asleep::<Of<ForgetsSleepers>>);
+    explore("cst forked, two asleep", Preemptions(2), SETUP, forked_with_sleepers::<LocalCst<Spin>>);
+    find(
+        "keeps those asleep in a forked child",
+        Preemptions(2),
+        SETUP,
+        forked_with_sleepers::<BrokenCst<KeepsSleepers>>,
+    );
 }
 
 /// A part that several make at once, and the index.

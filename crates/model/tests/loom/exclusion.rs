@@ -3,7 +3,7 @@
 use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
 use flashlock_locks::numa::{Cna, QspinCna};
 use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
-use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
@@ -78,6 +78,7 @@ excluding! {
     lifo_cr_spin: LifoCr<Spin>, 3, 1;
     lifo_cr_stp: LifoCr<SpinThenPark>, 3, 2;
     lifo_cr_park: LifoCr<Park>, 3, 3;
+    shfl_only_spins: ShflSpin, 3, 2;
     shfl_spin: Shfl<Spin>, 3, 2;
     shfl_stp: Shfl<SpinThenPark>, 3, 2;
     shfl_park: Shfl<Park>, 4, 3;

@@ -6,6 +6,9 @@
 mod aside;
 #[path = "../shared/aside_mutants.rs"]
 mod aside_mutants;
+#[path = "../shared/closure_mutants.rs"]
+mod closure_mutants;
+mod closures;
 mod cohort;
 #[path = "../shared/cohort_mutants.rs"]
 mod cohort_mutants;
@@ -16,6 +19,7 @@ mod forked;
 #[path = "../shared/mutants.rs"]
 mod mutants;
 mod orderings;
+mod policies;
 mod polite;
 #[path = "../shared/polite_mutants.rs"]
 mod polite_mutants;

@@ -3,10 +3,10 @@
 
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr};
+use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
 use flashlock_locks::numa::{Cna, QspinCna};
 use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
-use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::{self, Preemptions};
@@ -62,6 +62,11 @@ found! {
 
     mcs_tp_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<McsTp<Spin>>(&[1, 1]);
     mcs_tp_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<McsTp<Spin>>(&[1, 1]);
+    mcscrn_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
+    mcscrn_lock: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
+    mcscrn_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
+    mcscrn_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
+
     loiter_unlock: [weak(Field::LockWord, Op::Store, Release, Relaxed)], RESTLESS, sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
     loiter_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], RESTLESS, sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
     loiter_grant: [weak(Field::LockWord, Op::Cas, Release, Relaxed)], Setup { restless: true, ..OVERDUE }, sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
@@ -92,6 +97,9 @@ found! {
     qspin_link_acquire: [weak(Field::NodeNext, Op::Swap, AcqRel, Release)], qspin::SETUP, qspin::left_to_joiner::<QspinCna<SpinThenPark>>;
     qspin_cna_tell: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], qspin::SETUP, qspin::front_goes_on::<QspinCna<SpinThenPark>>;
     qspin_cna_told: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], qspin::SETUP, qspin::front_goes_on::<QspinCna<SpinThenPark>>;
+
+    shfl_spin_unlock: [weak(Field::LockWord, Op::Store, Release, Relaxed)], SETUP, sections::<ShflSpin>(&[1, 1]);
+    shfl_spin_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<ShflSpin>(&[1, 1]);
 
     shfl_unlock: [weak(Field::LockWord, Op::Swap, Release, Relaxed)], SETUP, sections::<Shfl<Park>>(&[1, 1]);
     shfl_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Shfl<SpinThenPark>>(&[1, 1]);

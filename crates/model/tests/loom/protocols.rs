@@ -35,6 +35,19 @@ fn futex() {
     find("sleeps without a look at the word", BOUND, blind, sections::<Futex>(&[1, 1]));
 }
 
+/// A hand-over that wakes nobody, of those locks whose waiters sleep on nodes.
+#[test]
+fn lost_wake_ups() {
+    use flashlock_locks::malthusian::{LifoCr, Mcscrn};
+    use flashlock_locks::queue::{Clh, McsTp};
+
+    let unheard = Setup { fault: Some(Fault::NoWake(Field::NodeState)), ..SETUP };
+    find("clh: a release wakes nobody", BOUND, unheard, sections::<Clh<Park>>(&[1, 1]));
+    find("mcs-tp: a release wakes nobody", BOUND, unheard, sections::<McsTp<Park>>(&[1, 1]));
+    find("mcscrn: a release wakes nobody", BOUND, unheard, sections::<Mcscrn<Park>>(&[1, 1]));
+    find("lifo-cr: a release wakes nobody", BOUND, unheard, sections::<LifoCr<Park>>(&[1, 1]));
+}
+
 /// The last of two frees the mutex.
 fn last_frees<L: Lock>() {
     let mutex = Arc::new(Mutex::<L>::new());
@@ -127,7 +140,7 @@ fn cna() {
 
 #[test]
 fn shfl_releases() {
-    find("notice forgotten", BOUND, SETUP, sections::<ForgetsNotice>(&[1, 1, 1]));
+    find("notice forgotten", BOUND, SETUP, sections::<MutantShfl<ForgetsNotice>>(&[1, 1, 1]));
     let lost = Setup { fault: Some(Fault::NoWake(Field::LockWord)), tunables: &HASTY, micros_step: 3, ..SETUP };
     find("a grant wakes nobody", BOUND, lost, states::grant_against_doze::<Shfl<Park>>);
 }

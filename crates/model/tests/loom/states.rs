@@ -10,9 +10,10 @@ use flashlock_locks::malthusian::Mcscr;
 use flashlock_locks::node::{LEFT, state};
 use flashlock_locks::numa::{Cna, QspinCna};
 use flashlock_locks::queue::{Mcs, Qspin};
-use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::shuffle::front::{NOTIFY, named, naming};
+use flashlock_locks::shuffle::front::{GRANTED, NOTIFY, named, naming};
+use flashlock_locks::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::spin::Ticket;
+use flashlock_locks::wait::left::MAX;
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::explore;
@@ -263,6 +264,34 @@ fn forked() {
     mutex.section();
     other.join().expect("no panic");
     assert!(!mutex.is_locked());
+}
+
+/// A child, forked while the lock was held and a waiter's head reserved it, starts a thread: neither waits for the dead, and nodes that
+/// the dead left behind do not count.
+fn forked_with_a_head() {
+    let mutex = Arc::new(Mutex::<ShflSpin>::new());
+    mutex.lock();
+    let dead = sleepers(&[0])[0];
+    assert!(mutex.queue.join(dead, dead));
+    mutex.queue.set_head(naming(dead) | GRANTED);
+    mutex.queue.left.0.store(MAX as u32, Relaxed);
+    world().fork();
+    let other = {
+        let mutex = mutex.clone();
+        thread::spawn(move || mutex.section())
+    };
+    mutex.visit();
+    mutex.unlock();
+    mutex.section();
+    other.join().expect("no panic");
+    assert!(!mutex.is_locked());
+    assert_eq!((mutex.queue.head.load(Relaxed), mutex.queue.left.count()), (0, 0));
+    <Loom as flashlock_locks::machine::Machine>::give_node(dead); // As the parent does.
+}
+
+#[test]
+fn a_forked_child_forgets_the_dead_head() {
+    explore("shfl-spin, forked", Preemptions(3), SETUP, forked_with_a_head);
 }
 
 #[test]

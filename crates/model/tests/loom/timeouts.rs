@@ -4,7 +4,7 @@ use flashlock_locks::event::Event;
 use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
 use flashlock_locks::numa::{Cna, QspinCna};
 use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
-use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
@@ -67,6 +67,7 @@ timing_out! {
     lifo_cr_spin: LifoCr<Spin>, 2;
     lifo_cr_stp: LifoCr<SpinThenPark>, 2;
     lifo_cr_park: LifoCr<Park>, 3;
+    shfl_only_spins: ShflSpin, 2;
     shfl_stp: Shfl<SpinThenPark>, 2;
     shfl_park: Shfl<Park>, 2;
 }

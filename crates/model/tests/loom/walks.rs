@@ -42,7 +42,7 @@ pub(crate) fn shuffle(mutex: &Queue, me: Handle) {
 }
 
 fn shuffle_until(mutex: &Queue, me: Handle, stop: impl FnMut() -> bool) {
-    walk::<Loom, SameNumaNode>(me, &mutex.queue.left, stop);
+    walk::<Loom, SameNumaNode>(me, &mutex.queue, stop);
 }
 
 /// The release tells the head that was installed by a holder.
@@ -52,7 +52,7 @@ pub(crate) fn told(mutex: &Queue) {
 }
 
 /// The nodes from the head on, in the order of their links.
-fn order(mutex: &Queue) -> Vec<Handle> {
+pub(crate) fn order(mutex: &Queue) -> Vec<Handle> {
     let mut order = Vec::new();
     let mut here = named(mutex.queue.head.load(Relaxed));
     while let Some(handle) = here {
@@ -102,22 +102,25 @@ fn against_a_joiner() {
     totals.shows(&[Event::Shuffle, Event::WakeAhead]);
 }
 
+/// A waiter of the queue that gives up, and leaves its node behind.
+pub(crate) fn gives_up(mutex: &Arc<Queue>, fickle: Handle) -> thread::JoinHandle<()> {
+    let mutex = mutex.clone();
+    thread::spawn(move || {
+        mutex.queue.left.add();
+        let state = &fickle.node::<Loom>().state;
+        let gone = [state::PARKED, state::WAITING]
+            .into_iter()
+            .any(|seen| state.compare_exchange(seen, state::ABANDONED, AcqRel, Relaxed).is_ok());
+        assert!(gone, "nobody else changes it but to WAITING");
+    })
+}
+
 #[test]
 fn against_a_waiter_that_gives_up() {
     explore("walk, abandon", ALL, SETUP, || {
         let (mutex, nodes) = queue(MIXED);
         let fickle = nodes[2];
-        let gives_up = {
-            let mutex = mutex.clone();
-            thread::spawn(move || {
-                mutex.queue.left.add();
-                let state = &fickle.node::<Loom>().state;
-                let gone = [state::PARKED, state::WAITING]
-                    .into_iter()
-                    .any(|seen| state.compare_exchange(seen, state::ABANDONED, AcqRel, Relaxed).is_ok());
-                assert!(gone, "nobody else changes it but to WAITING");
-            })
-        };
+        let gives_up = gives_up(&mutex, fickle);
         shuffle(&mutex, nodes[0]);
         gives_up.join().expect("no panic");
         // It stays behind, or the shuffler has come across it.

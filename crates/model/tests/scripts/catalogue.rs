@@ -1,8 +1,10 @@
 //! What the catalogue says of uncontended pairs.
 
-use flashlock_locks::catalogue::{LOCKS, LockId};
+use flashlock_locks::catalogue::{APART, LOCKS, LockId};
+use flashlock_locks::closure::{RawClosure, Request};
+use flashlock_locks::machine::Tunables;
 use flashlock_locks::raw::RawLock;
-use flashlock_locks::{for_each_lock, machine::Tunables};
+use flashlock_locks::{for_each_lock, for_each_lock_apart};
 use flashlock_model::Shuttle;
 use flashlock_model::harness::Mutex;
 use flashlock_model::shuttle::Shuttled;
@@ -33,6 +35,42 @@ macro_rules! define_check {
     };
 }
 for_each_lock!(define_check);
+
+/// Of a section under a lock apart.
+struct Section;
+
+impl Section {
+    fn mutex<L: RawLock<Shuttle, Queue: Tag>>() -> u32 {
+        let (lock, unlock) = atomics::<L>();
+        lock + unlock
+    }
+
+    fn closure<L: RawClosure<Shuttle>>() -> u32 {
+        let (state, mut request) = (L::new_state(), Request::new(|_| ()));
+        let before = world().atomics();
+        // SAFETY: request and lock are there; the request does nothing.
+        unsafe { L::run(&state, &raw mut request) };
+        let atomics = world().atomics() - before;
+        L::destroy(&state);
+        atomics
+    }
+}
+
+macro_rules! define_sections {
+    ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        const SECTIONS: &[&[fn() -> u32]] = &[$(&[$(Section::$interface::<$type>),+]),*];
+    };
+}
+for_each_lock_apart!(define_sections);
+
+#[test]
+fn an_uncontended_section_has_as_many_atomics_as_it_says() {
+    play("atomics of sections", 1, &Tunables::DEFAULT, || {
+        for (lock, sections) in APART.iter().zip(SECTIONS) {
+            assert!(sections.iter().all(|section| section() == lock.atomics), "{}", lock.name);
+        }
+    });
+}
 
 #[test]
 fn an_uncontended_pair_has_as_many_atomics_as_it_says() {

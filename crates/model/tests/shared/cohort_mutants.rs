@@ -5,7 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::{Deadline, Machine, TimedOut, Word as _};
 use flashlock_locks::node::Node;
-use flashlock_locks::numa::cohort::level::{BackOff, Global, LocalLock, LocalMcs, Place, Waiting};
+use flashlock_locks::numa::cohort::global::BackOff;
+use flashlock_locks::numa::cohort::level::{Global, LocalLock, Place, Waiting};
+use flashlock_locks::numa::cohort::local::LocalMcs;
+use flashlock_locks::numa::cst::LocalCst;
+use flashlock_locks::side::above;
 use flashlock_locks::wait::Park;
 
 type G = BackOff<Park>;
@@ -16,8 +20,11 @@ pub(crate) struct Broken<B>(PhantomData<B>);
 
 /// What a mutant does otherwise.
 pub(crate) trait Bug: 'static {
-    fn pass<M: Machine>(part: &Node<M>, passes: u32) -> bool {
-        L::pass(part, passes)
+    fn pass<M: Machine>(part: &Node<M>) -> bool {
+        L::pass(part)
+    }
+    fn unlock_part<M: Machine>(part: &Node<M>) {
+        <L as LocalLock>::unlock(part);
     }
     fn reset_part<M: Machine>(part: &Node<M>, held: bool) {
         L::reset(part, held);
@@ -41,8 +48,8 @@ impl Bug for Sound {}
 /// Says that it has handed the lock over, to whoever waits, if somebody does.
 pub(crate) struct PassesToNobody;
 impl Bug for PassesToNobody {
-    fn pass<M: Machine>(part: &Node<M>, passes: u32) -> bool {
-        L::pass(part, passes);
+    fn pass<M: Machine>(part: &Node<M>) -> bool {
+        L::pass(part);
         true
     }
 }
@@ -72,6 +79,36 @@ impl Bug for KeepsTheDead {
     fn reset_part<M: Machine>(_: &Node<M>, _: bool) {}
 }
 
+/// Releases no lock that has others below it.
+pub(crate) struct KeepsTheMiddle;
+impl Bug for KeepsTheMiddle {
+    fn unlock_part<M: Machine>(part: &Node<M>) {
+        if above(part).is_some() {
+            <L as LocalLock>::unlock(part);
+        }
+    }
+}
+
+/// A forked child waits for those that it does not have, in the innermost locks.
+pub(crate) struct KeepsTheDeadBelow;
+impl Bug for KeepsTheDeadBelow {
+    fn reset_part<M: Machine>(part: &Node<M>, held: bool) {
+        if above(part).is_none() {
+            L::reset(part, held);
+        }
+    }
+}
+
+/// Looks at a part after its lock was handed over.
+pub(crate) struct LooksBackPassed;
+impl Bug for LooksBackPassed {
+    fn pass<M: Machine>(part: &Node<M>) -> bool {
+        let passed = L::pass(part);
+        part.passes.load(Relaxed);
+        passed
+    }
+}
+
 /// The local lock is enough.
 pub(crate) struct NoGlobal;
 impl Bug for NoGlobal {
@@ -81,20 +118,71 @@ impl Bug for NoGlobal {
     }
 }
 
+/// The same of [`LocalCst`].
+pub(crate) struct BrokenCst<B>(PhantomData<B>);
+
+impl<B: BugOfCst> LocalLock for BrokenCst<B> {
+    const CAN_LEAVE: bool = true;
+
+    fn lock<M: Machine>(part: &Node<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+        LocalCst::<Park>::lock(part, until, waiting)
+    }
+    fn has_waiters<M: Machine>(part: &Node<M>) -> bool {
+        LocalCst::<Park>::has_waiters(part)
+    }
+    fn pass<M: Machine>(part: &Node<M>) -> bool {
+        LocalCst::<Park>::pass(part)
+    }
+    fn unlock<M: Machine>(part: &Node<M>) {
+        B::unlock(part);
+    }
+    fn reset<M: Machine>(part: &Node<M>, held: bool) {
+        B::reset(part, held);
+    }
+}
+
+/// What a mutant of it does otherwise.
+pub(crate) trait BugOfCst: 'static {
+    fn unlock<M: Machine>(part: &Node<M>) {
+        LocalCst::<Park>::unlock(part);
+    }
+    fn reset<M: Machine>(part: &Node<M>, held: bool) {
+        LocalCst::<Park>::reset(part, held);
+    }
+}
+
+impl BugOfCst for Sound {}
+
+/// Lets nobody of those aside in.
+pub(crate) struct ForgetsSleepers;
+impl BugOfCst for ForgetsSleepers {
+    fn unlock<M: Machine>(part: &Node<M>) {
+        <L as LocalLock>::unlock(part);
+    }
+}
+
+/// A forked child wakes those that it does not have.
+pub(crate) struct KeepsSleepers;
+impl BugOfCst for KeepsSleepers {
+    fn reset<M: Machine>(part: &Node<M>, held: bool) {
+        L::reset(part, held);
+    }
+}
+
 impl<B: Bug> LocalLock for Broken<B> {
     const CAN_LEAVE: bool = true;
 
-    fn lock<M: Machine>(part: &Node<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<u32, TimedOut> {
+    fn lock<M: Machine>(part: &Node<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
         <L as LocalLock>::lock(part, until, waiting)
     }
     fn has_waiters<M: Machine>(part: &Node<M>) -> bool {
         L::has_waiters(part)
     }
-    fn pass<M: Machine>(part: &Node<M>, passes: u32) -> bool {
-        B::pass(part, passes)
+    fn pass<M: Machine>(part: &Node<M>) -> bool {
+        B::pass(part)
     }
     fn unlock<M: Machine>(part: &Node<M>) {
-        <L as LocalLock>::unlock(part);
+        B::unlock_part(part);
     }
     fn reset<M: Machine>(part: &Node<M>, held: bool) {
         B::reset_part(part, held);

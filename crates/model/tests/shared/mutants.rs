@@ -250,11 +250,16 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantMcs<B> {
     }
 }
 
-/// `Shfl`, whose release frees the word and tells nobody who was named but not told (NOTIFY).
-pub(crate) struct ForgetsNotice;
+/// `Shfl`, with its release taken from [`ShflBug`].
+pub(crate) struct MutantShfl<B>(std::marker::PhantomData<B>);
 type Sound = Shfl<Park>;
 
-impl<M: Machine> RawLock<M> for ForgetsNotice {
+/// What a mutant of `Shfl` does otherwise.
+pub(crate) trait ShflBug: 'static {
+    fn unlock<M: Machine>(word: &M::Word, queue: &ShflQueue<M>);
+}
+
+impl<M: Machine, B: ShflBug> RawLock<M> for MutantShfl<B> {
     type Queue = ShflQueue<M>;
 
     fn new_queue() -> Self::Queue {
@@ -269,13 +274,27 @@ impl<M: Machine> RawLock<M> for ForgetsNotice {
     fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
         <Sound as RawLock<M>>::lock_until(word, queue, until)
     }
-    fn unlock(word: &M::Word, _: &Self::Queue) {
+    fn unlock(word: &M::Word, queue: &Self::Queue) {
+        B::unlock(word, queue);
+    }
+    fn is_locked(word: &M::Word, _: &Self::Queue) -> bool {
+        word.load(Relaxed) != 0
+    }
+    fn adopt(word: &M::Word, queue: &Self::Queue, chain: Chain) {
+        <Sound as RawLock<M>>::adopt(word, queue, chain);
+    }
+    fn lock_adopted(word: &M::Word, queue: &Self::Queue, me: Handle) {
+        <Sound as RawLock<M>>::lock_adopted(word, queue, me);
+    }
+}
+
+/// The release frees the word and tells nobody who was named but not told (NOTIFY).
+pub(crate) struct ForgetsNotice;
+impl ShflBug for ForgetsNotice {
+    fn unlock<M: Machine>(word: &M::Word, _: &ShflQueue<M>) {
         let address: *const M::Word = word;
         if word.swap(0, Release) == 2 {
             M::wake(address, u32::MAX);
         }
-    }
-    fn is_locked(word: &M::Word, _: &Self::Queue) -> bool {
-        word.load(Relaxed) != 0
     }
 }

@@ -90,7 +90,6 @@ mutant! {
 
 mutant! {
     /// A joiner that inherits the front does not look at what it carries.
-    #[allow(dead_code, reason = "for loom: shuttle hardly ever has anybody inherit")]
     InheritsNothing {
         fn inherit<M: Machine>(_: &Node<M>, to: &Node<M>) {
             NodeFirst::begin(to);

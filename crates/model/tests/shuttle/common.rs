@@ -47,7 +47,7 @@ pub(crate) const FLOWING: Setup = Setup { nodes: 32, patience: 1, flow: 40, spur
 pub(crate) struct Load {
     pub(crate) threads: u32,
     pub(crate) rounds: u32,
-    /// Over how many NUMA nodes the threads are spread.
+    /// Over how many NUMA nodes the threads are spread; in each, over two groups of CPUs.
     pub(crate) nodes: u32,
     /// Whether some acquisitions are timed or tried.
     pub(crate) timed: bool,
@@ -79,6 +79,7 @@ pub(crate) fn rounds<L: Lock>(load: Load) -> impl Fn() + Send + Sync + Clone + '
         let mutex = Arc::new(Mutex::<L>::new());
         let work = move |mutex: &Mutex<L>, me: u32| {
             world().set_numa(me % load.nodes);
+            world().set_near(me / load.nodes % 2);
             (0..load.rounds).filter(|_| acquisition(mutex, load)).count() as u32
         };
         let threads: Vec<_> = (1..load.threads)

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
 use flashlock_locks::node::state;
 use flashlock_locks::policy::SameNumaNode;
-use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::shuffle::front::{naming, start_clock};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::shuffle::front::{ROUSE, naming, start_clock};
 use flashlock_locks::shuffle::shuffler::{is_shuffled, start_at_head, walk};
+use flashlock_locks::shuffle::{Shfl, ShflQueue};
 use flashlock_locks::spin::{Futex, Tas};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::shuttle::{By, find};
@@ -16,6 +17,7 @@ use flashlock_model::{Fault, Setup, Shuttle};
 use shuttle::thread;
 
 use crate::common::{Cond, FLOWING, Lock, Mutex, STILL, any, both, world};
+use crate::mutants::{MutantShfl, ShflBug};
 
 /// Time passes fast enough for grants to become stale, and for heads to be thrown out.
 const FAST: Setup = Setup { micros_step: 4000, ..FLOWING };
@@ -51,10 +53,15 @@ fn frozen<L: Lock>() {
 
 /// A thread freezes on its way to the mutex while a broadcast wakes others, or moves them to the queue that it stands in.
 fn frozen_before_woken<L: Lock>(moves: bool) {
+    frozen_before_woken_within::<L>(moves, u32::MAX);
+}
+
+/// The same, in so many steps of this thread.
+fn frozen_before_woken_within<L: Lock>(moves: bool, steps: u32) {
     let (mutex, cond) = (Arc::new(Mutex::<L>::new()), Arc::new(Cond::new()));
-    let flag = Arc::new(AtomicU32::new(0));
+    let (flag, finished) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let waiters = [(); 2].map(|()| {
-        let (mutex, cond, flag) = (mutex.clone(), cond.clone(), flag.clone());
+        let (mutex, cond, flag, finished) = (mutex.clone(), cond.clone(), flag.clone(), finished.clone());
         thread::spawn(move || {
             mutex.lock();
             while flag.load(Relaxed) == 0 {
@@ -62,6 +69,7 @@ fn frozen_before_woken<L: Lock>(moves: bool) {
             }
             mutex.visit();
             mutex.unlock();
+            finished.fetch_add(1, Relaxed);
         })
     });
     let victim = {
@@ -75,6 +83,13 @@ fn frozen_before_woken<L: Lock>(moves: bool) {
     flag.store(1, Relaxed);
     cond.broadcast(&mutex, moves);
     mutex.unlock();
+    for step in 0..steps {
+        if steps == u32::MAX || finished.load(Relaxed) == 2 {
+            break;
+        }
+        assert!(step + 1 < steps, "nobody wakes a waiter behind a frozen head");
+        thread::yield_now();
+    }
     for waiter in waiters {
         waiter.join().expect("no panic");
     }
@@ -156,7 +171,7 @@ fn shuffled_behind_a_frozen_head() {
     mutex.queue.left.add();
     assert!(!mutex.queue.join(gone, gone));
     start_at_head(head.node::<Shuttle>());
-    walk::<Shuttle, SameNumaNode>(head, &mutex.queue.left, || false);
+    walk::<Shuttle, SameNumaNode>(head, &mutex.queue, || false);
     assert!(is_shuffled(first.node::<Shuttle>()) && is_shuffled(second.node::<Shuttle>()));
 
     mutex.unlock();
@@ -181,4 +196,26 @@ fn shuffled_waiters_lose_their_patience() {
     both("shfl_stp frozen, shuffled", 4000, ROOMY, shuffled_behind_a_frozen_head);
     let endless = Setup { fault: Some(Fault::EndlessPolls), ..ROOMY };
     find("shuffled waiters never lose patience", By::Random, 100, endless, shuffled_behind_a_frozen_head);
+}
+
+/// Who has won out of turn wakes nobody behind the head that he passed over.
+struct RousesNobody;
+impl ShflBug for RousesNobody {
+    fn unlock<M: Machine>(word: &M::Word, queue: &ShflQueue<M>) {
+        queue.head.fetch_and(!ROUSE, Relaxed);
+        <Shfl<Park> as RawLock<M>>::unlock(word, queue);
+    }
+}
+
+/// Patience comes to an end, but no head has been head for so long that it is thrown out, or handed the lock.
+const FRESH: Setup = Setup { micros_step: 0, tunables: &Tunables::DEFAULT, ..FLOWING };
+
+/// Waiters that were moved sleep without a patience, but the last: whoever wins past the frozen head gives his to another.
+#[test]
+fn patience_is_handed_on() {
+    const STEPS: u32 = 4000;
+    let sound = || frozen_before_woken_within::<Shfl<Park>>(true, STEPS);
+    both("shfl_park frozen, roused", 20_000, FRESH, sound);
+    let mutant = || frozen_before_woken_within::<MutantShfl<RousesNobody>>(true, STEPS);
+    find("rouses nobody", By::Random, 20_000, FRESH, mutant);
 }

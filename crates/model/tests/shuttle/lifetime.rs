@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use flashlock_locks::malthusian::Mcscr;
 use flashlock_locks::numa::{Cna, QspinCna};
 use flashlock_locks::queue::{Mcs, Qspin};
-use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::spin::{Futex, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use shuttle::thread;
@@ -88,7 +88,7 @@ macro_rules! lifetime {
             #[test]
             fn mutex() {
                 for setup in [STILL, OVERDUE, FLOWING] {
-                    both(concat!(stringify!($name), " freed"), 10_000, setup, last_frees::<$lock>);
+                    both(concat!(stringify!($name), " freed"), 5000, setup, last_frees::<$lock>);
                 }
             }
 
@@ -122,6 +122,7 @@ lifetime! {
     qspin_cna_park: QspinCna<Park>;
     mcscr_stp: Mcscr<SpinThenPark>;
     mcscr_park: Mcscr<Park>;
+    shfl_only_spins: ShflSpin;
     shfl_spin: Shfl<Spin>;
     shfl_stp: Shfl<SpinThenPark>;
     shfl_park: Shfl<Park>;

@@ -3,6 +3,9 @@
 mod aside;
 #[path = "../shared/aside_mutants.rs"]
 mod aside_mutants;
+#[path = "../shared/closure_mutants.rs"]
+mod closure_mutants;
+mod closures;
 mod common;
 mod cond;
 mod exclusion;

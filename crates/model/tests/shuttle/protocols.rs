@@ -13,7 +13,7 @@ use crate::common::{FLOWING, Load, Lock, OVERDUE, STILL, both, rounds};
 use crate::cond::producers_and_consumers;
 use crate::lifetime::last_frees;
 use crate::mutants::*;
-use crate::qspin_mutants::{DropsElsewhere, ForgetsThem, MutantQspin};
+use crate::qspin_mutants::{DropsElsewhere, ForgetsThem, InheritsNothing, MutantQspin};
 
 /// CNA leaves its node at every second hand-over, MCSCR serves the eldest as often.
 pub(crate) const SHORT_PREFERENCE: Tunables = Tunables { threshold: 2, eldest: 2, ..Tunables::DEFAULT };
@@ -85,11 +85,14 @@ fn qspin() {
     }
     broken_cna::<MutantQspin<DropsElsewhere>>("qspin-cna: the others elsewhere are forgotten", load);
     broken_cna::<MutantQspin<ForgetsThem>>("qspin-cna: the secondary queue is not handed on", load);
+    // Shorter sections, more often: threads come while the front is being left.
+    let busy = Load { rounds: 4, hold: 5, ..load };
+    broken_cna::<MutantQspin<InheritsNothing>>("qspin-cna: the heir looks at nothing", busy);
 }
 
 #[test]
 fn shfl() {
-    broken::<ForgetsNotice>("notice forgotten", STILL);
+    broken::<MutantShfl<ForgetsNotice>>("notice forgotten", STILL);
     let lost = Setup { fault: Some(Fault::NoWake(Field::LockWord)), ..OVERDUE };
     broken::<Shfl<Park>>("a grant wakes nobody", lost);
     let unwoken = Setup { fault: Some(Fault::NoWake(Field::NodeState)), ..STILL };

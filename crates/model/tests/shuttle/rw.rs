@@ -222,17 +222,17 @@ macro_rules! modelled {
 
             #[test]
             fn time_stands_still() {
-                both(concat!(stringify!($name), " still"), 12_000, STILL, rounds::<$lock>(4, 3, false));
+                both(concat!(stringify!($name), " still"), 5000, STILL, rounds::<$lock>(4, 3, false));
             }
 
             #[test]
             fn all_waits_are_overdue() {
-                both(concat!(stringify!($name), " overdue"), 12_000, OVERDUE, rounds::<$lock>(4, 3, false));
+                both(concat!(stringify!($name), " overdue"), 5000, OVERDUE, rounds::<$lock>(4, 3, false));
             }
 
             #[test]
             fn time_flows() {
-                both(concat!(stringify!($name), " flowing"), 20_000, FLOWING, rounds::<$lock>(4, 3, true));
+                both(concat!(stringify!($name), " flowing"), 5000, FLOWING, rounds::<$lock>(4, 3, true));
             }
 
             #[test]
@@ -243,18 +243,18 @@ macro_rules! modelled {
 
             #[test]
             fn a_group_of_readers_is_let_in() {
-                explore(concat!(stringify!($name), " group"), By::Random, 4_000, STILL, group::<$lock>);
+                explore(concat!(stringify!($name), " group"), By::Random, 4000, STILL, group::<$lock>);
             }
 
             #[test]
             fn readers_may_wait_for_readers() {
-                explore(concat!(stringify!($name), " chain"), By::Random, 4_000, FLOWING, chained::<$lock>);
+                explore(concat!(stringify!($name), " chain"), By::Random, 4000, FLOWING, chained::<$lock>);
             }
 
             #[test]
             fn the_last_frees_it() {
-                both(concat!(stringify!($name), " freed"), 12_000, STILL, last_frees::<$lock>);
-                both(concat!(stringify!($name), " freed, flowing"), 12_000, FLOWING, last_frees::<$lock>);
+                both(concat!(stringify!($name), " freed"), 5000, STILL, last_frees::<$lock>);
+                both(concat!(stringify!($name), " freed, flowing"), 5000, FLOWING, last_frees::<$lock>);
             }
         }
     )*};
@@ -279,13 +279,13 @@ fn writers_do_not_starve() {
 /// The models show what they are there for.
 #[test]
 fn bars_and_passes_happen() {
-    let totals = explore("shfl-rw chain", By::Random, 4_000, FLOWING, chained::<ShflRw<Park>>);
+    let totals = explore("shfl-rw chain", By::Random, 4000, FLOWING, chained::<ShflRw<Park>>);
     totals.shows(&[Event::RwPassed, Event::RwBarred]);
-    let totals = explore("shfl-rw timed", By::Random, 4_000, FLOWING, rounds::<ShflRw<SpinThenPark>>(4, 3, true));
+    let totals = explore("shfl-rw timed", By::Random, 4000, FLOWING, rounds::<ShflRw<SpinThenPark>>(4, 3, true));
     totals.shows(&[Event::RwTimedOut, Event::RwBarred, Event::RwContended]);
 }
 
-const SCHEDULES: usize = 5_000;
+const SCHEDULES: usize = 5000;
 
 fn broken<B: RwBug>(name: &str) {
     find(name, By::Random, SCHEDULES, STILL, rounds::<MutantRw<B>>(4, 3, false));

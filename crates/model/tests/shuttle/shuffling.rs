@@ -1,17 +1,19 @@
 //! The four rules of shuffling (slide 57), asserted at every step of every walk.
 
 use flashlock_locks::event::Event;
+use flashlock_locks::machine::Tunables;
 use flashlock_locks::machine::{Handle, Machine};
 use flashlock_locks::node::{Node, SHUFFLER, state};
-use flashlock_locks::policy::{Admission, SameNumaNode};
-use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::policy::chosen::NAMES;
+use flashlock_locks::policy::{Admission, Chosen, Place};
+use flashlock_locks::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::wait::{Spin, SpinThenPark};
 use flashlock_model::shuttle::{By, explore};
 use flashlock_model::{Setup, Shuttle};
 
-use crate::common::{FLOWING, Load, OVERDUE, STILL, rounds, world};
+use crate::common::{FLOWING, Load, OVERDUE, STILL, any, rounds, world};
 
-/// Groups as [`SameNumaNode`] does, and checks the rules.
+/// Groups as the chosen policy does, and checks the rules.
 struct ByTheRules;
 
 /// The model's nodes that wait in the queue, one lock being all there is.
@@ -22,8 +24,8 @@ fn waiting() -> Vec<&'static Node<Shuttle>> {
 }
 
 impl Admission for ByTheRules {
-    fn together<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> bool {
-        let answer = SameNumaNode::together(shuffler, waiter);
+    fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
+        let answer = Chosen::place(shuffler, waiter);
         let is = |node: &Node<Shuttle>, other: &Node<M>| {
             std::ptr::from_ref(node).cast::<()>() == std::ptr::from_ref(other).cast()
         };
@@ -48,17 +50,38 @@ impl Admission for ByTheRules {
         }
         answer
     }
+
+    /// Two kinds of threads, whatever the policy tells them apart by.
+    fn role<M: Machine>() -> u32 {
+        Chosen::role::<M>().wrapping_add(any(2))
+    }
+
+    fn walks<M: Machine>(at_front: bool) -> bool {
+        Chosen::walks::<M>(at_front)
+    }
+
+    fn finishes<M: Machine>() -> bool {
+        Chosen::finishes::<M>()
+    }
+
+    fn wakes<M: Machine>(shuffler: &Node<M>, tuned: u32) -> u32 {
+        Chosen::wakes(shuffler, tuned)
+    }
 }
 
 /// Polls enough for a walk.
 const POLLS: u32 = 40;
 
 fn shuffles<L: crate::common::Lock>(name: &str, setup: Setup, timed: bool, shows: &[Event]) {
+    shuffles_for::<L>(name, 1000, setup, timed, shows);
+}
+
+fn shuffles_for<L: crate::common::Lock>(name: &str, schedules: usize, setup: Setup, timed: bool, shows: &[Event]) {
     let setup = Setup { polls: POLLS, ..setup };
     for nodes in [2, 3] {
         let load = Load { threads: 5, rounds: 2, nodes, timed, hold: 90 };
-        explore(name, By::Random, 1000, setup, rounds::<L>(load)).shows(shows);
-        explore(name, By::Pct(4), 1000, setup, rounds::<L>(load));
+        explore(name, By::Random, schedules, setup, rounds::<L>(load)).shows(shows);
+        explore(name, By::Pct(4), schedules, setup, rounds::<L>(load));
     }
 }
 
@@ -81,4 +104,19 @@ fn with_time_outs() {
     let fast = Setup { micros_step: 4000, ..FLOWING };
     shuffles::<Shfl<SpinThenPark, ByTheRules>>("shuffle stp fast", fast, true, &[Event::TimedOut]);
     shuffles::<Shfl<Spin, ByTheRules>>("shuffle spin fast", fast, true, &[Event::TimedOut]);
+}
+
+/// Every policy that can be chosen: all but the default, which the others run through, with groups that are soon over.
+#[test]
+fn by_each_policy() {
+    for (policy, name) in (0..).zip(NAMES).skip(1) {
+        let tunables = Box::leak(Box::new(Tunables { policy, max_shuffles: 4, ..Tunables::DEFAULT }));
+        let still = Setup { tunables, ..STILL };
+        let shows: &[Event] = if matches!(*name, "ahead" | "none") { &[] } else { &[Event::Shuffle] };
+        shuffles_for::<Shfl<SpinThenPark, ByTheRules>>(&format!("stp, {name}"), 400, still, false, shows);
+        shuffles_for::<ShflSpin<ByTheRules>>(&format!("spin, {name}"), 400, still, false, &[]);
+        let fast = Setup { micros_step: 4000, tunables, ..FLOWING };
+        shuffles_for::<Shfl<SpinThenPark, ByTheRules>>(&format!("stp fast, {name}"), 400, fast, true, &[]);
+        shuffles_for::<ShflSpin<ByTheRules>>(&format!("spin fast, {name}"), 400, fast, true, &[Event::TimedOut]);
+    }
 }

@@ -99,7 +99,7 @@ fn figure_3() -> Group {
             Row::open(
                 "MCSCR-STP / null, more than 48 threads",
                 Paper::words("more than 1"),
-                "no lock here excludes nobody",
+                "`null` excludes nobody, so that what it guards falls apart with more than one thread",
             ),
         ],
     }

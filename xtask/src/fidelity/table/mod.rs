@@ -22,6 +22,9 @@ const QSPIN_CNA: &str = "qspin-cna:wait=spin,stay=0";
 const CNA_OPT: &str = "cna:wait=spin,reduction=256";
 const MCSCR: &str = "mcscr:wait=spin";
 const MCSCR_STP: &str = "mcscr:wait=stp";
+/// As CNA, they keep the lock on a NUMA node for 65,536 hand-overs: "configured with similar fairness settings" (section 7).
+const HMCS: &str = "hmcs:wait=spin,passes=65536";
+const C_BO_MCS: &str = "c-bo-mcs:wait=spin,passes=65536";
 const SHFL: &str = "shfl";
 const TAS: &str = "tas";
 

@@ -21,7 +21,8 @@
 //! papers' flag, too. (4) A **try** takes the global lock alone. So does a **timed acquisition** of the locks made of tickets, which draw a number only if it can
 //! be served at once (see [`ticket`](crate::spin::ticket)); under `c-bo-mcs` it waits in turn, and leaves either queue by time-out. (5) A release by a thread
 //! of another NUMA node gives back the local lock that came with the global one: the lock knows which (`home`). (6) In a forked child those who
-//! waited are forgotten ([`settle`]).
+//! waited are forgotten ([`settle`]). (7) There may be more levels than two: parts below parts ([`parts`]). Then "local" is each of them in turn, from the
+//! innermost up, and "global" all that is above it.
 //!
 //! ```text
 //!   lock:  global | home ──────────────┐
@@ -38,27 +39,32 @@
 //! | held | n | the global lock came with it, n hand-overs ago |
 //!
 //! ## Invariants
-//! 1. Who holds the global lock holds the lock, and nobody else does. `home` is written and read by the holder only: the part whose local lock he
-//!    has, or 0.
-//! 2. `passes` of a part is written by who holds its local lock, with the global one. It is 0 whenever the local lock is released without that. (Under MCS the
-//!    count travels in the waiters' nodes, and who was told of it writes it down.)
+//! 1. Who holds the global lock holds the lock, and nobody else does. `home` is written and read by the holder only: the innermost part whose local lock
+//!    he has, and with it those of all parts above it; or 0.
+//! 2. `passes` of a part is written by who holds its local lock, with the global one. It is 0 whenever the local lock is released without that.
 //! 3. The global lock stays held while it is passed on: `pass` hands the local lock to a waiter that cannot have left, or to nobody.
-//! 4. A release ends with the store that grants the local lock, if that goes with the global one; else with that of the global lock, before
-//!    which the local lock was released. So nothing of the lock, nor of its side block, is accessed after another thread was let in.
+//! 4. A release ends with the store that grants a local lock, if that goes with what is above it; else with that of the global lock. The local
+//!    locks below the one that is granted were released before. So nothing of the lock, nor of its side block, is accessed after another thread was let in.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | the locks' own | – | – | [`mcs`](crate::queue::mcs), [`ticket`](crate::spin::ticket), [`tas`](crate::spin::tas); here [`level`] |
+//! | the locks' own | – | – | [`mcs`](crate::queue::mcs), [`ticket`](crate::spin::ticket), [`tas`](crate::spin::tas); [`global`], [`partitioned`] |
 //! | `home`, `passes` | Relaxed | – | a local or the global lock orders them (invariants 1, 2) |
+//! | `check_at` of a part, its limit | Relaxed | – | written before the part is published |
 //!
 //! **Cannot:** let anybody in while the one that was chosen does not run, be it in the local or in the global queue. Give its side block (128 bytes,
 //! and 128 for each NUMA node; `c-ptl-tkt`: up to 640 more) back if the program frees the lock without destroying it. Cannot share its mutex with code
 //! that bypasses flashlock. `c-bo-mcs` cannot be fair: its global lock may be taken by the same again and again. The locks made of tickets cannot sleep until they are called
 //! (waiters nap), nor serve timed and tried acquisitions in turn.
 
+pub mod global;
 pub mod level;
+pub mod local;
+pub mod partitioned;
+pub mod parts;
 
+use core::iter::successors;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -67,9 +73,13 @@ use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::node::Node;
 use crate::raw::RawLock;
 use crate::settle::settle;
-use crate::side::Side;
+use crate::side::{Side, above};
 use crate::wait::SpinThenPark;
-use level::{BackOff, Global, GlobalTicket, LocalLock, LocalMcs, LocalTicket, PartitionedTicket, Place, Waiting};
+use global::{BackOff, GlobalTicket};
+use level::{Global, LocalLock, Place, Waiting};
+use local::{LocalMcs, LocalTicket};
+use partitioned::PartitionedTicket;
+use parts::{NumaNodes, Parts};
 
 /// C-BO-MCS; waiters wait by policy `W`.
 pub type CBoMcs<W = SpinThenPark> = Cohort<BackOff<W>, LocalMcs<W>>;
@@ -78,15 +88,15 @@ pub type CTktTkt = Cohort<GlobalTicket, LocalTicket>;
 /// C-PTL-TKT.
 pub type CPtlTkt = Cohort<PartitionedTicket, LocalTicket>;
 
-/// The cohort lock of a global and a local lock.
-pub struct Cohort<G, L>(PhantomData<(G, L)>);
+/// The cohort lock of a global and a local lock, with parts `P`.
+pub struct Cohort<G, L, P = NumaNodes>(PhantomData<(G, L, P)>);
 
 /// What is behind the word, which is the global lock's.
 #[repr(C)]
 pub struct CohortQueue<M: Machine, S> {
     /// The index of the side block, or 0.
     pub side: M::Word,
-    /// The part whose local lock the holder has, or 0.
+    /// The innermost part whose local lock the holder has, or 0.
     pub home: M::Word,
     /// The epoch of those who use it.
     pub epoch: M::Word,
@@ -95,32 +105,32 @@ pub struct CohortQueue<M: Machine, S> {
 }
 
 /// The two pieces of state of one lock.
-struct Lock<'a, M: Machine, G: Global, L> {
+struct Lock<'a, M: Machine, G: Global, L, P> {
     word: &'a M::Word,
     queue: &'a CohortQueue<M, G::State<M>>,
-    local: PhantomData<L>,
+    local: PhantomData<(L, P)>,
 }
 
-impl<'a, M: Machine, G: Global, L: LocalLock> Lock<'a, M, G, L> {
+impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
     fn new(word: &'a M::Word, queue: &'a CohortQueue<M, G::State<M>>) -> Self {
         let this = Self { word, queue, local: PhantomData };
         this.settle();
         this
     }
 
-    /// In a forked child nobody waits, and the holder, if there is one, has the local lock of `home`.
+    /// In a forked child nobody waits, and the holder, if there is one, has the local locks of `home` and of the parts above it.
     fn settle(&self) {
         settle::<M>(&self.queue.epoch, || {
             let Some(side) = Side::of(&self.queue.side) else { return };
             let held = G::is_held::<M>(self.word, &self.queue.global);
-            let home = if held { self.queue.home.load(Relaxed) } else { 0 };
-            for part in side.names() {
-                let is_home = part.word() == home;
-                L::reset::<M>(part.node(), is_home);
-                if !is_home {
+            let home = Handle::from_word(self.queue.home.load(Relaxed)).filter(|_| held);
+            side.all_names(&mut |part| {
+                let is_held = line::<M>(home).any(|other| other == part);
+                L::reset::<M>(part.node(), is_held);
+                if !is_held {
                     part.node::<M>().passes.store(0, Relaxed);
                 }
-            }
+            });
             G::reset(&self.place(side), held);
         });
     }
@@ -154,28 +164,43 @@ impl<'a, M: Machine, G: Global, L: LocalLock> Lock<'a, M, G, L> {
             Some(_) if !L::CAN_LEAVE => {
                 G::lock(&self.place(side), until, &mut waiting).inspect(|()| self.queue.home.store(0, Relaxed))
             }
-            _ => self.lock_both(side, until, &mut waiting),
+            _ => self.lock_all(side, until, &mut waiting),
         };
         waiting.end(ended)
     }
 
-    fn lock_both(&self, side: Side<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
-        let home = side.part_or_make(M::numa_node());
-        let part = home.node::<M>();
-        if L::lock(part, until, waiting)? == 0 {
-            if let Err(timed_out) = G::lock(&self.place(side), until, waiting) {
-                L::unlock(part); // Invariant 2.
-                return Err(timed_out);
-            }
-            let before = self.queue.home.load(Relaxed);
-            if before != home.word() {
-                self.queue.home.store(home.word(), Relaxed);
-                if before != 0 {
-                    M::trace(Event::CohortMove);
-                }
+    fn lock_all(&self, side: Side<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+        let home = P::home(side);
+        self.climb(side, home, until, waiting)?;
+        let before = self.queue.home.load(Relaxed);
+        if before != home.word() {
+            self.queue.home.store(home.word(), Relaxed);
+            let before = line::<M>(Handle::from_word(before)).last();
+            if before.is_some() && before != line::<M>(Some(home)).last() {
+                M::trace(Event::CohortMove);
             }
         }
         Ok(())
+    }
+
+    /// Acquires the local lock of a part, and what is above it, unless that comes with it.
+    fn climb(
+        &self,
+        side: Side<M>,
+        part: Handle,
+        until: Option<Deadline>,
+        waiting: &mut Waiting<M>,
+    ) -> Result<(), TimedOut> {
+        let part = part.node::<M>();
+        L::lock(part, until, waiting)?;
+        if part.passes.load(Relaxed) != 0 {
+            return Ok(());
+        }
+        let ended = match above(part) {
+            Some(above) => self.climb(side, above, until, waiting),
+            None => G::lock(&self.place(side), until, waiting),
+        };
+        ended.inspect_err(|_| L::unlock(part)) // Invariant 2.
     }
 
     fn unlock(&self) {
@@ -183,8 +208,8 @@ impl<'a, M: Machine, G: Global, L: LocalLock> Lock<'a, M, G, L> {
         let Some(side) = Side::of(&self.queue.side).filter(|_| G::is_held::<M>(self.word, &self.queue.global)) else {
             return;
         };
-        if let Some(home) = Handle::from_word(self.queue.home.load(Relaxed)) {
-            let part = home.node::<M>();
+        for part in line::<M>(Handle::from_word(self.queue.home.load(Relaxed))) {
+            let part = part.node::<M>();
             if Self::pass(part) {
                 return;
             }
@@ -193,12 +218,18 @@ impl<'a, M: Machine, G: Global, L: LocalLock> Lock<'a, M, G, L> {
         G::unlock(&self.place(side));
     }
 
-    /// (held, n) -> (held by the next of this NUMA node, n + 1), if somebody waits and the node has not had it for too long; else (held, 0).
+    /// (held, n) -> (held by the next in this part, n + 1), if somebody waits and the part has not had it for too long; else (held, 0).
     fn pass(part: &Node<M>) -> bool {
-        let passes = part.passes.load(Relaxed);
-        if passes < M::tunables().passes && L::has_waiters(part) && L::pass(part, passes + 1) {
-            M::trace(Event::CohortPass);
-            return true;
+        let mut passes = part.passes.load(Relaxed);
+        if passes < parts::limit(part) && L::has_waiters(part) {
+            let event = if above(part).is_none() { Event::CohortPass } else { Event::CohortNear };
+            // In the part, not in the waiter's node: that he polls, and it would have to travel twice.
+            passes += 1;
+            part.passes.store(passes, Relaxed);
+            if L::pass(part) {
+                M::trace(event);
+                return true;
+            }
         }
         if passes != 0 {
             part.passes.store(0, Relaxed);
@@ -207,7 +238,12 @@ impl<'a, M: Machine, G: Global, L: LocalLock> Lock<'a, M, G, L> {
     }
 }
 
-impl<M: Machine, G: Global, L: LocalLock> RawLock<M> for Cohort<G, L> {
+/// A part and those above it, from the innermost up.
+fn line<M: Machine>(innermost: Option<Handle>) -> impl Iterator<Item = Handle> {
+    successors(innermost, |part| above(part.node::<M>()))
+}
+
+impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort<G, L, P> {
     type Queue = CohortQueue<M, G::State<M>>;
 
     fn new_queue() -> Self::Queue {
@@ -216,7 +252,7 @@ impl<M: Machine, G: Global, L: LocalLock> RawLock<M> for Cohort<G, L> {
     }
 
     fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        let taken = Lock::<M, G, L>::new(word, queue).try_lock();
+        let taken = Lock::<M, G, L, P>::new(word, queue).try_lock();
         if taken {
             M::trace(Event::Acquire);
         }
@@ -226,15 +262,15 @@ impl<M: Machine, G: Global, L: LocalLock> RawLock<M> for Cohort<G, L> {
     fn lock(word: &M::Word, queue: &Self::Queue) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
-        let _ = Lock::<M, G, L>::new(word, queue).lock(None);
+        let _ = Lock::<M, G, L, P>::new(word, queue).lock(None);
     }
 
     fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        Lock::<M, G, L>::new(word, queue).lock(Some(until)).inspect(|()| M::trace(Event::Acquire))
+        Lock::<M, G, L, P>::new(word, queue).lock(Some(until)).inspect(|()| M::trace(Event::Acquire))
     }
 
     fn unlock(word: &M::Word, queue: &Self::Queue) {
-        Lock::<M, G, L>::new(word, queue).unlock();
+        Lock::<M, G, L, P>::new(word, queue).unlock();
     }
 
     fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {

@@ -125,7 +125,7 @@ impl<M: Machine> ShflRwState<M> {
                     return true;
                 }
                 if shuffler::has_role(node) {
-                    shuffler::walk::<M, P>(me, &self.queue.left, || want.could(self.count.load(Relaxed)));
+                    shuffler::walk::<M, P>(me, &self.queue, || want.could(self.count.load(Relaxed)));
                 }
             }
             won = want.could(seen) && self.admit(want, 0, BARS | SLEEPER);

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::node::state;
-use crate::policy::Admission;
+use crate::policy::{Admission, roles};
 use crate::rw::shfl::head::{Contended, is_idle};
 use crate::rw::shfl::{BAR_READERS, BARS, MOST_DOUBLINGS, SLEEPER, ShflRwState, Want};
 use crate::rw::{Reader, Writer};
@@ -83,7 +83,7 @@ impl<M: Machine> ShflRwState<M> {
     fn line_up<W: WaitPolicy, P: Admission>(&self, me: Handle, wait: &Wait, until: Option<Deadline>) -> Turn {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
-        node.role.store(u32::from(wait.want.writes()), Relaxed); // Published as the rest, by `join`.
+        node.role.store(if wait.want.writes() { roles::WRITES } else { roles::READS }, Relaxed); // Published as the rest, by `join`.
         if !self.queue.join(me, me) {
             return self.wait_turn::<W, P>(me, wait, until);
         }

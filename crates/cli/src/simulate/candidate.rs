@@ -1,0 +1,94 @@
+//! A lock that is to be simulated: one of the mutexes, of the readers-writer locks, or of those that no program can be run under.
+
+use flashlock_locks::catalogue::ApartId;
+use flashlock_locks::machine::Tunables;
+use flashlock_locks::rw::catalogue::RwId;
+use flashlock_native::settings::{ApartChoice, BadChoice, Choice, RwChoice, parse, parse_apart, parse_rw};
+use flashlock_workloads::wait::Waiting;
+
+use super::any_lock::{self, Kind};
+use super::experiment::Work;
+use crate::failure::Failure;
+use crate::lock_choice::{known_apart, known_rw};
+
+/// A lock with its options, as text and as what the text means.
+pub(super) struct Candidate {
+    /// `NAME[:option=value,…]`.
+    pub(super) text: String,
+    /// What the user tuned: a few words for each lock of the command line, kept until the command ends.
+    pub(super) tunables: &'static Tunables,
+    chosen: Chosen,
+}
+
+enum Chosen {
+    Mutex(Choice),
+    Rw(RwChoice),
+    Apart(ApartChoice),
+}
+
+impl Candidate {
+    /// From a text that was given as `--locks`.
+    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
+        let mut tunables = Tunables::DEFAULT;
+        let name = text.split(':').next().unwrap_or_default();
+        let chosen = match parse_apart(text) {
+            Some(apart) => apart.map(Chosen::Apart),
+            None if RwId::from_name(name).is_some() => parse_rw(text, &mut tunables).map(Chosen::Rw),
+            None => parse(text).map(|choice| {
+                tunables = choice.tunables;
+                Chosen::Mutex(choice)
+            }),
+        };
+        let chosen = chosen.map_err(|error| {
+            let more = match error {
+                BadChoice::Lock(_) => format!(" {} {}", known_rw(), known_apart()),
+                _ => String::new(),
+            };
+            Failure::usage(format_args!("--locks '{text}': {error}{more} (flashlock locks describes them)"))
+        })?;
+        Ok(Self { text: text.to_owned(), tunables: Box::leak(Box::new(tunables)), chosen })
+    }
+
+    /// Its functions.
+    pub(super) fn kind(&self) -> &'static Kind {
+        match &self.chosen {
+            Chosen::Mutex(choice) => any_lock::kind(choice),
+            Chosen::Rw(choice) => any_lock::kind_rw(choice),
+            Chosen::Apart(choice) => any_lock::kind_apart(choice),
+        }
+    }
+
+    /// How who waits for something else waits: who polls for the lock polls for everything, as in the papers.
+    pub(super) fn waiting(&self) -> Waiting {
+        let wait = match &self.chosen {
+            Chosen::Mutex(choice) => choice.lock.info().waits[choice.wait],
+            Chosen::Rw(choice) => choice.lock.info().waits[choice.wait],
+            Chosen::Apart(choice) => choice.lock.info().waits[choice.wait],
+        };
+        if wait == "spin" { Waiting::Polling } else { Waiting::Sleeping }
+    }
+
+    /// Fails if this lock cannot be simulated so.
+    pub(super) fn check(&self, work: Work, threads: &[u32], traced: bool) -> Result<(), Failure> {
+        let refuse = |why: &str| Err(Failure::usage(format_args!("--locks '{}': {why}", self.text)));
+        let choice = match &self.chosen {
+            Chosen::Mutex(_) => return Ok(()),
+            Chosen::Rw(_) if work.has_readers() => return Ok(()),
+            Chosen::Rw(_) => return refuse("a readers-writer lock, which only readdir has readers for"),
+            Chosen::Apart(choice) => choice,
+        };
+        let lock = choice.lock.info();
+        match choice.lock {
+            ApartId::Null if threads != [1] => refuse("it excludes nobody: --threads 1"),
+            ApartId::Null => Ok(()),
+            _ if work.waits_inside() => {
+                refuse("its sections cannot wait for something: another workload, such as kvmap")
+            }
+            _ if traced => refuse(&format!(
+                "a {} lock runs sections in other threads than those that wait: no --trace",
+                lock.interface
+            )),
+            _ => Ok(()),
+        }
+    }
+}

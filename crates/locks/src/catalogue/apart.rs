@@ -1,0 +1,117 @@
+//! # Locks apart
+//!
+//! The list of those that no program can be run under. They can be simulated, and used by who writes code for them.
+
+use core::ops::Deref;
+
+use super::Facts;
+
+/// Calls `$use` with every lock apart: `(Variant, "name", interface, [wait => type, …], { facts })`. The interface is `mutex` for a
+/// [`RawLock`](crate::raw::RawLock), `closure` for a [`RawClosure`](crate::closure::RawClosure); the rest is as in
+/// [`for_each_lock!`](crate::for_each_lock), and why it stands apart.
+#[macro_export]
+macro_rules! for_each_lock_apart {
+    ($use:path) => {
+        $use! {
+            (Null, "null", mutex, [spin => $crate::spin::Null], {
+                title: "no lock: to measure what a benchmark itself takes",
+                paper: "lock benchmarks",
+                source: "spin/null.rs",
+                bytes: 0, bytes_per_waiter: 0, atomics: 0,
+                fair: "nobody waits",
+                apart: "excludes nobody: for benchmarks, not in the preload",
+            }),
+            (FlatCombining, "flat-combining", closure, [stp => $crate::closure::FlatCombining<$crate::wait::SpinThenPark>, spin => $crate::closure::FlatCombining<$crate::wait::Spin>, park => $crate::closure::FlatCombining<$crate::wait::Park>], {
+                title: "records of requests, which whoever holds the lock runs for all",
+                paper: "Hendler, Incze, Shavit & Tzafrir, SPAA 2010",
+                source: "closure/flat_combining.rs",
+                bytes: 20, bytes_per_waiter: 128, atomics: 2,
+                fair: "no: a request may be missed again and again",
+                apart: "closure API only: not in the preload",
+            }),
+            (CcSynch, "cc-synch", closure, [stp => $crate::closure::CcSynch<$crate::wait::SpinThenPark>, spin => $crate::closure::CcSynch<$crate::wait::Spin>, park => $crate::closure::CcSynch<$crate::wait::Park>], {
+                title: "queue of requests, whose first one's thread runs the others",
+                paper: "Fatourou & Kallimanis, PPoPP 2012, algorithm 1",
+                source: "closure/cc_synch.rs",
+                bytes: 4, bytes_per_waiter: 128, atomics: 2,
+                fair: "yes: first come, first served",
+                apart: "closure API only: not in the preload",
+            }),
+        }
+    };
+}
+
+/// What is known of a lock apart.
+#[derive(Clone, Copy, Debug)]
+pub struct ApartInfo {
+    /// Which one it is.
+    pub id: ApartId,
+    /// What is known of any lock.
+    pub facts: Facts,
+    /// What it offers: `mutex` or `closure`.
+    pub interface: &'static str,
+    /// Atomic read-modify-writes of a section for which nobody waits.
+    pub atomics: u32,
+    /// Why no program can be run under it.
+    pub apart: &'static str,
+}
+
+impl Deref for ApartInfo {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+macro_rules! define_apart {
+    ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], {
+        title: $title:literal, paper: $paper:literal, source: $source:literal, bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
+        atomics: $atomics:literal, fair: $fair:literal, apart: $apart:literal $(,)?
+    })),* $(,)?) => {
+        /// Names a lock apart.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum ApartId {
+            $(#[doc = $title] $variant),*
+        }
+
+        /// All locks apart, in the order in which they are shown.
+        pub const APART: &[ApartInfo] = &[$(ApartInfo {
+            id: ApartId::$variant,
+            facts: Facts {
+                name: $name, title: $title, paper: $paper, source: $source, bytes: $bytes, bytes_per_waiter: $waiter,
+                numa_aware: false, fair: $fair, waits: &[$(stringify!($wait)),+], options: &[], limits: &[],
+            },
+            interface: stringify!($interface), atomics: $atomics, apart: $apart,
+        }),*];
+    };
+}
+
+for_each_lock_apart!(define_apart);
+
+impl ApartId {
+    /// What is known of it.
+    pub fn info(self) -> &'static ApartInfo {
+        &APART[self as usize]
+    }
+
+    /// The lock of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        APART.iter().find(|lock| lock.name == name).map(|lock| lock.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::LockId;
+    use crate::rw::catalogue::RwId;
+
+    #[test]
+    fn ids_index_the_list_and_names_are_nobody_elses() {
+        for lock in APART {
+            assert_eq!((lock.id.info().name, ApartId::from_name(lock.name)), (lock.name, Some(lock.id)));
+            assert!(LockId::from_name(lock.name).is_none() && RwId::from_name(lock.name).is_none(), "{}", lock.name);
+        }
+    }
+}

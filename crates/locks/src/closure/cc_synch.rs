@@ -1,0 +1,134 @@
+//! # CC-Synch: a queue of requests, of which the first one's thread runs the others
+//!
+//! **Problem.** Under a queue lock the protected data travel with the lock, from each waiter to the next; and so does the line by which it is handed
+//! over. **Idea.** Let the data stay where they are: threads queue what they want done, and the one at the front does it for a number of those
+//! behind it, each of which finds its own request done when its wait is over. Then the next one takes over. **Source.** Fatourou & Kallimanis,
+//! *Revisiting the Combining Synchronization Technique*, PPoPP 2012, algorithm 1.
+//!
+//! **Use it** when all that is done under the lock is short, and many threads want it all the time. **Rather not** when most requests find the lock free (each
+//! takes a node), or must be answered soon: the one that combines works for others before it goes on.
+//!
+//! **Departures.** (1) "Free" is 0, not a node for which nobody waits, so that all-zero is a free lock and a free lock has no node; who finds it free
+//! runs its request without publishing it. (2) The nodes are the pool's, as all; a thread keeps none. (3) A node carries the address of the
+//! request, and the answer is written there. (4) A waiter may sleep after its spin budget.
+//!
+//! ## State                                                     ## The queue
+//! ```text
+//! | tail | meaning                                   |           tail ───────────────────────────────────────┐
+//! |------|-------------------------------------------|                                                       v
+//! | 0    | free                                      |           (combiner, has run A) ─> [B] ──next─> [C] ──> [ ]
+//! | node | somebody combines, or is about to; the    |                                    WAITING      PARKED  WAITING
+//! |      | node is nobody's request yet              |                                    B's request  C's     whose request
+//! ```
+//! Who joins leaves an empty node behind at the tail, and writes its request into the one that it finds there: so a node is named by `tail` before it
+//! carries a request.
+//!
+//! ## A node
+//! ```text
+//!   WAITING | PARKED ── its request was run ──> SERVED: its thread gives it back
+//!   WAITING | PARKED ── it is its turn ───────> HEAD: its thread runs its own request and combines (so may one that has not written it yet)
+//!   WAITING ── the last of the queue, empty ──> given back by the combiner, with tail -> 0
+//! ```
+//!
+//! ## Invariants
+//! 1. There is at most one combiner: who found `tail` 0, or HEAD in its node. Only it runs requests.
+//! 2. The combiner knows the first node that was not served; from there `next` leads to the tail, but for the last who has joined, who may not have
+//!    written it yet.
+//! 3. A node's request and `next` are written by the one thread that found it in `tail`, request first; the combiner runs it after it has seen `next`.
+//! 4. Once it is SERVED or HEAD, the combiner does not touch a node, but for the wake of an address. Its thread gives it back.
+//! 5. After HEAD is stored, or `tail` set to 0, the one that was the combiner does not touch the lock.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | `tail` swap | AcqRel | itself; `tail` CAS -> 0 | publishes the empty node; sees the last section if the lock was free |
+//! | `tail` CAS node -> 0 | Release | `tail` swap of the next | hands over all sections |
+//! | `next` store / load | Release / Acquire | each other | the request must be seen, and what it refers to |
+//! | `state` -> SERVED, HEAD | Release | the load in `wait::told`, Acquire | the answer; all sections so far |
+//!
+//! **Cannot:** do what no [closure lock](super) can. The order is first come, first served. While the combiner does not run, nothing is run.
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use super::{RawClosure, Request, answer, publish, serve};
+use crate::event::Event;
+use crate::machine::{Handle, Machine, Word};
+use crate::node::state;
+use crate::wait::{self, SpinThenPark, WaitPolicy};
+
+/// How many requests a combiner runs, its own included, before another one takes over (`h` in the paper).
+const BOUND: u32 = 64;
+
+/// The CC-Synch lock; waiters wait by policy `W`, and a combiner runs up to `H` requests, at least 1.
+pub struct CcSynch<W: WaitPolicy = SpinThenPark, const H: u32 = BOUND>(PhantomData<W>);
+
+/// Its state: 4 bytes.
+#[repr(C)]
+pub struct CcSynchState<M: Machine> {
+    /// The node that the next request goes into, or 0.
+    pub tail: M::Word,
+}
+
+impl<W: WaitPolicy, const H: u32> CcSynch<W, H> {
+    /// (its turn, `me` published) -> answered. Whether by somebody else; otherwise it is the caller's to run.
+    #[cold]
+    fn wait<M: Machine>(me: Handle) -> bool {
+        M::trace(Event::Contended);
+        let stamp = M::stamp();
+        let is_told = |seen| matches!(seen, state::SERVED | state::HEAD);
+        // Without a deadline it cannot time out.
+        let told = wait::told::<M, W>(me.node(), None, is_told);
+        M::waited(stamp);
+        told == Ok(state::SERVED)
+    }
+
+    /// (combiner, one request run) -> free, or another one combines. `here`: the first node that was not served.
+    fn combine<M: Machine>(lock: &CcSynchState<M>, mut here: Handle) {
+        let mut served = 1;
+        while let Some(next) = Handle::from_word(here.node::<M>().next.load(Acquire)) {
+            let node = here.node::<M>();
+            if served >= H {
+                return answer::<M, W>(node, state::HEAD);
+            }
+            // SAFETY: published, as `next` says, and not run yet (invariants 2 and 3); we are the combiner (invariant 1).
+            unsafe { serve::<M>(node) };
+            answer::<M, W>(node, state::SERVED);
+            (here, served) = (next, served + 1);
+        }
+        if lock.tail.compare_exchange(here.word(), 0, Release, Relaxed).is_ok() {
+            return M::give_node(here);
+        }
+        // Somebody has found this node in `tail`, and is about to write its request into it.
+        answer::<M, W>(here.node(), state::HEAD);
+    }
+}
+
+// SAFETY: (1) and (2) are invariant 1 and what `wait` waits for; (3) is `H`.
+unsafe impl<M: Machine, W: WaitPolicy, const H: u32> RawClosure<M> for CcSynch<W, H> {
+    type State = CcSynchState<M>;
+
+    fn new_state() -> CcSynchState<M> {
+        CcSynchState { tail: M::Word::new(0) }
+    }
+
+    /// 0 -> an empty node -> 0, or joins.
+    unsafe fn run(lock: &CcSynchState<M>, request: *mut Request) {
+        M::trace(Event::Acquire);
+        let empty = M::take_node();
+        empty.node::<M>().prepare(state::WAITING);
+        if let Some(me) = Handle::from_word(lock.tail.swap(empty.word(), AcqRel)) {
+            let node = me.node::<M>();
+            publish(node, request);
+            node.next.store(empty.word(), Release);
+            let served = Self::wait::<M>(me);
+            M::give_node(me);
+            if served {
+                return;
+            }
+        }
+        // SAFETY: the caller's promise; nobody else runs it, and we are the combiner (invariant 1).
+        unsafe { Request::act(request) };
+        Self::combine(lock, empty);
+    }
+}

@@ -1,0 +1,366 @@
+//! # flat-combining: a list of records, of which whoever holds the lock serves all
+//!
+//! **Problem.** Under a lock that is handed on, the protected data travel from thread to thread, and each hand-over is an access to lines that
+//! many want. **Idea.** Threads publish what they want done, each in a record of its own, and look at the lock only now and then: one of
+//! them acquires it and does what it finds in the records of all, on data that stay in its cache. **Source.** Hendler, Incze, Shavit &
+//! Tzafrir, *Flat Combining and the Synchronization-Parallelism Tradeoff*, SPAA 2010, sections 2 and 3; as a lock for any section, without combining
+//! requests into one, as in Lozi et al., *Remote Core Locking*, ATC 2012, figure 6.
+//!
+//! **Use it** when all that is done under the lock is short, and the same threads want it all the time. **Rather not** when it is mostly free: the one that
+//! holds it looks at the records of all who have used it lately (ATC 2012, section 5.1 and figure 7), or when requests must be served in order.
+//!
+//! **Departures.** (1) Who finds the lock free runs its request without publishing it. (2) A record belongs to the lock, not to a thread (threads
+//! come and go, and keep nothing that must be given back): a thread takes the one that it used last, if that is this lock's and idle, else any that is
+//! idle, else a new one. So there are as many as threads have waited at once. (3) Records that were not used for long leave the list that is
+//! looked through, as in the paper, but stay in another one, of all records. (4) A waiter may sleep after its spin budget; so that it does not sleep while
+//! nobody combines, it marks the lock before, and a lock that is marked is not released.
+//!
+//! ## State                                                     ## The records
+//! ```text
+//! | lock   | meaning                              |           active ──> [A] ──next─> [B] ──next─> [C] ──> 0
+//! |--------|--------------------------------------|                     WAITING      SERVED       IDLE for long
+//! | FREE   | nobody combines                      |
+//! | HELD   | somebody combines                    |           records ─> [D] ──also─> [C] ──also─> [B] ──also─> [A]
+//! | MARKED | HELD, and a waiter sleeps, or will,  |                     INACTIVE: in this list only
+//! |        | whom the combiner may not have seen  |           first: [A], by which each record says whose it is
+//! ```
+//!
+//! ## A record
+//! ```text
+//!   IDLE, INACTIVE ── a thread takes it ──> TAKEN ── published ──> WAITING ─ falls asleep ─> PARKED
+//!   WAITING, PARKED ── its request was run ─────────> SERVED ── its thread goes ──> IDLE
+//!   WAITING, PARKED ── the lock is handed over ─────> HEAD ── combines ──> WAITING
+//!   IDLE ── not used for long, by the combiner ─────> INACTIVE: no more in the list `active`
+//! ```
+//!
+//! ## Invariants
+//! 1. The combiner is who has changed `lock` from FREE, or found HEAD in its record; only it runs requests, and changes links below `active`.
+//! 2. A record is made once, and stays the lock's until that is destroyed. Its `prev` names the lock's first record, marked, while, and only
+//!    while, it is the lock's: so a thread may ask any node whether it is one, by reading.
+//! 3. A record's request is written by the thread that has made it TAKEN, and by nobody else until that makes it IDLE.
+//! 4. A record that is neither INACTIVE, nor TAKEN by who found it so or has just made it, is in the list `active`.
+//! 5. The lock is not FREE while somebody sleeps whose request was not run: who will sleep sets MARKED after it has published, and the combiner
+//!    goes through the records after it has taken the mark away.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | `lock` FREE -> HELD | Acquire | the release, Release | sees all sections so far, and links that combiners changed |
+//! | `lock` swap MARKED | AcqRel | the same; the swap that takes the mark away, Acquire | as above; the record, and its link |
+//! | `active`, `records`: CAS, load | Release, Acquire | each other | the record, and its link |
+//! | `state` -> WAITING | Release | the combiner's load, Acquire | the request, and what it refers to |
+//! | `state` -> SERVED, HEAD | Release | the loads of `wait`, Acquire | the answer; the lock |
+//! | `state` IDLE, INACTIVE -> TAKEN | Acquire | the stores of these, Release | nobody reads the last request any more |
+//!
+//! **Cannot:** do what no [closure lock](super) can. A request that a combiner always just misses waits until its thread combines itself: not first come, first served.
+//! Destroying the lock gives the records back; one that is leaked keeps them.
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use super::{RawClosure, Request, answer, publish, serve};
+use crate::event::Event;
+use crate::machine::{Handle, Local, Machine, Patience, Word};
+use crate::node::{Node, state};
+use crate::wait::{SpinThenPark, WaitPolicy};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const MARKED: u32 = 2;
+
+// Further states of a record. (None is one of a queue node's.)
+/// Nobody's, and in the list that is looked through.
+const IDLE: u32 = 16;
+/// Nobody's, and not in it.
+const INACTIVE: u32 = 17;
+/// A thread is about to publish.
+const TAKEN: u32 = 18;
+
+/// Bit of a record's `prev`, in which no other user of a queue node has more than a handle: so it is a record that is in use.
+const OWNED: u32 = 1 << 31;
+const _: () = assert!(OWNED >= Handle::LIMIT);
+
+/// How often a combiner goes through the records, at most, before it lets another one do so.
+const PASSES: u32 = 8;
+/// Once in so many passes those leave the list that were not used as long.
+const CLEANING: u32 = 128;
+
+/// The flat-combining lock; waiters wait by policy `W`, a combiner makes up to `P` passes, and each `C`th cleans up.
+pub struct FlatCombining<W: WaitPolicy = SpinThenPark, const P: u32 = PASSES, const C: u32 = CLEANING>(PhantomData<W>);
+
+/// Its state: 20 bytes.
+#[repr(C)]
+pub struct FlatState<M: Machine> {
+    /// FREE, HELD or MARKED.
+    pub lock: M::Word,
+    /// The record that was published last, or 0.
+    pub active: M::Word,
+    /// The record that was made last, or 0.
+    pub records: M::Word,
+    /// The record that was made first, or 0.
+    pub first: M::Word,
+    /// How many passes there were, wrapping. The combiner's.
+    pub passes: M::Word,
+}
+
+/// A record: the words of a queue node, as they are used here.
+struct Record<M: Machine> {
+    handle: Handle,
+    node: &'static Node<M>,
+}
+
+impl<M: Machine> Clone for Record<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Record<M> {}
+
+impl<M: Machine> Record<M> {
+    /// The one of that name; the node may be something else, if it was no record of a lock that is there.
+    fn of(handle: Handle) -> Self {
+        Self { handle, node: handle.node() }
+    }
+
+    /// The state that it goes through.
+    fn state(self) -> &'static M::Word {
+        &self.node.state
+    }
+
+    /// The next one of those in use.
+    fn next(self) -> &'static M::Word {
+        &self.node.next
+    }
+
+    /// The next one of all.
+    fn also(self) -> &'static M::Word {
+        &self.node.check_at
+    }
+
+    /// The first record of its lock, and [`OWNED`].
+    fn owner(self) -> &'static M::Word {
+        &self.node.prev
+    }
+
+    /// In which pass it was used last.
+    fn used(self) -> &'static M::Word {
+        &self.node.since
+    }
+
+    /// IDLE | INACTIVE -> TAKEN. Whether it was in the list; `None` if somebody has it.
+    fn take(self) -> Option<bool> {
+        let taken = |from| self.state().compare_exchange(from, TAKEN, Acquire, Relaxed).is_ok();
+        match self.state().load(Relaxed) {
+            IDLE => taken(IDLE).then_some(true),
+            INACTIVE => taken(INACTIVE).then_some(false),
+            _ => None,
+        }
+    }
+}
+
+/// The records of a list that begins so, and goes on by that word of each.
+fn list<M: Machine>(head: &M::Word, link: fn(Record<M>) -> &'static M::Word) -> impl Iterator<Item = Record<M>> {
+    let record = |word: u32| Handle::from_word(word).map(Record::of);
+    // Relaxed: links were written before what led here was published.
+    core::iter::successors(record(head.load(Acquire)), move |here| record(link(*here).load(Relaxed)))
+}
+
+/// (list) -> (record, list), by that word of the record.
+fn push<M: Machine>(head: &M::Word, record: Record<M>, link: &M::Word) {
+    let mut seen = head.load(Relaxed);
+    loop {
+        link.store(seen, Relaxed);
+        match head.compare_exchange(seen, record.handle.word(), Release, Relaxed) {
+            Ok(_) => return,
+            Err(now) => seen = now,
+        }
+    }
+}
+
+impl<M: Machine> FlatState<M> {
+    /// FREE -> HELD
+    #[inline]
+    fn try_hold(&self) -> bool {
+        self.lock.load(Relaxed) == FREE && self.lock.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    }
+
+    /// HELD -> FREE, or MARKED -> HELD, and somebody may be left who sleeps (invariant 5).
+    #[inline]
+    fn try_release(&self) -> bool {
+        let released = self.lock.compare_exchange(HELD, FREE, Release, Relaxed).is_ok();
+        if !released {
+            self.lock.swap(HELD, Acquire);
+        }
+        released
+    }
+
+    /// A record for the calling thread, TAKEN, and whether it is in the list.
+    fn take_record(&self) -> (Record<M>, bool) {
+        let last = Handle::from_word(M::local(Local::Record)).map(Record::<M>::of).filter(|last| {
+            // Invariant 2. Relaxed: a record that this thread has used it has seen made, and, if the lock was destroyed, disowned.
+            let owner = last.owner().load(Relaxed);
+            owner & OWNED != 0 && owner & !OWNED == self.first.load(Relaxed)
+        });
+        let any = last.into_iter().chain(list::<M>(&self.records, Record::also));
+        let mut taken = any.filter_map(|record| Some((record, record.take()?)));
+        let (record, listed) = taken.next().unwrap_or_else(|| (self.new_record(), false));
+        M::set_local(Local::Record, record.handle.word());
+        (record, listed)
+    }
+
+    /// A further record, TAKEN.
+    #[cold]
+    fn new_record(&self) -> Record<M> {
+        let record = Record::<M>::of(M::take_node());
+        record.node.prepare(TAKEN);
+        let word = record.handle.word();
+        let first = self.first.compare_exchange(0, word, Relaxed, Relaxed).err().unwrap_or(word);
+        record.owner().store(first | OWNED, Relaxed);
+        push::<M>(&self.records, record, record.also());
+        record
+    }
+}
+
+impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
+    /// (free, or held) -> the request was run.
+    #[cold]
+    fn ask<M: Machine>(lock: &FlatState<M>, request: *mut Request) {
+        M::trace(Event::Contended);
+        let stamp = M::stamp();
+        let (record, listed) = lock.take_record();
+        publish(record.node, request);
+        record.state().store(state::WAITING, Release);
+        if !listed {
+            push::<M>(&lock.active, record, record.next());
+        }
+        let combines = Self::wait(lock, record);
+        M::waited(stamp);
+        if combines {
+            Self::combine(lock);
+        }
+        record.state().store(IDLE, Release);
+    }
+
+    /// WAITING -> SERVED (`false`), or the lock is held, and the request may be WAITING still.
+    fn wait<M: Machine>(lock: &FlatState<M>, record: Record<M>) -> bool {
+        let state = record.state();
+        if W::SPINS {
+            let mut held = false;
+            M::spin_until(state, Acquire, W::patience(None, Patience::Budget), |seen| {
+                held = seen == state::WAITING && lock.try_hold();
+                held || seen != state::WAITING
+            });
+            if held {
+                return true;
+            }
+        }
+        loop {
+            match state.load(Acquire) {
+                state::WAITING => {
+                    // WAITING -> PARKED. Fails if we are told just now.
+                    let _ = state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
+                }
+                state::SERVED => return false,
+                told => {
+                    // PARKED: invariant 5. HEAD: the lock is ours.
+                    if told == state::HEAD || lock.lock.swap(MARKED, AcqRel) == FREE {
+                        // So that nobody wakes us, if we were not served meanwhile.
+                        let _ = state.compare_exchange(told, state::WAITING, Relaxed, Relaxed);
+                        return true;
+                    }
+                    M::trace(Event::Park);
+                    M::park(state, state::PARKED, None);
+                }
+            }
+        }
+    }
+
+    /// HELD -> FREE, or somebody else combines.
+    fn combine<M: Machine>(lock: &FlatState<M>) {
+        let mut passes = 0;
+        loop {
+            passes += 1;
+            let served = Self::pass(lock);
+            if served > 0 && passes < P {
+                continue;
+            }
+            if lock.try_release() || passes >= P && Self::hand_over(lock) {
+                return;
+            }
+        }
+    }
+
+    /// Serves all who wait. How many there were.
+    fn pass<M: Machine>(lock: &FlatState<M>) -> u32 {
+        let now = lock.passes.load(Relaxed).wrapping_add(1);
+        lock.passes.store(now, Relaxed);
+        let is_old = |record: Record<M>| now.is_multiple_of(C) && now.wrapping_sub(record.used().load(Relaxed)) >= C;
+        let mut served = 0;
+        let mut before: Option<Record<M>> = None;
+        for record in list::<M>(&lock.active, Record::next) {
+            if is_waiting(record.state().load(Acquire)) {
+                record.used().store(now, Relaxed);
+                // SAFETY: published, and not run yet, as its state says; it is seen with Acquire (invariant 3). We are the combiner (invariant 1).
+                unsafe { serve(record.node) };
+                answer::<M, W>(record.node, state::SERVED);
+                served += 1;
+            } else if is_old(record) && before.is_some_and(|before| retire(before, record)) {
+                continue;
+            }
+            before = Some(record);
+        }
+        served
+    }
+
+    /// (HELD, somebody waits) -> the lock is his. Whether there was anybody.
+    fn hand_over<M: Machine>(lock: &FlatState<M>) -> bool {
+        let waiter = list::<M>(&lock.active, Record::next).find(|record| is_waiting(record.state().load(Relaxed)));
+        waiter.inspect(|waiter| answer::<M, W>(waiter.node, state::HEAD)).is_some()
+    }
+}
+
+/// Whether a record's request was published, and not run.
+fn is_waiting(state: u32) -> bool {
+    matches!(state, state::WAITING | state::PARKED)
+}
+
+/// (before, record, next), IDLE -> (before, next), INACTIVE. Whether it was idle. The first of the list cannot: newcomers change `active`.
+fn retire<M: Machine>(before: Record<M>, record: Record<M>) -> bool {
+    before.next().store(record.next().load(Relaxed), Relaxed);
+    let retired = record.state().compare_exchange(IDLE, INACTIVE, Release, Relaxed).is_ok();
+    if !retired {
+        // Somebody has it again, and counts on its being in the list. Its own link is unchanged (invariant 4).
+        before.next().store(record.handle.word(), Relaxed);
+    }
+    retired
+}
+
+// SAFETY: (1) is invariant 1; (2): who asks goes on when it is SERVED, or has combined; (3): `P` passes, each over as many records as there are.
+unsafe impl<M: Machine, W: WaitPolicy, const P: u32, const C: u32> RawClosure<M> for FlatCombining<W, P, C> {
+    type State = FlatState<M>;
+
+    fn new_state() -> FlatState<M> {
+        let zero = || M::Word::new(0);
+        FlatState { lock: zero(), active: zero(), records: zero(), first: zero(), passes: zero() }
+    }
+
+    /// FREE -> HELD -> FREE, or publishes.
+    unsafe fn run(lock: &FlatState<M>, request: *mut Request) {
+        M::trace(Event::Acquire);
+        if !lock.try_hold() {
+            return Self::ask(lock, request);
+        }
+        // SAFETY: the caller's promise; nobody else runs it, and we are the combiner (invariant 1).
+        unsafe { Request::act(request) };
+        Self::combine(lock);
+    }
+
+    fn destroy(lock: &FlatState<M>) {
+        for record in list::<M>(&lock.records, Record::also) {
+            record.owner().store(0, Relaxed); // Invariant 2. Published by the pool.
+            M::give_node(record.handle);
+        }
+        [&lock.active, &lock.records, &lock.first].iter().for_each(|word| word.store(0, Relaxed));
+    }
+}

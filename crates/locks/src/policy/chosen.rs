@@ -1,0 +1,115 @@
+//! # The policy that the user chose
+//!
+//! Which policy a ShflLock has, `policy=` says when the process starts. The choice is looked up where the policy is asked, in the walk;
+//! so neither it nor a policy that is not chosen costs a path anything that nobody waits on.
+//!
+//! | `policy=` | policy | the next is … |
+//! |---|---|---|
+//! | `numa` | [`SameNumaNode`] | of the head's NUMA node; the default |
+//! | `llc` | [`SameCache`] | of the head's last-level cache |
+//! | `levels` | [`NearestFirst`] | of that cache, or else the nearest |
+//! | `ahead` | [`ArrivalOrder`] | who came first, awake |
+//! | `cr` | [`FewAwake`] | the first that is awake |
+//! | `priority` | [`HighestFirst`] | of the highest priority |
+//! | `none` | [`Untouched`] | who came first |
+
+use crate::machine::Machine;
+use crate::node::Node;
+use crate::policy::{
+    Admission, ArrivalOrder, FewAwake, HighestFirst, NearestFirst, Place, SameCache, SameNumaNode, Untouched,
+};
+
+/// What the user chose (`policy=`), of those in the table.
+pub struct Chosen;
+
+impl Chosen {
+    /// Whether this choice asks for [`Machine::llc`] and [`Machine::distance`]: a machine may want to find out before.
+    pub fn asks_where(policy: u32) -> bool {
+        NAMES.get(policy as usize).is_some_and(|name| matches!(*name, "llc" | "levels"))
+    }
+}
+
+macro_rules! define_chosen {
+    ($($index:literal => $name:literal: $policy:ident,)+) => {
+        /// What `policy=` takes; the first is the default.
+        pub const NAMES: &[&str] = &[$($name),+];
+
+        /// By the index of its name.
+        impl Admission for Chosen {
+            fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
+                match M::tunables().policy {
+                    $($index => $policy::place(shuffler, waiter),)+
+                    _ => Place::Stay,
+                }
+            }
+
+            fn role<M: Machine>() -> u32 {
+                match M::tunables().policy {
+                    $($index => $policy::role::<M>(),)+
+                    _ => 0,
+                }
+            }
+
+            fn walks<M: Machine>(at_front: bool) -> bool {
+                match M::tunables().policy {
+                    $($index => $policy::walks::<M>(at_front),)+
+                    _ => false,
+                }
+            }
+
+            fn finishes<M: Machine>() -> bool {
+                match M::tunables().policy {
+                    $($index => $policy::finishes::<M>(),)+
+                    _ => false,
+                }
+            }
+
+            fn wakes<M: Machine>(shuffler: &Node<M>, tuned: u32) -> u32 {
+                match M::tunables().policy {
+                    $($index => $policy::wakes(shuffler, tuned),)+
+                    _ => 0,
+                }
+            }
+        }
+
+        #[cfg(test)]
+        const INDICES: &[u32] = &[$($index),+];
+    };
+}
+
+// A new policy is its file, and a row here.
+define_chosen! {
+    0 => "numa": SameNumaNode,
+    1 => "llc": SameCache,
+    2 => "levels": NearestFirst,
+    3 => "ahead": ArrivalOrder,
+    4 => "cr": FewAwake,
+    5 => "priority": HighestFirst,
+    6 => "none": Untouched,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::bench::{Waiter, choose, shuffled};
+
+    #[test]
+    fn names_and_indices_are_one_list() {
+        assert!(INDICES.iter().zip(0..).all(|(index, place)| *index == place) && INDICES.len() == NAMES.len());
+    }
+
+    #[test]
+    fn each_name_is_its_policy() {
+        // Queued under `numa`: their role is 0, so `llc` sees one cache and `levels`, too; and the head of `priority` sees equals.
+        let queue =
+            [Waiter::on(0), Waiter::on(1), Waiter { asleep: true, ..Waiter::on(1) }, Waiter::on(0), Waiter::on(1)];
+        let shuffled = |name| {
+            choose(NAMES.iter().position(|known| *known == name).expect("a name") as u32);
+            shuffled::<Chosen>(&queue)
+        };
+        assert_eq!(shuffled("numa"), [0, 3, 1, 2, 4]);
+        for name in ["llc", "levels", "ahead", "cr", "priority", "none"] {
+            assert_eq!(shuffled(name), [0, 1, 2, 3, 4], "{name}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! # ShflLock that spins: a word in front, one queue of spinning waiters behind it
+//!
+//! **Problem.** A lock that costs one atomic when nobody contends, and keeps its throughput on several NUMA nodes, in a few bytes,
+//! where waiters need not sleep. **Idea.** Holder and waiters are decoupled: the holder owns a test-and-set word, and releases it by a
+//! store; waiters queue, the head of the queue alone contends for the word, and waiters that have nothing to do reorder the queue
+//! (*shuffling*). **Source.** Kashyap et al., SOSP'19, the non-blocking lock; thesis defence, slides 41–57.
+//!
+//! **Use it** when there are never more threads than CPUs, and to see what shuffling does, apart from all else. **Rather not** when threads outnumber CPUs, or may be stopped: the [blocking one](super::shfl) is made of the same queue and copes.
+//!
+//! **Departures.**
+//! 1. *Newcomers pass the queue, for a while.* Who finds the word free takes it, as the paper's stealing does; a head that has
+//!    contended for `bound` µs says so (RESERVED), and from then on newcomers queue.
+//! 2. The lock names its head, as the blocking one, 4 bytes more than on the slides: in a forked child, a head that does not exist there
+//!    is told from one that does. And it counts the nodes of those who gave up, 4 more.
+//! 3. Nodes come from a pool, not the stack; a waiter may leave by time-out, and leaves its node behind; a queue full of such
+//!    nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
+//! 4. *A long wait is not all spinning*: after 10 ms a waiter naps between two looks. Hundreds of spinners, or one that outranks
+//!    the holder, would keep his CPU from him; a hand-over to a waiter that naps is late by what is left of the nap.
+//!
+//! ## State: 16 bytes
+//! | `word` | `head` | meaning |
+//! |---|---|---|
+//! | 0 | – | free |
+//! | 1 | – | held |
+//! | – | 0 | nobody contends as head |
+//! | – | node | it contends; newcomers may, too |
+//! | – | node, RESERVED | it contends alone |
+//!
+//! The queue, and its invariants, are the blocking lock's ([`front`](super::front)); of its flags only the first is used, as RESERVED. How
+//! it is reordered: [`shuffler`]. By which [policy](crate::policy): `policy=`.
+//!
+//! ## Invariants (beside those of `front`)
+//! 1. Whoever changes `word` from 0 to 1 holds the lock, and alone changes it back.
+//! 2. RESERVED is set by the head, of itself, and cleared with its name. It keeps nobody out of a queue, and nobody who only tries.
+//! 3. After the releasing store the lock is not accessed.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | CAS 0 -> 1 on `word` | Acquire | the releasing store | sees the last section |
+//! | `word` store 0 | Release | that CAS | hands over this section |
+//! | `head` load in `barge` | Relaxed | – | a newcomer that sees RESERVED late is one more that came before it |
+//!
+//! **Cannot:** let the queue go on while its head is not running; sleep until it is told; take the waiters of a broadcast into its
+//! queue, where nobody sleeps.
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::node::state;
+use crate::policy::{Admission, Chosen};
+use crate::raw::RawLock;
+use crate::shuffle::front::{GRANTED as RESERVED, ShflQueue, named, naming, start_clock, waited};
+use crate::shuffle::shuffler;
+use crate::shuffle::turn::{Turn, WALK_EVERY};
+use crate::wait::Spin;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+
+/// How long (µs) a waiter polls at a time, at first.
+const POLLS: u32 = 1_000;
+/// After so long (µs) it naps in between …
+const LONG: u32 = 10_000;
+/// … for so long (µs) …
+const NAP: u32 = 500;
+/// … and polls for so long (µs).
+const LOOK: u32 = 20;
+
+/// The spinning ShflLock: waiters are grouped by `P`.
+pub struct ShflSpin<P: Admission = Chosen>(PhantomData<P>);
+
+/// Between two rounds of polling, in a wait since then: naps, if it is a long one. How long (µs) to poll next.
+fn rest<M: Machine>(since: u32) -> u32 {
+    if M::micros().wrapping_sub(since) < LONG {
+        return POLLS;
+    }
+    M::relax(NAP);
+    LOOK
+}
+
+/// The two pieces of state of one lock.
+struct Lock<'a, M: Machine> {
+    word: &'a M::Word,
+    queue: &'a ShflQueue<M>,
+}
+
+/// 0 -> 1
+#[inline(always)]
+fn try_take<M: Machine>(word: &M::Word) -> bool {
+    word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+}
+
+impl<M: Machine> Lock<'_, M> {
+    /// 0 -> 1, by one who is in no queue, unless the head is to have the lock.
+    #[inline(always)]
+    fn barge(&self) -> bool {
+        self.queue.head.load(Relaxed) & RESERVED == 0 && try_take::<M>(self.word)
+    }
+
+    #[cold]
+    fn lock_slow<P: Admission>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+        M::trace(Event::Contended);
+        let stamp = M::stamp();
+        self.forget_the_dead();
+        let ended = match self.queue.left.keep_out(until, || self.barge()) {
+            Some(ended) => ended,
+            None => self.line_up::<P>(until),
+        };
+        ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+    }
+
+    /// In a forked child: a head that does not exist there leads no queue, and reserves nothing.
+    fn forget_the_dead(&self) {
+        let head = self.queue.head.load(Relaxed);
+        if named(head).is_some_and(|waiter| !waiter.node::<M>().is_alive()) {
+            self.queue.bury(head);
+        }
+    }
+
+    /// Joins the queue, waits in it, and contends as its head.
+    fn line_up<P: Admission>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+        let me = M::take_node();
+        let node = me.node::<M>();
+        node.prepare(state::WAITING);
+        node.role.store(P::role::<M>(), Relaxed); // Published as the rest, by `join`.
+        if self.queue.join(me, me) {
+            start_clock(node);
+            node.state.store(state::HEAD, Relaxed); // Nobody else changes it yet: `head` does not name it.
+            self.queue.set_head(naming(me));
+        } else {
+            self.wait_turn::<P>(me, until)?;
+        }
+        let won = self.contend::<P>(me, until);
+        let told = self.queue.pass(me, false);
+        debug_assert!(told.is_none(), "nobody sleeps here");
+        won
+    }
+
+    /// Waits in the queue until it is head; if it gives up, its node stays behind.
+    fn wait_turn<P: Admission>(&self, me: Handle, until: Option<Deadline>) -> Result<(), TimedOut> {
+        let (since, mut polls) = (M::micros(), POLLS);
+        while !self.queue.spin_while_shuffled::<Spin, P>(me, M::sooner(polls, until)) {
+            if until.is_some_and(|deadline| M::expired(&deadline)) {
+                return match self.queue.leave_node(me.node::<M>(), false) {
+                    Turn::TimedOut => Err(TimedOut),
+                    _ => Ok(()),
+                };
+            }
+            polls = rest::<M>(since);
+        }
+        Ok(())
+    }
+
+    /// Contends for the word as the head: for `bound` µs with newcomers, then alone.
+    fn contend<P: Admission>(&self, me: Handle, until: Option<Deadline>) -> Result<(), TimedOut> {
+        let (node, bound) = (me.node::<M>(), M::tunables().bound_us);
+        shuffler::start_at_head(node);
+        let (since, mut polls) = (M::micros(), POLLS.min(bound.max(LOOK)));
+        while !self.poll_as_head::<P>(me, M::sooner(polls, until)) {
+            if until.is_some_and(|deadline| M::expired(&deadline)) {
+                return Err(TimedOut);
+            }
+            if waited(node) >= bound {
+                self.queue.set_head(naming(me) | RESERVED); // Invariant 2.
+            }
+            polls = rest::<M>(since);
+        }
+        Ok(())
+    }
+
+    /// Polls the word, 0 -> 1, and shuffles meanwhile.
+    fn poll_as_head<P: Admission>(&self, me: Handle, limit: Deadline) -> bool {
+        let node = me.node::<M>();
+        let mut polls = 0u32;
+        let attempt = |seen| {
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(WALK_EVERY) && shuffler::has_role(node) {
+                shuffler::walk::<M, P>(me, self.queue, || self.word.load(Relaxed) == FREE);
+            }
+            seen == FREE && try_take::<M>(self.word)
+        };
+        M::spin_until(self.word, Relaxed, Patience::Until(limit), attempt).is_some()
+    }
+}
+
+impl<M: Machine, P: Admission> RawLock<M> for ShflSpin<P> {
+    type Queue = ShflQueue<M>;
+
+    fn new_queue() -> ShflQueue<M> {
+        ShflQueue::new()
+    }
+
+    #[inline]
+    fn try_lock(word: &M::Word, _: &ShflQueue<M>) -> bool {
+        let taken = try_take::<M>(word);
+        if taken {
+            M::trace(Event::Acquire);
+        }
+        taken
+    }
+
+    #[inline]
+    fn lock(word: &M::Word, queue: &ShflQueue<M>) {
+        M::trace(Event::Acquire);
+        let lock = Lock { word, queue };
+        if !lock.barge() {
+            // Without a deadline it cannot time out.
+            let _ = lock.lock_slow::<P>(None);
+        }
+    }
+
+    #[inline]
+    fn lock_until(word: &M::Word, queue: &ShflQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+        let lock = Lock { word, queue };
+        if !lock.barge() {
+            lock.lock_slow::<P>(Some(until))?;
+        }
+        M::trace(Event::Acquire);
+        Ok(())
+    }
+
+    /// 1 -> 0
+    #[inline]
+    fn unlock(word: &M::Word, _: &ShflQueue<M>) {
+        word.store(FREE, Release);
+    }
+
+    fn is_locked(word: &M::Word, _: &ShflQueue<M>) -> bool {
+        word.load(Relaxed) != FREE
+    }
+}

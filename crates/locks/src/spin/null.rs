@@ -1,0 +1,48 @@
+//! # null: no lock at all
+//!
+//! **Problem.** What a benchmark measures is a lock together with the benchmark: its loops, its sections, its notes. **Idea.** A lock that does
+//! nothing shows what the rest takes. **Source.** None: lock benchmarks have always had it.
+//!
+//! **Use it** to subtract: `flashlock simulate --locks null,mcs --threads 1`. **Rather not** for anything else.
+//!
+//! ## State
+//! None: neither word nor queue is accessed.
+//!
+//! **Cannot:** exclude anybody. No program can be run under it, and simulations with one thread only; the tests that every lock must pass leave it out.
+
+use crate::event::Event;
+use crate::machine::{Deadline, Machine, TimedOut};
+use crate::raw::RawLock;
+
+/// Not a lock.
+pub struct Null;
+
+impl<M: Machine> RawLock<M> for Null {
+    type Queue = ();
+
+    fn new_queue() {}
+
+    #[inline]
+    fn try_lock(_: &M::Word, (): &()) -> bool {
+        M::trace(Event::Acquire);
+        true
+    }
+
+    #[inline]
+    fn lock(_: &M::Word, (): &()) {
+        M::trace(Event::Acquire);
+    }
+
+    #[inline]
+    fn lock_until(_: &M::Word, (): &(), _: Deadline) -> Result<(), TimedOut> {
+        M::trace(Event::Acquire);
+        Ok(())
+    }
+
+    #[inline]
+    fn unlock(_: &M::Word, (): &()) {}
+
+    fn is_locked(_: &M::Word, (): &()) -> bool {
+        false
+    }
+}

@@ -1,0 +1,93 @@
+//! Closure locks: every request is run, once, alone, and seen by who asked.
+
+use std::sync::Arc;
+
+use flashlock_locks::closure::{CcSynch, FlatCombining, RawClosure};
+use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::shuttle::{By, Shuttled, find};
+use flashlock_model::{Fault, Field, Setup, Shuttle};
+use shuttle::thread;
+
+use crate::closure_mutants::*;
+use crate::common::{STILL, both};
+
+/// Sleeps end for no reason.
+const RESTLESS: Setup = Setup { spurious: 10, ..STILL };
+
+/// So many threads ask so often, with breaks in their sections.
+fn rounds<L>(threads: u32, each: u32, breaks: u32) -> impl Fn() + Send + Sync + Clone + 'static
+where
+    L: RawClosure<Shuttle, State: Words<Shuttled> + Send + Sync>,
+{
+    move || {
+        let lock = Arc::new(Guarded::<Shuttled, L>::new());
+        let work = move |lock: &Guarded<Shuttled, L>| (0..each).for_each(|_| lock.section(breaks));
+        let others: Vec<_> = (1..threads)
+            .map(|_| {
+                let lock = lock.clone();
+                thread::spawn(move || work(&lock))
+            })
+            .collect();
+        work(&lock);
+        others.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        lock.check(threads * each);
+    }
+}
+
+fn holds<L>(name: &str)
+where
+    L: RawClosure<Shuttle, State: Words<Shuttled> + Send + Sync>,
+{
+    both(&format!("{name} 4 x 3"), 4000, STILL, rounds::<L>(4, 3, 0));
+    both(&format!("{name} 4 x 3, long"), 4000, STILL, rounds::<L>(4, 3, 3));
+    both(&format!("{name} 3 x 6, restless"), 4000, RESTLESS, rounds::<L>(3, 6, 1));
+}
+
+macro_rules! hold {
+    ($($name:ident: $lock:ty;)*) => {$(
+        #[test]
+        fn $name() {
+            holds::<$lock>(stringify!($name));
+        }
+    )*};
+}
+
+hold! {
+    cc_synch_spin: CcSynch<Spin>;
+    cc_synch_stp: CcSynch<SpinThenPark>;
+    cc_synch_park: CcSynch<Park>;
+    cc_synch_stp_of_two: CcSynch<SpinThenPark, 2>;
+    cc_synch_park_of_one: CcSynch<Park, 1>;
+    flat_combining_spin: FlatCombining<Spin>;
+    flat_combining_stp: FlatCombining<SpinThenPark>;
+    flat_combining_park: FlatCombining<Park>;
+    flat_combining_stp_cleaning: FlatCombining<SpinThenPark, 1, 1>;
+    flat_combining_park_cleaning: FlatCombining<Park, 1, 2>;
+}
+
+/// Much less than the sound locks are tried with.
+fn broken<L>(name: &str, setup: Setup)
+where
+    L: RawClosure<Shuttle, State: Words<Shuttled> + Send + Sync>,
+{
+    find(name, By::Random, 5000, setup, rounds::<L>(3, 3, 1));
+}
+
+#[test]
+fn bugs_are_found() {
+    both("the mutants' skeleton, cc-synch", 5000, STILL, rounds::<MutantCc<SOUND>>(3, 3, 1));
+    both("the mutants' skeleton, flat-combining", 5000, STILL, rounds::<MutantFlat<SOUND>>(3, 3, 1));
+    broken::<MutantCc<STORES_FREE>>("cc-synch: emptied by a store", STILL);
+    broken::<MutantCc<LINKS_FIRST>>("cc-synch: linked before it is written", STILL);
+    broken::<MutantCc<FORGETS_ITS_OWN>>("cc-synch: who takes over forgets its own", STILL);
+    broken::<MutantCc<JUST_GOES>>("cc-synch: the combiner just goes", STILL);
+    broken::<MutantCc<ANSWERS_FIRST>>("cc-synch: answered before it is run", STILL);
+    broken::<MutantFlat<SLEEPS_UNMARKED>>("flat-combining: sleeps without a mark", STILL);
+    broken::<MutantFlat<IGNORES_MARK>>("flat-combining: released though marked", STILL);
+    broken::<MutantFlat<FREES_AND_HANDS_OVER>>("flat-combining: freed and handed over", STILL);
+    broken::<MutantFlat<LOSES_RECORD>>("flat-combining: a record is not linked again", STILL);
+    broken::<MutantFlat<TAKES_BY_STORE>>("flat-combining: a record is taken by a store", STILL);
+    let unheard = Setup { fault: Some(Fault::NoWake(Field::NodeState)), ..STILL };
+    broken::<CcSynch<Park>>("cc-synch: an answer wakes nobody", unheard);
+    broken::<FlatCombining<Park>>("flat-combining: an answer wakes nobody", unheard);
+}

@@ -1,0 +1,111 @@
+//! A lock of three levels goes to the nearest waiter first: of the core, then of the NUMA node, then of another one; and to each not for too long. One
+//! that puts sleepers aside hardly waits for them. And the side blocks of all these have room for what a machine has.
+
+mod common;
+
+use std::rc::Rc;
+
+use common::Log;
+use flashlock_locks::machine::{Machine, Tunables, Word as _};
+use flashlock_locks::numa::{Cst, Hmcs};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::side::{MOST, Side};
+use flashlock_locks::wait::{Spin, SpinThenPark};
+use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute};
+
+/// In a core; in a NUMA node.
+const NEAR: u32 = 5;
+const PASSES: u32 = 3;
+const TWO: Tunables = Tunables { passes: PASSES, near_passes: NEAR, ..Tunables::DEFAULT };
+const THREE: Tunables = Tunables { levels: 3, ..TWO };
+const ROUNDS: u32 = 100;
+
+/// (NUMA node, core within it)
+type Place = (u32, u32);
+
+/// In whose hands the lock was, one after the other: of so many threads on two NUMA nodes with four cores of two hardware threads. And how long it took, in ns.
+fn hold<L: RawLock<Sim>>(threads: u32, tunables: &'static Tunables) -> (Vec<Place>, f64) {
+    let mut machine = Description::find("2x18x2").unwrap();
+    machine.topology.cores_per_node = 4;
+    machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small ones are made quickly.
+    let mut simulation = Simulation::new(&machine, Options { tunables, ..Options::default() });
+    let lock = Rc::new(simulation.place("lock", (Word::new(0), L::new_queue())));
+    let log = Log::new();
+    for _ in 0..threads {
+        let (lock, log) = (Rc::clone(&lock), log.clone());
+        simulation.spawn(move || {
+            for _ in 0..ROUNDS {
+                let (word, queue) = &**lock;
+                L::lock(word, queue);
+                log.write((Sim::numa_node(), Sim::near_group()));
+                compute(300.0);
+                L::unlock(word, queue);
+            }
+        });
+    }
+    let outcome = simulation.run().unwrap();
+    (log.take(), outcome.ns)
+}
+
+/// In whose hands `hmcs` was.
+fn hands(tunables: &'static Tunables) -> Vec<Place> {
+    let (hands, _) = hold::<Hmcs<Spin>>(16, tunables);
+    // While all of them come: at the end some have done, and their neighbours wait alone.
+    hands.into_iter().take(16 * ROUNDS as usize / 2).skip(100).collect()
+}
+
+/// The lengths of the runs of one value.
+fn runs<T: PartialEq>(values: &[T]) -> Vec<u32> {
+    values.chunk_by(|a, b| a == b).map(|run| run.len() as u32).collect()
+}
+
+/// All runs but the first and the last, of which a part is missing.
+fn whole(mut runs: Vec<u32>) -> Vec<u32> {
+    runs.pop();
+    runs.split_off(1)
+}
+
+#[test]
+fn three_levels_stay_in_the_core_then_in_the_node() {
+    let hands = hands(&THREE);
+    let cores = whole(runs(&hands));
+    assert!(cores.len() > 20 && cores.iter().all(|&run| run == NEAR + 1), "{cores:?}");
+    let nodes: Vec<u32> = hands.iter().map(|&(node, _)| node).collect();
+    let nodes = whole(runs(&nodes));
+    // Each of the cores that it goes to has it for as long.
+    assert!(nodes.len() > 5 && nodes.iter().all(|&run| run == (PASSES + 1) * (NEAR + 1)), "{nodes:?}");
+}
+
+#[test]
+fn two_levels_know_no_cores() {
+    let hands = hands(&TWO);
+    let nodes: Vec<u32> = hands.iter().map(|&(node, _)| node).collect();
+    let nodes = whole(runs(&nodes));
+    assert!(nodes.len() > 20 && nodes.iter().all(|&run| run == PASSES + 1), "{nodes:?}");
+    assert!(runs(&hands).iter().all(|&run| run <= PASSES), "a core's threads came one after the other");
+}
+
+#[test]
+fn sleepers_aside_are_not_waited_for() {
+    // Four times as many threads as CPUs: most of them sleep.
+    let [(order, cst), (_, hmcs)] = [hold::<Cst<SpinThenPark>>(64, &TWO), hold::<Hmcs<SpinThenPark>>(64, &TWO)];
+    assert_eq!(order.len() as u32, 64 * ROUNDS);
+    println!("cst {cst} ns, hmcs {hmcs} ns");
+    assert!(2.0 * cst < hmcs, "cst {cst} ns, hmcs {hmcs} ns");
+}
+
+#[test]
+fn a_side_block_names_as_many_parts_as_it_says() {
+    let mut simulation = Simulation::new(&Description::find("2x18x2").unwrap(), Options::default());
+    let word = Rc::new(simulation.place("lock", Word::new(0)));
+    simulation.spawn(move || {
+        let side = Side::<Sim>::make(&word, |_| ());
+        let parts: Vec<_> = (0..MOST).map(|number| side.part_or_make(number, None, |_| ())).collect();
+        assert!((0..MOST).all(|number| side.part(number) == Some(parts[number as usize])));
+        assert!(side.names().eq(parts.iter().copied()), "in the order of their numbers, each once");
+        assert_eq!(side.part(MOST), Some(parts[0]), "beyond, parts are shared");
+        Side::<Sim>::give_back(&word);
+        assert!(Side::<Sim>::of(&word).is_none());
+    });
+    simulation.run().unwrap();
+}

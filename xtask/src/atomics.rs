@@ -1,0 +1,199 @@
+//! `cargo xtask atomics`: how many atomic read-modify-writes an uncontended acquisition and release execute, compared with what the catalogue says.
+//!
+//! Counted as they are executed, not as they stand in the code: the benchmark of uncontended pairs runs under callgrind, which counts each
+//! instruction by its address while it is inside one function, with all that this calls; which of them are atomic, the disassembly of the
+//! library says: those with a `lock` prefix, and exchanges with memory, which need none. (x86-64.) What happens once, at the start, is told from what each
+//! call does by the number of calls, of which it is a small part.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use flashlock_locks::catalogue::LOCKS;
+use flashlock_locks::rw::catalogue::RW_LOCKS;
+
+use crate::child::Program;
+use crate::instructions::{LIBRARY, callgrind, pair_program};
+use crate::locks::{self, Kind, Lock, Under};
+use crate::steps::{Tally, watched};
+use crate::table;
+use crate::workspace;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Under these locks (may be repeated, or a list with commas); without it, under every interposable lock
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    lock: Vec<String>,
+}
+
+/// How many pairs are executed. Nothing at the start of a process takes nearly as many atomic instructions.
+const CALLS: u64 = 2_000;
+
+/// Locks of which each acquisition takes a queue node, and each release gives one back, also if nobody waits: that is an exchange with the thread's spare
+/// node, for a signal handler may come between. The catalogue counts the lock's own words.
+const TAKE_NODES: &[&str] = &["clh"];
+
+/// What is measured of one kind of pair: its functions, and how many atomic instructions each is to execute.
+struct Claim {
+    kind: &'static str,
+    functions: &'static [&'static str],
+    atomics: u32,
+}
+
+pub(crate) fn run(options: &Options) -> Result<Tally> {
+    if cfg!(not(target_arch = "x86_64")) {
+        bail!("atomic instructions are told by their x86-64 names");
+    }
+    let locks = if options.lock.is_empty() { locks::interposable()? } else { locks::select(&options.lock)? };
+    let pair = pair_program()?;
+    let library = workspace::preload()?;
+    let atomic = atomic_addresses(&disassembly(&library)?);
+    let mut tally = Tally::default();
+    let mut table = table::new(["lock", "function", "atomics", "expected"]);
+    for lock in &locks {
+        for claim in claims(lock)? {
+            let under = Under::lock(&lock.name)?;
+            let calls = claim.functions.iter();
+            let seen: u64 = watched(&lock.name, || {
+                calls.map(|function| executed(&pair, &under, claim.kind, function, &atomic)).sum::<Result<u64>>()
+            })?;
+            tally += if seen == u64::from(claim.atomics) { Tally::PASSED } else { Tally::FAILED };
+            table.add_row([
+                lock.name.clone(),
+                claim.functions.join(" + "),
+                seen.to_string(),
+                claim.atomics.to_string(),
+            ]);
+        }
+    }
+    println!("atomic instructions of each call:\n{table}");
+    if tally.failed > 0 {
+        println!("the catalogue says otherwise");
+    }
+    Ok(tally)
+}
+
+/// What the catalogue says of a lock: of a mutex's acquisition and release; of a readers-writer lock's pairs.
+fn claims(lock: &Lock) -> Result<Vec<Claim>> {
+    let missing = || format!("{} is not in the catalogue that this task was built with", lock.name);
+    let claim = |kind, functions, atomics| Claim { kind, functions, atomics };
+    Ok(match lock.kind {
+        Kind::Mutex => {
+            let info = LOCKS.iter().find(|info| info.name == lock.name).with_context(missing)?;
+            let node = u32::from(TAKE_NODES.contains(&info.name));
+            vec![
+                claim("default", &["pthread_mutex_lock"], info.atomics_lock + node),
+                claim("default", &["pthread_mutex_unlock"], info.atomics_unlock + node),
+            ]
+        }
+        Kind::Rw => {
+            let info = RW_LOCKS.iter().find(|info| info.name == lock.name).with_context(missing)?;
+            vec![
+                claim("read", &["pthread_rwlock_rdlock", "pthread_rwlock_unlock"], info.atomics_read),
+                claim("write", &["pthread_rwlock_wrlock", "pthread_rwlock_unlock"], info.atomics_write),
+            ]
+        }
+    })
+}
+
+/// How many atomic instructions of the library a call of a function executes, with all that it calls.
+fn executed(pair: &Path, under: &Under, kind: &str, function: &str, atomic: &HashSet<u64>) -> Result<u64> {
+    let inside = format!("--toggle-collect={function}");
+    let profile = callgrind(pair, kind, under, CALLS, &["--dump-instr=yes", &inside])?;
+    let counts = counts(&profile, LIBRARY)?;
+    if counts.values().sum::<u64>() < CALLS {
+        bail!("callgrind saw no {CALLS} calls of {function} in {LIBRARY}: is it preloaded?");
+    }
+    let sum: u64 = counts.iter().filter(|(address, _)| atomic.contains(address)).map(|(_, count)| count).sum();
+    whole(sum, CALLS).with_context(|| format!("{function}: {sum} atomic instructions in {CALLS} calls"))
+}
+
+/// How many for each call, but for a few at the start.
+fn whole(sum: u64, calls: u64) -> Result<u64> {
+    if sum % calls > calls / 20 {
+        bail!("not a whole number for each call");
+    }
+    Ok(sum / calls)
+}
+
+/// How often each address of the library was executed, from callgrind's output with `--dump-instr=yes`: lines of address, line, count. The one after
+/// `calls=` is the called function's, which has its own.
+fn counts(profile: &str, library: &str) -> Result<BTreeMap<u64, u64>> {
+    let (mut inside, mut called, mut counts) = (false, false, BTreeMap::new());
+    for line in profile.lines() {
+        if let Some(object) = line.strip_prefix("ob=") {
+            inside = object.contains(library);
+        } else if line.starts_with("calls=") {
+            called = true;
+        } else if let Some(rest) = line.strip_prefix("0x") {
+            if inside && !called {
+                let mut words = rest.split_whitespace();
+                let address = words.next().and_then(|word| u64::from_str_radix(word, 16).ok());
+                let count = words.nth(1).and_then(|word| word.parse::<u64>().ok());
+                let (address, count) =
+                    address.zip(count).with_context(|| format!("not a line of callgrind's output: {line}"))?;
+                *counts.entry(address).or_insert(0) += count;
+            }
+            called = false;
+        }
+    }
+    Ok(counts)
+}
+
+fn disassembly(library: &Path) -> Result<String> {
+    let mut command = Command::new("objdump");
+    command.args(["--disassemble", "--no-show-raw-insn"]).arg(library);
+    Program::new(command, Duration::from_secs(300)).run()?.successful()
+}
+
+/// The addresses of a disassembly's atomic instructions.
+fn atomic_addresses(disassembly: &str) -> HashSet<u64> {
+    let atomic = |line: &str| {
+        let (address, instruction) = line.trim_start().split_once(":\t")?;
+        let (instruction, operands) = instruction.trim().split_once(' ')?;
+        let exchanges = instruction.starts_with("xchg") && operands.contains('(');
+        let address = u64::from_str_radix(address, 16).ok()?;
+        (instruction == "lock" || exchanges).then_some(address)
+    };
+    disassembly.lines().filter_map(atomic).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn atomic_instructions_are_told() {
+        let text = "\
+0000000000001000 <f>:
+    1000:\tmov    (%rdi),%eax
+    1002:\tlock cmpxchg %ecx,(%rdi)
+    1006:\txchg   %eax,(%rdi)
+    1008:\txchg   %ax,%ax
+    100a:\txchg   %eax,0x20(%rip)        # 2000 <g>
+    1010:\tret
+";
+        assert_eq!(atomic_addresses(text), HashSet::from([0x1002, 0x1006, 0x100a]));
+    }
+
+    #[test]
+    fn executions_are_counted_by_address_and_library() {
+        let profile = "positions: instr line\n\nob=/x/program\nfn=main\n0x1002 1 5\n\n\
+            ob=/x/libflashlock_preload.so\nfn=f\n0x1000 0 7\ncfn=g\ncalls=7 0x1010\n0x1002 0 70\n0x1002 0 7\n\n\
+            fn=g\n0x1002 3 2\n";
+        let counts = counts(profile, "libflashlock_preload").expect("valid");
+        assert_eq!(counts, BTreeMap::from([(0x1000, 7), (0x1002, 9)]));
+    }
+
+    #[test]
+    fn a_start_is_not_a_call_and_half_a_call_is_none() {
+        assert_eq!(
+            (whole(2_003, 2_000).ok(), whole(0, 2_000).ok(), whole(4_000, 2_000).ok()),
+            (Some(1), Some(0), Some(2))
+        );
+        assert!(whole(3_000, 2_000).is_err());
+    }
+}
