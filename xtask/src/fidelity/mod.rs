@@ -20,7 +20,7 @@ mod row;
 mod runs;
 mod table;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use flashlock_report::provenance::Provenance;
 
@@ -28,7 +28,7 @@ use crate::results::origin;
 use crate::steps::Tally;
 use page::Count;
 use report::Report;
-use row::Row;
+use row::{Group, Row};
 use runs::Runs;
 
 /// The line that makes the page again.
@@ -45,6 +45,9 @@ pub(crate) struct Options {
     /// Run nothing: make the page of the JSON again
     #[arg(long)]
     render: bool,
+    /// Run only the rows whose names contain this; the others stay as they are, and the page says which were made when
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["quick", "render"])]
+    rows: Option<String>,
 }
 
 /// The full task writes a report and checks nothing; the quick one counts checks.
@@ -52,15 +55,36 @@ pub(crate) fn run(options: &Options) -> Result<Option<Tally>> {
     if options.quick {
         return quick::check(options.fresh).map(Some);
     }
-    let report = if options.render { Report::read()? } else { simulated(options.fresh)? };
+    let report = match &options.rows {
+        _ if options.render => Report::read()?,
+        Some(text) => made_later(text, options.fresh)?,
+        None => simulated(table::groups(), options.fresh)?,
+    };
     report::write(&report, &page::render(&report))?;
     let count = Count::of(&report.groups);
     println!("{} goals met, {} missed, {} failed, {} rows open", count.met, count.missed, count.failed, count.open);
     Ok(None)
 }
 
-fn simulated(fresh: bool) -> Result<Report> {
-    let groups = table::groups();
+/// The report as it is, but for the rows whose names contain this.
+fn made_later(text: &str, fresh: bool) -> Result<Report> {
+    let report = Report::read()?;
+    let mut groups = table::groups();
+    for group in &mut groups {
+        group.rows.retain(|row| row.what.contains(text));
+    }
+    groups.retain(|group| !group.rows.is_empty());
+    if groups.is_empty() {
+        bail!("no row has \"{text}\" in its name: docs/fidelity.md has all names");
+    }
+    let merged = report.with(&simulated(groups, fresh)?)?;
+    if merged.outline() != report::outline(&table::groups()) {
+        bail!("the table has other rows than the file: run {COMMAND}");
+    }
+    Ok(merged)
+}
+
+fn simulated(groups: Vec<Group>, fresh: bool) -> Result<Report> {
     let rows = groups.iter().flat_map(|group| &group.rows);
     let points: Vec<_> = rows.flat_map(Row::figures).flat_map(|figure| figure.points.iter().copied()).collect();
     let runs = Runs::make(&points, fresh)?;

@@ -1,11 +1,12 @@
 //! `docs/fidelity.md`, made of the report and of `reasons.md`, in which people say why something misses.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use flashlock_report::units::three_digits;
 
-use super::report::{Entry, Report, Shown};
+use super::report::{Entry, Later, Report, Shown};
 use super::row::{Paper, Verdict};
 use crate::workspace;
 
@@ -51,6 +52,8 @@ impl Count {
 /// The whole page.
 pub(super) fn render(report: &Report) -> String {
     let mut page = head(report);
+    page += &made_later(report);
+    page.push('\n');
     page += &summary(report);
     page += &machines(report);
     for group in &report.groups {
@@ -78,6 +81,7 @@ const FORMAT: &str = "
 | `besides` | medians of what is shown with it, by name |
 | `verdict` | `is`: `met`; `missed`, `by` so much (negative: too low), and whether the band `reached` the goal; `open`, and `why`; `failed`, and `how` |
 | `commands` | what was run, without other latencies |
+| `later` | only where a row was made after the others: its `date`, and the version of `flashlock` |
 ";
 
 fn head(report: &Report) -> String {
@@ -95,11 +99,28 @@ fn head(report: &Report) -> String {
          of the same seed and placement.\n\
          - **Verdict**: *met* if the median is within the goal. *missed by* is the distance to the goal's nearer end; *(band \
          reaches it)*: the figure depends on what is not known better than this.\n\
-         - **Open**: the lock or the workload does not exist here yet.\n\n",
+         - **Open**: the lock or the workload does not exist here yet.\n",
         made.date,
         made.command.join(" "),
         made.flashlock,
     )
+}
+
+/// Which rows are of other code than the rest.
+fn made_later(report: &Report) -> String {
+    let mut rows: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    for group in &report.groups {
+        for row in &group.rows {
+            if let Some(Later { flashlock, date }) = &row.later {
+                rows.entry((date, flashlock)).or_default().push(format!("{}: {}", group.title, row.what));
+            }
+        }
+    }
+    let mut text = String::new();
+    for ((date, flashlock), rows) in rows {
+        let _ = writeln!(text, "- **Made later**, on {date} by flashlock {flashlock}: {}.", rows.join("; "));
+    }
+    text
 }
 
 fn summary(report: &Report) -> String {
@@ -235,6 +256,7 @@ mod tests {
     use crate::fidelity::report::Report;
     use crate::fidelity::row::Goal;
     use crate::fidelity::table;
+    use flashlock_report::provenance::Provenance;
 
     #[test]
     fn reasons_are_given_for_tables_that_exist() {
@@ -256,6 +278,7 @@ mod tests {
             besides: [("B".to_owned(), 3.0)].into(),
             verdict,
             commands: Vec::new(),
+            later: None,
         }
     }
 
@@ -285,5 +308,22 @@ mod tests {
         // Without machines the list of groups is not the only empty one: what is written is read all the same.
         assert_eq!(serde_json::from_str::<Report>(&json.expect("written")).expect("read"), report);
         assert!(render(&report).contains("**1 goals are met, 1 are missed**; 1 rows are open."));
+    }
+
+    #[test]
+    fn rows_that_are_made_later_take_the_place_of_the_old_ones_and_say_so() {
+        let of = |version: &str, rows: Vec<Entry>| Report {
+            provenance: Provenance { flashlock: version.into(), date: "today".into(), ..Provenance::default() },
+            machines: Vec::new(),
+            groups: vec![Shown { title: "G".into(), about: String::new(), rows }],
+        };
+        let other = Entry { what: "C".into(), ..entry(Verdict::Met) };
+        let old = of("1", vec![entry(Verdict::Missed { by: 1.0, reached: false }), other.clone()]);
+        let new = old.clone().with(&of("2", vec![entry(Verdict::Met)])).expect("the row is there");
+        assert_eq!((&new.groups[0].rows[0].verdict, &new.groups[0].rows[1]), (&Verdict::Met, &other));
+        assert!(render(&new).contains("flashlock 1."), "the rest is of the first run");
+        assert!(render(&new).contains("- **Made later**, on today by flashlock 2: G: A / B.\n"));
+        assert!(!render(&old).contains("Made later"));
+        assert!(old.with(&of("2", vec![Entry { what: "D".into(), ..other }])).is_err());
     }
 }

@@ -50,6 +50,16 @@ pub(super) struct Entry {
     pub(super) verdict: Verdict,
     /// What was run, without other latencies.
     pub(super) commands: Vec<String>,
+    /// When, if it was made after the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) later: Option<Later>,
+}
+
+/// When a row was made, and by what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Later {
+    pub(super) flashlock: String,
+    pub(super) date: String,
 }
 
 /// What a machine's description says, as far as the page shows it; all in ns.
@@ -84,6 +94,23 @@ impl Report {
             rows: group.rows.iter().map(|row| Entry::new(row, runs)).collect(),
         };
         Ok(Self { provenance, machines: machines(groups)?, groups: groups.iter().map(shown).collect() })
+    }
+
+    /// The same with the rows of `newer` in the place of those that it has made, each with its date.
+    pub(super) fn with(self, newer: &Self) -> Result<Self> {
+        let Provenance { flashlock, date, .. } = &newer.provenance;
+        let later = Later { flashlock: flashlock.clone(), date: date.clone() };
+        let mut report = self;
+        for group in &newer.groups {
+            let there = report.groups.iter_mut().find(|there| there.title == group.title);
+            let rows = &mut there.with_context(|| format!("a new table: {}", group.title))?.rows;
+            for row in &group.rows {
+                let there = rows.iter_mut().find(|there| there.what == row.what);
+                let there = there.with_context(|| format!("a new row: {}, {}", group.title, row.what))?;
+                *there = Entry { later: Some(later.clone()), ..row.clone() };
+            }
+        }
+        Ok(report)
     }
 
     pub(super) fn file() -> PathBuf {
@@ -188,6 +215,7 @@ impl Entry {
                 .collect(),
             verdict,
             commands: commands(row),
+            later: None,
         }
     }
 }

@@ -12,8 +12,9 @@
 //! **Departures.** Those of [`cohort`](super::cohort), of which this is one, and of [`mcs`](crate::queue::mcs). (1) The paper's per-node structures form a list that is
 //! searched; here they are parts of a side block. (2) The rules for sleepers are this project's, after the paper's intention: an awake waiter is preferred at each hand-over within the node; a node
 //! in which nobody waits awake gives the global lock up, and wakes its eldest sleeper, who acquires it anew. So no node waits for a
-//! wake-up while another could go on. (3) Each turn of a node ends with its eldest sleeper, if it has any: so n sleepers are served within n turns. (4) How long a waiter
-//! polls is the machine's spin budget, not its time slice, which no thread knows here.
+//! wake-up while another could go on. (3) Each turn of a node ends with its eldest sleeper, if it has any: so n sleepers are served within n turns. (4) The paper's
+//! waiters sleep when another task wants their CPU. Here they poll for the spin budget, and then on, for 10 ms at most, as long as no
+//! waiter of the process has lately lost its CPU: no thread is told what else waits for its own.
 //!
 //! | | `hmcs` | `cst` |
 //! |---|---|---|
@@ -62,10 +63,10 @@ use crate::numa::cohort::global::GlobalMcs;
 use crate::numa::cohort::level::{LocalLock, Waiting};
 use crate::numa::cohort::local::{LocalMcs, words};
 use crate::queue::mcs::{Alone, HELD};
-use crate::wait::{self, SpinThenPark, WaitPolicy};
+use crate::wait::{self, SpinThenPark, Staying, WaitPolicy};
 
 /// The CST mutex; waiters wait by policy `W`.
-pub type Cst<W = SpinThenPark> = Cohort<GlobalMcs<W>, LocalCst<W>>;
+pub type Cst<W = SpinThenPark> = Cohort<GlobalMcs<Staying<W>>, LocalCst<Staying<W>>>;
 
 /// MCS in a part, with sleepers aside; waiters wait by policy `W`.
 pub struct LocalCst<W: WaitPolicy = SpinThenPark>(PhantomData<W>);

@@ -28,6 +28,8 @@ pub trait WaitPolicy: 'static {
     const SPINS: bool;
     /// Whether a waiter ever sleeps.
     const PARKS: bool;
+    /// Whether a waiter polls on for a while when its budget is spent, as long as there are CPUs for that ([`Machine::crowded`]).
+    const STAYS: bool = false;
 
     /// How long a waiter with this deadline may poll before it does something else; a waiter that sleeps polls for `budget`.
     fn patience(until: Option<Deadline>, budget: Patience) -> Patience {
@@ -39,12 +41,18 @@ pub trait WaitPolicy: 'static {
     }
 }
 
+/// How long (µs) a waiter that [stays](WaitPolicy::STAYS) polls at most: it may have the CPU that the holder needs, and outrank him.
+const STAY: u32 = 10_000;
+
 /// Poll for ever.
 pub struct Spin;
 /// Poll for a while, then sleep.
 pub struct SpinThenPark;
 /// Sleep at once.
 pub struct Park;
+/// As `W`, but whoever polls before he sleeps goes on polling for a while as long as there are CPUs for that. Part of some locks, not a way of waiting
+/// that anybody chooses.
+pub struct Staying<W>(core::marker::PhantomData<W>);
 
 impl WaitPolicy for Spin {
     const SPINS: bool = true;
@@ -58,6 +66,11 @@ impl WaitPolicy for Park {
     const SPINS: bool = false;
     const PARKS: bool = true;
 }
+impl<W: WaitPolicy> WaitPolicy for Staying<W> {
+    const SPINS: bool = W::SPINS;
+    const PARKS: bool = W::PARKS;
+    const STAYS: bool = W::SPINS && W::PARKS;
+}
 
 /// Waits until a node's state is one that ends the wait: that state; or, when the deadline has passed, WAITING or PARKED.
 ///
@@ -68,9 +81,15 @@ pub(crate) fn told<M: Machine, W: WaitPolicy>(
     is_told: impl Fn(u32) -> bool,
 ) -> Result<u32, u32> {
     if W::SPINS {
-        let told = M::spin_until(&node.state, Acquire, W::patience(until, Patience::Budget), &is_told);
-        if let Some(told) = told {
-            return Ok(told);
+        let stays = W::STAYS.then(|| M::sooner(STAY, until));
+        loop {
+            let told = M::spin_until(&node.state, Acquire, W::patience(until, Patience::Budget), &is_told);
+            if let Some(told) = told {
+                return Ok(told);
+            }
+            if stays.is_none_or(|end| M::crowded() || M::expired(&end)) {
+                break;
+            }
         }
     }
     if W::PARKS {

@@ -27,6 +27,9 @@ use crate::common::{Lock, Mutex, sleepers, world};
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(14) };
 const BOUND: Depth = Preemptions(3);
 
+/// The same where waiters of `cst` sleep, for there are more tasks than CPUs.
+const CROWDED: Setup = Setup { crowded: true, ..SETUP };
+
 /// The same, with groups of CPUs below NUMA nodes.
 const THREE_LEVELS: Setup = Setup { tunables: &Tunables { levels: 3, ..Tunables::DEFAULT }, ..SETUP };
 
@@ -175,7 +178,7 @@ cohorts! {
     c_tkt_tkt: CTktTkt, CTktTkt, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
     c_ptl_tkt: CPtlTkt, CPtlTkt, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
     hmcs: Hmcs<Park>, Hmcs<Spin>, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
-    cst: Cst<SpinThenPark>, Cst<Spin>, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
+    cst: Cst<SpinThenPark>, Cst<Spin>, CROWDED, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
     cst_asleep: Cst<Park>, Cst<Spin>, SETUP, [(On::One, Event::CohortAside), (On::Two, Event::CohortMove)];
     hmcs_of_three_levels: Hmcs<Park>, Hmcs<Spin>, THREE_LEVELS,
         [(On::One, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
@@ -211,7 +214,7 @@ found! {
     partitioned_granted: [weak(Field::NodeOther, Op::Load, Acquire, Relaxed)], CPtlTkt, On::Two;
     global_mcs_unlock: [weak(Field::LockWord, Op::Cas, Release, Relaxed)], Hmcs<Spin>, On::Two;
     global_mcs_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], Hmcs<Spin>, On::Two;
-    cst_grant_awake: [weak(Field::NodeState, Op::Cas, Release, Relaxed)], Cst<SpinThenPark>, On::One;
+    cst_grant_awake: [weak(Field::NodeState, Op::Cas, Release, Relaxed)], Cst<SpinThenPark>, On::One, CROWDED;
     cst_grant_asleep: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], Cst<Park>, On::One;
     grant_between_groups: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], Hmcs<Park>, On::Groups, THREE_LEVELS;
 }

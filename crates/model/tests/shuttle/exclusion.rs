@@ -19,26 +19,23 @@ const TIMED: Load = Load { timed: true, ..UNTIMED };
 const SCHEDULES: usize = 4000;
 
 macro_rules! rounds {
-    ($($name:ident: $lock:ty $(, $restless:literal)?;)*) => {$(
+    ($($name:ident: $lock:ty $(, $also:ident)?;)*) => {$(
         mod $name {
             use super::*;
 
-            /// LOITER's release may overwrite what a sleeper has just said.
-            const RESTLESS: bool = false $(|| $restless)?;
-
             #[test]
             fn time_stands_still() {
-                both(concat!(stringify!($name), " still"), SCHEDULES, Setup { restless: RESTLESS, ..STILL }, rounds::<$lock>(UNTIMED));
+                both(concat!(stringify!($name), " still"), SCHEDULES, Setup { $($also: true,)? ..STILL }, rounds::<$lock>(UNTIMED));
             }
 
             #[test]
             fn all_waits_are_overdue() {
-                both(concat!(stringify!($name), " overdue"), SCHEDULES, Setup { restless: RESTLESS, ..OVERDUE }, rounds::<$lock>(UNTIMED));
+                both(concat!(stringify!($name), " overdue"), SCHEDULES, Setup { $($also: true,)? ..OVERDUE }, rounds::<$lock>(UNTIMED));
             }
 
             #[test]
             fn time_flows() {
-                both(concat!(stringify!($name), " flowing"), SCHEDULES, Setup { restless: RESTLESS, ..FLOWING }, rounds::<$lock>(TIMED));
+                both(concat!(stringify!($name), " flowing"), SCHEDULES, Setup { $($also: true,)? ..FLOWING }, rounds::<$lock>(TIMED));
             }
         }
     )*};
@@ -62,7 +59,8 @@ rounds! {
     c_bo_mcs_stp: CBoMcs<SpinThenPark>;
     hmcs_park: Hmcs<Park>;
     cst_spin: Cst<Spin>;
-    cst_stp: Cst<SpinThenPark>;
+    cst_stays: Cst<SpinThenPark>;
+    cst_stp: Cst<SpinThenPark>, crowded;
     cst_park: Cst<Park>;
     c_tkt_tkt: CTktTkt;
     c_ptl_tkt: CPtlTkt;
@@ -81,10 +79,11 @@ rounds! {
     mcscrn_spin: Mcscrn<Spin>;
     mcscrn_stp: Mcscrn<SpinThenPark>;
     mcscrn_park: Mcscrn<Park>;
-    loiter_spin: Loiter<Mcs<Spin>, Spin>, true;
-    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, true;
-    loiter_park: Loiter<Mcs<Park>, Park>, true;
-    loiter_cna: Loiter<Cna<Park>, Park>, true;
+    // LOITER's release may overwrite what a sleeper has just said.
+    loiter_spin: Loiter<Mcs<Spin>, Spin>, restless;
+    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, restless;
+    loiter_park: Loiter<Mcs<Park>, Park>, restless;
+    loiter_cna: Loiter<Cna<Park>, Park>, restless;
     lifo_cr_spin: LifoCr<Spin>;
     lifo_cr_stp: LifoCr<SpinThenPark>;
     lifo_cr_park: LifoCr<Park>;
