@@ -128,15 +128,22 @@ pub enum Local {
     Node,
     /// CNA: how many contended acquisitions may still rely on that.
     NodeUses,
-    /// `cst-rw`: the NUMA node by whose counter the thread reads, plus one; 0: it has none yet.
-    RwNode,
     /// `flat-combining`: the record that the thread used last, of whichever lock.
     Record,
 }
 
 impl Local {
     /// How many words there are.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 4;
+}
+
+/// Into how many parts a machine's CPUs are divided by [`Machine::reader_part`], unless there are more NUMA nodes: a writer looks at each of them.
+pub const READER_PARTS: u32 = 8;
+
+/// The part of the CPUs of group `group` of the `groups` of the NUMA node `node`, of `nodes`.
+pub const fn reader_part_of((node, nodes): (u32, u32), (group, groups): (u32, u32)) -> u32 {
+    let each = if nodes < READER_PARTS { READER_PARTS / nodes } else { 1 };
+    node * each + if groups > each { group * each / groups } else { group }
 }
 
 /// A computer as the locks see it. All functions act for the calling thread.
@@ -210,6 +217,12 @@ pub trait Machine: Sized + 'static {
         0
     }
 
+    /// Among which CPUs the thread runs, for locks that count readers apart: a number below [`READER_PARTS`], or that of the NUMA node if there are more of
+    /// these. Those of a part are of one NUMA node, and near each other. Cheap: it is asked at each acquisition for reading, and release.
+    fn reader_part() -> u32 {
+        Self::numa_node()
+    }
+
     /// Changes in a forked child: a node with another epoch belongs to a thread that does not exist here.
     fn epoch() -> u32;
 
@@ -231,6 +244,10 @@ pub trait Machine: Sized + 'static {
     /// How many nodes were left behind in the queue of the lock with this word, for locks that have no room for that: a count in a table of the
     /// machine's, which locks may share that are far apart. Nothing is read at the address.
     fn left_behind(lock: *const Self::Word) -> &'static LeftBehind<Self>;
+
+    /// The word on which a writer sleeps that waits for the readers of a lock to go, and which they change when they have gone: one of a table of the
+    /// machine's, by an address that stands for the lock. Locks may share one. It is no lock's memory: who has left a lock may access it.
+    fn leavers(lock: *const Self::Word) -> &'static Self::Word;
 
     /// Whether the calling thread is one that should wait as little as may be, whatever others gain by its waiting: for most
     /// machines, never.

@@ -115,6 +115,12 @@ impl<M: Machine> Side<M> {
     /// The part of that number, if there is one.
     #[inline]
     pub fn part(self, number: u32) -> Option<Handle> {
+        if number < SLOTS { Handle::from_word(self.slot(number).load(Acquire)) } else { self.far_part(number) }
+    }
+
+    /// One that another index than the first names.
+    #[cold]
+    fn far_part(self, number: u32) -> Option<Handle> {
         let (mut index, mut slot) = (self, number % MOST);
         while slot >= SLOTS {
             index = Self::of(&index.0.next)?;

@@ -18,7 +18,7 @@ use flashlock_locks::wait::left::LeftBehind;
 
 use crate::Model;
 use crate::checker::Checker;
-use crate::word::{Tag, Word};
+use crate::word::{Field, Tag, Word};
 
 /// Handles 0 and 1 name no node.
 const OFFSET: u32 = Handle::RESERVED + 1;
@@ -28,6 +28,8 @@ pub struct Arena<C: Checker> {
     nodes: Box<[Node<Model<C>>]>,
     /// The count of all locks that have no room for their own. It does not move either.
     left: Box<LeftBehind<Model<C>>>,
+    /// The word of all locks whose writers wait for readers to go. Nor does this.
+    leavers: Box<Word<C>>,
     books: RefCell<Books>,
     /// Orders a `give` before the `take` that gets the same node, as the pool's free list does.
     order: C::Atomic,
@@ -48,7 +50,9 @@ impl<C: Checker> Arena<C> {
         nodes.iter().for_each(Tag::tag);
         let free = (0..nodes.len() as u32).rev().collect();
         let books = RefCell::new(Books { free, taken: vec![false; nodes.len()], takes: 0 });
-        Self { nodes, left: Box::default(), books, order: C::Atomic::new(0), recycles }
+        let leavers = Box::new(Word::new(0));
+        leavers.tag(Field::Leavers);
+        Self { nodes, left: Box::default(), leavers, books, order: C::Atomic::new(0), recycles }
     }
 
     /// The count of nodes that were left behind.
@@ -56,6 +60,13 @@ impl<C: Checker> Arena<C> {
         let left: *const LeftBehind<Model<C>> = &raw const *self.left;
         // SAFETY: as for nodes.
         unsafe { &*left }
+    }
+
+    /// The word that readers change when they have gone.
+    pub fn leavers(&self) -> &'static Word<C> {
+        let leavers: *const Word<C> = &raw const *self.leavers;
+        // SAFETY: as for nodes.
+        unsafe { &*leavers }
     }
 
     /// The node that a handle names.

@@ -117,6 +117,10 @@ impl<C: Checker> Machine for Model<C> {
         World::<C>::current(|world| world.arena.left())
     }
 
+    fn leavers(_lock: *const Word<C>) -> &'static Word<C> {
+        World::<C>::current(|world| world.arena.leavers())
+    }
+
     fn urgent() -> bool {
         World::<C>::current(World::urgent)
     }

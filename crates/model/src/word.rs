@@ -53,6 +53,8 @@ pub enum Field {
     RwWriters,
     /// `CstRwState::side`, `CohortQueue::side`.
     RwSide,
+    /// `Machine::leavers`.
+    Leavers,
     /// `CohortQueue::home`.
     CohortHome,
     NodeState,

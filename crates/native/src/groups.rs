@@ -115,7 +115,7 @@ fn get(cpu: u32) -> u16 {
 }
 
 /// Does it for each CPU of a list like `0-3,7`.
-fn each_cpu(list: &[u8], mut act: impl FnMut(u32)) {
+pub(crate) fn each_cpu(list: &[u8], mut act: impl FnMut(u32)) {
     for part in list.split(|byte| *byte == b',') {
         let mut ends = numbers(part);
         if let Some(first) = ends.next() {

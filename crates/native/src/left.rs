@@ -1,4 +1,4 @@
-//! # Counts of nodes left behind, for locks that have no room for one
+//! # Words beside locks: counts of nodes left behind, for locks that have no room for one, and words for readers that have left
 //!
 //! A table by the lock's address. Two locks may share a count: then newcomers to the one stay out of its queue (but not of a free lock)
 //! while very many have given up on the other. So there are never more such nodes than the table allows for: 64 for each of its entries, and
@@ -6,6 +6,7 @@
 
 use core::sync::atomic::AtomicU32;
 
+use flashlock_locks::machine::ConstWord as _;
 use flashlock_locks::wait::left::LeftBehind;
 
 use crate::machine::{Native, Sink, Word32};
@@ -15,17 +16,31 @@ const BITS: u32 = 10;
 
 static TABLE: [AtomicU32; 1 << BITS] = [const { AtomicU32::new(0) }; 1 << BITS];
 
-/// Which entry belongs to a lock there. Multiplicative hashing; locks are words, so the low bits say nothing.
-fn index(address: usize) -> usize {
+/// Which entry of a table of that length (log2) belongs to a lock there. Multiplicative hashing; locks are words, so the low bits say nothing.
+fn index(address: usize, bits: u32) -> usize {
     let spread = (address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (spread >> (u64::BITS - BITS)) as usize
+    (spread >> (u64::BITS - bits)) as usize
 }
 
 /// The count of the lock at this address.
 pub fn count<S: Sink>(lock: *const Word32) -> &'static LeftBehind<Native<S>> {
     const { assert!(size_of::<LeftBehind<Native<S>>>() == size_of::<AtomicU32>()) };
     // SAFETY: a `LeftBehind` is transparently a word, and that transparently an `AtomicU32`, whatever `S` is.
-    unsafe { &*(&raw const TABLE[index(lock.addr())]).cast() }
+    unsafe { &*(&raw const TABLE[index(lock.addr(), BITS)]).cast() }
+}
+
+/// log2 of how many [`leavers`] there are.
+const LEAVERS_BITS: u32 = 6;
+
+/// A word on a line of its own.
+#[repr(align(64))]
+struct Apart(Word32);
+
+static LEAVERS: [Apart; 1 << LEAVERS_BITS] = [const { Apart(Word32::ZERO) }; 1 << LEAVERS_BITS];
+
+/// [`Machine::leavers`](flashlock_locks::machine::Machine::leavers)
+pub fn leavers(lock: *const Word32) -> &'static Word32 {
+    &LEAVERS[index(lock.addr(), LEAVERS_BITS)].0
 }
 
 #[cfg(test)]
@@ -37,7 +52,7 @@ mod tests {
     fn locks_spread_over_the_table() {
         for stride in [4, 40, 64, 4096] {
             let mut used = [0u32; 1 << BITS];
-            (0..256).for_each(|i| used[index(0x7f12_3456_7000 + i * stride)] += 1);
+            (0..256).for_each(|i| used[index(0x7f12_3456_7000 + i * stride, BITS)] += 1);
             let most = used.iter().max().copied();
             assert!(most <= Some(6), "stride {stride}: {most:?} of 256 locks share a count");
         }

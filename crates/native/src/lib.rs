@@ -13,7 +13,7 @@
 //! | [`futex`], [`clock`], [`sys`] | the kernel and the time |
 //! | [`spin`] | polling: budget, politeness, signs of a crowd |
 //! | [`epoch`] | telling a forked child from its parent |
-//! | [`numa`], [`near`], [`groups`], [`topology`] | where a thread runs, and what is near; what machine this is |
+//! | [`numa`], [`near`], [`groups`], [`parts`], [`topology`] | where a thread runs, and what is near; what machine this is |
 //! | [`stats`] | counters in shared memory |
 //! | [`settings`] | what the user tuned |
 
@@ -27,6 +27,7 @@ mod local;
 pub mod machine;
 pub mod near;
 pub mod numa;
+pub mod parts;
 pub mod pool;
 pub mod settings;
 pub mod spin;

@@ -8,7 +8,7 @@ use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Machine, Pati
 use flashlock_locks::node::Node;
 use flashlock_locks::wait::left::LeftBehind;
 
-use crate::{clock, epoch, futex, groups, left, near, numa, pool, settings, spin, stats, sys, thread};
+use crate::{clock, epoch, futex, groups, left, near, numa, parts, pool, settings, spin, stats, sys, thread};
 
 /// An `AtomicU32`.
 #[repr(transparent)]
@@ -181,6 +181,11 @@ impl<S: Sink> Machine for Native<S> {
     }
 
     #[inline]
+    fn reader_part() -> u32 {
+        parts::part()
+    }
+
+    #[inline]
     fn epoch() -> u32 {
         epoch::current()
     }
@@ -207,6 +212,10 @@ impl<S: Sink> Machine for Native<S> {
 
     fn left_behind(lock: *const Word32) -> &'static LeftBehind<Self> {
         left::count(lock)
+    }
+
+    fn leavers(lock: *const Word32) -> &'static Word32 {
+        left::leavers(lock)
     }
 
     fn urgent() -> bool {

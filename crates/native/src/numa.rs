@@ -118,10 +118,16 @@ fn find_rseq() -> bool {
 
 /// The CPU that the calling thread runs on, once [`prepare_cpu`] was called.
 pub(crate) fn cpu() -> u32 {
+    cheap_cpu().unwrap_or_else(|| kernel().0)
+}
+
+/// The same, if the kernel need not be asked.
+#[inline]
+pub(crate) fn cheap_cpu() -> Option<u32> {
     match CPU_SOURCE.load(Acquire) {
-        RSEQ => rseq_word::<RSEQ_CPU>(),
-        RDPID => rdpid() & RDPID_CPU,
-        _ => kernel().0,
+        RSEQ => Some(rseq_word::<RSEQ_CPU>()),
+        RDPID => Some(rdpid() & RDPID_CPU),
+        _ => None,
     }
 }
 
@@ -137,6 +143,7 @@ pub(crate) fn prepare_cpu() {
 
 /// A word of the thread's rseq area.
 #[cfg(target_arch = "x86_64")]
+#[inline]
 fn rseq_word<const OFFSET: usize>() -> u32 {
     let word: u32;
     // SAFETY: the thread's rseq area is registered with the kernel for the thread's life; it is 32 bytes at least.

@@ -76,6 +76,7 @@ fn read_slow<L: RawRwLock<M>, M: Machine<Word = Word32>>(lock: &RwLock, until: O
     }
 }
 
+#[inline(always)]
 fn read<L: RawRwLock<M>, M: Machine<Word = Word32>>(lock: &RwLock, until: Option<Deadline>) -> c_int {
     if L::enter(lock.state::<L::State>()) {
         held::note(address_of(lock));

@@ -21,11 +21,14 @@ use flashlock_locks::node::Node;
 use flashlock_locks::wait::left::LeftBehind;
 
 use crate::Sim;
+use crate::machine::Word;
 
 /// Bytes in a line.
 pub(crate) const LINE: usize = 64;
 /// Queue nodes: as many as a thread can leave behind, and one for each of very many.
 pub(crate) const NODES: u32 = 1 << 14;
+/// Of these, for threads to take: the last two lines are for words of the machine's.
+pub(crate) const FREE_NODES: u32 = NODES - 2;
 /// Handles 0 and 1 name no node.
 const FIRST: u32 = Handle::RESERVED + 1;
 /// Of the block: nodes, and what is placed.
@@ -102,8 +105,8 @@ impl Arena {
     #[inline]
     pub(crate) fn node(&self, handle: Handle) -> &'static Node<Sim> {
         let index = handle.word() - FIRST;
-        assert!(index < NODES - 1, "handle {} names no node", handle.word());
-        // SAFETY: the first lines of the block, up to the last of `NODES`, are nodes, for ever (invariants 1 and 2).
+        assert!(index < FREE_NODES, "handle {} names no node", handle.word());
+        // SAFETY: the first lines of the block, up to the last two of `NODES`, are nodes, for ever (invariants 1 and 2).
         unsafe { self.base.cast::<Node<Sim>>().add(index as usize).as_ref() }
     }
 
@@ -111,6 +114,12 @@ impl Arena {
     pub(crate) fn left(&self) -> &'static LeftBehind<Sim> {
         // SAFETY: the line is in the block for ever (invariant 1), and the count is a word (invariant 2).
         unsafe { self.base.cast::<Node<Sim>>().add(NODES as usize - 1).cast().as_ref() }
+    }
+
+    /// The word of all locks whose writers wait for readers to go, in the line before.
+    pub(crate) fn leavers(&self) -> &'static Word {
+        // SAFETY: the line is in the block for ever (invariant 1), and all of it is words (invariant 2).
+        unsafe { self.base.cast::<Node<Sim>>().add(NODES as usize - 2).cast().as_ref() }
     }
 
     /// The handle of the node of that number.

@@ -13,7 +13,7 @@ use flashlock_locks::node::Node;
 use flashlock_locks::wait::left::LeftBehind;
 
 use crate::access::{access, spend};
-use crate::arena::{Arena, NODES};
+use crate::arena::{Arena, FREE_NODES, NODES};
 use crate::kernel::Kernel;
 use crate::memory::Access;
 use crate::simulation::{suspend, with};
@@ -107,7 +107,7 @@ impl Machine for Sim {
             if let Some(handle) = kernel.me().nodes.pop() {
                 return handle;
             }
-            assert!(kernel.nodes_made < NODES - 1, "simulated threads wait with {NODES} nodes or more");
+            assert!(kernel.nodes_made < FREE_NODES, "simulated threads wait with {NODES} nodes or more");
             kernel.nodes_made += 1;
             Arena::handle(kernel.nodes_made - 1)
         })
@@ -241,6 +241,13 @@ impl Machine for Sim {
         })
     }
 
+    fn reader_part() -> u32 {
+        with(|kernel| {
+            let core = kernel.my_core();
+            kernel.shape.reader_part(core)
+        })
+    }
+
     fn epoch() -> u32 {
         1
     }
@@ -273,6 +280,10 @@ impl Machine for Sim {
 
     fn left_behind(_lock: *const Word) -> &'static LeftBehind<Self> {
         with(|kernel| kernel.arena.left())
+    }
+
+    fn leavers(_lock: *const Word) -> &'static Word {
+        with(|kernel| kernel.arena.leavers())
     }
 
     fn stand_still() -> u32 {

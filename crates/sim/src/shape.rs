@@ -3,6 +3,8 @@
 //! What the [`Description`] says of topology, as tables: which core and node a CPU belongs to, how far nodes are apart. And sets
 //! of cores, as bits.
 
+use flashlock_locks::machine::reader_part_of;
+
 use crate::description::{Description, MAX_CORES};
 
 /// The shape of a machine.
@@ -62,6 +64,12 @@ impl Shape {
     /// What the operating system says is the core's NUMA node.
     pub(crate) fn shown_node(&self, core: u32) -> u32 {
         self.node(core) / self.nodes_per_shown
+    }
+
+    /// Among which part of the machine's readers who runs on that core counts himself.
+    pub(crate) fn reader_part(&self, core: u32) -> u32 {
+        let cores = self.cores_per_node * self.nodes_per_shown;
+        reader_part_of((self.shown_node(core), self.nodes / self.nodes_per_shown), (core % cores, cores))
     }
 
     /// How far it says that one is from another.

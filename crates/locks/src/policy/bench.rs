@@ -214,4 +214,7 @@ impl Machine for Bench {
     fn left_behind(_: *const Plain) -> &'static LeftBehind<Self> {
         unreachable!()
     }
+    fn leavers(_: *const Plain) -> &'static Plain {
+        unreachable!()
+    }
 }

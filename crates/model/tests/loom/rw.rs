@@ -197,4 +197,6 @@ found! {
     futex_release: [weak(Field::RwCount, Op::Cas, Release, Relaxed)], sections::<FutexRw>(RW);
     cst_counter_acquire: [weak(Field::NodeState, Op::Add, AcqRel, Release)], sections::<CstRw<Spin>>(RW);
     cst_counter_leave: [weak(Field::NodeState, Op::Add, Release, Relaxed)], sections::<CstRw<Spin>>(RW);
+    cst_leavers_said: [weak(Field::Leavers, Op::Add, Release, Relaxed)], sections::<CstRw<Park>>(RW);
+    cst_leavers_heard: [weak(Field::Leavers, Op::Or, Acquire, Relaxed)], sections::<CstRw<Park>>(RW);
 }

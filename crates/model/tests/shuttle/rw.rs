@@ -62,6 +62,9 @@ fn acquisition<L: Rw>(lock: &Lock<L>, timed: bool) -> u32 {
             lock.unlock();
         }
     }
+    if any(4) == 0 {
+        world().set_numa(any(2)); // Its thread has moved.
+    }
     lock.unlock();
     u32::from(writes)
 }
@@ -302,6 +305,8 @@ fn seeded_bugs_are_found() {
     find("release looks back", By::Random, SCHEDULES, STILL, last_frees::<MutantRw<LooksBack>>);
     let lost = Setup { fault: Some(Fault::NoWake(Field::RwCount)), ..STILL };
     find("wakes of the counter are lost", By::Random, SCHEDULES, lost, rounds::<ShflRw<Park>>(4, 3, false));
+    let lost = Setup { fault: Some(Fault::NoWake(Field::Leavers)), ..STILL };
+    find("wakes of who waits for readers are lost", By::Random, SCHEDULES, lost, rounds::<CstRw<Park>>(4, 3, false));
     let blind = Setup { fault: Some(Fault::ParkBlindly), ..STILL };
     find("futex-rw sleeps without a look", By::Random, SCHEDULES, blind, rounds::<FutexRw>(4, 3, false));
 }

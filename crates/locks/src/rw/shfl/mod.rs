@@ -97,6 +97,12 @@ pub(crate) fn has_no_readers(count: u32) -> bool {
     count < READER
 }
 
+/// Somebody holds the lock for writing.
+#[inline]
+pub(crate) fn is_written(count: u32) -> bool {
+    count & WRITER != 0
+}
+
 /// The blocking readers-writer ShflLock: waiters wait by `W` and are grouped by `P`.
 pub struct ShflRw<W: WaitPolicy = SpinThenPark, P: Admission = RolesApart>(PhantomData<(W, P)>);
 
@@ -172,9 +178,27 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
+    /// (no WRITER, no bar) -> (readers + 1); what the counter was.
+    #[inline]
+    pub(crate) fn count_in(&self) -> Option<u32> {
+        let seen = self.count.fetch_add(READER, Acquire);
+        if seen & (WRITER | BAR_READERS) == 0 && seen < FULL {
+            return Some(seen);
+        }
+        self.take_out(); // Invariant 2.
+        None
+    }
+
+    /// Whether somebody holds the lock for writing, or did a moment ago.
+    #[inline]
+    pub(crate) fn is_written(&self) -> bool {
+        is_written(self.count.load(Relaxed))
+    }
+
     /// Whether somebody holds the lock for writing; if not, its last writer has done with it.
+    #[inline]
     pub(crate) fn is_written_acquire(&self) -> bool {
-        self.count.load(Acquire) & WRITER != 0
+        is_written(self.count.load(Acquire))
     }
 
     /// Acquires for writing, for the lock's own purposes.
@@ -253,13 +277,11 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
     /// (no WRITER, no bar) -> (readers + 1)
     #[inline]
     fn enter(state: &ShflRwState<M>) -> bool {
-        let seen = state.count.fetch_add(READER, Acquire);
-        if seen & (WRITER | BAR_READERS) == 0 && seen < FULL {
+        let entered = state.count_in().is_some();
+        if entered {
             M::trace(Event::RwRead);
-            return true;
         }
-        state.take_out(); // Invariant 2.
-        false
+        entered
     }
 
     fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
@@ -315,11 +337,11 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
     }
 
     fn is_written(state: &ShflRwState<M>) -> bool {
-        state.count.load(Relaxed) & WRITER != 0
+        state.is_written()
     }
 
     fn is_held(state: &ShflRwState<M>) -> bool {
         let seen = state.count.load(Relaxed);
-        seen & WRITER != 0 || !has_no_readers(seen)
+        is_written(seen) || !has_no_readers(seen)
     }
 }

@@ -1,0 +1,202 @@
+//! # The counters of a CST readers-writer lock
+//!
+//! Readers count themselves in on the counter of the CPUs among which they run, and out again on the one of those among which they run then. What
+//! counts is the sum. Who has left a closed counter says so by a word of the machine's, [`leavers`](Machine::leavers), on which the writer
+//! sleeps: it cannot know which counter will change, and the lock may be gone by then. See [`cst`](super), invariants 2 to 4.
+//!
+//! ## Orderings of `leavers`
+//! The writer sets ASLEEP, looks at the counters, and sleeps if the word is as it was; who leaves takes itself out of its counter, and changes the
+//! word. Of these two changes one comes first: if the writer's, it is woken, or does not fall asleep; else it sees the counter as the reader left it.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::event::Event;
+use crate::machine::{Deadline, Machine, Patience, Word};
+use crate::node::Node;
+use crate::side::Side;
+use crate::wait::WaitPolicy;
+
+/// The longest wait (µs) of a writer that polls, before it looks at its deadline.
+const LOOK: u32 = 1_000;
+
+// The states of an index. (None is one of a queue node's.)
+pub(super) const OPEN: u32 = 64;
+pub(super) const DRAINING: u32 = 65;
+pub(super) const CLAIMED: u32 = 66;
+pub(super) const WRITTEN: u32 = 67;
+
+/// Bit of a counter.
+const CLOSED: u32 = 1;
+/// A reader in a counter.
+const ONE: u32 = 2;
+/// Bit of `leavers`: a writer may sleep there.
+const ASLEEP: u32 = 1;
+/// What `leavers` grows by.
+const LEFT: u32 = 2;
+
+/// The index of a [side block](crate::side), whose parts are counters.
+pub(super) struct Counters<M: Machine>(pub(super) Side<M>);
+
+impl<M: Machine> Clone for Counters<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Counters<M> {}
+
+impl<M: Machine> Counters<M> {
+    fn node(self) -> &'static Node<M> {
+        self.0.0
+    }
+
+    /// OPEN, DRAINING, CLAIMED or WRITTEN.
+    pub(super) fn state(self) -> &'static M::Word {
+        &self.node().state
+    }
+
+    /// How many readers have passed the writer that waits.
+    pub(super) fn passed(self) -> &'static M::Word {
+        &self.node().role
+    }
+
+    /// The word by which readers say that they have left.
+    fn leavers(self) -> &'static M::Word {
+        M::leavers(&raw const *self.state())
+    }
+
+    fn all(self) -> impl Iterator<Item = &'static M::Word> {
+        self.0.parts().map(|part| &part.state)
+    }
+
+    /// The counter of the CPUs among which the calling thread runs.
+    #[inline(always)]
+    pub(super) fn own(self) -> Option<&'static M::Word> {
+        self.0.part(M::reader_part()).map(|part| &part.node::<M>().state)
+    }
+
+    #[inline]
+    fn own_or_other(self) -> Option<&'static M::Word> {
+        self.own().or_else(|| self.all().next())
+    }
+
+    /// Its own counter; made if there is none. The caller holds `base` for reading.
+    fn own_or_made(self) -> &'static M::Word {
+        &self.0.part_or_make(M::reader_part(), None, |_| ()).node::<M>().state
+    }
+
+    /// A reader that holds `base` comes in.
+    #[inline]
+    pub(super) fn add(self) {
+        self.own_or_made().fetch_add(ONE, AcqRel);
+    }
+
+    /// A reader comes in, unless the counter is closed, or `kept_out` afterwards.
+    #[inline]
+    pub(super) fn enter(self, kept_out: impl FnOnce() -> bool) -> bool {
+        let Some(counter) = self.own() else { return false };
+        if counter.fetch_add(ONE, AcqRel) & CLOSED == 0 && !kept_out() {
+            return true;
+        }
+        self.take_out(counter);
+        false
+    }
+
+    /// A reader past a writer that waits, if there is one (invariant 2), by its own counter or any other.
+    pub(super) fn pass(self) -> bool {
+        let Some(counter) = self.own_or_other() else { return false };
+        counter.fetch_add(ONE, AcqRel);
+        if self.state().load(Acquire) == DRAINING {
+            return true;
+        }
+        self.take_out(counter);
+        false
+    }
+
+    /// A reader leaves, by its own counter or any other.
+    #[inline]
+    pub(super) fn leave(self) {
+        if let Some(counter) = self.own_or_other() {
+            self.take_out(counter);
+        }
+    }
+
+    /// (counter) -> (counter - 1 reader). If it is closed, a writer may wait for that. The lock is not accessed afterwards.
+    #[inline]
+    fn take_out(self, counter: &'static M::Word) {
+        if counter.fetch_add(ONE.wrapping_neg(), Release) & CLOSED != 0 {
+            say_so::<M>(self.leavers());
+        }
+    }
+
+    /// The readers that `count` finds in the counters.
+    fn sum(self, count: impl Fn(&'static M::Word) -> u32) -> i32 {
+        // Wrapping: each of them may, for who has come by one may leave by another.
+        self.all().map(count).fold(0, |sum: u32, counter| sum.wrapping_add(counter & !CLOSED)) as i32 / ONE as i32
+    }
+
+    /// How many readers there are, more or less.
+    pub(super) fn readers(self) -> i32 {
+        self.sum(|counter| counter.load(Relaxed))
+    }
+
+    /// Opens all counters.
+    pub(super) fn open(self) {
+        self.state().store(OPEN, Release);
+        self.all().for_each(|counter| _ = counter.fetch_and(!CLOSED, AcqRel));
+    }
+
+    /// Whether there are no readers: OPEN or DRAINING -> CLAIMED -> WRITTEN (invariant 3), or DRAINING.
+    fn claim(self) -> bool {
+        self.state().store(CLAIMED, Release);
+        if self.sum(|counter| counter.fetch_or(CLOSED, AcqRel)) <= 0 {
+            self.state().store(WRITTEN, Relaxed); // Means something to its holder only.
+            return true;
+        }
+        self.state().store(DRAINING, Release);
+        false
+    }
+
+    /// Closes the counters and waits until there are no readers: `true`, and WRITTEN; or `false`, when the deadline has passed. (`late` says that.)
+    pub(super) fn drain<W: WaitPolicy>(self, late: impl Fn() -> bool, until: Option<Deadline>) -> bool {
+        self.passed().store(0, Relaxed);
+        while !self.claim() {
+            loop {
+                if late() {
+                    return false;
+                }
+                if self.await_leavers::<W>(until) {
+                    break;
+                }
+            }
+        }
+        true
+    }
+
+    /// Waits until there seem to be no readers, or for a while. Whether there are none.
+    fn await_leavers<W: WaitPolicy>(self, until: Option<Deadline>) -> bool {
+        let leavers = self.leavers();
+        let patience = if W::PARKS { Patience::Budget } else { Patience::Until(M::sooner(LOOK, until)) };
+        if W::SPINS && M::spin_until(leavers, Relaxed, patience, |_| self.readers() <= 0).is_some() {
+            return true;
+        }
+        if W::PARKS {
+            let seen = leavers.fetch_or(ASLEEP, Acquire) | ASLEEP;
+            if self.readers() > 0 {
+                M::trace(Event::Park);
+                M::park(leavers, seen, until);
+            }
+        }
+        self.readers() <= 0
+    }
+}
+
+/// A reader says that it has left, and wakes the writers that sleep. Another that falls asleep meanwhile sets the flag anew, or finds the word changed.
+#[cold]
+fn say_so<M: Machine>(leavers: &'static M::Word) {
+    if leavers.fetch_add(LEFT, Release) & ASLEEP != 0 {
+        leavers.fetch_and(!ASLEEP, Relaxed);
+        M::trace(Event::Wake);
+        M::wake(leavers, u32::MAX);
+    }
+}

@@ -1,0 +1,346 @@
+//! # CST readers-writer lock: readers count themselves apart
+//!
+//! **Problem.** With one counter, each reader takes its cache line from the one before, and on several NUMA nodes readers that share
+//! nothing else are as slow as that line travels. **Idea.** Readers count themselves on a line of their own NUMA node; a writer closes
+//! all of these counters, and waits until their sum is zero. **Source.** Kashyap, Min & Kim, *Scalable NUMA-aware Blocking
+//! Synchronization Primitives*, USENIX ATC'17 (CST); as the rival of ShflLocks, thesis defence, slides 79–80. **Departures.** (1) Below it
+//! is a [`shfl-rw`](super::shfl), which is all there is until readers have met [`MEETINGS`] times, with few writers between, and where everybody waits. (2) The
+//! counters are the parts of a side block ([`side`](crate::side)). (3) There is a counter for each part of the machine ([`Machine::reader_part`]): of a few NUMA
+//! nodes each is divided further, for within a node, too, the line travels: two CPUs of one node make more sections on two counters than on one. (4) A
+//! reader comes and goes by the counter of the part where it runs then; should it leave by another one than it came by, or another thread
+//! release it, the sum is right. (5) A reader that finds a writer polls for a while before it queues, and one that finds readers sleeps only if they
+//! do not go soon.
+//!
+//! ```text
+//!   lock:  base (shfl-rw) | side ──> [index]  state: OPEN, DRAINING or WRITTEN
+//!                                      ├─ part 0 ──> [counter]  readers, CLOSED
+//!                                      ├─ part 1 ──> [counter]
+//!                                      └─ part 2     0: nobody has come from there
+//! ```
+//!
+//! ## State: 24 bytes, and 128 for the side block and for each part in it
+//! | `side` | readers hold | a writer holds |
+//! |---|---|---|
+//! | 0 | `base` for reading | `base` for writing |
+//! | index | a counter | `base` for writing, all counters are CLOSED, their sum is 0, the index says WRITTEN |
+//!
+//! | index | meaning | next |
+//! |---|---|---|
+//! | OPEN | no writer holds the counters | CLAIMED, by who holds `base` for writing |
+//! | CLAIMED | a writer closes the counters, and reads them | WRITTEN if the sum is 0, else DRAINING |
+//! | DRAINING | a writer waits for the sum to become 0 | CLAIMED; OPEN if it gives up |
+//! | WRITTEN | held for writing | OPEN at the release |
+//!
+//! ## Invariants
+//! 1. `side` becomes non-zero only in the hands of who holds `base` for writing, and a counter is added only by who holds it for reading. So
+//!    whoever holds `base` knows by `side` what its holders count on.
+//! 2. A reader that has counted itself holds the lock if the counter was not CLOSED and no writer holds `base`; or, past a writer that
+//!    waits, if the index says DRAINING afterwards. Otherwise it takes itself out again.
+//! 3. A writer says CLAIMED before it reads the counters, by read-modify-writes: a reader that has counted itself later finds CLOSED, and
+//!    CLAIMED, or WRITTEN; one that has done so earlier is found, or has left by then. So there are readers, or it says WRITTEN. The sum may
+//!    be too large, by readers that are about to take themselves out: by the counter by which they came, so it is never too small.
+//! 4. The counters are opened before `base` is released, which is the last access; a reader that finds one open before that finds
+//!    `base` held. A reader's last access to the lock is to its counter.
+//! 5. A side block is given back by `destroy` alone.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | counter + 1 | AcqRel | counter or/and, by writers | sees the last section; invariant 3: the state of the index, and `base` |
+//! | counter − 1 | Release | the writer's ors | hands over what was read |
+//! | counter or, and | AcqRel | both | as above |
+//! | index `state` store, load | Release, Acquire | each other | invariant 3 goes through the counter; this keeps the argument local |
+//!
+//! Those of `side` and its parts: [`side`](crate::side); of the word on which a writer sleeps: `counters.rs`.
+//!
+//! **Cannot:** let anybody in while a writer that is waiting for readers to go does not run, but readers past the bound. Give its side block back
+//! if the program frees the lock without destroying it.
+
+mod counters;
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::event::Event;
+use crate::machine::{Deadline, Machine, Patience, Word};
+use crate::rw::cst::counters::{Counters, OPEN, WRITTEN};
+use crate::rw::shfl::{ShflRwState, has_no_readers, is_written};
+use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
+use crate::side::Side;
+use crate::wait::{SpinThenPark, WaitPolicy};
+
+/// How often readers must have met in a lock before it gets a side block.
+pub const MEETINGS: u32 = 64;
+/// So many meetings a writer makes up for: the side block, at which a writer has more to do, is for locks that are mostly read.
+const MEETINGS_PER_WRITER: u32 = 16;
+/// How long (µs) a reader that holds the lock waits for a writer to say that it waits for it.
+const BREAK: u32 = 20;
+/// How often a reader that waits for a writer may find that the next must wait twice as long.
+const MOST_DOUBLINGS: u32 = 10;
+
+/// The CST readers-writer lock; waiters wait by `W`.
+pub struct CstRw<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
+
+/// The state of one lock.
+#[repr(C)]
+pub struct CstRwState<M: Machine> {
+    /// What writers hold, and where everybody waits.
+    pub base: ShflRwState<M>,
+    /// The index of the side block, or 0.
+    pub side: M::Word,
+    /// How often readers have met.
+    pub met: M::Word,
+}
+
+impl<M: Machine> CstRwState<M> {
+    #[inline]
+    fn side(&self) -> Option<Counters<M>> {
+        Side::of(&self.side).map(Counters)
+    }
+
+    /// (counter) -> (counter + 1 reader), if no writer keeps it out. Never inlined, as the release: the way without a side block stays short.
+    #[inline(never)]
+    fn enter_aside(&self) -> bool {
+        let Some(side) = self.side() else { return false };
+        // The first look spares the counter a reader that has to leave again. Acquire in the second: if the writer has gone, it has done with
+        // the lock (invariant 4).
+        if self.base.is_written() || !side.enter(|| self.base.is_written_acquire()) {
+            return false;
+        }
+        M::trace(Event::RwRead);
+        true
+    }
+
+    /// The release where there is a side block.
+    #[inline(never)]
+    fn leave_aside<W: WaitPolicy>(&self) {
+        let Some(side) = self.side() else { return };
+        // Relaxed: as the caller holds the lock, it is seen whether for writing.
+        if side.state().load(Relaxed) == WRITTEN { self.end_writing::<W>(side) } else { side.leave() }
+    }
+
+    /// The release of a writer where there is a side block.
+    #[inline(never)]
+    fn end_writing<W: WaitPolicy>(&self, side: Counters<M>) {
+        side.open();
+        ShflRw::<W>::unlock(&self.base);
+    }
+
+    /// (base) -> (base + 1 reader), or the same on a counter.
+    #[inline(always)]
+    fn enter_base<W: WaitPolicy>(&self) -> bool {
+        let Some(before) = self.base.count_in() else { return false };
+        // Relaxed: no side block, as seen by who holds `base` (invariant 1).
+        let alone = has_no_readers(before) && self.side.load(Relaxed) == 0;
+        if !alone && !self.stay::<W>(before) {
+            return false;
+        }
+        M::trace(Event::RwRead);
+        true
+    }
+
+    /// A reader that has come in by `base` goes over to its counter if there is a side block, or leaves again if it is time to make one. Whether it
+    /// has stayed.
+    #[cold]
+    fn stay<W: WaitPolicy>(&self, before: u32) -> bool {
+        if self.side.load(Relaxed) != 0 {
+            self.move_aside::<W>();
+            return true;
+        }
+        // Relaxed, and not atomic: it is a hint.
+        let met = self.met.load(Relaxed) + u32::from(!has_no_readers(before));
+        self.met.store(met, Relaxed);
+        if met >= MEETINGS {
+            ShflRw::<W>::unlock(&self.base);
+        }
+        met < MEETINGS
+    }
+
+    /// A writer that has acquired a lock without a side block makes one less likely. Relaxed, and not atomic: it is a hint.
+    #[inline]
+    fn note_writer(&self) {
+        let met = self.met.load(Relaxed);
+        if met != 0 {
+            self.met.store(met.saturating_sub(MEETINGS_PER_WRITER), Relaxed);
+        }
+    }
+
+    /// (base + 1 reader) -> (counter + 1 reader), if there are counters.
+    #[inline]
+    fn move_aside<W: WaitPolicy>(&self) {
+        if let Some(side) = self.side() {
+            side.add();
+            ShflRw::<W>::unlock(&self.base);
+        }
+    }
+
+    /// Makes the side block, if there is none and the lock can be had for that within the bound. The caller holds nothing of it.
+    #[cold]
+    pub fn make_side<W: WaitPolicy>(&self) {
+        self.met.store(0, Relaxed);
+        let soon = M::sooner(M::tunables().bound_us.max(1), None);
+        if self.base.acquire_uncounted::<W>(soon).is_err() {
+            return;
+        }
+        if self.side.load(Relaxed) == 0 {
+            Side::<M>::make(&self.side, |index| index.state.store(OPEN, Relaxed)); // Published by the exchange.
+            M::trace(Event::RwSide);
+        }
+        ShflRw::<W>::unlock(&self.base);
+    }
+
+    /// A reader that holds the lock already, as far as is known. `false` if that cannot be, for a writer does.
+    fn read_again<W: WaitPolicy>(&self, side: Counters<M>) -> bool {
+        while side.state().load(Relaxed) != WRITTEN {
+            if side.pass() {
+                M::trace(Event::RwRead);
+                return true;
+            }
+            if CstRw::<W>::enter(self) {
+                return true;
+            }
+            if side.own().is_none() && !self.base.is_written() {
+                return false; // It has moved to where nobody has come from.
+            }
+            // A writer that holds `base` is about to say that it waits, or finds that it has to.
+            M::relax(BREAK);
+        }
+        false
+    }
+
+    /// A reader polls for a while before it queues: most writers are done soon.
+    fn poll<W: WaitPolicy>(&self, side: Counters<M>) -> bool {
+        let open = |seen| !is_written(seen) && self.enter_aside();
+        let came = W::SPINS
+            && side.own().is_some()
+            && M::spin_until(&self.base.count, Relaxed, Patience::Budget, open).is_some();
+        if came {
+            M::trace(Event::RwContended);
+        }
+        came
+    }
+
+    /// A reader that holds nothing waits until the counters are open, or passes the writer that waits.
+    fn read_slow<W: WaitPolicy>(&self, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        let begun = M::micros();
+        let mut patience = M::tunables().bound_us.max(1);
+        loop {
+            let limit = if how == Reader::Behind { until } else { Some(M::sooner(patience, until)) };
+            match ShflRw::<W>::read(&self.base, how, limit) {
+                Ok(()) => {
+                    self.move_aside::<W>();
+                    return Ok(());
+                }
+                Err(Refusal::TimedOut) => {}
+                Err(refusal) => return Err(refusal),
+            }
+            let late = until.is_some_and(|deadline| M::expired(&deadline));
+            if how != Reader::Behind && self.pass_after(begun, late) {
+                M::trace(Event::RwRead);
+                return Ok(());
+            }
+            if late {
+                return Err(Refusal::TimedOut);
+            }
+            patience = patience.saturating_mul(2).min(1 << 20);
+        }
+    }
+
+    /// Passes the writer that waits, if the wait since `begun` has been long enough for that.
+    fn pass_after(&self, begun: u32, late: bool) -> bool {
+        let Some(side) = self.side() else { return false };
+        let bound = u64::from(M::tunables().bound_us) << side.passed().load(Relaxed).min(MOST_DOUBLINGS);
+        let passed = (late || u64::from(M::micros().wrapping_sub(begun)) >= bound) && side.pass();
+        if passed {
+            side.passed().fetch_add(1, Relaxed); // A hint.
+            M::trace(Event::RwPassed);
+        }
+        passed
+    }
+
+    /// The holder of `base` waits for the readers in the counters. Whether they have gone; if not, `base` is released.
+    fn claim_counters<W: WaitPolicy>(&self, late: impl Fn() -> bool, until: Option<Deadline>) -> bool {
+        let Some(side) = self.side() else {
+            self.note_writer();
+            return true;
+        };
+        let drained = side.drain::<W>(late, until);
+        if !drained {
+            side.open();
+            ShflRw::<W>::unlock(&self.base);
+        }
+        drained
+    }
+}
+
+impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
+    type State = CstRwState<M>;
+
+    const MOST_READERS: u32 = <ShflRw<W> as RawRwLock<M>>::MOST_READERS;
+
+    fn new_state() -> CstRwState<M> {
+        CstRwState { base: ShflRw::<W>::new_state(), side: M::Word::new(0), met: M::Word::new(0) }
+    }
+
+    #[inline(always)]
+    fn enter(state: &CstRwState<M>) -> bool {
+        // Relaxed: a hint; both ways look again.
+        if state.side.load(Relaxed) == 0 { state.enter_base::<W>() } else { state.enter_aside() }
+    }
+
+    fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        match state.side() {
+            Some(side) if how == Reader::Again && state.read_again::<W>(side) => return Ok(()),
+            // It has met itself.
+            None if how == Reader::Again => state.met.store(0, Relaxed),
+            None if state.met.load(Relaxed) >= MEETINGS => state.make_side::<W>(),
+            _ => {}
+        }
+        match state.side() {
+            Some(side) if state.poll::<W>(side) => Ok(()),
+            _ => state.read_slow::<W>(how, until),
+        }
+    }
+
+    fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
+        if how != Reader::Behind && state.side().is_some_and(Counters::pass) {
+            M::trace(Event::RwRead);
+            return Ok(());
+        }
+        ShflRw::<W>::try_read(&state.base, how).inspect(|()| state.move_aside::<W>())
+    }
+
+    fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        ShflRw::<W>::write(&state.base, how, until)?;
+        let late = || until.is_some_and(|deadline| M::expired(&deadline));
+        if state.claim_counters::<W>(late, until) { Ok(()) } else { Err(Refusal::TimedOut) }
+    }
+
+    fn try_write(state: &CstRwState<M>) -> bool {
+        ShflRw::<W>::try_write(&state.base) && state.claim_counters::<W>(|| true, None)
+    }
+
+    #[inline]
+    fn unlock(state: &CstRwState<M>) {
+        // Relaxed: the caller holds the lock (invariant 1).
+        if state.side.load(Relaxed) == 0 { ShflRw::<W>::unlock(&state.base) } else { state.leave_aside::<W>() }
+    }
+
+    fn is_written(state: &CstRwState<M>) -> bool {
+        match state.side() {
+            Some(side) => side.state().load(Relaxed) == WRITTEN,
+            None => ShflRw::<W>::is_written(&state.base),
+        }
+    }
+
+    fn is_held(state: &CstRwState<M>) -> bool {
+        ShflRw::<W>::is_held(&state.base) || state.side().is_some_and(|side| side.readers() > 0)
+    }
+
+    fn destroy(state: &CstRwState<M>) {
+        // One that is held is left as it is: better lose the block than its readers.
+        if !Self::is_held(state) {
+            Side::<M>::give_back(&state.side);
+        }
+    }
+}
