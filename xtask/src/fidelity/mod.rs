@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<Option<Tally>> {
     let report = match &options.rows {
         _ if options.render => Report::read()?,
         Some(text) => made_later(text, options.fresh)?,
-        None => simulated(table::groups(), options.fresh)?,
+        None => simulated(&table::groups(), options.fresh)?,
     };
     report::write(&report, &page::render(&report))?;
     let count = Count::of(&report.groups);
@@ -77,20 +77,20 @@ fn made_later(text: &str, fresh: bool) -> Result<Report> {
     if groups.is_empty() {
         bail!("no row has \"{text}\" in its name: docs/fidelity.md has all names");
     }
-    let merged = report.with(&simulated(groups, fresh)?)?;
+    let merged = report.with(&simulated(&groups, fresh)?)?;
     if merged.outline() != report::outline(&table::groups()) {
         bail!("the table has other rows than the file: run {COMMAND}");
     }
     Ok(merged)
 }
 
-fn simulated(groups: Vec<Group>, fresh: bool) -> Result<Report> {
+fn simulated(groups: &[Group], fresh: bool) -> Result<Report> {
     let rows = groups.iter().flat_map(|group| &group.rows);
     let points: Vec<_> = rows.flat_map(Row::figures).flat_map(|figure| figure.points.iter().copied()).collect();
     let runs = Runs::make(&points, fresh)?;
     let made = origin::now(COMMAND.split(' ').map(str::to_owned).collect())?;
     let made = Provenance { schema: report::SCHEMA.to_owned(), version: report::VERSION, ..made };
-    Report::new(made, &groups, &runs)
+    Report::new(made, groups, &runs)
 }
 
 #[cfg(test)]
