@@ -19,6 +19,7 @@ mod options;
 mod races;
 mod results;
 mod setup;
+mod speed;
 mod steps;
 mod suite;
 mod table;
@@ -70,6 +71,8 @@ enum Task {
     Results(results::Options),
     /// The simulator beside what the papers measured, as docs/fidelity.md
     Fidelity(fidelity::Options),
+    /// How many steps of a simulation a second of CPU time is enough for, by workload and machine
+    Speed(speed::Options),
     /// The generated documents: make them, or check that they are up to date
     Docs(docs::Options),
 }
@@ -105,6 +108,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Atomics(options) => atomics::run(options).map(Some),
         Task::Results(options) => results::run(options).map(|()| None),
         Task::Fidelity(options) => fidelity::run(options),
+        Task::Speed(options) => speed::run(options).map(|()| None),
         Task::Docs(options) => docs::run(options).map(|()| None),
     }
 }

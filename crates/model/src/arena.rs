@@ -18,7 +18,8 @@ use flashlock_locks::wait::left::LeftBehind;
 
 use crate::Model;
 use crate::checker::Checker;
-use crate::word::{Field, Tag, Word};
+use crate::tag::Tag;
+use crate::word::{Field, Word};
 
 /// Handles 0 and 1 name no node.
 const OFFSET: u32 = Handle::RESERVED + 1;

@@ -15,7 +15,8 @@ use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
 
 use crate::Model;
 use crate::checker::{Checker, Data};
-use crate::word::{Field, Tag, Word};
+use crate::tag::Tag;
+use crate::word::{Field, Word};
 use crate::world::World;
 
 /// A lock with what it protects.

@@ -10,6 +10,7 @@
 //! | [`loom`], [`shuttle`] | the two, and how to run a model under them |
 //! | [`machine`] | [`Model`], the `Machine` over a checker |
 //! | [`word`] | its atomic word, whose orderings a test can weaken |
+//! | [`tag`] | what the words of each lock's state are for |
 //! | [`world`] | one execution: settings, threads, time |
 //! | [`arena`] | its queue nodes, and who has them |
 //! | [`kernel`] | its futexes |
@@ -22,6 +23,7 @@ pub mod kernel;
 pub mod loom;
 pub mod machine;
 pub mod shuttle;
+pub mod tag;
 pub mod word;
 pub mod world;
 

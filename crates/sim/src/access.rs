@@ -16,13 +16,13 @@ use crate::{Ps, ps};
 /// simulated threads, it takes no time.
 pub(crate) fn access<T>(address: *const u32, kind: Access, act: impl FnOnce() -> T) -> T {
     match with(|kernel| kernel.current.and_then(|_| kernel.arena.line(address))) {
-        Some(line) => access_line(line, kind, 1.0, act),
+        Some(line) => access_line(line, kind, act),
         None => act(),
     }
 }
 
-/// The same for a line. Of the time that a load takes, others like it pass so many times as much at once.
-pub(crate) fn access_line<T>(line: u32, kind: Access, overlap: f64, act: impl FnOnce() -> T) -> T {
+/// The same for a line.
+pub(crate) fn access_line<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -> T {
     if kind == Access::Rmw {
         drain();
     }
@@ -32,7 +32,7 @@ pub(crate) fn access_line<T>(line: u32, kind: Access, overlap: f64, act: impl Fn
         if kind == Access::Store {
             kernel.buffer(line, kernel.now);
         }
-        (true, kernel.advance(shared(cost, overlap), Use::Compute))
+        (true, kernel.advance(cost, Use::Compute))
     });
     // What a hit does, it does at once: the time it takes passes afterwards, and nobody has acted since.
     if hit {
@@ -42,11 +42,25 @@ pub(crate) fn access_line<T>(line: u32, kind: Access, overlap: f64, act: impl Fn
     }
     match kind {
         Access::Store => store_elsewhere(line, act),
-        Access::Load | Access::Rmw => fetch(line, kind, overlap, act),
+        Access::Load | Access::Rmw => fetch(line, kind, act),
     }
 }
 
-/// A time of which a part passes together with others like it.
+/// The acting thread loads from lines, one after the other; nothing that it does depends on what it finds there. So it need not act
+/// before it has the last one.
+pub(crate) fn read_all(lines: impl Iterator<Item = u32>, overlap: f64) {
+    let must_wait = with(|kernel| {
+        let reads = &mut kernel.me().reads;
+        reads.lines.extend(lines);
+        reads.overlap = overlap;
+        kernel.read_on()
+    });
+    if must_wait {
+        suspend();
+    }
+}
+
+/// Of the time that a load takes, others like it pass so many times as much at once.
 fn shared(time: Ps, overlap: f64) -> Ps {
     if overlap == 1.0 { time } else { (time as f64 / overlap) as Ps }
 }
@@ -83,36 +97,12 @@ fn store_elsewhere<T>(line: u32, act: impl FnOnce() -> T) -> T {
 }
 
 /// A load or a read-modify-write of a line that must be fetched.
-fn fetch<T>(line: u32, kind: Access, overlap: f64, act: impl FnOnce() -> T) -> T {
-    let issued = with(|kernel| {
-        let core = kernel.my_core();
-        let travel = kernel.memory.travel(&kernel.shape, core, line, kind);
-        (kernel.now, kernel.advance(shared(travel, overlap), Use::Local))
-    });
-    if issued.1 {
+fn fetch<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -> T {
+    let (issued, must_wait) = with(|kernel| (kernel.now, kernel.ask(line, kind, 1.0)));
+    if must_wait {
         suspend();
     }
-    let must_wait = with(|kernel| {
-        let (now, core) = (kernel.now, kernel.my_core());
-        // The other hardware thread of the core may have brought it.
-        if let Some(cost) = kernel.memory.hit(core, line, kind) {
-            return kernel.advance(shared(cost, overlap), Use::Compute);
-        }
-        let served = kernel.memory.serve(&kernel.shape, now, core, line, kind);
-        let usage = match served.source {
-            Source::Local => Use::Local,
-            Source::Remote => Use::Remote,
-            Source::Memory => Use::Memory,
-        };
-        kernel.me().last_miss = (line, issued.0);
-        let must_wait = kernel.advance(shared(served.done - now, overlap), usage);
-        // Of that time, it waited so long for others.
-        let times = &mut kernel.me().times;
-        let queued = shared(served.queued, overlap);
-        times[usage as usize] -= queued;
-        times[Use::Queueing as usize] += queued;
-        must_wait
-    });
+    let must_wait = with(|kernel| kernel.receive(line, kind, 1.0, issued));
     let result = act();
     finish(line, kind, must_wait);
     result
@@ -133,7 +123,86 @@ fn wait_until(time: Ps) {
     }
 }
 
+/// Lines that a thread is loading from.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    lines: Vec<u32>,
+    /// How many of them it has.
+    done: usize,
+    /// When it asked for the next one, if it has.
+    asked: Option<Ps>,
+    overlap: f64,
+}
+
 impl Kernel {
+    /// The acting thread asks for a line that it does not have. Whether it must let others act before it is served.
+    fn ask(&mut self, line: u32, kind: Access, overlap: f64) -> bool {
+        let core = self.my_core();
+        let travel = self.memory.travel(&self.shape, core, line, kind);
+        self.advance(shared(travel, overlap), Use::Local)
+    }
+
+    /// It is served, having asked at `asked`. Whether it must let others act before it has the line.
+    fn receive(&mut self, line: u32, kind: Access, overlap: f64, asked: Ps) -> bool {
+        let (now, core) = (self.now, self.my_core());
+        // The other hardware thread of the core may have brought it.
+        if let Some(cost) = self.memory.hit(core, line, kind) {
+            return self.advance(shared(cost, overlap), Use::Compute);
+        }
+        let served = self.memory.serve(&self.shape, now, core, line, kind);
+        let usage = match served.source {
+            Source::Local => Use::Local,
+            Source::Remote => Use::Remote,
+            Source::Memory => Use::Memory,
+        };
+        self.me().last_miss = (line, asked);
+        let must_wait = self.advance(shared(served.done - now, overlap), usage);
+        // Of that time, it waited so long for others.
+        let times = &mut self.me().times;
+        let queued = shared(served.queued, overlap);
+        times[usage as usize] -= queued;
+        times[Use::Queueing as usize] += queued;
+        must_wait
+    }
+
+    /// The acting thread goes on loading, if it has anything to load. Whether it must let others act first.
+    pub(crate) fn read_on(&mut self) -> bool {
+        loop {
+            let reads = &mut self.me().reads;
+            let (overlap, asked) = (reads.overlap, reads.asked.take());
+            let Some(&line) = reads.lines.get(reads.done) else {
+                reads.lines.clear();
+                reads.done = 0;
+                return false;
+            };
+            reads.done += usize::from(asked.is_some());
+            let must_wait = match asked {
+                Some(asked) => self.receive(line, Access::Load, overlap, asked),
+                None => self.read(line, overlap),
+            };
+            if must_wait {
+                return true;
+            }
+        }
+    }
+
+    /// The acting thread begins to load from the next one of its lines.
+    fn read(&mut self, line: u32, overlap: f64) -> bool {
+        self.progresses(0);
+        let (now, core) = (self.now, self.my_core());
+        let reads = &self.me().reads;
+        if let Some(&next) = reads.lines.get(reads.done + 1) {
+            self.memory.expect(&self.shape, core, next);
+        }
+        if let Some(cost) = self.memory.hit(core, line, Access::Load) {
+            self.me().reads.done += 1;
+            return self.advance(shared(cost, overlap), Use::Compute);
+        }
+        self.memory.expect_victims(&self.shape, core, line);
+        self.me().reads.asked = Some(now);
+        self.ask(line, Access::Load, overlap)
+    }
+
     /// A store of the acting thread is seen by others at `at`, and not before its earlier stores.
     fn buffer(&mut self, line: u32, at: Ps) {
         let now = self.now;

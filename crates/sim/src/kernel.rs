@@ -14,11 +14,11 @@
 //! 2. An unfinished thread has exactly one valid event, or polls, or sleeps on a word, or is in a CPU's queue.
 //! 3. A thread in state `Busy` or `Polling` is the `current` one of its CPU.
 
+mod events;
 mod polling;
 mod scheduling;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use flashlock_locks::event::Event as LockEvent;
 use flashlock_locks::machine::Tunables;
@@ -30,12 +30,13 @@ use crate::shape::Shape;
 use crate::stuck::Why;
 use crate::thread::{Cpu, State, Thread, Tid, Use};
 use crate::{Ps, ps, us};
+use events::Events;
 
 /// A program that has done nothing for so long is given up.
 const STALLED: Ps = 10_000_000_000_000;
 
 /// What happens at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     /// The thread goes on.
     Resume(Tid, u32),
@@ -85,8 +86,7 @@ pub(crate) struct Kernel {
     core_load: Vec<u32>,
     /// Cores of each package that are not idle.
     package_load: Vec<u32>,
-    events: BinaryHeap<Reverse<(Ps, u64, What)>>,
-    made: u64,
+    events: Events,
     pub(crate) happened: u64,
     /// By line, the first of those that poll it, plus one.
     pollers: Vec<u32>,
@@ -133,8 +133,7 @@ impl Kernel {
             cpus: (0..shape.cpus).map(|_| Cpu::default()).collect(),
             core_load: vec![0; shape.cores as usize],
             package_load: vec![0; machine.topology.packages as usize],
-            events: BinaryHeap::new(),
-            made: 0,
+            events: Events::default(),
             happened: 0,
             pollers: vec![0; Arena::lines() as usize],
             told: Vec::new(),
@@ -173,11 +172,6 @@ impl Kernel {
         self.shape.core(cpu)
     }
 
-    fn push(&mut self, at: Ps, what: What) {
-        self.made += 1;
-        self.events.push(Reverse((at, self.made, what)));
-    }
-
     /// The acting thread is busy for so long. Whether it must let others act first; else it already is that much later.
     #[inline]
     pub(crate) fn advance(&mut self, time: Ps, usage: Use) -> bool {
@@ -186,7 +180,7 @@ impl Kernel {
         self.happened += 1;
         let me = self.me();
         me.spend(usage, time);
-        if self.events.peek().is_none_or(|Reverse((first, ..))| until < *first) {
+        if self.events.first().is_none_or(|first| until < first) {
             self.now = until;
             return false;
         }
@@ -201,7 +195,7 @@ impl Kernel {
         me.state = State::Busy { until, usage };
         me.generation += 1;
         let event = What::Resume(tid, me.generation);
-        self.push(until, event);
+        self.events.push(until, event);
     }
 
     /// When what takes from `from` to `to` on this CPU is over, if a hypervisor takes the CPU away now and then.
@@ -256,7 +250,7 @@ impl Kernel {
             if self.unfinished == 0 {
                 return Next::Over;
             }
-            let Some(Reverse((at, _, what))) = self.events.pop() else { return Next::Stuck(Why::Deadlock) };
+            let Some((at, what)) = self.events.pop() else { return Next::Stuck(Why::Deadlock) };
             self.happened += 1;
             match what {
                 What::Resume(tid, generation) if self.is_valid(tid, generation) => {
@@ -266,7 +260,10 @@ impl Kernel {
                     }
                     self.stop_polling(tid);
                     self.current = Some(tid);
-                    return Next::Run(tid);
+                    if !self.read_on() {
+                        return Next::Run(tid);
+                    }
+                    self.current = None;
                 }
                 What::Timer(tid, generation) if self.is_valid(tid, generation) => {
                     self.now = at;

@@ -11,7 +11,7 @@
 //! | `kernel`, `thread` | virtual time, its events, CPUs and their queues |
 //! | `machine`, `access`, `spin`, `arena` | the `Machine` that the locks see |
 //! | [`simulation`] | how to run something |
-//! | `footprint` | how much memory that takes |
+//! | `footprint`, `host` | how much memory that takes, and how to have it in time |
 //!
 //! ```
 //! use flashlock_locks::machine::Machine;
@@ -28,6 +28,7 @@ mod access;
 mod arena;
 pub mod description;
 mod footprint;
+mod host;
 mod kernel;
 mod machine;
 mod memory;

@@ -20,7 +20,7 @@
 //! What is read and nobody else has is exclusive at once. A line's home is the node that touched it first.
 //!
 //! ## Invariants
-//! 1. If a line has an owner, nobody else has a copy: `sharers` is the owner alone.
+//! 1. If a line has an owner, nobody else has a copy.
 //! 2. A core with a copy is in a node whose last-level cache has one, if caches are inclusive; else that cache may have dropped
 //!    it for as long as a core of the node has it.
 //! 3. A line's server is never free earlier than it was before.
@@ -30,11 +30,11 @@ mod parts;
 
 pub use parts::Traffic;
 
-use crate::description::Description;
+use crate::description::{Cache, Description};
 use crate::shape::{Cores, Shape};
-use crate::tags::{Tags, Victim};
+use crate::tags::{Divisor, Tags, Victim};
 use crate::{Ps, ps};
-use lines::{Lines, Lost, NOBODY, NOWHERE};
+use lines::{Lines, Lost};
 use parts::{Bus, Costs, Tlb};
 
 /// What an access does.
@@ -95,7 +95,8 @@ impl Memory {
     pub(crate) fn new(machine: &Description, shape: &Shape) -> Self {
         let latency = &machine.latency_ns;
         let list = |ns: &[f64]| ns.iter().map(|&ns| ps(ns)).collect();
-        let cache = |cache: crate::description::Cache, hashed| Tags::new(cache.kib * 16, cache.ways, hashed);
+        let own = |cache: Cache| Tags::of_core(cache.kib * 16, cache.ways);
+        let shared = |cache: Cache| Tags::shared(cache.kib * 16, cache.ways);
         let (cores, nodes) = (0..shape.cores, 0..shape.nodes);
         let tlb = machine.cache.tlb;
         Self {
@@ -113,14 +114,14 @@ impl Memory {
                 dram: list(&latency.dram),
             },
             lines: Lines::default(),
-            l1: cores.clone().map(|_| cache(machine.cache.l1, false)).collect(),
-            l2: cores.clone().map(|_| cache(machine.cache.l2, false)).collect(),
-            llc: nodes.clone().map(|_| cache(machine.cache.llc, true)).collect(),
+            l1: cores.clone().map(|_| own(machine.cache.l1)).collect(),
+            l2: cores.clone().map(|_| own(machine.cache.l2)).collect(),
+            llc: nodes.clone().map(|_| shared(machine.cache.llc)).collect(),
             tlb: cores
                 .map(|_| Tlb {
-                    tags: Tags::new(tlb.entries, 8, false),
+                    tags: Tags::of_core(tlb.entries, 8),
                     latest: u32::MAX,
-                    lines_per_page: tlb.page_kib * 16,
+                    lines_per_page: Divisor::new(tlb.page_kib * 16),
                 })
                 .collect(),
             llc_bus: nodes.clone().map(|_| Bus::new(machine.bandwidth.llc_gbs)).collect(),
@@ -136,20 +137,38 @@ impl Memory {
         self.lines.extend(lines)
     }
 
+    /// The core will soon access the line.
+    #[inline]
+    pub(crate) fn expect(&self, shape: &Shape, core: u32, line: u32) {
+        self.lines.expect(line);
+        self.l1[core as usize].expect(line);
+        self.l2[core as usize].expect(line);
+        self.llc[shape.node(core) as usize].expect(line);
+    }
+
+    /// The core has asked for the line, and will soon have to drop others for it.
+    #[inline]
+    pub(crate) fn expect_victims(&self, shape: &Shape, core: u32, line: u32) {
+        let (llc, l2) = (&self.llc[shape.node(core) as usize], &self.l2[core as usize]);
+        let victims = [llc.next_victim(line), l2.next_victim(line)];
+        victims.into_iter().flatten().for_each(|victim| self.lines.expect(victim));
+    }
+
     /// What the access costs if it is a hit; it has happened then.
     #[inline]
     pub(crate) fn hit(&mut self, core: u32, line: u32, access: Access) -> Option<Ps> {
-        let state = &mut self.lines[line];
-        let allowed = if access.writes() { state.owner == core as u16 } else { state.sharers.contains(core) };
-        if !allowed {
+        if access.writes() {
+            if !self.lines[line].is_owned_by(core) {
+                return None;
+            }
+            self.lines[line].soil();
+        } else if !self.lines.has_copy(line, core) {
             return None;
         }
-        state.dirty |= access.writes();
         self.traffic.hits += 1;
-        let near = if self.l1[core as usize].touch(line) {
+        let near = if self.l1[core as usize].keep(line) {
             self.costs.l1
         } else {
-            self.l1[core as usize].insert(line, 0);
             self.l2[core as usize].touch(line);
             self.costs.l2
         };
@@ -167,15 +186,14 @@ impl Memory {
     #[inline]
     fn translate(&mut self, core: u32, line: u32) -> Ps {
         let tlb = &mut self.tlb[core as usize];
-        let page = line / tlb.lines_per_page;
+        let page = tlb.lines_per_page.quotient(line);
         if page == tlb.latest {
             return 0;
         }
         tlb.latest = page;
-        if tlb.tags.touch(page) {
+        if tlb.tags.keep(page) {
             return 0;
         }
-        tlb.tags.insert(page, 0);
         self.traffic.walks += 1;
         self.costs.walk
     }
@@ -189,7 +207,7 @@ impl Memory {
             None if access.writes() => state.llc & !ours == 0,
             None => state.llc & ours != 0,
         };
-        let place = if here || state.home == NOWHERE { node } else { u32::from(state.home) };
+        let place = state.home().filter(|_| !here).unwrap_or(node);
         self.costs.llc[shape.distance(node, place)] / 2
     }
 
@@ -197,10 +215,7 @@ impl Memory {
     pub(crate) fn serve(&mut self, shape: &Shape, now: Ps, core: u32, line: u32, access: Access) -> Served {
         let travelled = self.travel(shape, core, line, access);
         let node = shape.node(core);
-        let state = &mut self.lines[line];
-        if state.home == NOWHERE {
-            state.home = node as u8;
-        }
+        self.lines[line].settle_at(node);
         let (latency, from) = self.supply(shape, core, line, access);
         let source = match from {
             None => Source::Memory,
@@ -212,7 +227,7 @@ impl Memory {
         let start = carried.max(state.free_at);
         let done = start + latency.saturating_sub(travelled);
         // An exclusive copy is on its way until it has arrived; a shared one can be given out again at once.
-        let moves = access.writes() || state.owner != NOBODY;
+        let moves = access.writes() || state.owner().is_some();
         let done = if access == Access::Rmw { done + self.costs.rmw } else { done };
         state.free_at = if moves { done } else { start + self.costs.line };
         let walk = self.translate(core, line);
@@ -232,26 +247,28 @@ impl Memory {
         let costs = &self.costs;
         if let Some(owner) = state.owner() {
             let other = shape.node(owner);
-            let list = if state.dirty || access.writes() { &costs.transfer } else { &costs.clean };
+            let list = if state.is_dirty() || access.writes() { &costs.transfer } else { &costs.clean };
             return (list[shape.distance(node, other)], Some(other));
         }
         let nearest = nodes_in(state.llc).min_by_key(|&other| shape.distance(node, other));
         let (fetch, from) = match nearest {
-            _ if state.sharers.contains(core) => (0, Some(node)),
+            _ if self.lines.has_copy(line, core) => (0, Some(node)),
             Some(other) => (costs.llc[shape.distance(node, other)], Some(other)),
             None => {
-                match std::mem::replace(&mut self.lines[line].lost, Lost::No) {
+                match state.lost() {
                     Lost::No => {}
                     Lost::ToItself => self.traffic.displaced_by_itself += 1,
                     Lost::ToAnother => self.traffic.displaced_by_others += 1,
                 }
-                return (costs.dram[shape.distance(node, u32::from(state.home))], None);
+                self.lines[line].lose(Lost::No);
+                let home = state.home().expect("it has just been touched");
+                return (self.costs.dram[shape.distance(node, home)], None);
             }
         };
         if !access.writes() {
             return (fetch, from);
         }
-        let mut others = state.sharers;
+        let mut others = self.lines.copies(line);
         others.remove(core);
         let farthest = nodes_in(state.llc)
             .filter(|&other| other != node || others.intersects(shape.cores_of(other)))
@@ -268,7 +285,7 @@ impl Memory {
 
     /// When the buses between there and here have carried what arrives now.
     fn carry(&mut self, shape: &Shape, now: Ps, node: u32, line: u32, from: Option<u32>) -> Ps {
-        let home = u32::from(self.lines[line].home);
+        let home = self.lines[line].home().expect("who asks for it is in a node");
         let traffic = &mut self.traffic;
         let other = from.unwrap_or(home);
         let mut ready = self.llc_bus[node as usize].carry(now);
@@ -289,30 +306,28 @@ impl Memory {
     /// The line is where the access has brought it.
     fn settle(&mut self, shape: &Shape, core: u32, line: u32, access: Access) {
         let node = shape.node(core);
-        let state = &mut self.lines[line];
         if access.writes() {
-            state.sharers = Cores::only(core);
-            state.owner = core as u16;
-            state.dirty = true;
+            self.lines.give_to(line, core);
+            let state = &mut self.lines[line];
+            state.own(true);
             state.llc = 1 << node;
         } else {
-            let alone = state.sharers.is_empty() && state.llc & !(1 << node) == 0;
-            state.sharers.insert(core);
-            state.owner = if alone { core as u16 } else { NOBODY };
-            state.dirty = false;
+            let state = &mut self.lines[line];
+            let alone = !state.has_copies() && state.llc & !(1 << node) == 0;
+            state.disown();
             state.llc |= 1 << node;
+            self.lines.add_copy(line, core);
+            if alone {
+                self.lines[line].own(false);
+            }
         }
         self.put_into_llc(shape, node, core, line);
-        self.l1[core as usize].insert(line, 0);
+        self.l1[core as usize].keep(line);
         let Some(victim) = self.l2[core as usize].insert(line, 0) else { return };
-        let state = &mut self.lines[victim.line];
-        if !state.sharers.contains(core) {
+        if !self.lines.has_copy(victim.line, core) {
             return; // Invalidated before.
         }
-        state.sharers.remove(core);
-        if state.owner == core as u16 {
-            state.owner = NOBODY;
-        }
+        self.lines.remove_copies(victim.line, &Cores::only(core));
         if !self.inclusive {
             // The last level may have dropped it while the core kept it.
             self.put_into_llc(shape, node, core, victim.line);
@@ -327,20 +342,17 @@ impl Memory {
 
     /// A last-level cache had no room for it any more.
     fn drop_from_llc(&mut self, shape: &Shape, node: u32, core: u32, victim: Victim) {
-        let state = &mut self.lines[victim.line];
-        if state.llc & 1 << node == 0 {
+        if self.lines[victim.line].llc & 1 << node == 0 {
             return; // Invalidated before.
         }
         let cores = shape.cores_of(node);
-        if !self.inclusive && state.sharers.intersects(cores) {
+        if !self.inclusive && self.lines.copies(victim.line).intersects(cores) {
             return; // The cores keep it.
         }
+        let state = &mut self.lines[victim.line];
         state.llc &= !(1 << node);
-        state.lost = if victim.by == core { Lost::ToItself } else { Lost::ToAnother };
-        state.sharers.remove_all(cores);
-        if state.owner().is_some_and(|owner| shape.node(owner) == node) {
-            state.owner = NOBODY;
-        }
+        state.lose(if victim.by == core { Lost::ToItself } else { Lost::ToAnother });
+        self.lines.remove_copies(victim.line, cores);
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) struct Shape {
     /// How many of the nodes the operating system shows as one.
     nodes_per_shown: u32,
     distances: Vec<u8>,
+    /// By CPU, and by core: divisions made once.
+    cores_by_cpu: Vec<u16>,
+    nodes_by_core: Vec<u8>,
     cores_of: Vec<Cores>,
 }
 
@@ -34,13 +37,16 @@ impl Shape {
             cores_per_node: per_node,
             nodes_per_package: machine.topology.nodes_per_package,
             nodes_per_shown: if machine.topology.shown_as_packages { machine.topology.nodes_per_package } else { 1 },
+            cores_by_cpu: (0..machine.cpus()).map(|cpu| (cpu / machine.topology.threads_per_core) as u16).collect(),
+            nodes_by_core: (0..machine.cores()).map(|core| (core / per_node) as u8).collect(),
             distances: pairs.map(|(a, b)| machine.distance(a, b) as u8).collect(),
             cores_of: (0..nodes).map(|node| (node * per_node..(node + 1) * per_node).collect()).collect(),
         }
     }
 
+    #[inline]
     pub(crate) fn core(&self, cpu: u32) -> u32 {
-        cpu / self.threads_per_core
+        u32::from(self.cores_by_cpu[cpu as usize])
     }
 
     /// The hardware threads of a core.
@@ -48,8 +54,9 @@ impl Shape {
         core * self.threads_per_core..(core + 1) * self.threads_per_core
     }
 
+    #[inline]
     pub(crate) fn node(&self, core: u32) -> u32 {
-        core / self.cores_per_node
+        u32::from(self.nodes_by_core[core as usize])
     }
 
     /// Which of its node's cores a core is.
@@ -86,6 +93,7 @@ impl Shape {
         node * per_node..(node + 1) * per_node
     }
 
+    #[inline]
     pub(crate) fn distance(&self, a: u32, b: u32) -> usize {
         usize::from(self.distances[(a * self.nodes + b) as usize])
     }
@@ -126,8 +134,16 @@ impl Cores {
         self.0.iter().zip(others.0).any(|(mine, other)| mine & other != 0)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0 == [0; WORDS]
+    /// The one in it, or none; `None` if there are more.
+    pub(crate) fn at_most_one(&self) -> Option<Option<u32>> {
+        let mut found = None;
+        for (word, bits) in (0..).zip(self.0).filter(|(_, bits)| *bits != 0) {
+            if found.is_some() || bits & (bits - 1) != 0 {
+                return None;
+            }
+            found = Some(word * 64 + bits.trailing_zeros());
+        }
+        Some(found)
     }
 }
 

@@ -12,7 +12,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use flashlock_locks::machine::Tunables;
 
-use crate::access::{access_line, spend};
+use crate::access::{access_line, read_all, spend};
 use crate::arena::Arena;
 use crate::description::Description;
 use crate::kernel::{Kernel, Next};
@@ -228,6 +228,11 @@ pub(crate) fn with<T>(act: impl FnOnce(&mut Kernel) -> T) -> T {
     KERNEL.with_borrow_mut(|kernel| act(kernel.as_mut().expect("a simulation exists on this host thread")))
 }
 
+/// Whether a simulated thread is.
+fn is_acting() -> bool {
+    with(|kernel| kernel.current.is_some())
+}
+
 /// Lets others act until the acting thread's event has come.
 pub(crate) fn suspend() {
     let yielder = YIELDER.get();
@@ -283,28 +288,32 @@ impl Region {
 
     /// Loads from a line, and waits for it, as what comes next depends on it.
     pub fn read(&self, line: u32) {
-        self.access(line, Access::Load, 1.0);
+        self.load([line], 1.0);
     }
 
-    /// Loads from a line; what comes next does not depend on it, so that other such loads are under way at the same time.
-    pub fn read_ahead(&self, line: u32) {
+    /// Loads from lines, one after the other; what comes next does not depend on them, so that other such loads are under way at the same
+    /// time. Which lines is asked for at once.
+    pub fn read_ahead(&self, lines: impl IntoIterator<Item = u32>) {
         let overlap = with(|kernel| kernel.machine.latency_ns.overlap);
-        self.access(line, Access::Load, overlap);
+        self.load(lines, overlap);
     }
 
     /// Stores to a line.
     pub fn write(&self, line: u32) {
-        self.access(line, Access::Store, 1.0);
+        debug_assert!(line < self.lines);
+        with(|kernel| kernel.progresses(0));
+        if is_acting() {
+            access_line(self.first + line, Access::Store, || ());
+        }
     }
 
-    fn access(&self, line: u32, kind: Access, overlap: f64) {
-        debug_assert!(line < self.lines);
-        let acts = with(|kernel| {
-            kernel.progresses(0);
-            kernel.current.is_some()
+    fn load(&self, lines: impl IntoIterator<Item = u32>, overlap: f64) {
+        let lines = lines.into_iter().map(|line| {
+            debug_assert!(line < self.lines);
+            self.first + line
         });
-        if acts {
-            access_line(self.first + line, kind, overlap, || ());
+        if is_acting() {
+            read_all(lines, overlap);
         }
     }
 }

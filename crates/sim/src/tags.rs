@@ -2,78 +2,164 @@
 //!
 //! A set-associative directory of lines with least-recently-used replacement. It says what fits, not what is valid: who may use a
 //! line is known to the line itself (see [`memory`](crate::memory)), so an entry may stand for a copy that was invalidated.
+//!
+//! Of every access that is no hit, each level is told, and what it is told of comes in no order: so sets begin where cache lines of this
+//! computer do, and have nothing in them but numbers of lines. Who brought one in stands beside them, for caches of which that is asked.
+
+use crate::host::prefetch;
 
 /// No line.
 const EMPTY: u32 = u32::MAX;
+/// Numbers of lines in a cache line of this computer.
+const ALIGNED: usize = 64 / size_of::<u32>();
 
 /// The directory of one cache.
 #[derive(Debug)]
 pub(crate) struct Tags {
-    /// Set by set, the most recently used first.
-    entries: Vec<Entry>,
-    sets: u32,
+    /// From `first` on, set by set, the most recently used first.
+    lines: Vec<u32>,
+    first: usize,
+    /// Who brought them in, in the same order; empty for a cache of one core.
+    by: Vec<u8>,
+    sets: Divisor,
     ways: usize,
-    /// Spreads neighbours over the sets, as caches do that many cores share.
-    hashed: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    line: u32,
-    /// Who brought it in.
-    by: u32,
 }
 
 /// A line that had to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Victim {
     pub(crate) line: u32,
-    /// Who had brought it in.
+    /// Who had brought it in; 0 in a cache of one core.
     pub(crate) by: u32,
 }
 
 impl Tags {
     /// Bytes for each line of a cache.
-    pub(crate) const ENTRY: u64 = size_of::<Entry>() as u64;
+    pub(crate) const ENTRY: u64 = (size_of::<u32>() + size_of::<u8>()) as u64;
 
-    /// A cache of so many lines, or of a few fewer, to make full sets.
-    pub(crate) fn new(lines: u32, ways: u32, hashed: bool) -> Self {
+    /// A core's own cache of so many lines, or of a few fewer, to make full sets.
+    pub(crate) fn of_core(lines: u32, ways: u32) -> Self {
         let ways = ways.min(lines).max(1);
         let sets = (lines / ways).max(1);
-        let entries = vec![Entry { line: EMPTY, by: 0 }; (sets * ways) as usize];
-        Self { entries, sets, ways: ways as usize, hashed }
+        let entries = (sets * ways) as usize;
+        let lines = vec![EMPTY; entries + ALIGNED];
+        let first = lines.as_ptr().align_offset(64).min(ALIGNED);
+        Self { lines, first, by: Vec::new(), sets: Divisor::new(sets), ways: ways as usize }
     }
 
-    fn set(&mut self, line: u32) -> &mut [Entry] {
-        let spread = if self.hashed { line.wrapping_mul(0x9e37_79b1) } else { line };
-        let set =
-            if self.hashed { (u64::from(spread) * u64::from(self.sets)) >> 32 } else { u64::from(spread % self.sets) };
-        let first = set as usize * self.ways;
-        &mut self.entries[first..first + self.ways]
+    /// The same for one that several cores share. It spreads neighbours over its sets, and knows who brought what in.
+    pub(crate) fn shared(lines: u32, ways: u32) -> Self {
+        let mut this = Self::of_core(lines, ways);
+        this.by = vec![0; this.lines.len() - ALIGNED];
+        this
+    }
+
+    /// Where the line's set begins.
+    #[inline]
+    fn set(&self, line: u32) -> usize {
+        let set = if self.by.is_empty() {
+            self.sets.remainder(line)
+        } else {
+            ((u64::from(line.wrapping_mul(0x9e37_79b1)) * u64::from(self.sets.number)) >> 32) as u32
+        };
+        set as usize * self.ways
+    }
+
+    #[inline]
+    fn lines(&mut self, set: usize) -> &mut [u32] {
+        &mut self.lines[self.first + set..][..self.ways]
+    }
+
+    /// Somebody will ask for the line soon.
+    #[inline]
+    pub(crate) fn expect(&self, line: u32) {
+        let set = self.set(line);
+        prefetch(&self.lines[self.first + set]);
+        prefetch(&self.lines[self.first + set + self.ways - 1]);
+        self.by.get(set).into_iter().for_each(prefetch);
+    }
+
+    /// What would have to go if the line came in now.
+    #[inline]
+    pub(crate) fn next_victim(&self, line: u32) -> Option<u32> {
+        let last = self.lines[self.first + self.set(line) + self.ways - 1];
+        (last != EMPTY).then_some(last)
     }
 
     /// Whether the line is in; it has just been used.
     #[inline]
     pub(crate) fn touch(&mut self, line: u32) -> bool {
         let set = self.set(line);
-        if set[0].line == line {
-            return true;
+        let Some(at) = self.lines(set).iter().position(|other| *other == line) else { return false };
+        move_to_front(self.lines(set), line);
+        if let Some(by) = self.by.get_mut(set..=set + at) {
+            by.rotate_right(1);
         }
-        let Some(at) = set.iter().position(|entry| entry.line == line) else { return false };
-        set[..=at].rotate_right(1);
         true
     }
 
     /// Brings a line in, in front of all others of its set; the last one goes.
+    #[inline]
     pub(crate) fn insert(&mut self, line: u32, by: u32) -> Option<Victim> {
-        if self.touch(line) {
-            self.set(line)[0].by = by;
-            return None;
+        let (ways, set) = (self.ways, self.set(line));
+        let (at, last) = move_to_front(self.lines(set), line);
+        let mut victim = Victim { line: last, by: 0 };
+        if let Some(bys) = self.by.get_mut(set..set + ways) {
+            victim.by = u32::from(bys[at]);
+            bys.copy_within(..at, 1);
+            bys[0] = by as u8;
         }
+        (last != line && last != EMPTY).then_some(victim)
+    }
+
+    /// Brings a line in. Whether it was in already.
+    #[inline]
+    pub(crate) fn keep(&mut self, line: u32) -> bool {
         let set = self.set(line);
-        set.rotate_right(1);
-        let Entry { line: victim, by: victim_by } = std::mem::replace(&mut set[0], Entry { line, by });
-        (victim != EMPTY).then_some(Victim { line: victim, by: victim_by })
+        move_to_front(self.lines(set), line).1 == line
+    }
+}
+
+/// All that were in front of the line move back by one, all of them if it was not in. Where it was, or the last place; and what
+/// was there.
+#[inline]
+fn move_to_front(set: &mut [u32], line: u32) -> (usize, u32) {
+    let mut moved = line;
+    for (at, place) in set.iter_mut().enumerate() {
+        moved = std::mem::replace(place, moved);
+        if moved == line {
+            return (at, line);
+        }
+    }
+    (set.len() - 1, moved)
+}
+
+/// A number by which many are divided, by multiplication (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Divisor {
+    number: u32,
+    /// 2⁶⁴ divided by it, rounded up; 0 for 1.
+    inverse: u64,
+}
+
+impl Divisor {
+    pub(crate) fn new(number: u32) -> Self {
+        Self { number, inverse: (u64::MAX / u64::from(number)).wrapping_add(1) }
+    }
+
+    #[inline]
+    fn remainder(self, dividend: u32) -> u32 {
+        let part = self.inverse.wrapping_mul(u64::from(dividend));
+        ((u128::from(part) * u128::from(self.number)) >> 64) as u32
+    }
+
+    /// How often it goes into that number.
+    #[inline]
+    pub(crate) fn quotient(self, dividend: u32) -> u32 {
+        if self.number == 1 {
+            return dividend;
+        }
+        ((u128::from(self.inverse) * u128::from(dividend)) >> 64) as u32
     }
 }
 
@@ -83,19 +169,47 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes() {
-        let mut tags = Tags::new(4, 2, false);
+        let mut tags = Tags::of_core(4, 2);
         assert_eq!((tags.insert(0, 7), tags.insert(2, 8)), (None, None));
         assert!(tags.touch(0));
-        assert_eq!(tags.insert(4, 9), Some(Victim { line: 2, by: 8 }));
+        assert_eq!(tags.insert(4, 9), Some(Victim { line: 2, by: 0 }));
         assert_eq!((tags.touch(0), tags.touch(2), tags.touch(4)), (true, false, true));
         assert_eq!(tags.insert(1, 9), None, "another set");
+        assert_eq!((tags.keep(0), tags.keep(6), tags.keep(4)), (true, false, false));
+    }
+
+    #[test]
+    fn it_is_known_who_brought_a_line_in() {
+        let mut tags = Tags::shared(3, 3);
+        (1..=3).for_each(|line| assert_eq!(tags.insert(line, 10 + line), None));
+        assert!(tags.touch(1));
+        assert_eq!(tags.insert(2, 22), None, "who used it last");
+        assert_eq!(tags.insert(4, 14), Some(Victim { line: 3, by: 13 }));
+        assert_eq!(tags.insert(5, 255), Some(Victim { line: 1, by: 11 }));
+        assert_eq!(tags.insert(6, 16), Some(Victim { line: 2, by: 22 }));
+        assert!(tags.touch(4) && tags.touch(6));
+        assert_eq!(tags.insert(7, 17), Some(Victim { line: 5, by: 255 }));
     }
 
     #[test]
     fn what_fits_stays() {
-        let mut tags = Tags::new(1 << 10, 16, true);
+        let mut tags = Tags::shared(1 << 10, 16);
         (0..512).for_each(|line| _ = tags.insert(line, 0));
         let kept = (0..512).filter(|&line| tags.touch(line)).count();
         assert!(kept > 500, "{kept} of 512 lines in a cache of 1,024");
+    }
+
+    #[test]
+    fn division_is_division() {
+        let numbers = [1, 2, 3, 7, 63, 64, 65, 511, 2304, 65_536, 1 << 20, u32::MAX - 1, u32::MAX];
+        for number in numbers {
+            let divisor = Divisor::new(number);
+            for other in numbers.into_iter().chain(0..1000).chain([u32::MAX / 2]) {
+                for dividend in [other.wrapping_sub(1), other, other.wrapping_add(1)] {
+                    assert_eq!(divisor.remainder(dividend), dividend % number, "{dividend} by {number}");
+                    assert_eq!(divisor.quotient(dividend), dividend / number, "{dividend} by {number}");
+                }
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ use flashlock_locks::machine::{Handle, Local};
 use flashlock_locks::wait::polling::Contention;
 
 use crate::Ps;
+use crate::access::Reads;
 
 /// Names a thread, by its number.
 pub(crate) type Tid = u32;
@@ -90,6 +91,7 @@ pub(crate) struct Thread {
     pub(crate) next_poller: Option<Tid>,
     /// When its stores will have left the store buffer.
     pub(crate) stores: VecDeque<Ps>,
+    pub(crate) reads: Reads,
     /// The line that it last waited for, and since when.
     pub(crate) last_miss: (u32, Ps),
     pub(crate) times: [Ps; Use::ALL.len()],
@@ -113,6 +115,7 @@ impl Thread {
             waited_for: 0,
             next_poller: None,
             stores: VecDeque::new(),
+            reads: Reads::default(),
             last_miss: (u32::MAX, 0),
             times: [0; Use::ALL.len()],
             nodes: Vec::new(),

@@ -5,7 +5,7 @@ mod common;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 
-use common::{Log, simulation, tiny};
+use common::{Log, simulation, taken_away, tiny};
 use flashlock_locks::machine::{Machine, Patience, Word as _};
 use flashlock_locks::queue::Mcs;
 use flashlock_locks::raw::RawLock;
@@ -197,7 +197,7 @@ fn loads_that_nothing_depends_on_are_under_way_together() {
     let (mut simulation, log) = (simulation(&machine), Log::new());
     let (data, theirs) = (Region::new(4_096), log.clone());
     simulation.spawn(move || {
-        for (first, read) in [(0, Region::read as fn(&Region, u32)), (32, Region::read_ahead)] {
+        for (first, read) in [(0, Region::read as fn(&Region, u32)), (32, |data, line| data.read_ahead([line]))] {
             // From memory, each on a page that is not known yet.
             let before = now();
             (first..first + 32).for_each(|line| read(&data, line * 64));
@@ -208,6 +208,38 @@ fn loads_that_nothing_depends_on_are_under_way_together() {
     let times = log.take();
     assert!(times[0].abs_diff(32 * (96 + 15)) <= 32, "{times:?}");
     assert!(times[1].abs_diff(32 * (96 + 15) / 4) <= 32, "four at once: {times:?}");
+}
+
+/// Somebody who names many lines at once does not act in between; all that happens is the same.
+#[test]
+fn lines_named_at_once_are_loaded_one_after_the_other() {
+    let run = |at_once: bool| {
+        let mut machine = taken_away();
+        (machine.scheduler.slice_us, machine.cache.llc.kib) = (20.0, 640);
+        let (mut simulation, log) = (simulation(&machine), Log::new());
+        let data = Rc::new(Region::new(40_000));
+        // More than there are CPUs.
+        for thread in 0..24_u32 {
+            let (data, log) = (Rc::clone(&data), log.clone());
+            simulation.spawn(move || {
+                for round in 0..20 {
+                    let lines =
+                        (0..50_u32).map(|n| (thread * 1000 + round * 50 + n).wrapping_mul(0x9e37_79b1) % 40_000);
+                    if at_once {
+                        data.read_ahead(lines)
+                    } else {
+                        lines.for_each(|line| data.read_ahead([line]))
+                    }
+                    data.write(thread * 64);
+                    log.write((thread, now()));
+                }
+            });
+        }
+        (simulation.run().unwrap(), log.take())
+    };
+    let (outcome, log) = run(true);
+    assert!(outcome.involuntary_switches > 10 && outcome.traffic.displaced_by_others > 10, "{outcome:?}");
+    assert_eq!((outcome, log), run(false));
 }
 
 // ------------------------------------------------------------------------------------------------- waiting for ever

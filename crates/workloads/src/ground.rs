@@ -21,6 +21,13 @@ use crate::random::XorShift;
 pub trait Lines: Send + Sync {
     /// Loads from a line.
     fn read(&self, line: u32);
+
+    /// Loads from lines, one after the other, which are all known beforehand: what is in one does not say which comes next.
+    #[inline]
+    fn read_all(&self, lines: impl Iterator<Item = u32>) {
+        lines.for_each(|line| self.read(line));
+    }
+
     /// Stores to a line.
     fn write(&self, line: u32);
 }

@@ -41,9 +41,7 @@ impl Reads {
     /// Reads so many elements.
     fn read<G: Ground>(&self, array: &G::Lines, times: u32, random: &mut XorShift) {
         G::worked(times * self.draw_ns);
-        for _ in 0..times {
-            array.read(random.below(self.integers) / Self::INTEGERS_PER_LINE);
-        }
+        array.read_all((0..times).map(|_| random.below(self.integers) / Self::INTEGERS_PER_LINE));
     }
 }
 

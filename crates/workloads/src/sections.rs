@@ -140,7 +140,7 @@ impl<L: Lock, G: Ground> Guarded<L, G> {
     #[inline]
     fn section(&self, ns: u32, writes: u32, reads: u32, random: &mut XorShift) {
         self.lock.section(|| {
-            (writes..writes + reads).for_each(|line| self.lines.read(line));
+            self.lines.read_all(writes..writes + reads);
             (0..writes).for_each(|line| self.lines.write(line));
             G::work(random, ns);
         });

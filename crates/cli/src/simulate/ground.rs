@@ -16,7 +16,10 @@ pub(super) struct Touched(Region);
 
 impl Lines for Touched {
     fn read(&self, line: u32) {
-        self.0.read_ahead(line);
+        self.0.read_ahead([line]);
+    }
+    fn read_all(&self, lines: impl Iterator<Item = u32>) {
+        self.0.read_ahead(lines);
     }
     fn write(&self, line: u32) {
         self.0.write(line);

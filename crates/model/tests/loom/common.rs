@@ -10,7 +10,7 @@ use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
 use flashlock_locks::node::state;
 use flashlock_locks::raw::RawLock;
 use flashlock_model::loom::{Depth, Loomed, explore};
-use flashlock_model::word::Tag;
+use flashlock_model::tag::Tag;
 use flashlock_model::world::World;
 use flashlock_model::{Loom, Setup, harness};
 use loom::thread;

@@ -8,7 +8,7 @@ use flashlock_locks::machine::{Handle, Machine, Word as _};
 use flashlock_locks::spin::Futex;
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::{Loomed, explore, find};
-use flashlock_model::word::cond_words;
+use flashlock_model::tag::cond_words;
 use flashlock_model::{Loom, Setup};
 use loom::thread;
 

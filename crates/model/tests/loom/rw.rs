@@ -7,7 +7,7 @@ use flashlock_locks::rw::{CstRw, FutexRw, RawRwLock, Reader, ShflRw, Writer};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark, WaitPolicy};
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::{Loomed, explore, find};
-use flashlock_model::word::Tag;
+use flashlock_model::tag::Tag;
 use flashlock_model::{Field, Loom, Op, Setup, Weaken, harness};
 use loom::thread;
 

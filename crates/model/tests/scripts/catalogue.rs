@@ -8,7 +8,7 @@ use flashlock_locks::{for_each_lock, for_each_lock_apart};
 use flashlock_model::Shuttle;
 use flashlock_model::harness::Mutex;
 use flashlock_model::shuttle::Shuttled;
-use flashlock_model::word::Tag;
+use flashlock_model::tag::Tag;
 
 use crate::script::{play, world};
 

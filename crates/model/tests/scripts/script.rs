@@ -17,7 +17,7 @@ use flashlock_locks::wait::Park;
 use flashlock_locks::wait::left::LeftBehind;
 use flashlock_model::harness;
 use flashlock_model::shuttle::{By, Shuttled, explore};
-use flashlock_model::word::Tag;
+use flashlock_model::tag::Tag;
 use flashlock_model::world::World;
 use flashlock_model::{Setup, Shuttle};
 

@@ -8,7 +8,7 @@ use flashlock_locks::raw::RawLock;
 use flashlock_model::checker::Checker;
 use flashlock_model::harness::{self, Totals};
 use flashlock_model::shuttle::{By, Shuttled, explore};
-use flashlock_model::word::Tag;
+use flashlock_model::tag::Tag;
 use flashlock_model::world::World;
 use flashlock_model::{Setup, Shuttle};
 use shuttle::thread;

@@ -7,7 +7,7 @@ use flashlock_locks::event::Event;
 use flashlock_locks::rw::{CstRw, FutexRw, RawRwLock, Reader, ShflRw, Writer};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::shuttle::{By, Shuttled, explore, find};
-use flashlock_model::word::Tag;
+use flashlock_model::tag::Tag;
 use flashlock_model::{Fault, Field, Setup, Shuttle, harness};
 use shuttle::thread;
 

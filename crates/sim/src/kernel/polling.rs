@@ -52,7 +52,7 @@ impl Kernel {
         thread.state = State::Busy { until: at, usage: Use::Polling };
         thread.generation += 1;
         let event = What::Resume(tid, thread.generation);
-        self.push(at, event);
+        self.events.push(at, event);
     }
 
     /// A thread that polls does something else.

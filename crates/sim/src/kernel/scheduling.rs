@@ -39,7 +39,7 @@ impl Kernel {
         }
         this.armed = true;
         let (at, event) = ((this.since + slice).max(self.now), What::Slice(cpu, this.generation));
-        self.push(at, event);
+        self.events.push(at, event);
     }
 
     /// The CPU, which nobody has, takes the next thread from its queue, or from another one.
@@ -64,7 +64,7 @@ impl Kernel {
         thread.generation += 1;
         thread.state = State::Busy { until: switched + rest, usage: Use::Scheduling };
         let event = What::Resume(tid, thread.generation);
-        self.push(switched + rest, event);
+        self.events.push(switched + rest, event);
         self.arm(cpu, self.os.slice);
     }
 
@@ -169,7 +169,7 @@ impl Kernel {
         self.threads[tid as usize].timed_out = false;
         if let Some(until) = until {
             let event = What::Timer(tid, self.threads[tid as usize].generation);
-            self.push(until.max(self.now), event);
+            self.events.push(until.max(self.now), event);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Buses, costs, translations, and what is counted.
 
-use crate::tags::Tags;
+use crate::tags::{Divisor, Tags};
 use crate::{Ps, ps};
 
 /// Something that carries one line at a time.
@@ -61,5 +61,5 @@ pub(super) struct Costs {
 pub(super) struct Tlb {
     pub(super) tags: Tags,
     pub(super) latest: u32,
-    pub(super) lines_per_page: u32,
+    pub(super) lines_per_page: Divisor,
 }

@@ -327,7 +327,7 @@ fn agree(machine: &Description, steps: &[Step]) -> Result<(), TestCaseError> {
 fn same_line(fast: &Memory, slow: &Slow, line: u32) -> Result<(), TestCaseError> {
     let state = &fast.lines[line];
     let cores = 0..slow.machine.cores();
-    let with: Vec<u32> = cores.clone().filter(|&core| state.sharers.contains(core)).collect();
+    let with: Vec<u32> = cores.clone().filter(|&core| fast.lines.has_copy(line, core)).collect();
     let copies: Vec<u32> = cores.filter(|&core| slow.copies.contains_key(&(core, line))).collect();
     prop_assert_eq!(&with, &copies, "who has line {}", line);
     prop_assert_eq!(state.owner(), slow.owner(line), "who owns line {}", line);

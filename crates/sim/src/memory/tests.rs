@@ -80,7 +80,7 @@ impl Bench {
     }
 
     fn copies(&self, line: u32) -> Vec<u32> {
-        (0..self.shape.cores).filter(|&core| self.memory.lines[line].sharers.contains(core)).collect()
+        (0..self.shape.cores).filter(|&core| self.memory.lines.has_copy(line, core)).collect()
     }
 }
 
@@ -179,7 +179,7 @@ fn a_line_is_at_home_where_it_was_first_touched() {
     for (first, kind) in [(0, Load), (0, Store), (5, Load)] {
         let mut bench = Bench::new(&machine());
         assert_eq!(bench.access(first, 0, kind), From(Dram, 100_000), "from the memory of the node that touches it");
-        assert_eq!(u32::from(bench.memory.lines[0].home), first / 2);
+        assert_eq!(bench.memory.lines[0].home(), Some(first / 2));
     }
     let mut bench = Bench::new(&machine());
     assert_eq!(bench.access(3, 0, Rmw), From(Dram, 107_000));

@@ -1,0 +1,264 @@
+//! # What the words of each lock's state are for
+//!
+//! Told to the words when a lock is made ([`Tag::tag`]), so that tests can speak of them; and that nobody may touch them any more, when its
+//! memory is freed.
+
+use std::sync::atomic::Ordering;
+
+use flashlock_locks::cond::fifo::CondQueue;
+use flashlock_locks::machine::{self, Handle};
+use flashlock_locks::malthusian::lifo_cr::LifoQueue;
+use flashlock_locks::malthusian::loiter::LoiterQueue;
+use flashlock_locks::node::Node;
+use flashlock_locks::numa::cohort::CohortQueue;
+use flashlock_locks::numa::cohort::global::{McsRest, TicketWords};
+use flashlock_locks::queue::aside::AsideQueue;
+use flashlock_locks::queue::clh::ClhQueue;
+use flashlock_locks::queue::mcs::McsQueue;
+use flashlock_locks::rw::cst::CstRwState;
+use flashlock_locks::rw::futex::FutexRwState;
+use flashlock_locks::rw::shfl::ShflRwState;
+use flashlock_locks::sem::SemQueue;
+use flashlock_locks::shuffle::ShflQueue;
+use flashlock_locks::side::Side;
+use flashlock_locks::spin::ticket::TicketQueue;
+
+use crate::Model;
+use crate::checker::Checker;
+use crate::word::{Field, Word};
+
+/// State whose words can be told what they are for.
+pub trait Tag {
+    /// Tells them.
+    fn tag(&self) {}
+    /// Its memory has been freed: who touches it now is caught.
+    fn free(&self) {}
+    /// The nodes that are its memory, too.
+    fn beside(&self) -> Vec<Handle> {
+        Vec::new()
+    }
+}
+
+impl Tag for () {}
+
+impl<C: Checker> Tag for Node<Model<C>> {
+    fn tag(&self) {
+        self.state.tag(Field::NodeState);
+        self.next.tag(Field::NodeNext);
+        self.batch.tag(Field::NodeBatch);
+        let [low, high] = &self.mutex;
+        for word in [&self.prev, &self.numa, &self.epoch, &self.since, &self.passes, &self.granted_at, low, high] {
+            word.tag(Field::NodeOther);
+        }
+    }
+
+    fn free(&self) {
+        let [low, high] = &self.mutex;
+        let links = [&self.state, &self.next, &self.prev, &self.role, &self.since, &self.passes];
+        for word in [&self.check_at, &self.granted_at, &self.left.0, low, high].into_iter().chain(links) {
+            machine::Word::fetch_add(&word.raw, 0, Ordering::Relaxed); // So that the checker knows that it matters who comes first.
+            word.tag(Field::Freed);
+        }
+    }
+}
+
+impl<C: Checker> Tag for McsQueue<Model<C>> {
+    fn tag(&self) {
+        self.tail.tag(Field::LockTail);
+        self.next.tag(Field::LockNext);
+    }
+
+    fn free(&self) {
+        self.tail.tag(Field::Freed);
+        self.next.tag(Field::Freed);
+        self.left.0.tag(Field::Freed);
+    }
+}
+
+impl<C: Checker> Tag for AsideQueue<Model<C>> {
+    fn tag(&self) {
+        self.tail.tag(Field::LockTail);
+        self.next.tag(Field::LockNext);
+        self.aside.tag(Field::LockAside);
+    }
+
+    fn free(&self) {
+        [&self.tail, &self.next, &self.aside, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker> Tag for ClhQueue<Model<C>> {
+    fn tag(&self) {
+        self.tail.tag(Field::LockTail);
+    }
+
+    fn free(&self) {
+        [&self.tail, &self.owner, &self.epoch].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker, Q: Tag> Tag for LoiterQueue<Model<C>, Q> {
+    fn tag(&self) {
+        self.inner.tag();
+    }
+
+    fn free(&self) {
+        self.epoch.tag(Field::Freed);
+        self.inner.free();
+    }
+}
+
+impl<C: Checker> Tag for LifoQueue<Model<C>> {
+    fn tag(&self) {
+        self.top.tag(Field::LockTail);
+    }
+
+    fn free(&self) {
+        [&self.top, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker> Tag for TicketQueue<Model<C>> {
+    fn tag(&self) {
+        self.next.tag(Field::TicketNext);
+        self.serving.tag(Field::TicketServing);
+        self.epoch.tag(Field::TicketEpoch);
+    }
+
+    fn free(&self) {
+        [&self.next, &self.serving, &self.epoch].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker> Tag for TicketWords<Model<C>> {
+    fn tag(&self) {
+        self.next.tag(Field::TicketNext);
+        self.serving.tag(Field::TicketServing);
+    }
+
+    fn free(&self) {
+        [&self.next, &self.serving].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker> Tag for McsRest<Model<C>> {
+    fn tag(&self) {
+        self.next.tag(Field::LockNext);
+    }
+
+    fn free(&self) {
+        [&self.next, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker, S: Tag> Tag for CohortQueue<Model<C>, S> {
+    fn tag(&self) {
+        self.side.tag(Field::RwSide);
+        self.home.tag(Field::CohortHome);
+        self.epoch.tag(Field::TicketEpoch);
+        self.global.tag();
+    }
+
+    fn free(&self) {
+        [&self.side, &self.home, &self.epoch].iter().for_each(|word| word.tag(Field::Freed));
+        self.global.free();
+    }
+
+    fn beside(&self) -> Vec<Handle> {
+        let index = Handle::from_word(self.side.peek());
+        let board = index.and_then(|index| Handle::from_word(index.node::<Model<C>>().role.peek()));
+        let mut nodes = Vec::new();
+        for block in [index, board] {
+            Side::<Model<C>>::each_node(block, &mut |node| nodes.push(node));
+        }
+        nodes
+    }
+}
+
+impl<C: Checker> Tag for ShflQueue<Model<C>> {
+    fn tag(&self) {
+        self.tail.tag(Field::LockTail);
+        self.head.tag(Field::LockHead);
+    }
+
+    fn free(&self) {
+        self.tail.tag(Field::Freed);
+        self.head.tag(Field::Freed);
+        self.left.0.tag(Field::Freed);
+    }
+}
+
+impl<C: Checker> Tag for ShflRwState<Model<C>> {
+    fn tag(&self) {
+        self.count.tag(Field::RwCount);
+        self.queue.tag();
+    }
+
+    fn free(&self) {
+        self.count.tag(Field::Freed);
+        self.queue.free();
+    }
+}
+
+impl<C: Checker> Tag for FutexRwState<Model<C>> {
+    fn tag(&self) {
+        self.count.tag(Field::RwCount);
+        self.writers.tag(Field::RwWriters);
+    }
+
+    fn free(&self) {
+        [&self.count, &self.writers].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+impl<C: Checker> Tag for CstRwState<Model<C>> {
+    fn tag(&self) {
+        self.base.tag();
+        self.side.tag(Field::RwSide);
+    }
+
+    fn free(&self) {
+        self.base.free();
+        [&self.side, &self.met].iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+/// The words of a condition variable: lock, head, tail, refs, epoch.
+pub fn cond_words<C: Checker>(queue: &CondQueue<Model<C>>) -> &[Word<C>; 5] {
+    const { assert!(size_of::<CondQueue<Model<C>>>() == 5 * size_of::<Word<C>>()) };
+    // SAFETY: `CondQueue` is `repr(C)` and made of just these five words.
+    unsafe { &*std::ptr::from_ref(queue).cast() }
+}
+
+impl<C: Checker> Tag for CondQueue<Model<C>> {
+    fn tag(&self) {
+        let [lock, head, _, refs, epoch] = cond_words(self);
+        lock.tag(Field::CondLock);
+        head.tag(Field::CondHead);
+        refs.tag(Field::CondRefs);
+        epoch.tag(Field::CondEpoch);
+    }
+
+    fn free(&self) {
+        cond_words(self).iter().for_each(|word| word.tag(Field::Freed));
+    }
+}
+
+/// The words of a semaphore's list: head, tail, epoch, called.
+pub fn sem_words<C: Checker>(queue: &SemQueue<Model<C>>) -> &[Word<C>; 4] {
+    const { assert!(size_of::<SemQueue<Model<C>>>() == 4 * size_of::<Word<C>>()) };
+    // SAFETY: `SemQueue` is `repr(C)` and made of just these four words.
+    unsafe { &*std::ptr::from_ref(queue).cast() }
+}
+
+impl<C: Checker> Tag for SemQueue<Model<C>> {
+    fn tag(&self) {
+        let [head, tail, epoch, called] = sem_words(self);
+        [head, tail, called].iter().for_each(|word| word.tag(Field::SemList));
+        epoch.tag(Field::SemEpoch);
+    }
+
+    fn free(&self) {
+        sem_words(self).iter().for_each(|word| word.tag(Field::Freed));
+    }
+}

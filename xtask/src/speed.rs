@@ -1,0 +1,150 @@
+//! `cargo xtask speed`: how fast the simulator is.
+//!
+//! Steps of the simulation for each second of user CPU time, whatever else the computer does meanwhile: of each workload on each machine, with
+//! a thread on every CPU, under one lock after the other. What a command does besides, from its start to its last byte, counts as
+//! well. A figure, not a check: how fast this computer is, the table does not say.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use flashlock_report::results::Results;
+
+use crate::child::Program;
+use crate::steps::watched;
+use crate::{table, workspace};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// On these machines, or files that describe some, only (may be repeated, or a list with commas)
+    #[arg(long, value_name = "NAME|FILE", value_delimiter = ',')]
+    machine: Vec<String>,
+    /// These workloads only
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    workload: Vec<String>,
+    /// Under these locks
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_values = ["mcs:wait=spin", "cna", "shfl", "tas"])]
+    lock: Vec<String>,
+    /// Go on with more seeds until a figure rests on so many seconds of CPU time
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5)]
+    at_least: f64,
+    /// A simulator other than the one that was built last: to compare two
+    #[arg(long, value_name = "FILE")]
+    simulator: Option<PathBuf>,
+}
+
+/// All that are shipped.
+const MACHINES: [&str; 7] = ["2x18x2", "4x18x2", "8x24", "opteron-6172", "sparc-t5", "2x26x2", "2x128x2"];
+
+/// Workloads, and how many ms of each are enough for its arrays to be in the caches, and threads to wait for each other.
+const WORKLOADS: [(&str, &str); 12] = [
+    ("kvmap", "2"),
+    ("randarray", "3"),
+    ("locktorture", "4"),
+    ("lockstat", "4"),
+    ("open1", "2"),
+    ("lock2", "2"),
+    ("leveldb-readrandom", "2"),
+    ("buffers", "3"),
+    ("buffers-sem", "3"),
+    ("messages", "3"),
+    ("readdir", "2"),
+    ("one-in-six", "10"),
+];
+
+const LIMIT: Duration = Duration::from_secs(1800);
+/// More than this are not tried: what takes no time at all has no figure.
+const MOST_SEEDS: u32 = 1 << 12;
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let simulator = options.simulator.clone().map_or_else(workspace::command, Ok)?;
+    let known = WORKLOADS.map(|(name, _)| name);
+    if let Some(name) = options.workload.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("--workload: there is no {name}; there are: {}", known.join(" "));
+    }
+    let machines = match options.machine.as_slice() {
+        [] => MACHINES.map(str::to_owned).to_vec(),
+        wanted => wanted.to_vec(),
+    };
+    let cpus: Vec<u64> = machines.iter().map(|machine| cpus_of(&simulator, machine)).collect::<Result<_>>()?;
+    let mut table = table::new(["workload"].into_iter().chain(machines.iter().map(String::as_str)));
+    let wanted = |name: &str| options.workload.is_empty() || options.workload.iter().any(|only| only == name);
+    for (workload, millis) in WORKLOADS.into_iter().filter(|(name, _)| wanted(name)) {
+        let mut row = vec![workload.to_owned()];
+        for (machine, cpus) in machines.iter().zip(&cpus) {
+            let (threads, locks) = (cpus.to_string(), options.lock.join(","));
+            let words = [workload, "--machine", machine, "--threads", &threads, "--locks", &locks, "--millis", millis];
+            let speed = watched(&format!("{workload} on {machine}"), || measure(&simulator, &words, options.at_least))?;
+            row.push(format!("{:.1}", speed / 1e6));
+        }
+        table.add_row(row);
+    }
+    println!("million steps of the simulation for each second of user CPU time\n{table}");
+    Ok(())
+}
+
+/// What the simulator prints.
+fn simulated(simulator: &Path, words: &[&str]) -> Result<String> {
+    let mut command = Command::new(simulator);
+    command.arg("simulate").args(words);
+    Program::new(command, LIMIT).run()?.successful()
+}
+
+/// How many CPUs a machine has.
+fn cpus_of(simulator: &Path, machine: &str) -> Result<u64> {
+    let text = simulated(simulator, &["--machine", machine, "--show-machine"])?;
+    let described: toml::Table = text.parse().with_context(|| format!("the description of {machine}"))?;
+    let count = |field: &str| described.get("topology")?.get(field)?.as_integer()?.try_into().ok();
+    let fields = ["packages", "nodes_per_package", "cores_per_node", "threads_per_core"];
+    let counts: Option<Vec<u64>> = fields.into_iter().map(count).collect();
+    Ok(counts.with_context(|| format!("{machine} has no topology"))?.into_iter().product())
+}
+
+/// Steps a second, of a command that takes long enough to say.
+fn measure(simulator: &Path, words: &[&str], at_least: f64) -> Result<f64> {
+    let mut seeds = 1;
+    loop {
+        let (before, number) = (user_seconds_of_children()?, seeds.to_string());
+        let steps = steps(&simulated(simulator, &[words, &["--json", "--seeds", &number]].concat())?)?;
+        let seconds = user_seconds_of_children()? - before;
+        if seconds >= at_least || seeds >= MOST_SEEDS {
+            return Ok(steps / seconds);
+        }
+        // As many as would do, but not all at once, for the first ones may have been slow.
+        seeds = (f64::from(seeds) * 1.2 * at_least / seconds.max(at_least / 8.0)).ceil() as u32;
+    }
+}
+
+/// Of all runs of a result.
+fn steps(json: &str) -> Result<f64> {
+    let results: Results = serde_json::from_str(json).context("what the simulator printed is no result")?;
+    let runs = results.points.iter().flat_map(|point| &point.runs);
+    runs.map(|run| run.values.get("steps").copied().context("a run does not say how many steps it took")).sum()
+}
+
+/// User CPU time of all programs that this one has waited for.
+fn user_seconds_of_children() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat")?;
+    seconds_of(&text).with_context(|| format!("/proc/self/stat says: {text}"))
+}
+
+/// See proc(5): `cutime` is field 16, in ticks of 10 ms; the name of the program, field 2, may have spaces in it.
+fn seconds_of(stat: &str) -> Option<f64> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    Some(rest.split(' ').nth(16 - 3)?.parse::<f64>().ok()? / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_children_is_found() {
+        let stat = "7 (a (b) c) S 1 7 7 0 -1 4194304 100 200 0 0 11 12 1234 14 20 0 1 0 99 1 2";
+        assert_eq!(seconds_of(stat), Some(12.34));
+        assert_eq!(seconds_of("7 (a) S 1"), None);
+        assert!(user_seconds_of_children().is_ok());
+    }
+}
