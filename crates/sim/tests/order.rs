@@ -226,9 +226,9 @@ fn lines_named_at_once_are_loaded_one_after_the_other() {
                     let lines =
                         (0..50_u32).map(|n| (thread * 1000 + round * 50 + n).wrapping_mul(0x9e37_79b1) % 40_000);
                     if at_once {
-                        data.read_ahead(lines)
+                        data.read_ahead(lines);
                     } else {
-                        lines.for_each(|line| data.read_ahead([line]))
+                        lines.for_each(|line| data.read_ahead([line]));
                     }
                     data.write(thread * 64);
                     log.write((thread, now()));
