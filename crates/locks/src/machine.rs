@@ -249,6 +249,15 @@ pub trait Machine: Sized + 'static {
     /// machine's, by an address that stands for the lock. Locks may share one. It is no lock's memory: who has left a lock may access it.
     fn leavers(lock: *const Self::Word) -> &'static Self::Word;
 
+    /// Whether one more readers-writer lock may count its readers apart, which takes memory that a program does not give back if it frees
+    /// the lock without destroying it. If so, [`gone_apart`](Machine::gone_apart) is to be called when it does so no longer.
+    fn admit_apart() -> bool {
+        true
+    }
+
+    /// A lock that was admitted counts its readers apart no longer, or never did.
+    fn gone_apart() {}
+
     /// Whether the calling thread is one that should wait as little as may be, whatever others gain by its waiting: for most
     /// machines, never.
     fn urgent() -> bool {

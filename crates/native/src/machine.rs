@@ -218,6 +218,14 @@ impl<S: Sink> Machine for Native<S> {
         left::leavers(lock)
     }
 
+    fn admit_apart() -> bool {
+        parts::admit()
+    }
+
+    fn gone_apart() {
+        parts::gone();
+    }
+
     fn urgent() -> bool {
         thread::priority() >= sys::REAL_TIME
     }

@@ -74,9 +74,39 @@ fn divide(node: u32, nodes: u32, cpus: &[u8]) {
     });
 }
 
+/// At so many locks at most do readers count apart at once: 1.3 KiB each on a machine with one NUMA node, or two. It bounds what is lost in
+/// a program that frees its locks without destroying them, as C++'s `std::shared_mutex` does.
+const MOST_APART: u32 = 1024;
+
+/// How many there are.
+static APART: AtomicU32 = AtomicU32::new(0);
+
+/// [`Machine::admit_apart`](flashlock_locks::machine::Machine::admit_apart). Relaxed: a count, which orders nothing.
+pub(crate) fn admit() -> bool {
+    let admitted = APART.fetch_add(1, Relaxed) < MOST_APART;
+    if !admitted {
+        gone();
+    }
+    admitted
+}
+
+/// [`Machine::gone_apart`](flashlock_locks::machine::Machine::gone_apart)
+pub(crate) fn gone() {
+    APART.fetch_sub(1, Relaxed);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn so_many_are_admitted_and_another_when_one_is_gone() {
+        assert_eq!((0..2 * MOST_APART).filter(|_| admit()).count(), MOST_APART as usize);
+        gone();
+        assert!(admit() && !admit());
+        (0..MOST_APART).for_each(|_| gone());
+        assert_eq!(APART.load(Relaxed), 0);
+    }
 
     fn divided(nodes: &[&str]) -> Vec<u8> {
         (0..).zip(nodes).for_each(|(node, cpus)| divide(node, nodes.len() as u32, cpus.as_bytes()));

@@ -69,8 +69,8 @@ use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
 use crate::side::Side;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
-/// How often readers must have met in a lock before it gets a side block.
-pub const MEETINGS: u32 = 64;
+/// How often readers must have met in a lock before it gets a side block: often enough that chance does not bring it there against writers.
+pub const MEETINGS: u32 = 1024;
 /// So many meetings a writer makes up for: the side block, at which a writer has more to do, is for locks that are mostly read.
 const MEETINGS_PER_WRITER: u32 = 16;
 /// How long (µs) a reader that holds the lock waits for a writer to say that it waits for it.
@@ -174,17 +174,23 @@ impl<M: Machine> CstRwState<M> {
         }
     }
 
-    /// Makes the side block, if there is none and the lock can be had for that within the bound. The caller holds nothing of it.
+    /// Makes the side block, if there is none, the machine admits one more, and the lock can be had for that within the bound. The caller
+    /// holds nothing of it.
     #[cold]
     pub fn make_side<W: WaitPolicy>(&self) {
         self.met.store(0, Relaxed);
+        if !M::admit_apart() {
+            return;
+        }
         let soon = M::sooner(M::tunables().bound_us.max(1), None);
         if self.base.acquire_uncounted::<W>(soon).is_err() {
-            return;
+            return M::gone_apart();
         }
         if self.side.load(Relaxed) == 0 {
             Side::<M>::make(&self.side, |index| index.state.store(OPEN, Relaxed)); // Published by the exchange.
             M::trace(Event::RwSide);
+        } else {
+            M::gone_apart();
         }
         ShflRw::<W>::unlock(&self.base);
     }
@@ -339,8 +345,9 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
 
     fn destroy(state: &CstRwState<M>) {
         // One that is held is left as it is: better lose the block than its readers.
-        if !Self::is_held(state) {
+        if state.side.load(Relaxed) != 0 && !Self::is_held(state) {
             Side::<M>::give_back(&state.side);
+            M::gone_apart();
         }
     }
 }
