@@ -228,8 +228,8 @@ pub trait Machine: Sized + 'static {
     /// What the user tuned.
     fn tunables() -> &'static Tunables;
 
-    /// How many nodes were left behind in the queue of the lock with this word, for locks that have no room for that: a count in a table of the
-    /// machine's, which locks may share that are far apart. Nothing is read at the address.
+    /// How many nodes were left behind in the queue of the lock with this word: a count in a table of the machine's, which locks may
+    /// share that are far apart. Nothing is read at the address.
     fn left_behind(lock: *const Self::Word) -> &'static LeftBehind<Self>;
 
     /// Whether the calling thread is one that should wait as little as may be, whatever others gain by its waiting: for most

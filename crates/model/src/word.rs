@@ -37,10 +37,8 @@ pub enum Field {
     LockWord,
     /// `McsQueue::tail`, `AsideQueue::tail`, `ClhQueue::tail`, `ShflQueue::tail`, `LifoQueue::top`.
     LockTail,
-    /// `McsQueue::next`, `AsideQueue::next`.
+    /// `McsQueue::next`, `AsideQueue::front`.
     LockNext,
-    /// `AsideQueue::aside`.
-    LockAside,
     /// `TicketQueue`.
     TicketNext,
     TicketServing,
@@ -237,7 +235,7 @@ impl<C: Checker> Tag for Node<Model<C>> {
     fn free(&self) {
         let [low, high] = &self.mutex;
         let links = [&self.state, &self.next, &self.prev, &self.role, &self.since, &self.passes];
-        for word in [&self.check_at, &self.granted_at, &self.left.0, low, high].into_iter().chain(links) {
+        for word in [&self.check_at, &self.granted_at, low, high].into_iter().chain(links) {
             machine::Word::fetch_add(&word.raw, 0, Ordering::Relaxed); // So that the checker knows that it matters who comes first.
             word.tag(Field::Freed);
         }
@@ -253,19 +251,17 @@ impl<C: Checker> Tag for McsQueue<Model<C>> {
     fn free(&self) {
         self.tail.tag(Field::Freed);
         self.next.tag(Field::Freed);
-        self.left.0.tag(Field::Freed);
     }
 }
 
 impl<C: Checker> Tag for AsideQueue<Model<C>> {
     fn tag(&self) {
         self.tail.tag(Field::LockTail);
-        self.next.tag(Field::LockNext);
-        self.aside.tag(Field::LockAside);
+        self.front.tag(Field::LockNext);
     }
 
     fn free(&self) {
-        [&self.tail, &self.next, &self.aside, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
+        [&self.tail, &self.front].iter().for_each(|word| word.tag(Field::Freed));
     }
 }
 
@@ -296,7 +292,7 @@ impl<C: Checker> Tag for LifoQueue<Model<C>> {
     }
 
     fn free(&self) {
-        [&self.top, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
+        self.top.tag(Field::Freed);
     }
 }
 
@@ -329,7 +325,7 @@ impl<C: Checker> Tag for McsRest<Model<C>> {
     }
 
     fn free(&self) {
-        [&self.next, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
+        self.next.tag(Field::Freed);
     }
 }
 
@@ -366,7 +362,6 @@ impl<C: Checker> Tag for ShflQueue<Model<C>> {
     fn free(&self) {
         self.tail.tag(Field::Freed);
         self.head.tag(Field::Freed);
-        self.left.0.tag(Field::Freed);
     }
 }
 

@@ -1,10 +1,11 @@
-//! # Counts of nodes left behind, for locks that have no room for one
+//! # Counts of nodes left behind
 //!
 //! A table by the lock's address. Two locks may share a count: then newcomers to the one stay out of its queue (but not of a free lock)
 //! while very many have given up on the other. So there are never more such nodes than the table allows for: 64 for each of its entries, and
-//! one for each thread that gives up at that moment.
+//! one for each thread that gives up at that moment. Its lines are written only when somebody gives up, or is found to have done so;
+//! those who queue read them, each from its own cache.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::wait::left::LeftBehind;
 
@@ -26,6 +27,11 @@ pub fn count<S: Sink>(lock: *const Word32) -> &'static LeftBehind<Native<S>> {
     const { assert!(size_of::<LeftBehind<Native<S>>>() == size_of::<AtomicU32>()) };
     // SAFETY: a `LeftBehind` is transparently a word, and that transparently an `AtomicU32`, whatever `S` is.
     unsafe { &*(&raw const TABLE[index(lock.addr())]).cast() }
+}
+
+/// How many nodes were left behind in all queues together.
+pub fn all() -> u32 {
+    TABLE.iter().fold(0, |sum, count| sum.wrapping_add(count.load(Relaxed)))
 }
 
 #[cfg(test)]

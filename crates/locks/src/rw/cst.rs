@@ -15,7 +15,7 @@
 //!                                      └─ NUMA node 2     0: nobody has come from there
 //! ```
 //!
-//! ## State: 24 bytes, and 128 for the side block and for each NUMA node in it
+//! ## State: 20 bytes, and 128 for the side block and for each NUMA node in it
 //! | `side` | readers hold | a writer holds |
 //! |---|---|---|
 //! | 0 | `base` for reading | `base` for writing |
