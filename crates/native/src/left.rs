@@ -1,6 +1,6 @@
 //! # Counts of nodes left behind
 //!
-//! A table by the lock's address. Two locks may share a count: then newcomers to the one stay out of its queue (but not of a free lock)
+//! A table by the lock's address, in the [`registry`]. Two locks may share a count: then newcomers to the one stay out of its queue (but not of a free lock)
 //! while very many have given up on the other. So there are never more such nodes than the table allows for: 64 for each of its entries, and
 //! one for each thread that gives up at that moment. Its lines are written only when somebody gives up, or is found to have done so;
 //! those who queue read them, each from its own cache.
@@ -10,11 +10,13 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use flashlock_locks::wait::left::LeftBehind;
 
 use crate::machine::{Native, Sink, Word32};
+use crate::registry;
 
 /// log2 of the table's length.
 const BITS: u32 = 10;
 
-static TABLE: [AtomicU32; 1 << BITS] = [const { AtomicU32::new(0) }; 1 << BITS];
+/// How many counts there are.
+pub(crate) const LENGTH: usize = 1 << BITS;
 
 /// Which entry belongs to a lock there. Multiplicative hashing; locks are words, so the low bits say nothing.
 fn index(address: usize) -> usize {
@@ -26,12 +28,12 @@ fn index(address: usize) -> usize {
 pub fn count<S: Sink>(lock: *const Word32) -> &'static LeftBehind<Native<S>> {
     const { assert!(size_of::<LeftBehind<Native<S>>>() == size_of::<AtomicU32>()) };
     // SAFETY: a `LeftBehind` is transparently a word, and that transparently an `AtomicU32`, whatever `S` is.
-    unsafe { &*(&raw const TABLE[index(lock.addr())]).cast() }
+    unsafe { &*(&raw const registry::get().left[index(lock.addr())]).cast() }
 }
 
 /// How many nodes were left behind in all queues together.
 pub fn all() -> u32 {
-    TABLE.iter().fold(0, |sum, count| sum.wrapping_add(count.load(Relaxed)))
+    registry::get().left.iter().fold(0, |sum, count| sum.wrapping_add(count.load(Relaxed)))
 }
 
 #[cfg(test)]
@@ -42,7 +44,7 @@ mod tests {
     #[test]
     fn locks_spread_over_the_table() {
         for stride in [4, 40, 64, 4096] {
-            let mut used = [0u32; 1 << BITS];
+            let mut used = [0u32; LENGTH];
             (0..256).for_each(|i| used[index(0x7f12_3456_7000 + i * stride)] += 1);
             let most = used.iter().max().copied();
             assert!(most <= Some(6), "stride {stride}: {most:?} of 256 locks share a count");
