@@ -241,8 +241,8 @@ pub trait Machine: Sized + 'static {
     /// What the user tuned.
     fn tunables() -> &'static Tunables;
 
-    /// How many nodes were left behind in the queue of the lock with this word, for locks that have no room for that: a count in a table of the
-    /// machine's, which locks may share that are far apart. Nothing is read at the address.
+    /// How many nodes were left behind in the queue of the lock with this word: a count in a table of the machine's, which locks may
+    /// share that are far apart. Nothing is read at the address.
     fn left_behind(lock: *const Self::Word) -> &'static LeftBehind<Self>;
 
     /// The word on which a writer sleeps that waits for the readers of a lock to go, and which they change when they have gone: one of a table of the

@@ -33,7 +33,6 @@
 use core::sync::atomic::Ordering;
 
 use crate::machine::{Handle, Machine, Word};
-use crate::wait::left::LeftBehind;
 
 /// Values of [`Node::state`].
 pub mod state {
@@ -41,8 +40,11 @@ pub mod state {
     pub const WAITING: u32 = 0;
     /// In a queue, asleep on `state` or about to be.
     pub const PARKED: u32 = 1;
-    /// Its turn: in an MCS queue the lock is its own, in a ShflLock queue it alone contends for the word.
+    /// Its turn: in an MCS queue the lock is its own, in a ShflLock queue it alone contends for the word. The rest of the word may be
+    /// what goes with the lock ([`HANDED`]).
     pub const HEAD: u32 = 2;
+    /// Where a handle begins that goes with [`HEAD`].
+    pub const HANDED: u32 = 4;
     /// [`HEAD`], asleep on the lock word.
     pub const NAPPING: u32 = 3;
     /// Its thread has gone; whoever reaches the node gives it back.
@@ -78,6 +80,12 @@ pub const LEFT: u32 = Handle::RESERVED;
 #[inline]
 pub fn is_asleep(seen: u32) -> bool {
     seen == state::PARKED || is_claimed(seen)
+}
+
+/// Whether it is its turn, with whatever else it is told.
+#[inline]
+pub fn is_head(seen: u32) -> bool {
+    seen & ((1 << state::HANDED) - 1) == state::HEAD
 }
 
 /// Whether a waiter was taken off a condition variable, and not told yet.
@@ -117,11 +125,10 @@ pub struct Node<M: Machine> {
     pub role: M::Word,
     /// On a condition variable: how often it was queued on one, wrapping. Written by its thread before it queues.
     pub generation: M::Word,
-    /// In a [side block](crate::side): nodes left behind in the queue of this part.
-    pub left: LeftBehind<M>,
 }
 
-const _: () = assert!(core::mem::size_of::<u32>() * 16 <= 64);
+const _: () = assert!(core::mem::size_of::<u32>() * 15 <= 64);
+const _: () = assert!((Handle::LIMIT - 1).leading_zeros() >= state::HANDED && state::HANDED <= state::GENERATION);
 
 /// Bit of [`Node::batch`]: this waiter is the shuffler.
 pub const SHUFFLER: u32 = 1 << 31;
@@ -151,7 +158,6 @@ impl<M: Machine> Node<M> {
             pool_next: zero(),
             role: zero(),
             generation: zero(),
-            left: LeftBehind::new(),
         }
     }
 

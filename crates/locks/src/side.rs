@@ -58,7 +58,7 @@ fn blank<M: Machine>() -> Handle {
     node.prepare_on(0, 0);
     let [low, high] = &node.mutex;
     let rest = [&node.prev, &node.since, &node.passes, &node.check_at, &node.granted_at, &node.role, low, high];
-    for word in rest.into_iter().chain([&node.left.0]) {
+    for word in rest {
         word.store(0, Relaxed);
     }
     handle

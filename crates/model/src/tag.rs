@@ -55,7 +55,7 @@ impl<C: Checker> Tag for Node<Model<C>> {
     fn free(&self) {
         let [low, high] = &self.mutex;
         let links = [&self.state, &self.next, &self.prev, &self.role, &self.since, &self.passes];
-        for word in [&self.check_at, &self.granted_at, &self.left.0, low, high].into_iter().chain(links) {
+        for word in [&self.check_at, &self.granted_at, low, high].into_iter().chain(links) {
             machine::Word::fetch_add(&word.raw, 0, Ordering::Relaxed); // So that the checker knows that it matters who comes first.
             word.tag(Field::Freed);
         }
@@ -71,19 +71,17 @@ impl<C: Checker> Tag for McsQueue<Model<C>> {
     fn free(&self) {
         self.tail.tag(Field::Freed);
         self.next.tag(Field::Freed);
-        self.left.0.tag(Field::Freed);
     }
 }
 
 impl<C: Checker> Tag for AsideQueue<Model<C>> {
     fn tag(&self) {
         self.tail.tag(Field::LockTail);
-        self.next.tag(Field::LockNext);
-        self.aside.tag(Field::LockAside);
+        self.front.tag(Field::LockNext);
     }
 
     fn free(&self) {
-        [&self.tail, &self.next, &self.aside, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
+        [&self.tail, &self.front].iter().for_each(|word| word.tag(Field::Freed));
     }
 }
 
@@ -114,7 +112,7 @@ impl<C: Checker> Tag for LifoQueue<Model<C>> {
     }
 
     fn free(&self) {
-        [&self.top, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
+        self.top.tag(Field::Freed);
     }
 }
 
@@ -147,7 +145,7 @@ impl<C: Checker> Tag for McsRest<Model<C>> {
     }
 
     fn free(&self) {
-        [&self.next, &self.left.0].iter().for_each(|word| word.tag(Field::Freed));
+        self.next.tag(Field::Freed);
     }
 }
 
@@ -184,7 +182,6 @@ impl<C: Checker> Tag for ShflQueue<Model<C>> {
     fn free(&self) {
         self.tail.tag(Field::Freed);
         self.head.tag(Field::Freed);
-        self.left.0.tag(Field::Freed);
     }
 }
 

@@ -20,10 +20,8 @@ pub enum Field {
     LockWord,
     /// `McsQueue::tail`, `AsideQueue::tail`, `ClhQueue::tail`, `ShflQueue::tail`, `LifoQueue::top`.
     LockTail,
-    /// `McsQueue::next`, `AsideQueue::next`.
+    /// `McsQueue::next`, `AsideQueue::front`.
     LockNext,
-    /// `AsideQueue::aside`.
-    LockAside,
     /// `TicketQueue`.
     TicketNext,
     TicketServing,

@@ -1,67 +1,39 @@
 //! # The epoch: telling a forked child from its parent
 //!
 //! A queue node that a forked child inherits may belong to a thread which does not exist there. Each node carries the
-//! epoch in which it was queued. The current epoch lives in a page that the kernel wipes in a forked child
-//! (`MADV_WIPEONFORK`, Linux 4.14), however the fork was made; who finds it zero fills it in. Where the page cannot be had, the epoch is
+//! epoch in which it was queued. The current epoch lives in a page of the [`registry`] that the kernel wipes in a forked child
+//! (`MADV_WIPEONFORK`, Linux 4.14), however the fork was made; who finds it zero fills it in. Where the kernel cannot do that, the epoch is
 //! constant, and a child that inherits waiters may hang on them.
 //!
 //! An epoch is a number that no ancestor has had: one more than the last that was given out in this process or, for that memory is
 //! inherited, in any of its ancestors. (A process id would not do: it comes again, and the first process of each container has the
 //! same.)
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::sys;
-
-const PAGE: usize = 4096;
-
-static FALLBACK: AtomicU32 = AtomicU32::new(1);
-/// The last epoch that was given out. Not wiped.
-static LAST: AtomicU32 = AtomicU32::new(0);
-static EPOCH: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+use crate::registry;
 
 /// The current process's epoch, never 0.
 #[inline]
 pub fn current() -> u32 {
-    let page = EPOCH.load(Ordering::Acquire);
-    if !page.is_null() {
-        // SAFETY: `EPOCH` is null or points to a page that is never unmapped.
-        let epoch = unsafe { &*page }.load(Ordering::Relaxed);
-        if epoch != 0 {
-            return epoch;
-        }
+    match registry::get().epoch.0.load(Relaxed) {
+        0 => refresh(),
+        epoch => epoch,
     }
-    refresh()
 }
 
 #[cold]
 fn refresh() -> u32 {
-    let mut page = EPOCH.load(Ordering::Acquire);
-    if page.is_null() {
-        let fresh = wiped_page().unwrap_or(&raw const FALLBACK as *mut AtomicU32);
-        page = match EPOCH.compare_exchange(page, fresh, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => fresh,
-            Err(winner) => winner, // The loser's page is leaked: once, at most, per racing thread.
-        };
-    }
-    // SAFETY: as in `current`.
-    let word = unsafe { &*page };
-    if word.load(Ordering::Relaxed) == 0 {
+    let registry = registry::get();
+    let word = &registry.epoch.0;
+    if word.load(Relaxed) == 0 {
         // Given out before it is used, so that a child forked by another thread in between counts on from it: Release, and its
-        // partner is the fork, which copies `LAST` no older than the page. Of several threads one prevails; the loads are of one
+        // partner is the fork, which copies `last_epoch` no older than the page. Of several threads one prevails; the loads are of one
         // word alone, so Relaxed suffices.
-        let next = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
-        let _ = word.compare_exchange(0, next, Ordering::Release, Ordering::Relaxed);
+        let next = registry.last_epoch.fetch_add(1, Relaxed).wrapping_add(1).max(1);
+        let _ = word.compare_exchange(0, next, Release, Relaxed);
     }
-    word.load(Ordering::Relaxed)
-}
-
-fn wiped_page() -> Option<*mut AtomicU32> {
-    let page = sys::map_anonymous(PAGE)?;
-    // SAFETY: the page was mapped just now.
-    let refused =
-        unsafe { sys::syscall(libc::SYS_madvise, [page as usize, PAGE, libc::MADV_WIPEONFORK as usize, 0, 0, 0]) };
-    (refused == 0).then_some(page.cast())
+    word.load(Relaxed)
 }
 
 #[cfg(test)]
@@ -90,8 +62,7 @@ mod tests {
             let mut seen = [0; 100];
             for epoch in &mut seen {
                 *epoch = current();
-                // SAFETY: as in `current`.
-                unsafe { &*EPOCH.load(Ordering::Acquire) }.store(0, Ordering::Relaxed);
+                registry::get().epoch.0.store(0, Relaxed);
             }
             seen.iter().enumerate().all(|(at, epoch)| *epoch != 0 && !seen[..at].contains(epoch))
         }));

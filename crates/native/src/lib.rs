@@ -7,6 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`machine`] | [`Native`], the `Machine` implementation |
+//! | [`registry`] | what all copies of this code in a process share |
 //! | [`pool`], [`thread`] | queue nodes, and each thread's own |
 //! | `local` | thread-local storage that no allocator has a part in |
 //! | [`held`] | the read locks that a thread holds |
@@ -29,6 +30,7 @@ pub mod near;
 pub mod numa;
 pub mod parts;
 pub mod pool;
+pub mod registry;
 pub mod settings;
 pub mod spin;
 pub mod stats;

@@ -15,7 +15,7 @@ use flashlock_locks::machine::{READER_PARTS, reader_part_of};
 
 use crate::groups::each_cpu;
 use crate::near::Path;
-use crate::{numa, sys, thread};
+use crate::{numa, registry, sys, thread};
 
 /// CPUs beyond these are of part 0.
 const MOST_CPUS: usize = 1024;
@@ -78,12 +78,9 @@ fn divide(node: u32, nodes: u32, cpus: &[u8]) {
 /// a program that frees its locks without destroying them, as C++'s `std::shared_mutex` does.
 const MOST_APART: u32 = 1024;
 
-/// How many there are.
-static APART: AtomicU32 = AtomicU32::new(0);
-
 /// [`Machine::admit_apart`](flashlock_locks::machine::Machine::admit_apart). Relaxed: a count, which orders nothing.
 pub(crate) fn admit() -> bool {
-    let admitted = APART.fetch_add(1, Relaxed) < MOST_APART;
+    let admitted = registry::get().apart.fetch_add(1, Relaxed) < MOST_APART;
     if !admitted {
         gone();
     }
@@ -92,7 +89,7 @@ pub(crate) fn admit() -> bool {
 
 /// [`Machine::gone_apart`](flashlock_locks::machine::Machine::gone_apart)
 pub(crate) fn gone() {
-    APART.fetch_sub(1, Relaxed);
+    registry::get().apart.fetch_sub(1, Relaxed);
 }
 
 #[cfg(test)]
@@ -105,7 +102,7 @@ mod tests {
         gone();
         assert!(admit() && !admit());
         (0..MOST_APART).for_each(|_| gone());
-        assert_eq!(APART.load(Relaxed), 0);
+        assert_eq!(registry::get().apart.load(Relaxed), 0);
     }
 
     fn divided(nodes: &[&str]) -> Vec<u8> {

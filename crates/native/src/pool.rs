@@ -1,7 +1,8 @@
 //! # The pool of queue nodes
 //!
-//! Type-stable and never unmapped: a stale handle names a valid node. Nodes come in chunks that double in size. The first is
-//! static and zero, half a megabyte of addresses without memory behind them until nodes are used, from the first one up: so the first
+//! Type-stable and never unmapped: a stale handle names a valid node. One pool for all copies of this code in a process: its words are in
+//! the [`registry`]. Nodes come in chunks that double in size. The first is
+//! part of the registry, half a megabyte of addresses without memory behind them until nodes are used, from the first one up: so the first
 //! [`FIRST`] simultaneous waiters of a process cost no system call, neither time on the way to a lock nor a permission that a sandbox
 //! may have taken away. Who needs one more maps the next chunk, in the lock call in which he waits.
 //!
@@ -16,7 +17,7 @@
 //! 3. The free list's top carries a tag that each change advances, so a `pop` that was overtaken fails (ABA).
 
 use core::sync::atomic::{
-    AtomicPtr, AtomicU32, AtomicU64,
+    AtomicU32,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
@@ -25,11 +26,12 @@ use flashlock_locks::machine::Handle;
 use flashlock_locks::node::Node;
 
 use crate::machine::{Native, Sink};
-use crate::{futex, sys};
+use crate::{futex, registry, sys};
 
 /// Nodes that need not be mapped.
 pub const FIRST: u32 = 4096;
-const CHUNKS: usize = 16;
+/// Chunks that are.
+pub(crate) const LATER: usize = 16;
 /// Handles 0 and 1 name no node.
 const OFFSET: u32 = Handle::RESERVED + 1;
 
@@ -62,18 +64,16 @@ impl Semaphore {
     }
 }
 
-static FIRST_CHUNK: [Slot; FIRST as usize] = [const {
-    Slot {
-        node: [const { AtomicU32::new(0) }; 16],
-        at_semaphore: AtomicU32::new(0),
-        semaphore: Semaphore([const { AtomicU32::new(0) }; 8]),
+impl Slot {
+    /// One that was never used.
+    pub(crate) const fn zero() -> Self {
+        Self {
+            node: [const { AtomicU32::new(0) }; 16],
+            at_semaphore: AtomicU32::new(0),
+            semaphore: Semaphore([const { AtomicU32::new(0) }; 8]),
+        }
     }
-}; FIRST as usize];
-static LATER_CHUNKS: [AtomicPtr<Slot>; CHUNKS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS];
-/// How many nodes have ever been handed out.
-static USED: AtomicU32 = AtomicU32::new(0);
-/// The free list: tag in the high half, handle in the low.
-static FREE: AtomicU64 = AtomicU64::new(0);
+}
 
 /// The chunk of an index, and the index in it.
 #[inline]
@@ -90,10 +90,10 @@ fn locate(index: u32) -> (usize, u32) {
 pub fn slot(handle: Handle) -> &'static Slot {
     let (chunk, offset) = locate(handle.word() - OFFSET);
     match chunk {
-        0 => &FIRST_CHUNK[offset as usize],
+        0 => &registry::get().first[offset as usize],
         // SAFETY: a handle is made by `take` alone, after its chunk was mapped (invariant 1). A slot is made of atomic words,
         // for which all-zero is valid.
-        _ => unsafe { &*LATER_CHUNKS[chunk - 1].load(Acquire).add(offset as usize) },
+        _ => unsafe { &*registry::get().later[chunk - 1].load(Acquire).add(offset as usize) },
     }
 }
 
@@ -130,11 +130,12 @@ fn bed<S: Sink>(node: &Node<Native<S>>) -> &AtomicU32 {
 
 /// A node nobody else has. Lock-free, and safe in signal handlers.
 pub fn take<S: Sink>() -> Handle {
-    let mut top = FREE.load(Acquire);
+    let free = &registry::get().free;
+    let mut top = free.load(Acquire);
     while let Some(handle) = Handle::from_word(top as u32) {
         let next = node::<S>(handle).pool_next.0.load(Relaxed);
         let new = advance(top, next);
-        match FREE.compare_exchange(top, new, AcqRel, Acquire) {
+        match free.compare_exchange(top, new, AcqRel, Acquire) {
             Ok(_) => return handle,
             Err(now) => top = now,
         }
@@ -144,10 +145,11 @@ pub fn take<S: Sink>() -> Handle {
 
 /// Gives a node back.
 pub fn give<S: Sink>(handle: Handle) {
-    let mut top = FREE.load(Relaxed);
+    let free = &registry::get().free;
+    let mut top = free.load(Relaxed);
     loop {
         node::<S>(handle).pool_next.0.store(top as u32, Relaxed);
-        match FREE.compare_exchange(top, advance(top, handle.word()), Release, Relaxed) {
+        match free.compare_exchange(top, advance(top, handle.word()), Release, Relaxed) {
             Ok(_) => return,
             Err(now) => top = now,
         }
@@ -156,7 +158,7 @@ pub fn give<S: Sink>(handle: Handle) {
 
 /// How many nodes there are, free ones included.
 pub fn size() -> u32 {
-    USED.load(Relaxed)
+    registry::get().used.load(Relaxed)
 }
 
 fn advance(top: u64, handle: u32) -> u64 {
@@ -165,9 +167,9 @@ fn advance(top: u64, handle: u32) -> u64 {
 
 #[cold]
 fn grow() -> Handle {
-    let index = USED.fetch_add(1, Relaxed);
+    let index = registry::get().used.fetch_add(1, Relaxed);
     let (chunk, _) = locate(index);
-    if chunk > 0 && LATER_CHUNKS[chunk - 1].load(Acquire).is_null() {
+    if chunk > 0 && registry::get().later[chunk - 1].load(Acquire).is_null() {
         map_chunk(chunk);
     }
     match Handle::from_word(index + OFFSET) {
@@ -179,7 +181,7 @@ fn grow() -> Handle {
 fn map_chunk(chunk: usize) {
     let bytes = (FIRST as usize * size_of::<Slot>()) << (chunk - 1);
     let Some(fresh) = sys::map_anonymous(bytes) else { exhausted() };
-    let slot = &LATER_CHUNKS[chunk - 1];
+    let slot = &registry::get().later[chunk - 1];
     if slot.compare_exchange(core::ptr::null_mut(), fresh.cast(), AcqRel, Relaxed).is_err() {
         // SAFETY: mapped just now, and lost to another thread's chunk before anybody saw it.
         unsafe { sys::syscall(libc::SYS_munmap, [fresh as usize, bytes, 0, 0, 0, 0]) };
@@ -209,7 +211,7 @@ mod tests {
         assert_eq!(locate(2 * FIRST), (2, 0));
         assert_eq!(locate(4 * FIRST - 1), (2, 2 * FIRST - 1));
         assert_eq!(locate(4 * FIRST), (3, 0));
-        assert!(locate(Handle::LIMIT - OFFSET - 1).0 <= CHUNKS);
+        assert!(locate(Handle::LIMIT - OFFSET - 1).0 <= LATER);
     }
 
     #[test]

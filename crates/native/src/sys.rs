@@ -154,6 +154,47 @@ pub fn map_anonymous(bytes: usize) -> Option<*mut u8> {
     (address > 0).then_some(address as *mut u8)
 }
 
+/// Maps `bytes` of zeroed private memory at this address, if nothing is there. The error is `EEXIST` if something is.
+pub fn map_at(address: usize, bytes: usize) -> Result<(), i32> {
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as usize;
+    // SAFETY: a fresh mapping, which replaces nothing.
+    let mapped = unsafe { syscall(libc::SYS_mmap, [address, bytes, prot, flags, usize::MAX, 0]) };
+    if mapped < 0 {
+        return Err(-mapped as i32);
+    }
+    if mapped as usize == address {
+        return Ok(());
+    }
+    // A kernel before 4.17 takes the address for a wish.
+    // SAFETY: mapped just now.
+    unsafe { syscall(libc::SYS_munmap, [mapped as usize, bytes, 0, 0, 0, 0]) };
+    Err(libc::EEXIST)
+}
+
+/// Whether eight bytes can be read at the address: the kernel looks at them before it finds the question senseless.
+pub fn is_readable(address: usize) -> bool {
+    // SAFETY: there is no such way to change the signal mask, so that nothing is done.
+    let answer = unsafe { syscall(libc::SYS_rt_sigprocmask, [usize::MAX, address, 0, 8, 0, 0]) };
+    answer == -(libc::EINVAL as isize)
+}
+
+/// Blocks all signals of the thread that can be; those that were blocked before.
+pub fn block_signals() -> u64 {
+    let (all, mut before) = (u64::MAX, 0_u64);
+    let sets = [libc::SIG_SETMASK as usize, &raw const all as usize, &raw mut before as usize, size_of::<u64>(), 0, 0];
+    // SAFETY: both are sets of the kernel's size.
+    unsafe { syscall(libc::SYS_rt_sigprocmask, sets) };
+    before
+}
+
+/// Blocks these signals and no other.
+pub fn restore_signals(before: u64) {
+    let sets = [libc::SIG_SETMASK as usize, &raw const before as usize, 0, size_of::<u64>(), 0, 0];
+    // SAFETY: a set of the kernel's size.
+    unsafe { syscall(libc::SYS_rt_sigprocmask, sets) };
+}
+
 /// How many CPUs the process may use; 1 if the kernel does not say.
 pub fn usable_cpus() -> u32 {
     let mut mask = [0u64; 128];

@@ -170,6 +170,19 @@ fn watch_exit() {
     }
 }
 
+/// When this copy of the code is unloaded, or the process ends: `at_exit` must not be called any more. A node that a thread
+/// keeps in this copy's storage is lost: one for each thread, at most.
+extern "C" fn forget_exit() {
+    if let Some(key) = KEY.swap(NO_KEY, AcqRel).checked_sub(1).filter(|&key| key != NO_KEY - 1) {
+        // SAFETY: the key exists, and nobody else deletes it.
+        unsafe { libc::pthread_key_delete(key) };
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static FORGET_EXIT: extern "C" fn() = forget_exit;
+
 extern "C" fn at_exit(_: *mut c_void) {
     let spare = LOCAL.with(|local| local.spare.swap(0, Relaxed));
     if let Some(handle) = Handle::from_word(spare) {

@@ -7,7 +7,7 @@ use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::{Clock, Deadline};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::left;
-use flashlock_native::{Native, NoStats, Word32, pool};
+use flashlock_native::{Native, NoStats, Word32, left as counts, pool};
 
 const TRIES: u32 = 2_000;
 const THREADS: u32 = 3;
@@ -51,7 +51,8 @@ where
     assert!(used <= left::MAX as u32 + 2 * THREADS + 2, "{used} nodes");
     L::unlock(&lock.word, &lock.queue);
     patient.join().unwrap();
-    // Nobody is in the way of those who come now.
+    // Nobody is in the way of those who come now, here or in a lock that shares the count.
+    assert_eq!(counts::all(), 0, "abandoned nodes");
     assert!(L::try_lock(&lock.word, &lock.queue));
     L::unlock(&lock.word, &lock.queue);
 }

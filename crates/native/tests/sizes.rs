@@ -28,6 +28,15 @@ fn locks_are_as_large_as_they_say() {
     }
 }
 
+/// Those that are called compact, with their papers' sizes (or ours, where a paper keeps less: docs/locks).
+#[test]
+fn compact_locks_are_compact() {
+    for (name, bytes) in [("qspin", 4), ("qspin-cna", 4), ("cna", 8), ("shfl", 12), ("shfl-spin", 12)] {
+        let lock = LOCKS.iter().find(|lock| lock.name == name).expect("it is in the catalogue");
+        assert_eq!(lock.bytes, bytes, "{name}");
+    }
+}
+
 macro_rules! state {
     (mutex, $type:ty) => {
         size_of::<<$type as RawLock<Native>>::Queue>()

@@ -110,7 +110,7 @@ impl Arena {
         unsafe { self.base.cast::<Node<Sim>>().add(index as usize).as_ref() }
     }
 
-    /// The count of nodes left behind of locks that have no room for it: one for all, in the last node's line.
+    /// The count of nodes left behind: one for all locks, in the last node's line.
     pub(crate) fn left(&self) -> &'static LeftBehind<Sim> {
         // SAFETY: the line is in the block for ever (invariant 1), and the count is a word (invariant 2).
         unsafe { self.base.cast::<Node<Sim>>().add(NODES as usize - 1).cast().as_ref() }

@@ -59,7 +59,7 @@ use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::node::state;
 use crate::policy::one_in;
 use crate::raw::RawLock;
-use crate::wait::left::LeftBehind;
+use crate::wait::left::{self, LeftBehind};
 use crate::wait::{self, SpinThenPark, WaitPolicy};
 
 const FREE: u32 = 0;
@@ -69,16 +69,19 @@ pub const HELD: u32 = Handle::RESERVED;
 /// The LIFO-CR lock; waiters wait by policy `W`.
 pub struct LifoCr<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 
-/// The stack: 8 bytes. The lock's word is not used.
+/// The stack: 4 bytes. The lock's word is not used.
 #[repr(C)]
 pub struct LifoQueue<M: Machine> {
     /// Who came last, [`HELD`], or 0.
     pub top: M::Word,
-    /// Nodes of waiters that gave up.
-    pub left: LeftBehind<M>,
 }
 
 impl<M: Machine> LifoQueue<M> {
+    /// Nodes of waiters that gave up.
+    pub fn left(&self) -> &'static LeftBehind<M> {
+        left::of(&self.top)
+    }
+
     /// Who is below a waiter in the stack.
     fn below(waiter: Handle) -> Option<Handle> {
         let below = Handle::from_word(waiter.node::<M>().next.load(Relaxed))?;
@@ -95,14 +98,14 @@ impl<M: Machine> LifoQueue<M> {
     /// Hands the lock to somebody who waits, or frees it.
     #[cold]
     fn release(&self) {
-        if self.left.wants_sweep() {
+        if self.left().wants_sweep() {
             self.sweep();
         }
         while let Some(successor) = self.successor() {
             if wait::grant::<M>(successor, M::numa_node) {
                 return;
             }
-            self.left.remove();
+            self.left().remove();
             M::give_node(successor); // Invariant 3: it has given up, and is out of the stack.
         }
     }
@@ -119,7 +122,7 @@ impl<M: Machine> LifoQueue<M> {
                 continue;
             };
             if !top.node::<M>().is_alive() {
-                self.left.clear();
+                self.left().clear();
                 let _ = self.top.compare_exchange(seen, HELD, Relaxed, Relaxed);
                 continue;
             }
@@ -170,7 +173,7 @@ impl<M: Machine> LifoQueue<M> {
         while let Some(here) = Self::below(above) {
             if here.node::<M>().state.load(Acquire) == state::ABANDONED {
                 Self::take_below(above);
-                self.left.remove();
+                self.left().remove();
                 M::give_node(here);
             } else {
                 above = here;
@@ -185,7 +188,7 @@ impl<W: WaitPolicy> LifoCr<W> {
         M::trace(Event::Contended);
         let stamp = M::stamp();
         let take = || queue.top.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
-        if let Some(ended) = queue.left.keep_out(until, take) {
+        if let Some(ended) = queue.left().keep_out(until, take) {
             return ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut));
         }
         let me = M::take_node();
@@ -198,7 +201,7 @@ impl<W: WaitPolicy> LifoCr<W> {
                     break;
                 }
             } else if queue.try_push(seen, me, me) {
-                if let Err(timed_out) = wait::turn::<M, W>(node, until, &queue.left) {
+                if let Err(timed_out) = wait::turn::<M, W>(node, until, queue.left()) {
                     // The node is the stack's now (invariant 3).
                     M::trace(Event::TimedOut);
                     return Err(timed_out);
@@ -216,7 +219,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
     type Queue = LifoQueue<M>;
 
     fn new_queue() -> LifoQueue<M> {
-        LifoQueue { top: M::Word::new(FREE), left: LeftBehind::new() }
+        LifoQueue { top: M::Word::new(FREE) }
     }
 
     /// 0 -> HELD
@@ -286,7 +289,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
     fn lock_adopted(_: &M::Word, queue: &LifoQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
-        let _ = wait::turn::<M, W>(me.node(), None, &queue.left);
+        let _ = wait::turn::<M, W>(me.node(), None, queue.left());
         M::give_node(me);
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! **Use it** when many threads want the lock, their sections drag data through a cache that they share, and a wait now and then may be long. **Rather not** when each wait must be short.
 //!
-//! **Departures.** Those of [`queue::aside`](crate::queue::aside): the holder keeps no node, waiters may time out. (1) The text
+//! **Departures.** Those of [`queue::aside`](crate::queue::aside). (1) The text
 //! lets the releaser excise any node between its own and the tail: here it is the first, so the lock goes to who came after it.
 //! (2) A first waiter that has given up is taken out instead of culled.
 //!
@@ -48,7 +48,7 @@ use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::state;
 use crate::policy::one_in;
-use crate::queue::aside::{AsideLock, AsideQueue, Succession};
+use crate::queue::aside::{AsideLock, Holder, Succession};
 use crate::queue::link::{Link, handle_in};
 use crate::wait::SpinThenPark;
 
@@ -59,12 +59,11 @@ pub type Mcscr<W = SpinThenPark> = AsideLock<Fewest, W>;
 pub struct Fewest;
 
 impl Succession for Fewest {
-    fn choose<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Handle {
-        if queue.has_aside()
+    fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
+        if let Some(eldest) = holder.aside
             && is_eldests_turn::<M>()
-            && let Some(eldest) = queue.last_aside()
         {
-            take_eldest(queue, eldest);
+            take_eldest::<M>(holder, eldest);
             eldest.node::<M>().next.store(first.word(), Relaxed);
             return eldest;
         }
@@ -73,19 +72,19 @@ impl Succession for Fewest {
         match Link::from_word(node.next.load(Acquire)) {
             // Relaxed: a hint. Who gives up later is found when its turn comes.
             Some(second) if node.state.load(Relaxed) != state::ABANDONED => {
-                cull(queue, first);
+                cull::<M>(holder, first);
                 second.to()
             }
             _ => first.to(),
         }
     }
 
-    fn recall<M: Machine>(queue: &AsideQueue<M>, eldest: Handle) -> (Handle, Handle) {
+    fn recall<M: Machine>(holder: &mut Holder, eldest: Handle) -> (Handle, Handle) {
         let taken = if is_eldests_turn::<M>() {
-            take_eldest(queue, eldest);
+            take_eldest::<M>(holder, eldest);
             eldest
         } else {
-            take_newest(queue, eldest)
+            take_newest::<M>(holder, eldest)
         };
         (taken, taken)
     }
@@ -97,12 +96,12 @@ fn is_eldests_turn<M: Machine>() -> bool {
 }
 
 /// Makes `surplus`, the first of the main queue, the newest passive waiter.
-fn cull<M: Machine>(queue: &AsideQueue<M>, surplus: Link) {
+fn cull<M: Machine>(holder: &mut Holder, surplus: Link) {
     M::trace(Event::Cull);
     let node = surplus.to().node::<M>();
-    let Some(eldest) = queue.last_aside() else {
+    let Some(eldest) = holder.aside else {
         node.next.store(surplus.word(), Relaxed);
-        return queue.aside.store(surplus.to().word(), Relaxed);
+        return holder.aside = Some(surplus.to());
     };
     let link = &eldest.node::<M>().next;
     let newest = link.load(Relaxed);
@@ -114,7 +113,7 @@ fn cull<M: Machine>(queue: &AsideQueue<M>, surplus: Link) {
 }
 
 /// Takes the newest passive waiter out of the list that ends with `eldest`.
-fn take_newest<M: Machine>(queue: &AsideQueue<M>, eldest: Handle) -> Handle {
+fn take_newest<M: Machine>(holder: &mut Holder, eldest: Handle) -> Handle {
     M::trace(Event::Reprovision);
     let link = &eldest.node::<M>().next;
     match Link::from_word(link.load(Relaxed)).map(Link::to) {
@@ -123,14 +122,14 @@ fn take_newest<M: Machine>(queue: &AsideQueue<M>, eldest: Handle) -> Handle {
             newest
         }
         _ => {
-            queue.aside.store(0, Relaxed);
+            holder.aside = None;
             eldest
         }
     }
 }
 
 /// Takes `eldest`, the last, out of the passive list.
-fn take_eldest<M: Machine>(queue: &AsideQueue<M>, eldest: Handle) {
+fn take_eldest<M: Machine>(holder: &mut Holder, eldest: Handle) {
     M::trace(Event::Eldest);
     let node = eldest.node::<M>();
     let newest = node.next.load(Relaxed);
@@ -138,8 +137,8 @@ fn take_eldest<M: Machine>(queue: &AsideQueue<M>, eldest: Handle) {
     match Handle::from_word(node.prev.load(Relaxed)) {
         Some(newer) if !is_alone => {
             newer.node::<M>().next.store(newest, Relaxed);
-            queue.aside.store(newer.word(), Relaxed);
+            holder.aside = Some(newer);
         }
-        _ => queue.aside.store(0, Relaxed),
+        _ => holder.aside = None,
     }
 }

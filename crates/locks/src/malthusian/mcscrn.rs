@@ -9,8 +9,9 @@
 //!
 //! **Departures.** Those of [`queue::aside`](crate::queue::aside). (1) The two lists, passive and remote, are one ring: the passive
 //! ones first, the newest at the front; then the remote ones, in the order in which they came. So the lock stays as small as MCSCR's;
-//! what is between the two parts is looked for, once in `eldest=` releases. (2) If nobody at home waits at all, another node becomes home at once. (3) The
-//! number of the home node is kept modulo 15.
+//! what is between the two parts is looked for, once in `eldest=` releases. (2) If nobody at home waits at all, another node becomes home at once. (3) Which
+//! node is home is written nowhere. Who has the lock after a wait is at home, whatever row below it was; so home is where the holder queued,
+//! and, while nobody is aside, where he runs.
 //!
 //! ## The three lists
 //! ```text
@@ -37,17 +38,18 @@
 //! passive are remote now, the last of the ring.
 //!
 //! ## Invariants and orderings
-//! Those of [`queue::aside`](crate::queue::aside), and: in the ring, who is home comes before who is not. The ring and the number of the home
-//! node are the holder's: Relaxed. Links of the main queue may be written at that moment: Acquire.
+//! Those of [`queue::aside`](crate::queue::aside), and: in the ring, who is home comes before who is not; and the successor is
+//! at home from then on. The ring is the holder's: Relaxed. Links of the main queue may be written at that moment: Acquire.
 //!
 //! **Cannot:** what `mcs` cannot; and bound a wait in time: with n nodes a remote waiter waits for n × 1,000 releases on average.
 
+use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::policy::one_in;
-use crate::queue::aside::{AsideLock, AsideQueue, Succession};
+use crate::queue::aside::{AsideLock, Holder, Succession};
 use crate::queue::link::Link;
 use crate::wait::SpinThenPark;
 
@@ -57,23 +59,19 @@ pub type Mcscrn<W = SpinThenPark> = AsideLock<FewestAtHome, W>;
 /// As few threads as keep the lock busy, of one NUMA node.
 pub struct FewestAtHome;
 
-/// Where the number of the home node is, beside a handle.
-const HOME_SHIFT: u32 = Handle::LIMIT.trailing_zeros();
-/// So many nodes are told from each other.
-const HOMES: u32 = (1 << (u32::BITS - HOME_SHIFT)) - 1;
-
-/// The number of a home node. There is none, 0, before the first contended release.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The number of the home node.
+#[derive(Clone, Copy)]
 struct Home(u32);
 
 impl Home {
-    fn of(numa: u32) -> Self {
-        Self(numa % HOMES + 1)
+    /// That of who holds the lock. Relaxed: written by his thread before it queued.
+    fn of<M: Machine>(holder: &Holder) -> Self {
+        Self(holder.node.map_or_else(M::numa_node, |node| node.node::<M>().numa.load(Relaxed)))
     }
 
     /// Whether a waiter is at home.
     fn has<M: Machine>(self, waiter: Link) -> bool {
-        Self::of(waiter.numa::<M>()) == self
+        waiter.numa::<M>() == self.0
     }
 }
 
@@ -97,37 +95,29 @@ fn add<M: Machine>(piece: &mut Option<Piece>, waiter: Link) {
     *piece = joined::<M>(&[*piece, Some(Piece { first: waiter, last: waiter.to() })]);
 }
 
-/// What a lock has aside, for the holder.
-struct Ring<'a, M: Machine>(&'a AsideQueue<M>);
+/// What a holder has aside.
+struct Ring<'a, M: Machine>(&'a mut Holder, PhantomData<M>);
 
 impl<M: Machine> Ring<'_, M> {
-    fn home(&self) -> Home {
-        match Home(self.0.aside.load(Relaxed) >> HOME_SHIFT) {
-            Home(0) => Home::of(M::numa_node()),
-            known => known,
-        }
-    }
-
     fn all(&self) -> Option<Piece> {
-        let last = self.0.last_aside()?;
+        let last = self.0.aside?;
         Some(Piece { first: Link::from_word(last.node::<M>().next.load(Relaxed))?, last })
     }
 
     /// These are aside from now on.
-    fn set(&self, home: Home, all: Option<Piece>) {
+    fn set(&mut self, all: Option<Piece>) {
         if let Some(all) = all {
             all.last.node::<M>().next.store(all.first.word(), Relaxed);
         }
-        self.0.aside.store(all.map_or(0, |all| all.last.word()) | home.0 << HOME_SHIFT, Relaxed);
+        self.0.aside = all.map(|all| all.last);
     }
 
     /// The newest passive waiter, out of the ring.
-    fn take_passive(&self, home: Home) -> Option<Handle> {
+    fn take_passive(&mut self, home: Home) -> Option<Handle> {
         let all = self.all().filter(|all| home.has::<M>(all.first))?;
         M::trace(Event::Reprovision);
         let rest = Link::from_word(all.first.to().node::<M>().next.load(Relaxed));
-        let rest = rest.filter(|_| all.first.to() != all.last).map(|first| Piece { first, ..all });
-        self.set(home, rest);
+        self.set(rest.filter(|_| all.first.to() != all.last).map(|first| Piece { first, ..all }));
         Some(all.first.to())
     }
 
@@ -142,33 +132,33 @@ impl<M: Machine> Ring<'_, M> {
     }
 
     /// The eldest remote waiter's node becomes home: its waiters, out of the ring. None if nobody is remote.
-    fn move_home(&self, home: Home) -> Option<Piece> {
+    fn move_home(&mut self, home: Home) -> Option<Piece> {
         let (mut new, mut moved, mut others, mut passive) = (None, None, None, None);
         self.for_each(|waiter| {
             let piece = if home.has::<M>(waiter) {
                 &mut passive
-            } else if new.get_or_insert(Home::of(waiter.numa::<M>())).has::<M>(waiter) {
+            } else if new.get_or_insert(Home(waiter.numa::<M>())).has::<M>(waiter) {
                 &mut moved
             } else {
                 &mut others
             };
             add::<M>(piece, waiter);
         });
-        self.set(new.unwrap_or(home), joined::<M>(&[others, passive]));
+        self.set(joined::<M>(&[others, passive]));
         moved
     }
 
     /// Who has waited for longest, if long-term fairness wants him served; and with a remote one, all of his node.
-    fn in_fairness(&self, home: Home) -> Option<Piece> {
-        if !self.0.has_aside() || !one_in::<M>(M::tunables().eldest) {
+    fn in_fairness(&mut self, home: Home) -> Option<Piece> {
+        let last = self.0.aside?;
+        if !one_in::<M>(M::tunables().eldest) {
             return None;
         }
         M::trace(Event::Eldest);
         self.move_home(home).or_else(|| {
-            let last = self.all()?.last;
             let (mut eldest, mut others) = (None, None);
             self.for_each(|waiter| add::<M>(if waiter.to() == last { &mut eldest } else { &mut others }, waiter));
-            self.set(home, others);
+            self.set(others);
             eldest
         })
     }
@@ -187,9 +177,9 @@ fn remote_ones<M: Machine>(home: Home, first: Link) -> (Option<Piece>, Link) {
 }
 
 impl Succession for FewestAtHome {
-    fn choose<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Handle {
-        let ring = Ring(queue);
-        let home = ring.home();
+    fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
+        let home = Home::of::<M>(holder);
+        let mut ring = Ring::<M>(holder, PhantomData);
         if let Some(served) = ring.in_fairness(home) {
             served.last.node::<M>().next.store(first.word(), Relaxed);
             return served.first.to();
@@ -197,14 +187,14 @@ impl Succession for FewestAtHome {
         let (remote, here) = remote_ones::<M>(home, first);
         if remote.is_some() {
             M::trace(Event::Alteration);
-            ring.set(home, joined::<M>(&[ring.all(), remote]));
+            ring.set(joined::<M>(&[ring.all(), remote]));
         }
         if home.has::<M>(here) {
             // Acquire: the second's node must be seen prepared.
             let second = Link::from_word(here.to().node::<M>().next.load(Acquire));
             let Some(second) = second.filter(|&second| home.has::<M>(second)) else { return here.to() };
             M::trace(Event::Cull);
-            ring.set(home, joined::<M>(&[Some(Piece { first: here, last: here.to() }), ring.all()]));
+            ring.set(joined::<M>(&[Some(Piece { first: here, last: here.to() }), ring.all()]));
             return second.to();
         }
         // Nobody at home is in the main queue, which begins, and ends for now, with `here`.
@@ -212,19 +202,16 @@ impl Succession for FewestAtHome {
             Some(passive) => Piece { first: Link::new(passive, passive.node::<M>().numa.load(Relaxed)), last: passive },
             None => match ring.move_home(home) {
                 Some(moved) => moved,
-                None => {
-                    ring.set(Home::of(here.numa::<M>()), None);
-                    return here.to();
-                }
+                None => return here.to(), // And nobody is aside.
             },
         };
         piece.last.node::<M>().next.store(here.word(), Relaxed);
         piece.first.to()
     }
 
-    fn recall<M: Machine>(queue: &AsideQueue<M>, last: Handle) -> (Handle, Handle) {
-        let ring = Ring(queue);
-        let home = ring.home();
+    fn recall<M: Machine>(holder: &mut Holder, last: Handle) -> (Handle, Handle) {
+        let home = Home::of::<M>(holder);
+        let mut ring = Ring::<M>(holder, PhantomData);
         if let Some(served) = ring.in_fairness(home) {
             return (served.first.to(), served.last);
         }

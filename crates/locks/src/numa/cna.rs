@@ -8,8 +8,9 @@
 //!
 //! **Use it** when one lock is hot on a machine with several NUMA nodes, and each thread has a CPU. **Rather not** when there is one node (it is `mcs` then), or threads outnumber CPUs.
 //!
-//! **Departures.** Those of [`queue::aside`](crate::queue::aside): the holder keeps no node, so the secondary queue is named by
-//! the lock (4 bytes more) and not by the holder's `spin` word; its head needs no `secTail`, for the list is circular.
+//! **Departures.** Those of [`queue::aside`](crate::queue::aside): the holder keeps a node only while there is a secondary
+//! queue, whose tail stands in that node's state, as its head in the paper's `spin` word; it needs no `secTail`, for the list is circular.
+//! The lock names the node, or the first waiter: 8 bytes, the paper's one word.
 //! (1) "My socket" is the releaser's now, not that of its node when it queued. (2) When the main queue is found empty, those
 //! who join at the very moment at which the secondary queue comes back stand behind it; the paper lets the holder look among them.
 //!
@@ -42,7 +43,7 @@
 //! | `refresh=N` | 1 | a thread asks on which node it runs at one contended acquisition in N; for machines where that is slow |
 //!
 //! The node number travels with the link (§6): a local waiter is recognised without a look at its line, and the scan reads no
-//! line but those of the waiters that it passes over. It does so for nodes 0 to 14; for others, and for waiters that a broadcast moved here, the scan
+//! line but those of the waiters that it passes over. It does so for nodes 0 to 13; for others, and for waiters that a broadcast moved here, the scan
 //! reads the waiter's line.
 //!
 //! ## Invariants and orderings
@@ -58,7 +59,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::event::Event;
 use crate::machine::{Handle, Local, Machine, Word};
 use crate::policy::one_in;
-use crate::queue::aside::{AsideLock, AsideQueue, Succession};
+use crate::queue::aside::{AsideLock, Holder, Succession};
 use crate::queue::link::Link;
 use crate::wait::SpinThenPark;
 
@@ -99,19 +100,19 @@ impl Succession for SameNode {
         }
     }
 
-    fn choose<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Handle {
-        if !queue.has_aside() && !one_in::<M>(M::tunables().reduction) {
+    fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
+        if holder.aside.is_none() && !one_in::<M>(M::tunables().reduction) {
             return first.to();
         }
         if keep_lock_local::<M>()
-            && let Some(successor) = find_local(queue, first)
+            && let Some(successor) = find_local::<M>(holder, first)
         {
             return successor;
         }
-        match queue.last_aside() {
+        match holder.aside {
             Some(last) => {
                 // The whole secondary queue before the main queue.
-                let head = take_all(queue, last);
+                let head = take_all::<M>(holder, last);
                 last.node::<M>().next.store(first.word(), Relaxed);
                 head
             }
@@ -119,15 +120,15 @@ impl Succession for SameNode {
         }
     }
 
-    fn recall<M: Machine>(queue: &AsideQueue<M>, last: Handle) -> (Handle, Handle) {
-        (take_all(queue, last), last)
+    fn recall<M: Machine>(holder: &mut Holder, last: Handle) -> (Handle, Handle) {
+        (take_all::<M>(holder, last), last)
     }
 }
 
 /// Empties the secondary queue, whose last is `last`; its first. The last one's link is the caller's to write.
-fn take_all<M: Machine>(queue: &AsideQueue<M>, last: Handle) -> Handle {
+fn take_all<M: Machine>(holder: &mut Holder, last: Handle) -> Handle {
     M::trace(Event::Alteration);
-    queue.aside.store(0, Relaxed);
+    holder.aside = None;
     Link::from_word(last.node::<M>().next.load(Relaxed)).map_or(last, Link::to)
 }
 
@@ -163,7 +164,7 @@ fn draw<M: Machine>(mean: u32) -> u32 {
 
 /// The first waiter of the main queue on this node. Those before it go to the end of the secondary queue (figure 5's
 /// `find_successor`).
-fn find_local<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Option<Handle> {
+fn find_local<M: Machine>(holder: &mut Holder, first: Link) -> Option<Handle> {
     let here = SameNode::here::<M>();
     if first.numa::<M>() == here {
         return Some(first.to());
@@ -172,7 +173,7 @@ fn find_local<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Option<Handle> 
     loop {
         let current = Link::from_word(before.node::<M>().next.load(Acquire))?;
         if current.numa::<M>() == here {
-            set_aside(queue, first, before);
+            set_aside::<M>(holder, first, before);
             return Some(current.to());
         }
         before = current.to();
@@ -180,9 +181,9 @@ fn find_local<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Option<Handle> 
 }
 
 /// Moves `first … last`, which begin the main queue, to the end of the secondary queue.
-fn set_aside<M: Machine>(queue: &AsideQueue<M>, first: Link, last: Handle) {
+fn set_aside<M: Machine>(holder: &mut Holder, first: Link, last: Handle) {
     M::trace(Event::Alteration);
-    let head = match queue.last_aside() {
+    let head = match holder.aside {
         Some(end) => {
             let link = &end.node::<M>().next;
             let head = link.load(Relaxed);
@@ -192,5 +193,5 @@ fn set_aside<M: Machine>(queue: &AsideQueue<M>, first: Link, last: Handle) {
         None => first.word(),
     };
     last.node::<M>().next.store(head, Relaxed);
-    queue.aside.store(last.word(), Relaxed);
+    holder.aside = Some(last);
 }

@@ -9,10 +9,12 @@ use crate::machine::{Handle, Machine, Word};
 
 const HANDLE: u32 = Handle::LIMIT - 1;
 const NUMA_SHIFT: u32 = Handle::LIMIT.trailing_zeros();
+/// What no link has in these bits: a word that may hold a link or something else, beside a handle, says so with them.
+pub const NO_LINK: u32 = !HANDLE;
 /// NUMA nodes from this on do not fit into a link: whoever wants to know looks into the queue node.
-const FAR: u32 = u32::MAX >> NUMA_SHIFT;
+const FAR: u32 = (NO_LINK >> NUMA_SHIFT) - 1;
 
-const _: () = assert!(Handle::LIMIT.is_power_of_two() && FAR == 15);
+const _: () = assert!(Handle::LIMIT.is_power_of_two() && FAR == 14);
 
 /// The handle in a word whose top four bits say something else.
 pub fn handle_in(word: u32) -> Option<Handle> {
@@ -67,13 +69,14 @@ mod tests {
     #[test]
     fn a_link_says_whom_and_where() {
         for handle in [2, 77, Handle::LIMIT - 1] {
+            assert_eq!(handle_in(handle | NO_LINK), Handle::from_word(handle));
             let to = Handle::from_word(handle).unwrap();
-            for numa in [0, 1, 14] {
+            for numa in [0, 1, 13] {
                 let link = Link::from_word(Link::new(to, numa).word()).unwrap();
                 assert_eq!((link.to(), link.word() >> NUMA_SHIFT), (to, numa + 1));
             }
             // Too far to be said: nothing spills into the handle.
-            for numa in [15, 16, 4095, u32::MAX] {
+            for numa in [14, 15, 16, 4095, u32::MAX] {
                 let link = Link::from_word(Link::new(to, numa).word()).unwrap();
                 assert_eq!((link.to(), link.word() >> NUMA_SHIFT), (to, 0));
             }

@@ -50,7 +50,7 @@ use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::malthusian::loiter::Inner;
 use crate::node::{Node, state};
 use crate::raw::RawLock;
-use crate::wait::left::LeftBehind;
+use crate::wait::left::{self, LeftBehind};
 use crate::wait::{self, SpinThenPark, WaitPolicy};
 
 const FREE: u32 = 0;
@@ -95,22 +95,19 @@ impl Service for InOrder {
     }
 }
 
-/// The queue of an MCS lock: 12 bytes. The lock's word is not used.
+/// The queue of an MCS lock: 8 bytes. The lock's word is not used.
 #[repr(C)]
 pub struct McsQueue<M: Machine> {
     /// The last waiter, [`HELD`], or 0.
     pub tail: M::Word,
     /// The holder's successor.
     pub next: M::Word,
-    /// Nodes of waiters that gave up.
-    pub left: LeftBehind<M>,
 }
 
 /// The words of a queue, wherever they are: in a lock, or in a part of its [side block](crate::side).
 pub(crate) struct Words<'a, M: Machine> {
     pub(crate) tail: &'a M::Word,
     pub(crate) next: &'a M::Word,
-    pub(crate) left: &'a LeftBehind<M>,
 }
 
 impl<M: Machine> Clone for Words<'_, M> {
@@ -123,7 +120,7 @@ impl<M: Machine> Copy for Words<'_, M> {}
 
 impl<M: Machine> McsQueue<M> {
     fn words(&self) -> Words<'_, M> {
-        Words { tail: &self.tail, next: &self.next, left: &self.left }
+        Words { tail: &self.tail, next: &self.next }
     }
 }
 
@@ -145,7 +142,12 @@ impl Alone {
     }
 }
 
-impl<'a, M: Machine> Words<'a, M> {
+impl<M: Machine> Words<'_, M> {
+    /// Nodes of waiters that gave up.
+    fn left(self) -> &'static LeftBehind<M> {
+        left::of(self.tail)
+    }
+
     /// 0 -> HELD
     #[inline]
     pub(crate) fn try_lock(self) -> bool {
@@ -154,7 +156,7 @@ impl<'a, M: Machine> Words<'a, M> {
 
     /// Waits for a lock that was found held.
     pub(crate) fn wait<W: WaitPolicy, S: Service>(self, until: Option<Deadline>) -> Result<(), TimedOut> {
-        if let Some(ended) = self.left.keep_out(until, || self.try_lock()) {
+        if let Some(ended) = self.left().keep_out(until, || self.try_lock()) {
             return ended;
         }
         let me = M::take_node();
@@ -178,7 +180,7 @@ impl<'a, M: Machine> Words<'a, M> {
             return None;
         }
         self.link(previous, me);
-        match S::await_turn::<M, W>(node, until, self.left) {
+        match S::await_turn::<M, W>(node, until, self.left()) {
             Turn::Head => None,
             other => Some(other),
         }
@@ -282,7 +284,7 @@ impl<'a, M: Machine> Words<'a, M> {
         let tail = self.tail.load(Acquire);
         let all_dead = Handle::from_word(tail).is_none_or(|last| !last.node::<M>().is_alive());
         if all_dead {
-            self.left.clear();
+            self.left().clear();
         }
         if all_dead && self.tail.compare_exchange(tail, alone.tail(), Release, Relaxed).is_ok() {
             return None;
@@ -292,7 +294,7 @@ impl<'a, M: Machine> Words<'a, M> {
 
     /// The waiter behind `next`, which has given up; its node is given back.
     pub(crate) fn skip(self, next: Handle, node: &Node<M>, alone: Alone) -> Option<Handle> {
-        self.left.remove();
+        self.left().remove();
         let after = self.unlink(next, node, alone);
         M::give_node(next);
         after
@@ -316,7 +318,7 @@ impl<'a, M: Machine> Words<'a, M> {
     pub(crate) fn reset(self, held: bool) {
         self.tail.store(if held { HELD } else { FREE }, Relaxed);
         self.next.store(0, Relaxed);
-        self.left.clear();
+        self.left().clear();
     }
 }
 
@@ -344,7 +346,7 @@ impl<M: Machine, W: WaitPolicy, S: Service> RawLock<M> for Mcs<W, S> {
     type Queue = McsQueue<M>;
 
     fn new_queue() -> McsQueue<M> {
-        McsQueue { tail: M::Word::new(FREE), next: M::Word::new(0), left: LeftBehind::new() }
+        McsQueue { tail: M::Word::new(FREE), next: M::Word::new(0) }
     }
 
     /// 0 -> HELD
@@ -399,7 +401,7 @@ impl<M: Machine, W: WaitPolicy, S: Service> RawLock<M> for Mcs<W, S> {
     fn lock_adopted(_: &M::Word, queue: &McsQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
-        let _ = wait::turn::<M, W>(me.node(), None, &queue.left);
+        let _ = wait::turn::<M, W>(me.node(), None, queue.words().left());
         queue.words().own(me);
     }
 }

@@ -26,7 +26,7 @@ macro_rules! for_each_rw_lock {
                 title: "a counter of readers for each NUMA node or part of it, once readers meet",
                 paper: "Kashyap et al., USENIX ATC 2017; as the rival of ShflLocks: thesis defence, slides 79-80",
                 source: "rw/cst/mod.rs",
-                bytes: 24, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
+                bytes: 20, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
                 numa_aware: true, fair: "bounded, as shfl-rw; readers that have waited for bound= microseconds pass a waiting writer",
                 options: [Bound, Shuffles, Ahead],
                 exceptions: [],
@@ -35,7 +35,7 @@ macro_rules! for_each_rw_lock {
                 title: "readers-writer ShflLock: one counter, one queue for both",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 71-72",
                 source: "rw/shfl/mod.rs",
-                bytes: 16, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
+                bytes: 12, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
                 numa_aware: true, fair: "bounded: after bound= microseconds nobody passes the first waiter, but readers that must not wait for a writer",
                 options: [Bound, Shuffles, Ahead],
                 exceptions: [],
@@ -45,7 +45,7 @@ macro_rules! for_each_rw_lock {
 }
 
 /// The readers-writer lock used when the user names none.
-pub const RW_DEFAULT: RwId = RwId::ShflRw;
+pub const RW_DEFAULT: RwId = RwId::CstRw;
 
 /// What is known of a readers-writer lock. The options that it takes are the process's: the mutexes' lock goes by the same ones.
 #[derive(Clone, Copy, Debug)]

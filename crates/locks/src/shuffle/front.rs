@@ -49,7 +49,7 @@ use crate::machine::{Handle, Machine, Word};
 use crate::node::{LEFT, Node, is_asleep, state};
 use crate::shuffle::shuffler;
 use crate::wait::hand_off;
-use crate::wait::left::LeftBehind;
+use crate::wait::left::{self, LeftBehind};
 
 /// The lock is reserved for the head.
 pub const GRANTED: u32 = 1;
@@ -67,15 +67,13 @@ const SHIFT: u32 = 4;
 
 const _: () = assert!((Handle::LIMIT - 1).leading_zeros() >= SHIFT);
 
-/// The queue of a ShflLock: 12 bytes; with the word, 16.
+/// The queue of a ShflLock: 8 bytes; with the word, 12.
 #[repr(C)]
 pub struct ShflQueue<M: Machine> {
     /// The head and the flags.
     pub head: M::Word,
     /// The last waiter.
     pub tail: M::Word,
-    /// Nodes of waiters that left out of turn.
-    pub left: LeftBehind<M>,
 }
 
 /// What [`ShflQueue::step`] found behind a node.
@@ -101,7 +99,12 @@ pub fn naming(waiter: Handle) -> u32 {
 impl<M: Machine> ShflQueue<M> {
     /// An empty queue.
     pub fn new() -> Self {
-        Self { head: M::Word::new(0), tail: M::Word::new(0), left: LeftBehind::new() }
+        Self { head: M::Word::new(0), tail: M::Word::new(0) }
+    }
+
+    /// Nodes of waiters that left out of turn.
+    pub fn left(&self) -> &'static LeftBehind<M> {
+        left::of(&self.tail)
     }
 
     /// What [`head`](Self::head) says of the head: all but [`BESIDE`].
@@ -188,7 +191,7 @@ impl<M: Machine> ShflQueue<M> {
             let node = candidate.node::<M>();
             match node.state.load(Acquire) {
                 state::ABANDONED => {
-                    self.left.remove();
+                    self.left().remove();
                     self.set_head(0); // Before the node is given back: `head` must never name a node that is not ours.
                     candidate = self.step(candidate)?;
                 }
@@ -247,7 +250,7 @@ impl<M: Machine> ShflQueue<M> {
         let _ = self.head.compare_exchange(dead_head, 0, AcqRel, Relaxed);
         let tail = self.tail.load(Acquire);
         if Handle::from_word(tail).is_some_and(|last| !last.node::<M>().is_alive()) {
-            self.left.clear();
+            self.left().clear();
             let _ = self.tail.compare_exchange(tail, 0, AcqRel, Relaxed);
         }
     }

@@ -31,14 +31,14 @@
 //! 6. Nodes come from a pool, not the stack; a waiter may leave by time-out, and leaves its node behind; a queue full of such
 //!    nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
 //!
-//! ## State: 16 bytes
+//! ## State: 12 bytes
 //! | `word` | meaning |
 //! |---|---|
 //! | 0 | free |
 //! | 1 | held (or reserved: `head` has GRANTED) |
 //! | 2 | the same, and somebody sleeps on the word: the head, or foreign code |
 //!
-//! `head`, `tail` and `left`: see [`front`](super::front). The wait in the queue is in [`turn`](super::turn), that of the head in
+//! `head` and `tail`: see [`front`](super::front). The wait in the queue is in [`turn`](super::turn), that of the head in
 //! [`head`](super::head), the release in [`release`](super::release).
 //!
 //! ## Invariants (beside those of `front`)
@@ -104,7 +104,7 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
             return Ok(());
         }
         let take = || try_take::<M>(lock.word) || Self::try_stale(lock);
-        if let Some(ended) = lock.queue.left.keep_out(until, take) {
+        if let Some(ended) = lock.queue.left().keep_out(until, take) {
             return ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut));
         }
         let me = M::take_node();

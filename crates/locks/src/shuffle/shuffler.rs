@@ -125,7 +125,7 @@ pub fn walk<M: Machine, P: Admission>(me: Handle, queue: &ShflQueue<M>, stop: im
     }
     let wakes = if M::crowded() { 0 } else { P::wakes(node, M::tunables().wake_ahead) };
     let mut group = Group { last: me, size: role & !SHUFFLER, wakes };
-    let chosen = gather::<M, P>(me, at_front, &mut group, &queue.left, stop);
+    let chosen = gather::<M, P>(me, at_front, &mut group, queue.left(), stop);
     if let Some((before, here)) = chosen.filter(|_| group.last == me) {
         if here.node::<M>().next.load(Acquire) == 0 {
             group.take_tail(queue, before, here);

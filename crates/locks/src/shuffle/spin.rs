@@ -11,13 +11,13 @@
 //! 1. *Newcomers pass the queue, for a while.* Who finds the word free takes it, as the paper's stealing does; a head that has
 //!    contended for `bound` µs says so (RESERVED), and from then on newcomers queue.
 //! 2. The lock names its head, as the blocking one, 4 bytes more than on the slides: in a forked child, a head that does not exist there
-//!    is told from one that does. And it counts the nodes of those who gave up, 4 more.
+//!    is told from one that does.
 //! 3. Nodes come from a pool, not the stack; a waiter may leave by time-out, and leaves its node behind; a queue full of such
 //!    nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
 //! 4. *A long wait is not all spinning*: after 10 ms a waiter naps between two looks. Hundreds of spinners, or one that outranks
 //!    the holder, would keep his CPU from him; a hand-over to a waiter that naps is late by what is left of the nap.
 //!
-//! ## State: 16 bytes
+//! ## State: 12 bytes
 //! | `word` | `head` | meaning |
 //! |---|---|---|
 //! | 0 | – | free |
@@ -105,7 +105,7 @@ impl<M: Machine> Lock<'_, M> {
         M::trace(Event::Contended);
         let stamp = M::stamp();
         self.forget_the_dead();
-        let ended = match self.queue.left.keep_out(until, || self.barge()) {
+        let ended = match self.queue.left().keep_out(until, || self.barge()) {
             Some(ended) => ended,
             None => self.line_up::<P>(until),
         };

@@ -173,11 +173,11 @@ impl<M: Machine> ShflQueue<M> {
 
     /// WAITING | PARKED -> ABANDONED, unless the waiter has just become head.
     pub(crate) fn leave_node(&self, node: &Node<M>, won: bool) -> Turn {
-        self.left.add();
+        self.left().add();
         loop {
             let seen = node.state.load(Acquire);
             if is_told(seen) {
-                self.left.remove();
+                self.left().remove();
                 return if won { Turn::HeadHolding } else { Turn::Head };
             }
             if node.state.compare_exchange(seen, state::ABANDONED, AcqRel, Relaxed).is_ok() {

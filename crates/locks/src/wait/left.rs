@@ -4,6 +4,12 @@
 //! release, nobody does: a program that tries again and again, each time with a deadline, would add a node each time. So the
 //! nodes left behind in one queue are counted, and when there are [`MAX`], newcomers do not queue: they look for the lock now and
 //! then, from outside, until some were removed. A queue so holds at most `MAX` nodes beside one for each thread that waits.
+//!
+//! The count has no place in the lock, whose bytes are paid for by everybody: it stands in a table of the machine's, by the lock's
+//! address ([`of`]). It is written when somebody gives up, and read by whoever queues. Two locks may share a count: then newcomers
+//! to the one stay out of its queue, though not of the lock, while very many have given up on the other. A queue that is empty has
+//! none of the count: each node is subtracted when it is removed, and who frees a lock has removed all. So memory that was a
+//! lock may become another one.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -19,9 +25,15 @@ const BREAK_MIN: u32 = 50;
 /// … which doubles up to here.
 const BREAK_MAX: u32 = 1_000;
 
-/// How many abandoned nodes a queue holds; all-zero is none. All accesses are Relaxed: it is a count, and orders nothing.
+/// How many abandoned nodes a queue holds; all-zero is none. Only machines make them. All accesses are Relaxed: it is a count, and orders nothing.
 #[repr(transparent)]
 pub struct LeftBehind<M: Machine>(pub M::Word);
+
+/// The count for the queue that ends at this word of a lock, which is its address and nothing more.
+#[inline]
+pub fn of<M: Machine>(lock: &M::Word) -> &'static LeftBehind<M> {
+    M::left_behind(lock)
+}
 
 impl<M: Machine> LeftBehind<M> {
     /// None.

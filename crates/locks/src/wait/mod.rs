@@ -19,7 +19,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
-use crate::node::{Node, is_asleep, state};
+use crate::node::{Node, is_asleep, is_head, state};
 use left::LeftBehind;
 
 /// How threads wait.
@@ -118,7 +118,7 @@ pub fn turn<M: Machine, W: WaitPolicy>(
     until: Option<Deadline>,
     left: &LeftBehind<M>,
 ) -> Result<(), TimedOut> {
-    told::<M, W>(node, until, |seen| seen == state::HEAD).map_or_else(|seen| abandon(node, seen, left), |_| Ok(()))
+    told::<M, W>(node, until, is_head).map_or_else(|seen| abandon(node, seen, left), |_| Ok(()))
 }
 
 /// WAITING | PARKED -> what the one who waits for that is to know, by a word that is in type-stable memory: it may go, and do with the
@@ -137,9 +137,14 @@ pub(crate) fn tell<M: Machine>(state: &M::Word, what: u32) {
 ///
 /// Release hands over the section, Acquire takes the node of one that has given up; both pair with `turn`.
 pub fn grant<M: Machine>(waiter: Handle, here: fn() -> u32) -> bool {
+    grant_with::<M>(waiter, None, here)
+}
+
+/// [`grant`], and `with` it this handle ([`handed`]).
+pub(crate) fn grant_with<M: Machine>(waiter: Handle, with: Option<Handle>, here: fn() -> u32) -> bool {
     let node = waiter.node::<M>();
     let hand_off = hand_off(here, node); // Before the waiter may use the node for something else.
-    let before = node.state.swap(state::HEAD, AcqRel);
+    let before = node.state.swap(state::HEAD | with.map_or(0, Handle::word) << state::HANDED, AcqRel);
     if before == state::ABANDONED {
         return false;
     }
@@ -151,6 +156,12 @@ pub fn grant<M: Machine>(waiter: Handle, here: fn() -> u32) -> bool {
         M::unpark(node);
     }
     true
+}
+
+/// What the owner of a node was handed with the lock, if he was handed it. Relaxed: he has seen it before.
+pub fn handed<M: Machine>(node: &Node<M>) -> Option<Handle> {
+    let seen = node.state.load(Relaxed);
+    if is_head(seen) { Handle::from_word(seen >> state::HANDED) } else { None }
 }
 
 /// [`grant`] to a waiter that is awake: WAITING -> HEAD. If it is not, what it is: asleep, or gone; then the node is the caller's.

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Handle, Word as _};
 use flashlock_locks::malthusian::Mcscr;
-use flashlock_locks::node::state;
+use flashlock_locks::node::{is_head, state};
 use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::aside::{AsideQueue, HELD_ASIDE};
+use flashlock_locks::queue::aside::AsideQueue;
 use flashlock_locks::wait::left::SWEEP_AT;
 use flashlock_locks::wait::{Park, SpinThenPark};
 use flashlock_model::loom::Depth::Preemptions;
@@ -73,7 +73,7 @@ pub(crate) fn with_aside<L: TwoLists>(count: usize) -> (Arc<Mutex<L>>, Vec<Handl
         asleep.push(pair[0]);
     }
     world().set_random(world().setup.random);
-    assert_eq!(mutex.queue.tail.load(Relaxed), HELD_ASIDE);
+    assert_eq!(mutex.queue.holder().node.map(Handle::word), Some(mutex.queue.tail.load(Relaxed)));
     (mutex, asleep)
 }
 
@@ -120,14 +120,14 @@ pub(crate) fn choice_against_leaver<L: TwoLists>(aside: bool) {
 /// The holder goes through those aside, one of whom is giving up.
 fn sweep_against_leaver<L: TwoLists>() {
     let (mutex, asleep) = with_aside::<L>(2);
-    mutex.queue.left.0.store(SWEEP_AT as u32, Relaxed);
+    mutex.queue.left().0.store(SWEEP_AT as u32, Relaxed);
     let leaver = gives_up(asleep[0]);
     mutex.visit();
     mutex.unlock();
     let gone = leaver.join().expect("no panic");
     // Whoever has the lock releases it, and so on.
     for me in asleep.into_iter().rev().filter(|&me| !gone || world().arena.taken().contains(&me)) {
-        if me.node::<Loom>().state.load(Relaxed) == state::HEAD {
+        if is_head(me.node::<Loom>().state.load(Relaxed)) {
             adopted_section(&mutex, me);
         }
     }

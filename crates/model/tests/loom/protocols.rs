@@ -132,7 +132,7 @@ fn cna() {
     find("tail by an exchange", two, STAYS, aside::recall_against_joiner::<MutantAside<SWAPS_TAIL>>);
     find("wakes nobody aside", two, STAYS, aside::recall_against_joiner::<MutantAside<WAKES_NONE>>);
     find("hands over to who has gone", two, STAYS, move || leaver(true));
-    find("unlinked set aside", two, STAYS, aside::choice_against_joiner::<Mutant<SetsUnlinkedAside>>);
+    find("unlinked set aside", two, STAYS, aside::choice_against_joiner::<MutantAside<SETS_UNLINKED_ASIDE>>);
     explore("two aside", two, STAYS, two_aside::<Cna<Park>>);
     find("others aside forgotten", two, STAYS, two_aside::<Mutant<DropsTheRest>>);
     explore("both lists", two, LEAVES, both_lists::<Cna<Park>>);

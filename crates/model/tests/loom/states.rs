@@ -274,7 +274,7 @@ fn forked_with_a_head() {
     let dead = sleepers(&[0])[0];
     assert!(mutex.queue.join(dead, dead));
     mutex.queue.set_head(naming(dead) | GRANTED);
-    mutex.queue.left.0.store(MAX as u32, Relaxed);
+    mutex.queue.left().0.store(MAX as u32, Relaxed);
     world().fork();
     let other = {
         let mutex = mutex.clone();
@@ -285,7 +285,7 @@ fn forked_with_a_head() {
     mutex.section();
     other.join().expect("no panic");
     assert!(!mutex.is_locked());
-    assert_eq!((mutex.queue.head.load(Relaxed), mutex.queue.left.count()), (0, 0));
+    assert_eq!((mutex.queue.head.load(Relaxed), mutex.queue.left().count()), (0, 0));
     <Loom as flashlock_locks::machine::Machine>::give_node(dead); // As the parent does.
 }
 

@@ -79,7 +79,7 @@ pub(crate) fn dissolve(mutex: &Queue) {
         mutex.queue.pass(head, false);
     }
     assert_eq!(mutex.queue.tail.load(Relaxed), 0);
-    assert_eq!(mutex.queue.left.0.load(Relaxed), 0, "abandoned nodes");
+    assert_eq!(mutex.queue.left().0.load(Relaxed), 0, "abandoned nodes");
     mutex.unlock();
 }
 
@@ -106,7 +106,7 @@ fn against_a_joiner() {
 pub(crate) fn gives_up(mutex: &Arc<Queue>, fickle: Handle) -> thread::JoinHandle<()> {
     let mutex = mutex.clone();
     thread::spawn(move || {
-        mutex.queue.left.add();
+        mutex.queue.left().add();
         let state = &fickle.node::<Loom>().state;
         let gone = [state::PARKED, state::WAITING]
             .into_iter()
@@ -126,7 +126,7 @@ fn against_a_waiter_that_gives_up() {
         // It stays behind, or the shuffler has come across it.
         let stayed = world().arena.taken().contains(&fickle);
         let expected: Vec<_> = nodes.into_iter().filter(|node| stayed || *node != fickle).collect();
-        assert_eq!(mutex.queue.left.0.load(Relaxed), u32::from(stayed));
+        assert_eq!(mutex.queue.left().0.load(Relaxed), u32::from(stayed));
         complete(&mutex, &expected);
         dissolve(&mutex);
     });

@@ -105,7 +105,7 @@ fn a_forked_child_forgets_both_lists() {
                 assert_eq!(script.release(0), Some(4));
             }
             assert_eq!(script.release(0), None);
-            lost.into_iter().for_each(|node| world().arena.give(node));
+            script.lose(lost);
         });
     }
 }

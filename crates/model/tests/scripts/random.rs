@@ -31,7 +31,7 @@ struct Lists {
     aside: Vec<Waiter>,
     /// LIFO-CR's, the newest first.
     stack: Vec<Waiter>,
-    /// MCSCRN's, once it was written down.
+    /// Where the holder queued, if he knows.
     home: Option<u32>,
 }
 
@@ -47,9 +47,12 @@ impl Lists {
         while !(self.main.is_empty() && self.aside.is_empty() && self.stack.is_empty()) {
             let served = rule(self, here, drawn);
             if !served.gone {
+                self.home = (!self.aside.is_empty()).then_some(served.numa);
                 return Some(served.id);
             }
+            self.home = Some(served.numa);
         }
+        self.home = None;
         None
     }
 
@@ -90,26 +93,17 @@ impl Lists {
         }
         let is_remote = |waiter: &&Waiter| waiter.numa != home;
         let remote = self.main.iter().take_while(is_remote).count().min(self.main.len().saturating_sub(1));
-        if remote > 0 {
-            self.home = Some(home);
-            self.aside.extend(self.main.drain(..remote));
-        }
+        self.aside.extend(self.main.drain(..remote));
         match self.main.first() {
             Some(first) if first.numa == home => {
                 if self.main.get(1).is_some_and(|second| second.numa == home) {
-                    self.home = Some(home);
                     self.aside.insert(0, self.main.remove(0));
                 }
                 self.main.remove(0)
             }
-            _ if self.aside.first().is_some_and(|first| first.numa == home) => {
-                self.home = Some(home);
-                self.aside.remove(0)
-            }
+            _ if self.aside.first().is_some_and(|first| first.numa == home) => self.aside.remove(0),
             _ => {
-                if !self.move_home(home) {
-                    self.home = Some(self.main[0].numa);
-                }
+                self.move_home(home);
                 self.main.remove(0)
             }
         }
@@ -118,7 +112,6 @@ impl Lists {
     /// Whether anybody was remote.
     fn move_home(&mut self, home: u32) -> bool {
         let new = self.aside.iter().find(|waiter| waiter.numa != home).map(|eldest| eldest.numa);
-        self.home = Some(new.unwrap_or(home));
         let Some(new) = new else { return false };
         let (moved, rest): (Vec<_>, Vec<_>) = self.aside.drain(..).partition(|waiter| waiter.numa == new);
         let (passive, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|waiter| waiter.numa == home);

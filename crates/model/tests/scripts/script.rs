@@ -9,9 +9,9 @@ use flashlock_locks::cond::Chain;
 use flashlock_locks::cond::chain::claimed;
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
 use flashlock_locks::malthusian::LifoCr;
-use flashlock_locks::node::{Node, state};
+use flashlock_locks::node::{self, Node, state};
 use flashlock_locks::queue::aside::{AsideLock, Succession};
-use flashlock_locks::queue::link::{Link, handle_in};
+use flashlock_locks::queue::link::Link;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
 use flashlock_locks::wait::left::LeftBehind;
@@ -51,18 +51,18 @@ struct Waiter {
 /// A lock that takes the waiters of a broadcast, which is how the script's waiters come.
 pub(crate) trait Scripted: RawLock<Shuttle, Queue: Tag> {
     /// Nodes of those who gave up.
-    fn left(queue: &Self::Queue) -> &LeftBehind<Shuttle>;
+    fn left(queue: &Self::Queue) -> &'static LeftBehind<Shuttle>;
 }
 
 impl<S: Succession> Scripted for AsideLock<S, Park> {
-    fn left(queue: &Self::Queue) -> &LeftBehind<Shuttle> {
-        &queue.left
+    fn left(queue: &Self::Queue) -> &'static LeftBehind<Shuttle> {
+        queue.left()
     }
 }
 
 impl Scripted for LifoCr<Park> {
-    fn left(queue: &Self::Queue) -> &LeftBehind<Shuttle> {
-        &queue.left
+    fn left(queue: &Self::Queue) -> &'static LeftBehind<Shuttle> {
+        queue.left()
     }
 }
 
@@ -136,7 +136,7 @@ impl<L: Scripted> Script<L> {
 
         self.mutex.unlock();
 
-        let is_head = |waiter: &&Waiter| waiter.handle.node::<Shuttle>().state.load(Relaxed) == state::HEAD;
+        let is_head = |waiter: &&Waiter| node::is_head(waiter.handle.node::<Shuttle>().state.load(Relaxed));
         let served: Vec<_> = waiting.iter().filter(is_head).collect();
         let somebody = !waiting.is_empty();
         assert_eq!(served.len(), usize::from(somebody), "work conservation: {} waited", waiting.len());
@@ -180,6 +180,12 @@ impl<L: Scripted> Script<L> {
         ids
     }
 
+    /// Gives back those of the nodes that nobody in the child has found.
+    pub(crate) fn lose(&self, nodes: Vec<Handle>) {
+        let taken = world().arena.taken();
+        nodes.into_iter().filter(|node| taken.contains(node)).for_each(|node| world().arena.give(node));
+    }
+
     /// Serves all who wait, so that no node is left.
     pub(crate) fn drain(&self) {
         while self.release(0).is_some() {}
@@ -196,7 +202,9 @@ impl Script<LifoCr<Park>> {
 impl<S: Succession> Script<AsideLock<S, Park>> {
     /// The main queue, first to last.
     pub(crate) fn main(&self) -> Vec<Id> {
-        let ids = self.ids(self.queue().next.load(Relaxed), None);
+        let kept = self.queue().holder().node;
+        let link = kept.map_or(&self.queue().front, |node| &node.node::<Shuttle>().next);
+        let ids = self.ids(link.load(Relaxed), None);
         if let Some(last) = ids.last() {
             assert_eq!(self.handle(*last).word(), self.queue().tail.load(Relaxed), "the tail");
         }
@@ -205,7 +213,7 @@ impl<S: Succession> Script<AsideLock<S, Park>> {
 
     /// Those set aside, first to last.
     pub(crate) fn aside(&self) -> Vec<Id> {
-        let Some(last) = handle_in(self.queue().aside.load(Relaxed)) else { return Vec::new() };
+        let Some(last) = self.queue().holder().aside else { return Vec::new() };
         self.ids(last.node::<Shuttle>().next.load(Relaxed), Some(last))
     }
 }

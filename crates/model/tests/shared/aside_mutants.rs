@@ -7,7 +7,7 @@ use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Wo
 use flashlock_locks::node::state;
 use flashlock_locks::numa::Cna;
 use flashlock_locks::numa::cna::SameNode;
-use flashlock_locks::queue::aside::{AsideLock, AsideQueue, HELD_ASIDE, Succession};
+use flashlock_locks::queue::aside::{AsideLock, AsideQueue, Holder, Succession};
 use flashlock_locks::queue::link::Link;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
@@ -27,32 +27,56 @@ pub(crate) const GRANTS_GONE: u8 = 3;
 /// Does not wake the successor.
 pub(crate) const WAKES_NONE: u8 = 4;
 
+/// Takes the tail for the successor, and sets the first aside before that one's successor has linked itself.
+pub(crate) const SETS_UNLINKED_ASIDE: u8 = 5;
+
 impl<const B: u8> MutantAside<B> {
-    /// (HELD_ASIDE, aside) -> (tail = last of those aside), granted to the first. Whether that was the state.
+    /// (tail = my node, aside) -> (tail = last of those aside), granted to the first. Whether that was the state.
     fn recall<M: Machine>(queue: &AsideQueue<M>) -> bool {
-        if queue.tail.load(Acquire) != HELD_ASIDE {
+        let Holder { node: Some(me), aside: Some(last) } = queue.holder() else { return false };
+        if queue.tail.load(Acquire) != me.word() {
             return false;
         }
-        if B == FREES && queue.tail.compare_exchange(HELD_ASIDE, 0, Release, Relaxed).is_ok() {
-            return true;
+        if B == FREES {
+            let kept = queue.front.swap(0, Relaxed);
+            if queue.tail.compare_exchange(me.word(), 0, Release, Relaxed).is_ok() {
+                M::give_node(me);
+                return true;
+            }
+            queue.front.store(kept, Relaxed);
         }
-        let last = queue.last_aside().expect("somebody is aside");
         let link = &last.node::<M>().next;
         let first = Link::from_word(link.load(Relaxed)).expect("a ring").to();
-        queue.aside.store(0, Relaxed);
         link.store(0, Relaxed);
         if B == SWAPS_TAIL {
             queue.tail.swap(last.word(), AcqRel);
-        } else if queue.tail.compare_exchange(HELD_ASIDE, last.word(), Release, Relaxed).is_err() {
-            let joined = M::spin_until(&queue.next, Acquire, Patience::Forever, |link| link != 0);
+        } else if queue.tail.compare_exchange(me.word(), last.word(), Release, Relaxed).is_err() {
+            let joined = M::spin_until(&me.node::<M>().next, Acquire, Patience::Forever, |link| link != 0);
             link.store(joined.expect("a joiner"), Relaxed);
         }
-        let before = first.node::<M>().state.swap(state::HEAD, AcqRel);
+        M::give_node(me);
+        Self::grant::<M>(first, state::HEAD);
+        true
+    }
+
+    /// Whether it did.
+    fn set_unlinked_aside<M: Machine>(queue: &AsideQueue<M>) -> bool {
+        let first = Link::from_word(queue.front.load(Acquire));
+        let (None, Some(first)) = (queue.holder().node, first) else { return false };
+        let Some(tail) = Handle::from_word(queue.tail.load(Acquire)).filter(|&tail| tail != first.to()) else {
+            return false;
+        };
+        first.to().node::<M>().next.store(first.word(), Relaxed);
+        Self::grant::<M>(tail, state::HEAD | first.to().word() << state::HANDED);
+        true
+    }
+
+    fn grant<M: Machine>(successor: Handle, told: u32) {
+        let before = successor.node::<M>().state.swap(told, AcqRel);
         assert!(before != state::ABANDONED || B == GRANTS_GONE, "a skeleton for waiters that stay");
         if before == state::PARKED && B != WAKES_NONE {
-            M::unpark(first.node());
+            M::unpark(successor.node());
         }
-        true
     }
 }
 
@@ -72,7 +96,8 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantAside<B> {
         <Sound as RawLock<M>>::lock_until(word, queue, until)
     }
     fn unlock(word: &M::Word, queue: &Self::Queue) {
-        if !Self::recall(queue) {
+        let done = if B == SETS_UNLINKED_ASIDE { Self::set_unlinked_aside(queue) } else { Self::recall(queue) };
+        if !done {
             <Sound as RawLock<M>>::unlock(word, queue);
         }
     }
@@ -93,28 +118,11 @@ pub(crate) type Mutant<S> = AsideLock<S, Park>;
 /// Takes only the first of those aside back, and forgets the others.
 pub(crate) struct DropsTheRest;
 impl Succession for DropsTheRest {
-    fn choose<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Handle {
-        SameNode::choose(queue, first)
+    fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
+        SameNode::choose::<M>(holder, first)
     }
-    fn recall<M: Machine>(queue: &AsideQueue<M>, last: Handle) -> (Handle, Handle) {
-        let (first, _) = SameNode::recall(queue, last);
+    fn recall<M: Machine>(holder: &mut Holder, last: Handle) -> (Handle, Handle) {
+        let (first, _) = SameNode::recall::<M>(holder, last);
         (first, first)
-    }
-}
-
-/// Takes the tail for the successor, and sets the first aside before that one's successor has linked itself.
-pub(crate) struct SetsUnlinkedAside;
-impl Succession for SetsUnlinkedAside {
-    fn choose<M: Machine>(queue: &AsideQueue<M>, first: Link) -> Handle {
-        let tail = Handle::from_word(queue.tail.load(Acquire)).expect("somebody waits");
-        if tail == first.to() || queue.has_aside() {
-            return SameNode::choose(queue, first);
-        }
-        first.to().node::<M>().next.store(first.word(), Relaxed);
-        queue.aside.store(first.to().word(), Relaxed);
-        tail
-    }
-    fn recall<M: Machine>(queue: &AsideQueue<M>, last: Handle) -> (Handle, Handle) {
-        SameNode::recall(queue, last)
     }
 }

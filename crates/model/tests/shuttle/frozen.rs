@@ -168,7 +168,7 @@ fn shuffled_behind_a_frozen_head() {
         }
         thread::yield_now();
     };
-    mutex.queue.left.add();
+    mutex.queue.left().add();
     assert!(!mutex.queue.join(gone, gone));
     start_at_head(head.node::<Shuttle>());
     walk::<Shuttle, SameNumaNode>(head, &mutex.queue, || false);

@@ -71,7 +71,7 @@ fn cna() {
     broken_aside::<MutantAside<FREES>>("frees with waiters aside", stays, load);
     broken_aside::<MutantAside<WAKES_NONE>>("wakes nobody aside", stays, load);
     broken_aside::<Mutant<DropsTheRest>>("others aside forgotten", stays, load);
-    broken_aside::<Mutant<SetsUnlinkedAside>>("unlinked set aside", stays, load);
+    broken_aside::<MutantAside<SETS_UNLINKED_ASIDE>>("unlinked set aside", stays, load);
 }
 
 #[test]

@@ -16,7 +16,6 @@ use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
 use crate::queue::mcs::{InOrder, Words};
 use crate::spin::tas;
 use crate::spin::ticket::Numbers;
-use crate::wait::left::LeftBehind;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
 /// The first and the longest pause of a thread that backs off for ever, in steps of [`Machine::pause`].
@@ -146,13 +145,11 @@ pub struct GlobalMcs<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 pub struct McsRest<M: Machine> {
     /// The holder's successor.
     pub next: M::Word,
-    /// Nodes of waiters that gave up.
-    pub left: LeftBehind<M>,
 }
 
 impl<'a, M: Machine> Place<'a, M, McsRest<M>> {
     fn words(&self) -> Words<'a, M> {
-        Words { tail: self.word, next: &self.state.next, left: &self.state.left }
+        Words { tail: self.word, next: &self.state.next }
     }
 }
 
@@ -160,7 +157,7 @@ impl<W: WaitPolicy> Global for GlobalMcs<W> {
     type State<M: Machine> = McsRest<M>;
 
     fn new<M: Machine>() -> McsRest<M> {
-        McsRest { next: M::Word::new(0), left: LeftBehind::new() }
+        McsRest { next: M::Word::new(0) }
     }
 
     fn try_lock<M: Machine>(at: &Place<'_, M, McsRest<M>>) -> bool {

@@ -4,7 +4,6 @@
 //! |---|---|---|
 //! | `since` | `tail` | `next` |
 //! | `granted_at` | `next` | `serving` |
-//! | `left` | nodes left behind | – |
 //! | `passes` | the cohort's | the cohort's |
 //!
 //! Further ones: [`cst`](crate::numa::cst).
@@ -23,7 +22,7 @@ use crate::wait::{SpinThenPark, WaitPolicy};
 pub struct LocalMcs<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 
 pub(crate) fn words<M: Machine>(part: &Node<M>) -> Words<'_, M> {
-    Words { tail: &part.since, next: &part.granted_at, left: &part.left }
+    Words { tail: &part.since, next: &part.granted_at }
 }
 
 impl<W: WaitPolicy> LocalLock for LocalMcs<W> {

@@ -30,7 +30,7 @@ use crate::node::{LEFT, Node};
 use crate::queue::link::Link;
 use crate::queue::qspin::word::{FLAGS, LOCKED, SLEEPS, has_pending, is_locked, is_vacant, tail, tail_word, with_tail};
 use crate::wait;
-use crate::wait::left::LeftBehind;
+use crate::wait::left::{self, LeftBehind};
 
 /// Who follows the head. What it needs to know travels with the front, in the head's node, and is written by the thread that has
 /// the front.
@@ -96,9 +96,9 @@ enum Behind {
 }
 
 impl<M: Machine> Line<'_, M> {
-    /// Nodes left behind by those who gave up on this lock. There is no room for their number in the lock.
+    /// Nodes left behind by those who gave up on this lock.
     pub fn left(self) -> &'static LeftBehind<M> {
-        M::left_behind(self.word)
+        left::of(self.word)
     }
 
     /// vacant -> LOCKED. Whether it was.

@@ -12,7 +12,7 @@
 //! has four for each CPU, for nested interrupts, and knows who may nest. (2) PENDING is set by a compare-and-exchange of the whole
 //! word, from LOCKED alone: nobody who sets it must take it back. (3) Waiters may sleep: in the queue on their nodes, the head and the
 //! one who is PENDING on the word ([`wait`]). (4) Waiters may give up. The one who is PENDING clears the bit, the head passes the front on,
-//! others leave their nodes behind; whoever reaches such a node gives it back. Their number has no room in the lock: it is counted by the lock's address
+//! others leave their nodes behind; whoever reaches such a node gives it back. Their number is counted by the lock's address
 //! ([`Machine::left_behind`]), and newcomers stay out while it is 64 or more. (5) Nobody waits for a
 //! joiner that has not linked itself: it inherits the front ([`mod@line`], invariant 2). (6) In a forked child, nobody waits for threads
 //! that do not exist there: nodes say of which process they are, and beside PENDING stands whether that one's epoch was odd. (7) A

@@ -18,7 +18,7 @@
 //!                                      └─ part 2     0: nobody has come from there
 //! ```
 //!
-//! ## State: 24 bytes, and 128 for the side block and for each part in it
+//! ## State: 20 bytes, and 128 for the side block and for each part in it
 //! | `side` | readers hold | a writer holds |
 //! |---|---|---|
 //! | 0 | `base` for reading | `base` for writing |
@@ -54,7 +54,8 @@
 //! Those of `side` and its parts: [`side`](crate::side); of the word on which a writer sleeps: `counters.rs`.
 //!
 //! **Cannot:** let anybody in while a writer that is waiting for readers to go does not run, but readers past the bound. Give its side block back
-//! if the program frees the lock without destroying it.
+//! if the program frees the lock without destroying it; so the machine admits so many at once ([`Machine::admit_apart`]), and a lock that is not admitted stays
+//! without.
 
 mod counters;
 

@@ -20,7 +20,7 @@
 //! 5. *A reader that comes in wakes the next at once* if that sleeps: it may read, too. A writer does so when it releases (NOTIFY).
 //! 6. *Patience*, as in the mutex: no wait in the queue is for ever, a head that does not run loses its bars, and its place.
 //!
-//! ## State: 16 bytes
+//! ## State: 12 bytes
 //! ```text
 //! count   31 ............................ 5   4       3        2            1            0
 //!         readers (and who asks to be one)    NOTIFY  SLEEPER  BAR_WRITERS  BAR_READERS  WRITER
@@ -33,7 +33,7 @@
 //! | [`SLEEPER`] | the head, before it sleeps on `count` | the head, awake | who makes the lock free, or free of readers, wakes it |
 //! | [`NOTIFY`] | a writer that has left the queue before a sleeper | its release | the next head has not been told |
 //!
-//! `head`, `tail` and `left`: see [`front`](crate::shuffle::front). [`turn`] is the wait in the queue, [`head`] that of the head.
+//! `head` and `tail`: see [`front`](crate::shuffle::front). [`turn`] is the wait in the queue, [`head`] that of the head.
 //!
 //! ## Invariants (beside those of `front`)
 //! 1. Whoever sets WRITER, while there are no readers, holds the lock for writing until it is cleared.

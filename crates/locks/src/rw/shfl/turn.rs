@@ -56,7 +56,7 @@ impl<M: Machine> ShflRwState<M> {
         let wait = Wait::begin::<M>(want);
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
         let take = || self.admit_out_of_turn(&wait, late());
-        if let Some(ended) = self.queue.left.keep_out(until, take) {
+        if let Some(ended) = self.queue.left().keep_out(until, take) {
             return ended.inspect_err(|_| M::trace(Event::RwTimedOut));
         }
         let me = M::take_node();
