@@ -117,11 +117,11 @@ fn without_a_list_the_principal_locks_run() {
 /// circulates once.
 #[test]
 fn fewer_acquisitions_for_each_message() {
-    let options = ["messages", "--machine", "sparc-t5", "--threads", "16", "--seeds", "1", "--millis", "3"];
+    let options = ["messages", "--machine", "sparc-t5", "--threads", "16", "--seeds", "3", "--millis", "6"];
     let results = read("messages.json", &[&options[..], &["--locks", "mcs:wait=spin,mcscr:wait=spin"]].concat());
     let each = |lock: &str| results.figure("messages", "16", lock, "acquisitions").expect("a figure").median;
     let (fair, restricted) = (each("mcs:wait=spin"), each("mcscr:wait=spin"));
-    assert!((2.9..3.1).contains(&fair) && (1.95..2.1).contains(&restricted), "{fair} and {restricted}");
+    assert!((2.9..3.1).contains(&fair) && (1.9..2.2).contains(&restricted), "{fair} and {restricted}");
 }
 
 #[test]

@@ -48,7 +48,9 @@ pub(crate) const LEAVERS: usize = 1 << LEAVERS_BITS;
 pub(crate) struct Apart(Word32);
 
 impl Apart {
-    pub(crate) const ZERO: Self = Self(Word32::ZERO);
+    pub(crate) const fn zero() -> Self {
+        Self(Word32::ZERO)
+    }
 }
 
 /// [`Machine::leavers`](flashlock_locks::machine::Machine::leavers)

@@ -95,7 +95,7 @@ static OWN: Registry = Registry {
     last_epoch: AtomicU32::new(0),
     left: [const { AtomicU32::new(0) }; left::LENGTH],
     apart: AtomicU32::new(0),
-    leavers: [const { left::Apart::ZERO }; left::LEAVERS],
+    leavers: [const { left::Apart::zero() }; left::LEAVERS],
     epoch: Wiped(AtomicU32::new(0)),
     first: [const { Slot::zero() }; FIRST as usize],
 };

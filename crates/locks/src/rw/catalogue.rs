@@ -23,7 +23,7 @@ macro_rules! for_each_rw_lock {
                 exceptions: [STARVES_WRITERS],
             }),
             (CstRw, "cst-rw", [stp => $crate::rw::CstRw<$crate::wait::SpinThenPark>, spin => $crate::rw::CstRw<$crate::wait::Spin>, park => $crate::rw::CstRw<$crate::wait::Park>], {
-                title: "a counter of readers for each NUMA node or part of it, once readers meet",
+                title: "a counter of readers for each part of the machine",
                 paper: "Kashyap et al., USENIX ATC 2017; as the rival of ShflLocks: thesis defence, slides 79-80",
                 source: "rw/cst/mod.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,

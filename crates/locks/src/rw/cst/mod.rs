@@ -71,7 +71,7 @@ use crate::side::Side;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
 /// How often readers must have met in a lock before it gets a side block: often enough that chance does not bring it there against writers.
-pub const MEETINGS: u32 = 1024;
+pub const MEETINGS: u32 = 512;
 /// So many meetings a writer makes up for: the side block, at which a writer has more to do, is for locks that are mostly read.
 const MEETINGS_PER_WRITER: u32 = 16;
 /// How long (µs) a reader that holds the lock waits for a writer to say that it waits for it.
@@ -148,9 +148,9 @@ impl<M: Machine> CstRwState<M> {
             self.move_aside::<W>();
             return true;
         }
-        // Relaxed, and not atomic: it is a hint.
-        let met = self.met.load(Relaxed) + u32::from(!has_no_readers(before));
-        self.met.store(met, Relaxed);
+        // Relaxed: it is a hint.
+        let one = u32::from(!has_no_readers(before));
+        let met = self.met.fetch_add(one, Relaxed) + one;
         if met >= MEETINGS {
             ShflRw::<W>::unlock(&self.base);
         }
