@@ -156,6 +156,9 @@ void run_sem_signals(struct run *run)
         pthread_kill(crew[below(self, (uint32_t)run->threads)].thread, SIGUSR1);
     }
     atomic_store(&board->stop, true);
+    // Again, all of them may be waiting, each for the last time.
+    for (int i = 0; i < run->threads; i++)
+        give_one();
     for (int i = 0; i < run->threads; i++)
         worker_join(&crew[i]);
     uint64_t left = atomic_load(&posted) - atomic_load(&taken);
