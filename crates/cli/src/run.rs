@@ -25,7 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   flashlock run -- ./server --port 80            with the default lock
   flashlock run --lock mcs:wait=park -- ./server
-  flashlock run --rw shfl-rw -- ./server         with another readers-writer lock
+  flashlock run --rw cst-rw -- ./server          with another readers-writer lock
   flashlock run --stats -- ./server              then show what its locks did
   flashlock run --stats=json --stats-file s.json -- ./server
   flashlock run --lock futex                     no program: a demonstration";

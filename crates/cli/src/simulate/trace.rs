@@ -25,7 +25,7 @@ pub(super) fn render(sections: &[Section], machine: &Description) -> String {
         events.extend(wait(section));
         let before = last.insert(section.lock, *section);
         events.push(complete(section, before.as_ref()));
-        if let Some(before) = before.filter(|before| section.asked < before.end) {
+        if let Some(before) = before.filter(|before| section.asked < before.end && before.end <= section.begin) {
             events.extend(hand_over(&before, section));
         }
     }

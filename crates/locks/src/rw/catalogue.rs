@@ -45,7 +45,7 @@ macro_rules! for_each_rw_lock {
 }
 
 /// The readers-writer lock used when the user names none.
-pub const RW_DEFAULT: RwId = RwId::CstRw;
+pub const RW_DEFAULT: RwId = RwId::ShflRw;
 
 /// What is known of a readers-writer lock. The options that it takes are the process's: the mutexes' lock goes by the same ones.
 #[derive(Clone, Copy, Debug)]

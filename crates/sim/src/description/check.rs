@@ -2,6 +2,9 @@
 
 use super::{Description, MAX_CORES, MAX_CPUS, MAX_NODES, Umwait};
 
+/// What all caches have together, at most: what is simulated of them takes a tenth of it.
+const MAX_CACHE_KIB: u64 = 1 << 24;
+
 impl Description {
     /// Whether it can be simulated. The error names the field, and says what it must be.
     pub(super) fn check(&self) -> Result<(), String> {
@@ -38,6 +41,9 @@ impl Description {
             if list.len() <= farthest {
                 return Err(format!("latency_ns.{name}: {} numbers are needed, one for each distance", farthest + 1));
             }
+            if !list.is_sorted() {
+                return Err(format!("latency_ns.{name}: what is farther away takes no less time"));
+            }
         }
         for (name, cache) in [("l1", self.cache.l1), ("l2", self.cache.l2), ("llc", self.cache.llc)] {
             let lines = u64::from(cache.kib) * 16;
@@ -48,43 +54,70 @@ impl Description {
                 ));
             }
         }
-        if self.cache.tlb.entries == 0 || self.cache.tlb.page_kib < 4 {
-            return Err("cache.tlb: at least one page of at least 4 KiB is needed".to_owned());
+        let private = (u64::from(self.cache.l1.kib) + u64::from(self.cache.l2.kib)) * u64::from(self.cores());
+        if private + u64::from(self.cache.llc.kib) * u64::from(self.nodes()) > MAX_CACHE_KIB {
+            return Err(format!("cache: all caches of all cores and nodes have {MAX_CACHE_KIB} KiB at most"));
+        }
+        let tlb = &self.cache.tlb;
+        if !(1..=1 << 16).contains(&tlb.entries) || !(4..=1 << 22).contains(&tlb.page_kib) {
+            return Err("cache.tlb: 1 to 65,536 pages of 4 to 4,194,304 KiB".to_owned());
+        }
+        if self.name.is_empty() {
+            return Err("name: it must not be empty".to_owned());
         }
         self.check_numbers()
     }
 
     fn check_numbers(&self) -> Result<(), String> {
         let (latency, clock, band, os) = (&self.latency_ns, &self.clock, &self.bandwidth, &self.scheduler);
-        let lists = [&latency.llc, &latency.transfer, &latency.clean, &latency.upgrade, &latency.dram];
-        let times = lists.into_iter().flatten().copied().chain([latency.l1, latency.l2, latency.rmw, latency.store]);
-        let times = times.chain([latency.pause, latency.reorder, self.cache.tlb.walk_ns, band.line_ns, clock.step_ns]);
-        if times.into_iter().any(|ns| !(0.0..=1e6).contains(&ns)) || latency.pause <= 0.0 || latency.l1 <= 0.0 {
-            return Err(
-                "latency_ns: times are from 0 to 1,000,000 ns; those of a poll and of a hit are more than 0".to_owned()
-            );
+        let times = [
+            ("latency_ns.llc", &latency.llc[..]),
+            ("latency_ns.transfer", &latency.transfer),
+            ("latency_ns.clean", &latency.clean),
+            ("latency_ns.upgrade", &latency.upgrade),
+            ("latency_ns.dram", &latency.dram),
+            ("latency_ns.l1", &[latency.l1]),
+            ("latency_ns.l2", &[latency.l2]),
+            ("latency_ns.rmw", &[latency.rmw]),
+            ("latency_ns.store", &[latency.store]),
+            ("latency_ns.pause", &[latency.pause]),
+            ("latency_ns.reorder", &[latency.reorder]),
+            ("cache.tlb.walk_ns", &[self.cache.tlb.walk_ns]),
+            ("bandwidth.line_ns", &[band.line_ns]),
+            ("clock.step_ns", &[clock.step_ns]),
+        ];
+        if let Some((name, _)) = times.into_iter().find(|(_, times)| times.iter().any(|ns| !(0.0..=1e6).contains(ns))) {
+            return Err(format!("{name}: times are from 0 to 1,000,000 ns"));
+        }
+        if latency.pause <= 0.0 || latency.l1 <= 0.0 {
+            return Err("latency_ns: the times of a poll (pause) and of a hit (l1) are more than 0".to_owned());
         }
         if !(1.0..=64.0).contains(&latency.overlap) {
             return Err("latency_ns.overlap: 1 (one load at a time) to 64".to_owned());
         }
-        let positive = |number: f64| number > 0.0 && number.is_finite();
+        let positive = |number: f64| (1e-3..=1e9).contains(&number);
         let shares = (0.5..=1.0).contains(&clock.smt_share) && (0.0..=1.0).contains(&clock.poll_share);
         let turbo = clock.turbo.is_sorted_by(|a, b| a.0 < b.0) && clock.turbo.iter().all(|(_, ghz)| positive(*ghz));
         if !positive(clock.ghz) || clock.pipelines < 1.0 || !clock.pipelines.is_finite() || !shares || !turbo {
-            return Err("clock: GHz above 0, turbo in rising order of cores, pipelines from 1, smt_share 0.5 to 1, poll_share 0 to 1".to_owned());
+            return Err("clock: GHz from 0.001, turbo in rising order of cores, pipelines from 1, smt_share 0.5 to 1, poll_share 0 to 1".to_owned());
         }
         if [band.llc_gbs, band.dram_gbs, band.link_gbs].iter().any(|gbs| !positive(*gbs)) || band.store_buffer == 0 {
-            return Err("bandwidth: all of it is more than 0".to_owned());
+            return Err("bandwidth: all of it is 0.001 GB/s or more".to_owned());
         }
         let os_times = [os.switch_us, os.syscall_us, os.wake_us, os.timer_slack_us];
         if os.slice_us < 1.0
             || !os.slice_us.is_finite()
             || os_times.iter().chain(os.idle_us.iter().map(|(_, us)| us)).any(|us| !(0.0..=1e6).contains(us))
             || !os.idle_us.is_sorted_by(|a, b| a.0 < b.0)
+            || os.idle_us.iter().any(|(after, _)| !(0.0..=1e9).contains(after))
         {
             return Err(
                 "scheduler: slices of 1 us and more, times from 0 to 1,000,000 us, idle_us in rising order".to_owned()
             );
+        }
+        let power = [self.power.busy_w, self.power.poll_w, self.power.local_nj, self.power.remote_nj];
+        if power.iter().any(|number| !(0.0..=1e6).contains(number)) {
+            return Err("power: from 0 to 1,000,000 W or nJ".to_owned());
         }
         let possible = |wait: &Umwait| {
             let max_us = wait.max_us > 0.0 && wait.max_us <= 1e6;
@@ -94,8 +127,8 @@ impl Description {
             return Err("umwait: wake_ns from 0 to 1,000,000, max_us above 0, wait_w from 0".to_owned());
         }
         match &self.hypervisor {
-            Some(vm) if !(vm.run_ms > 0.0 && vm.away_ms >= 0.0 && vm.run_ms + vm.away_ms <= 1e6) => {
-                Err("hypervisor: run_ms is more than 0, away_ms not negative".to_owned())
+            Some(vm) if !(vm.run_ms >= 1e-3 && vm.away_ms >= 0.0 && vm.run_ms + vm.away_ms <= 1e6) => {
+                Err("hypervisor: run_ms is 0.001 or more, away_ms not negative".to_owned())
             }
             _ => Ok(()),
         }

@@ -29,6 +29,10 @@ pub(super) const WRITTEN: u32 = 67;
 const CLOSED: u32 = 1;
 /// A reader in a counter.
 const ONE: u32 = 2;
+/// A counter with so many readers lets nobody in, so that no sum overflows.
+const FULL: i32 = (MOST * ONE) as i32;
+/// How many that are.
+pub(super) const MOST: u32 = 1 << 23;
 /// Bit of `leavers`: a writer may sleep there.
 const ASLEEP: u32 = 1;
 /// What `leavers` grows by.
@@ -85,6 +89,11 @@ impl<M: Machine> Counters<M> {
         &self.0.part_or_make(M::reader_part(), None, |_| ()).node::<M>().state
     }
 
+    /// Whether no more readers can be counted where the calling thread runs. More or less: those who look at once may all come in.
+    pub(super) fn is_full(self) -> bool {
+        self.own_or_other().is_some_and(|counter| is_full(counter.load(Relaxed)))
+    }
+
     /// A reader that holds `base` comes in.
     #[inline]
     pub(super) fn add(self) {
@@ -95,7 +104,8 @@ impl<M: Machine> Counters<M> {
     #[inline]
     pub(super) fn enter(self, kept_out: impl FnOnce() -> bool) -> bool {
         let Some(counter) = self.own() else { return false };
-        if counter.fetch_add(ONE, AcqRel) & CLOSED == 0 && !kept_out() {
+        let before = counter.fetch_add(ONE, AcqRel);
+        if before & CLOSED == 0 && !is_full(before) && !kept_out() {
             return true;
         }
         self.take_out(counter);
@@ -189,6 +199,11 @@ impl<M: Machine> Counters<M> {
         }
         self.readers() <= 0
     }
+}
+
+/// Whether this is the value of a counter that lets nobody in. Signed: more may have left by it than came by it.
+fn is_full(counter: u32) -> bool {
+    counter as i32 >= FULL
 }
 
 /// A reader says that it has left, and wakes the writers that sleep. Another that falls asleep meanwhile sets the flag anew, or finds the word changed.

@@ -283,7 +283,7 @@ impl<M: Machine> CstRwState<M> {
 impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     type State = CstRwState<M>;
 
-    const MOST_READERS: u32 = <ShflRw<W> as RawRwLock<M>>::MOST_READERS;
+    const MOST_READERS: u32 = counters::MOST;
 
     fn new_state() -> CstRwState<M> {
         CstRwState { base: ShflRw::<W>::new_state(), side: M::Word::new(0), met: M::Word::new(0) }
@@ -296,6 +296,9 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        if state.side().is_some_and(Counters::is_full) {
+            return Err(Refusal::Overflow);
+        }
         match state.side() {
             Some(side) if how == Reader::Again && state.read_again::<W>(side) => return Ok(()),
             // It has met itself.
@@ -310,6 +313,9 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
+        if state.side().is_some_and(Counters::is_full) {
+            return Err(Refusal::Overflow);
+        }
         if how != Reader::Behind && state.side().is_some_and(Counters::pass) {
             M::trace(Event::RwRead);
             return Ok(());
