@@ -1,7 +1,24 @@
 /* The vocabulary of the readers-writer checks: see rwlock.h. */
 #include "rwlock.h"
 
-void rw_make(pthread_rwlock_t *lock, int kind)
+static void *read_once(void *lock)
+{
+    CHECK_OK(pthread_rwlock_rdlock(lock));
+    CHECK_OK(pthread_rwlock_unlock(lock));
+    return NULL;
+}
+
+/* Two readers meet: a lock may take that for a reason to count its readers otherwise (cst-rw:meetings=1), once they are gone. */
+static void meet(pthread_rwlock_t *lock)
+{
+    CHECK_OK(pthread_rwlock_rdlock(lock));
+    pthread_t other = thread_start(read_once, lock);
+    nap_us(300);
+    CHECK_OK(pthread_rwlock_unlock(lock));
+    thread_join(other);
+}
+
+static void initialise(pthread_rwlock_t *lock, int kind)
 {
     static const pthread_rwlock_t fresh = PTHREAD_RWLOCK_INITIALIZER;
     pthread_rwlockattr_t attr;
@@ -13,6 +30,12 @@ void rw_make(pthread_rwlock_t *lock, int kind)
     CHECK_OK(pthread_rwlockattr_setkind_np(&attr, kind));
     CHECK_OK(pthread_rwlock_init(lock, &attr));
     CHECK_OK(pthread_rwlockattr_destroy(&attr));
+}
+
+void rw_make(pthread_rwlock_t *lock, int kind)
+{
+    initialise(lock, kind);
+    meet(lock);
 }
 
 struct call {

@@ -214,6 +214,11 @@ pub(crate) fn default_name() -> Result<String> {
     Ok(locks.into_iter().find(|lock| lock.default).context("no default lock")?.name)
 }
 
+/// Whether this names a readers-writer lock, with or without options.
+pub(crate) fn is_rw(text: &str) -> bool {
+    RwId::from_name(text.split(':').next().unwrap_or(text)).is_some()
+}
+
 /// What a program runs under: glibc's locks, or ours by a preload library.
 #[derive(Clone, Debug)]
 pub(crate) enum Under {
@@ -228,8 +233,7 @@ impl Under {
 
     /// The lock of that name, in this library.
     pub(crate) fn of(name: &str, preload: PathBuf) -> Self {
-        let is_rw = RwId::from_name(name.split(':').next().unwrap_or(name)).is_some();
-        let variable = if is_rw { settings::ENV_RW } else { settings::ENV };
+        let variable = if is_rw(name) { settings::ENV_RW } else { settings::ENV };
         Self::Lock { name: name.to_owned(), variable, preload }
     }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::child::Program;
 use crate::conformance;
-use crate::locks::Chosen;
+use crate::locks::{Chosen, is_rw};
 use crate::steps::{Tally, watched};
 use crate::torture;
 use crate::workspace;
@@ -59,39 +59,48 @@ const SPINNING: [Choice; 6] = [
 const SPINNERS: u32 = 4;
 const GLOBS_OF_SPINNERS: [&str; 1] = ["mutex_timed.*"];
 
+/// A readers-writer lock whose readers soon count apart, and soon together again.
+const READING: [Choice; 2] = [
+    ("cst-rw:meetings=1,writers=4", &[Event::RwApart, Event::RwTogether]),
+    ("cst-rw:meetings=1,writers=1,wait=park,bound=50", &[Event::RwApart, Event::RwTogether, Event::RwPassed]),
+];
+
 /// The checks in which waiters are many, or give up.
 const GLOBS: [&str; 4] = ["mutex_kinds.*", "mutex_timed.*", "cond_timed.*", "cond_stress.*"];
 /// The scenarios that contend most.
 const SCENARIOS: [&str; 7] = ["counter", "list", "trylock", "timed", "cond", "broadcast", "condtimed"];
+const GLOBS_OF_READERS: [&str; 1] = ["rwlock.*"];
+const SCENARIOS_OF_READERS: [&str; 3] = ["rw", "rw-timed", "rw-last-frees"];
 const THREADS: u32 = 8;
 
 /// How often a contended program is run for what has not happened yet: who waits when is the scheduler's choice.
 const ATTEMPTS: u32 = 10;
 
 pub(crate) fn run() -> Result<Tally> {
-    let mut tally = under(&CHOICES, &GLOBS, THREADS)?;
-    tally += under(&SPINNING, &GLOBS_OF_SPINNERS, SPINNERS)?;
+    let mut tally = under(&CHOICES, &GLOBS, &SCENARIOS, THREADS)?;
+    tally += under(&SPINNING, &GLOBS_OF_SPINNERS, &SCENARIOS, SPINNERS)?;
+    tally += under(&READING, &GLOBS_OF_READERS, &SCENARIOS_OF_READERS, THREADS)?;
     Ok(tally)
 }
 
 /// The suites under each of the choices, and the proof for each.
-fn under(choices: &[Choice], globs: &[&str], threads: u32) -> Result<Tally> {
+fn under(choices: &[Choice], globs: &[&str], scenarios: &[&str], threads: u32) -> Result<Tally> {
     let chosen = Chosen::of(choices.iter().map(|(lock, _)| (*lock).to_owned()).collect()).on(TOPOLOGY);
     let globs = globs.iter().map(|glob| (*glob).to_owned()).collect();
-    let scenarios = SCENARIOS.map(str::to_owned).to_vec();
+    let names = scenarios.iter().map(|scenario| (*scenario).to_owned()).collect();
     let mut tally = conformance::run(&conformance::Options::under(chosen.clone(), globs))?;
-    tally += torture::run_locks(&torture::Options::some(chosen.clone(), scenarios, threads))?;
+    tally += torture::run_locks(&torture::Options::some(chosen.clone(), names, threads))?;
     for (lock, events) in choices {
-        tally += watched(lock, || happens(lock, events, &chosen, threads))?;
+        tally += watched(lock, || happens((lock, scenarios[0]), events, &chosen, threads))?;
     }
     Ok(tally)
 }
 
-/// Whether all these events happen when threads contend for one lock.
-fn happens(lock: &str, events: &[Event], machine: &Chosen, threads: u32) -> Result<Tally> {
+/// Whether all these events happen under a lock when threads contend in a scenario.
+fn happens((lock, scenario): (&str, &str), events: &[Event], machine: &Chosen, threads: u32) -> Result<Tally> {
     let mut seen = BTreeMap::new();
     for attempt in 1..=ATTEMPTS {
-        for (event, count) in contend(lock, machine, threads)?.events {
+        for (event, count) in contend((lock, scenario), machine, threads)?.events {
             *seen.entry(event).or_insert(0) += count;
         }
         if absent(&seen, events)?.is_empty() {
@@ -125,12 +134,13 @@ struct Stats {
 }
 
 /// Counts what the lock does while threads contend for it.
-fn contend(lock: &str, machine: &Chosen, threads: u32) -> Result<Stats> {
+fn contend((lock, scenario): (&str, &str), machine: &Chosen, threads: u32) -> Result<Stats> {
     let file = workspace::scratch("options")?.join("stats.json");
     let mut command = Command::new(workspace::command()?);
-    command.args(["run", "--lock", lock, "--stats=json", "--stats-file"]).arg(&file).arg("--");
+    let kind = if is_rw(lock) { "--rw" } else { "--lock" };
+    command.args(["run", kind, lock, "--stats=json", "--stats-file"]).arg(&file).arg("--");
     command.arg(workspace::build_tests("torture", "target/torture")?.join("torture"));
-    command.args(["counter", "--seconds", "0.3", "--threads", &threads.to_string()]);
+    command.args([scenario, "--seconds", "0.3", "--threads", &threads.to_string()]);
     machine.imagine(&mut command);
     Program::new(command, Duration::from_secs(60)).run()?.successful()?;
     let json = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", workspace::shown(&file)))?;

@@ -56,7 +56,8 @@ macro_rules! for_each_event {
             (RwTimedOut, "rw_timed_out", "timed readers-writer lock acquisitions that gave up"),
             (RwPassed, "rw_passed", "readers that came in past a waiting writer after the bound"),
             (RwBarred, "rw_barred", "times the first waiter of a readers-writer lock kept others out because it had waited beyond the bound"),
-            (RwSide, "rw_side_blocks", "side blocks made for cst-rw locks"),
+            (RwApart, "rw_apart", "times that readers of a cst-rw lock began to count apart"),
+            (RwTogether, "rw_together", "times that they went back to counting together"),
         }
     };
 }

@@ -137,6 +137,9 @@ impl Local {
     pub const COUNT: usize = 4;
 }
 
+/// The [`Machine::epoch`] of a process that was not forked off another one in which somebody had asked for it.
+pub const FIRST_EPOCH: u32 = 1;
+
 /// Into how many parts a machine's CPUs are divided by [`Machine::reader_part`], unless there are more NUMA nodes: a writer looks at each of them.
 pub const READER_PARTS: u32 = 8;
 
@@ -223,7 +226,8 @@ pub trait Machine: Sized + 'static {
         Self::numa_node()
     }
 
-    /// Changes in a forked child: a node with another epoch belongs to a thread that does not exist here.
+    /// Changes in a forked child: a node with another epoch belongs to a thread that does not exist here. In most processes it is
+    /// [`FIRST_EPOCH`].
     fn epoch() -> u32;
 
     /// Microseconds of a clock that never jumps, wrapping.

@@ -5,7 +5,7 @@
 //! lock keeps the index's handle. Both are made when they are first needed. A part may have parts below it, by an index of its own.
 //!
 //! ```text
-//!   lock:  … | side ──> [index]  the owner's words: state, role
+//!   lock:  … | side ──> [index]  the owner's words: state, role, epoch, batch
 //!                         ├─ number 0 ──> [part]  the owner's words: all but epoch, pool_next, generation, prev, role
 //!                         ├─ number 1 ──> [part] role ──> [index] ─ number 0 ──> [part]  prev: the part above it
 //!                         ├─ …            0: nobody has come from there

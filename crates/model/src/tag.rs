@@ -216,7 +216,7 @@ impl<C: Checker> Tag for CstRwState<Model<C>> {
 
     fn free(&self) {
         self.base.free();
-        [&self.side, &self.met].iter().for_each(|word| word.tag(Field::Freed));
+        [&self.side, &self.heat].iter().for_each(|word| word.tag(Field::Freed));
     }
 }
 

@@ -11,9 +11,11 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use flashlock_locks::machine::FIRST_EPOCH;
+
 use crate::registry;
 
-/// The current process's epoch, never 0.
+/// The current process's epoch, never 0; [`FIRST_EPOCH`] is the first that is given out.
 #[inline]
 pub fn current() -> u32 {
     match registry::get().epoch.0.load(Relaxed) {
@@ -30,7 +32,7 @@ fn refresh() -> u32 {
         // Given out before it is used, so that a child forked by another thread in between counts on from it: Release, and its
         // partner is the fork, which copies `last_epoch` no older than the page. Of several threads one prevails; the loads are of one
         // word alone, so Relaxed suffices.
-        let next = registry.last_epoch.fetch_add(1, Relaxed).wrapping_add(1).max(1);
+        let next = registry.last_epoch.fetch_add(1, Relaxed).wrapping_add(1).max(FIRST_EPOCH);
         let _ = word.compare_exchange(0, next, Release, Relaxed);
     }
     word.load(Relaxed)

@@ -145,6 +145,7 @@ impl LockId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rw::catalogue::RW_LOCKS;
 
     #[test]
     fn ids_index_the_list_and_names_are_found() {
@@ -158,7 +159,8 @@ mod tests {
     #[test]
     fn each_option_is_some_locks() {
         for option in OPTIONS {
-            assert!(LOCKS.iter().any(|lock| lock.options.contains(&option.id)), "no lock takes {}", option.name);
+            let mut rows = LOCKS.iter().map(|lock| &lock.facts).chain(RW_LOCKS.iter().map(|lock| &lock.facts));
+            assert!(rows.any(|lock| lock.options.contains(&option.id)), "no lock takes {}", option.name);
         }
         assert!(LockId::Tas.info().option("bound").is_none() && LockId::Shfl.info().option("bound").is_some());
     }

@@ -28,7 +28,7 @@ macro_rules! for_each_rw_lock {
                 source: "rw/cst/mod.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
                 numa_aware: true, fair: "bounded, as shfl-rw; readers that have waited for bound= microseconds pass a waiting writer",
-                options: [Bound, Shuffles, Ahead],
+                options: [Bound, Shuffles, Ahead, Meetings, Writers],
                 exceptions: [],
             }),
             (ShflRw, "shfl-rw", [stp => $crate::rw::ShflRw<$crate::wait::SpinThenPark>, spin => $crate::rw::ShflRw<$crate::wait::Spin>, park => $crate::rw::ShflRw<$crate::wait::Park>], {
@@ -45,7 +45,7 @@ macro_rules! for_each_rw_lock {
 }
 
 /// The readers-writer lock used when the user names none.
-pub const RW_DEFAULT: RwId = RwId::ShflRw;
+pub const RW_DEFAULT: RwId = RwId::CstRw;
 
 /// What is known of a readers-writer lock. The options that it takes are the process's: the mutexes' lock goes by the same ones.
 #[derive(Clone, Copy, Debug)]

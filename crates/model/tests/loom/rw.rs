@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
+use flashlock_locks::machine::Tunables;
 use flashlock_locks::rw::{CstRw, FutexRw, RawRwLock, Reader, ShflRw, Writer};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark, WaitPolicy};
 use flashlock_model::loom::Depth::{self, Preemptions};
@@ -24,10 +25,15 @@ trait Rw: RawRwLock<Loom, State: Tag> {
 impl<W: WaitPolicy> Rw for ShflRw<W> {}
 impl Rw for FutexRw {}
 impl<B: RwBug> Rw for MutantRw<B> {}
+impl Rw for TogetherTooSoon {
+    fn begin(state: &Self::State) {
+        CstRw::<Park>::begin(state);
+    }
+}
 impl<W: WaitPolicy> Rw for CstRw<W> {
     /// With a side block from the beginning, and a counter in it.
     fn begin(state: &Self::State) {
-        state.make_side::<W>();
+        state.count_apart::<W>();
         assert!(Self::read(state, Reader::Newcomer, None).is_ok());
         Self::unlock(state);
     }
@@ -124,6 +130,16 @@ excluding! {
     futex: FutexRw, ALL, 2;
     cst_park: CstRw<Park>, BOUND, 1;
     cst_stp: CstRw<SpinThenPark>, BOUND, 1;
+}
+
+/// The first writer's release ends the counting apart, and two readers that meet begin it.
+#[test]
+fn cst_counts_apart_and_together() {
+    const RESTLESS: Tunables = Tunables { meetings: 1, writers: 1, ..Tunables::DEFAULT };
+    let setup = Setup { tunables: &RESTLESS, ..SETUP };
+    explore("restless cst-rw R+W", BOUND, setup, sections::<CstRw<Park>>(RW));
+    explore("restless cst-rw W+W", BOUND, setup, sections::<CstRw<Park>>(&[Do::Write, Do::Write]));
+    find("readers count together too soon", BOUND, setup, sections::<TogetherTooSoon>(RW));
 }
 
 /// The last of two frees the lock.

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Deadline, Machine, Word as _};
+use flashlock_locks::rw::cst::CstRwState;
 use flashlock_locks::rw::shfl::{BARS, NOTIFY, READER, SLEEPER, ShflRwState, WRITER};
-use flashlock_locks::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
+use flashlock_locks::rw::{CstRw, RawRwLock, Reader, Refusal, ShflRw, Writer};
 use flashlock_locks::wait::Park;
 
 /// `ShflRw<Park>`, with its functions taken from [`RwBug`].
@@ -56,6 +57,52 @@ impl<M: Machine, B: RwBug> RawRwLock<M> for MutantRw<B> {
     }
     fn is_held(state: &ShflRwState<M>) -> bool {
         Sound::is_held(state)
+    }
+}
+
+/// `CstRw<Park>` in which a reader that leaves lets readers count together from now on, as only a writer may.
+pub(crate) struct TogetherTooSoon;
+
+type Apart = CstRw<Park>;
+
+impl<M: Machine> RawRwLock<M> for TogetherTooSoon {
+    type State = CstRwState<M>;
+
+    const MOST_READERS: u32 = <Apart as RawRwLock<M>>::MOST_READERS;
+
+    fn new_state() -> CstRwState<M> {
+        Apart::new_state()
+    }
+    fn enter(state: &CstRwState<M>) -> bool {
+        Apart::enter(state)
+    }
+    fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        Apart::read(state, how, until)
+    }
+    fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
+        Apart::try_read(state, how)
+    }
+    fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        Apart::write(state, how, until)
+    }
+    fn try_write(state: &CstRwState<M>) -> bool {
+        Apart::try_write(state)
+    }
+    fn unlock(state: &CstRwState<M>) {
+        let writes = Apart::is_written(state);
+        Apart::unlock(state);
+        if !writes {
+            state.heat.store(0, Relaxed);
+        }
+    }
+    fn is_written(state: &CstRwState<M>) -> bool {
+        Apart::is_written(state)
+    }
+    fn is_held(state: &CstRwState<M>) -> bool {
+        Apart::is_held(state)
+    }
+    fn destroy(state: &CstRwState<M>) {
+        <Apart as RawRwLock<M>>::destroy(state);
     }
 }
 

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::event::Event;
+use flashlock_locks::machine::Tunables;
 use flashlock_locks::rw::{CstRw, FutexRw, RawRwLock, Reader, ShflRw, Writer};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::wait::{Park, Spin, SpinThenPark, WaitPolicy};
 use flashlock_model::shuttle::{By, Shuttled, explore, find};
 use flashlock_model::tag::Tag;
 use flashlock_model::{Fault, Field, Setup, Shuttle, harness};
 use shuttle::thread;
 
-use crate::common::{FLOWING, OVERDUE, STILL, any, both, world};
+use crate::common::{FLOWING, HASTY, OVERDUE, STILL, any, both, world};
 use crate::rw_mutants::*;
 
 type Lock<L> = harness::RwLock<Shuttled, L>;
@@ -21,13 +22,18 @@ trait Rw: RawRwLock<Shuttle, State: Tag + Send + Sync> {
     /// To be done with a new lock.
     fn begin(_: &Self::State) {}
 }
-impl<W: flashlock_locks::wait::WaitPolicy> Rw for ShflRw<W> {}
+impl<W: WaitPolicy> Rw for ShflRw<W> {}
 impl Rw for FutexRw {}
 impl<B: RwBug> Rw for MutantRw<B> {}
-impl<W: flashlock_locks::wait::WaitPolicy> Rw for CstRw<W> {
+impl Rw for TogetherTooSoon {
+    fn begin(state: &Self::State) {
+        state.count_apart::<Park>();
+    }
+}
+impl<W: WaitPolicy> Rw for CstRw<W> {
     /// With a side block from the beginning.
     fn begin(state: &Self::State) {
-        state.make_side::<W>();
+        state.count_apart::<W>();
     }
 }
 
@@ -279,6 +285,25 @@ fn writers_do_not_starve() {
     explore("cst-rw flooded", By::Random, 2_000, FLOWING, flooded::<CstRw<SpinThenPark>>);
 }
 
+/// Readers soon count apart, and soon together again.
+const RESTLESS: Tunables = Tunables { meetings: 1, writers: 2, ..Tunables::DEFAULT };
+const RESTLESS_HASTY: Tunables = Tunables { meetings: 1, writers: 2, ..HASTY };
+
+#[test]
+fn readers_count_apart_and_together() {
+    fn all<W: WaitPolicy>(name: &str) {
+        let still = Setup { tunables: &RESTLESS, ..STILL };
+        let [random, _] = both(&format!("{name} still"), 5000, still, rounds::<CstRw<W>>(4, 3, false));
+        random.shows(&[Event::RwApart, Event::RwTogether]);
+        let flowing = Setup { tunables: &RESTLESS_HASTY, ..FLOWING };
+        let [random, _] = both(&format!("{name} flowing"), 5000, flowing, rounds::<CstRw<W>>(4, 3, true));
+        random.shows(&[Event::RwApart, Event::RwTogether, Event::RwPassed, Event::RwTimedOut]);
+        both(&format!("{name} freed"), 5000, still, last_frees::<CstRw<W>>);
+    }
+    all::<SpinThenPark>("restless cst-rw");
+    all::<Park>("restless cst-rw, park");
+}
+
 /// The models show what they are there for.
 #[test]
 fn bars_and_passes_happen() {
@@ -303,6 +328,7 @@ fn seeded_bugs_are_found() {
     broken::<WakesNobody>("release wakes nobody");
     broken::<TellsNobody>("a writer tells nobody");
     find("release looks back", By::Random, SCHEDULES, STILL, last_frees::<MutantRw<LooksBack>>);
+    find("readers count together too soon", By::Random, SCHEDULES, STILL, rounds::<TogetherTooSoon>(4, 3, false));
     let lost = Setup { fault: Some(Fault::NoWake(Field::RwCount)), ..STILL };
     find("wakes of the counter are lost", By::Random, SCHEDULES, lost, rounds::<ShflRw<Park>>(4, 3, false));
     let lost = Setup { fault: Some(Fault::NoWake(Field::Leavers)), ..STILL };

@@ -11,7 +11,7 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
-use crate::machine::{Deadline, Machine, Patience, Word};
+use crate::machine::{Deadline, FIRST_EPOCH, Machine, Patience, Word};
 use crate::node::Node;
 use crate::side::Side;
 use crate::wait::WaitPolicy;
@@ -20,10 +20,11 @@ use crate::wait::WaitPolicy;
 const LOOK: u32 = 1_000;
 
 // The states of an index. (None is one of a queue node's.)
-pub(super) const OPEN: u32 = 64;
+const OPEN: u32 = 64;
 pub(super) const DRAINING: u32 = 65;
-pub(super) const CLAIMED: u32 = 66;
+const CLAIMED: u32 = 66;
 pub(super) const WRITTEN: u32 = 67;
+pub(super) const FOLDED: u32 = 68;
 
 /// Bit of a counter.
 const CLOSED: u32 = 1;
@@ -54,7 +55,7 @@ impl<M: Machine> Counters<M> {
         self.0.0
     }
 
-    /// OPEN, DRAINING, CLAIMED or WRITTEN.
+    /// OPEN, DRAINING, CLAIMED, WRITTEN or FOLDED; 0 before the first of them.
     pub(super) fn state(self) -> &'static M::Word {
         &self.node().state
     }
@@ -62,6 +63,16 @@ impl<M: Machine> Counters<M> {
     /// How many readers have passed the writer that waits.
     pub(super) fn passed(self) -> &'static M::Word {
         &self.node().role
+    }
+
+    /// How many writers there have been since readers count apart. Theirs alone, hence Relaxed.
+    pub(super) fn writers(self) -> &'static M::Word {
+        &self.node().batch
+    }
+
+    /// [`Machine::epoch`] of the writer that closes the counters, or waits.
+    fn epoch(self) -> &'static M::Word {
+        &self.node().epoch
     }
 
     /// The word by which readers say that they have left.
@@ -156,6 +167,11 @@ impl<M: Machine> Counters<M> {
         self.all().for_each(|counter| _ = counter.fetch_and(!CLOSED, AcqRel));
     }
 
+    /// WRITTEN -> FOLDED: the counters stay closed.
+    pub(super) fn fold(self) {
+        self.state().store(FOLDED, Relaxed); // Says nothing to who holds nothing but to look again.
+    }
+
     /// Whether there are no readers: OPEN or DRAINING -> CLAIMED -> WRITTEN (invariant 3), or DRAINING.
     fn claim(self) -> bool {
         self.state().store(CLAIMED, Release);
@@ -167,9 +183,21 @@ impl<M: Machine> Counters<M> {
         false
     }
 
+    /// Whether the writer that closed the counters, or waited, is not there: this is a forked child. If so, the caller is to do for it what a writer
+    /// does that gives up. It is told so once, for each process has an epoch of its own.
+    pub(super) fn adopt(self) -> bool {
+        let mine = M::epoch();
+        if mine == FIRST_EPOCH || !matches!(self.state().load(Acquire), CLAIMED | DRAINING) {
+            return false;
+        }
+        let of = self.epoch().load(Relaxed);
+        of != mine && self.epoch().compare_exchange(of, mine, Relaxed, Relaxed).is_ok()
+    }
+
     /// Closes the counters and waits until there are no readers: `true`, and WRITTEN; or `false`, when the deadline has passed. (`late` says that.)
     pub(super) fn drain<W: WaitPolicy>(self, late: impl Fn() -> bool, until: Option<Deadline>) -> bool {
         self.passed().store(0, Relaxed);
+        self.epoch().store(M::epoch(), Relaxed); // Before CLAIMED, with which it is read.
         while !self.claim() {
             loop {
                 if late() {

@@ -4,43 +4,45 @@
 //! nothing else are as slow as that line travels. **Idea.** Readers count themselves on a line of their own NUMA node; a writer closes
 //! all of these counters, and waits until their sum is zero. **Source.** Kashyap, Min & Kim, *Scalable NUMA-aware Blocking
 //! Synchronization Primitives*, USENIX ATC'17 (CST); as the rival of ShflLocks, thesis defence, slides 79–80. **Departures.** (1) Below it
-//! is a [`shfl-rw`](super::shfl), which is all there is until readers have met [`MEETINGS`] times, with few writers between, and where everybody waits. (2) The
+//! is a [`shfl-rw`](super::shfl), which is all there is until readers have met 512 times (`meetings=`), with few writers between, and where everybody waits. (2) The
 //! counters are the parts of a side block ([`side`](crate::side)). (3) There is a counter for each part of the machine ([`Machine::reader_part`]): of a few NUMA
 //! nodes each is divided further, for within a node, too, the line travels: two CPUs of one node make more sections on two counters than on one. (4) A
 //! reader comes and goes by the counter of the part where it runs then; should it leave by another one than it came by, or another thread
 //! release it, the sum is right. (5) A reader that finds a writer polls for a while before it queues, and one that finds readers sleeps only if they
-//! do not go soon.
+//! do not go soon. (6) Once 1,024 writers have come (`writers=`), readers count together again, until they have met as often anew: so a lock that is not read
+//! much any more does not stay dear to write.
 //!
 //! ```text
-//!   lock:  base (shfl-rw) | side ──> [index]  state: OPEN, DRAINING or WRITTEN
-//!                                      ├─ part 0 ──> [counter]  readers, CLOSED
-//!                                      ├─ part 1 ──> [counter]
-//!                                      └─ part 2     0: nobody has come from there
+//!   lock:  base (shfl-rw) | heat | side ──> [index]  state: OPEN, DRAINING or WRITTEN
+//!                                             ├─ part 0 ──> [counter]  readers, CLOSED
+//!                                             ├─ part 1 ──> [counter]
+//!                                             └─ part 2     0: nobody has come from there
 //! ```
 //!
 //! ## State: 20 bytes, and 128 for the side block and for each part in it
-//! | `side` | readers hold | a writer holds |
-//! |---|---|---|
-//! | 0 | `base` for reading | `base` for writing |
-//! | index | a counter | `base` for writing, all counters are CLOSED, their sum is 0, the index says WRITTEN |
+//! | `heat` | meaning | readers hold | a writer holds |
+//! |---|---|---|---|
+//! | below APART | how often readers have met | `base` for reading | `base` for writing |
+//! | APART | `side` is in use | a counter | `base` for writing, all counters are CLOSED, their sum is 0, the index says WRITTEN |
 //!
 //! | index | meaning | next |
 //! |---|---|---|
 //! | OPEN | no writer holds the counters | CLAIMED, by who holds `base` for writing |
 //! | CLAIMED | a writer closes the counters, and reads them | WRITTEN if the sum is 0, else DRAINING |
-//! | DRAINING | a writer waits for the sum to become 0 | CLAIMED; OPEN if it gives up |
-//! | WRITTEN | held for writing | OPEN at the release |
+//! | DRAINING | a writer waits for the sum to become 0 | CLAIMED; OPEN if it gives up, or does not exist in a forked child |
+//! | WRITTEN | held for writing | OPEN at the release, or FOLDED |
+//! | FOLDED | not in use; all counters are CLOSED | OPEN, by who holds `base` for writing |
 //!
 //! ## Invariants
-//! 1. `side` becomes non-zero only in the hands of who holds `base` for writing, and a counter is added only by who holds it for reading. So
-//!    whoever holds `base` knows by `side` what its holders count on.
+//! 1. `heat` gets to APART, and back, only in the hands of who holds `base` for writing (and the counters, if they are in use), and a counter is
+//!    added only by who holds it for reading. So whoever holds `base`, or a counter, knows by `heat` what holders count on.
 //! 2. A reader that has counted itself holds the lock if the counter was not CLOSED and no writer holds `base`; or, past a writer that
 //!    waits, if the index says DRAINING afterwards. Otherwise it takes itself out again.
 //! 3. A writer says CLAIMED before it reads the counters, by read-modify-writes: a reader that has counted itself later finds CLOSED, and
 //!    CLAIMED, or WRITTEN; one that has done so earlier is found, or has left by then. So there are readers, or it says WRITTEN. The sum may
 //!    be too large, by readers that are about to take themselves out: by the counter by which they came, so it is never too small.
 //! 4. The counters are opened before `base` is released, which is the last access; a reader that finds one open before that finds
-//!    `base` held. A reader's last access to the lock is to its counter.
+//!    `base` held. While they are not in use they are CLOSED. A reader's last access to the lock is to its counter.
 //! 5. A side block is given back by `destroy` alone.
 //!
 //! ## Orderings
@@ -57,6 +59,7 @@
 //! if the program frees the lock without destroying it; so the machine admits so many at once ([`Machine::admit_apart`]), and a lock that is not admitted stays
 //! without.
 
+mod apart;
 mod counters;
 
 use core::marker::PhantomData;
@@ -64,16 +67,13 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, Patience, Word};
-use crate::rw::cst::counters::{Counters, OPEN, WRITTEN};
-use crate::rw::shfl::{ShflRwState, has_no_readers, is_written};
+use crate::policy::RolesApart;
+use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
+use crate::rw::shfl::{ShflRwState, Want, counted, has_no_readers, is_written};
 use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
 use crate::side::Side;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
-/// How often readers must have met in a lock before it gets a side block: often enough that chance does not bring it there against writers.
-pub const MEETINGS: u32 = 512;
-/// So many meetings a writer makes up for: the side block, at which a writer has more to do, is for locks that are mostly read.
-const MEETINGS_PER_WRITER: u32 = 16;
 /// How long (µs) a reader that holds the lock waits for a writer to say that it waits for it.
 const BREAK: u32 = 20;
 /// How often a reader that waits for a writer may find that the next must wait twice as long.
@@ -89,16 +89,11 @@ pub struct CstRwState<M: Machine> {
     pub base: ShflRwState<M>,
     /// The index of the side block, or 0.
     pub side: M::Word,
-    /// How often readers have met.
-    pub met: M::Word,
+    /// How often readers have met, or that they count apart.
+    pub heat: M::Word,
 }
 
 impl<M: Machine> CstRwState<M> {
-    #[inline]
-    fn side(&self) -> Option<Counters<M>> {
-        Side::of(&self.side).map(Counters)
-    }
-
     /// (counter) -> (counter + 1 reader), if no writer keeps it out. Never inlined, as the release: the way without a side block stays short.
     #[inline(never)]
     fn enter_aside(&self) -> bool {
@@ -120,50 +115,16 @@ impl<M: Machine> CstRwState<M> {
         if side.state().load(Relaxed) == WRITTEN { self.end_writing::<W>(side) } else { side.leave() }
     }
 
-    /// The release of a writer where there is a side block.
-    #[inline(never)]
-    fn end_writing<W: WaitPolicy>(&self, side: Counters<M>) {
-        side.open();
-        ShflRw::<W>::unlock(&self.base);
-    }
-
     /// (base) -> (base + 1 reader), or the same on a counter.
     #[inline(always)]
     fn enter_base<W: WaitPolicy>(&self) -> bool {
         let Some(before) = self.base.count_in() else { return false };
-        // Relaxed: no side block, as seen by who holds `base` (invariant 1).
-        let alone = has_no_readers(before) && self.side.load(Relaxed) == 0;
+        let alone = has_no_readers(before) && self.is_folded();
         if !alone && !self.stay::<W>(before) {
             return false;
         }
         M::trace(Event::RwRead);
         true
-    }
-
-    /// A reader that has come in by `base` goes over to its counter if there is a side block, or leaves again if it is time to make one. Whether it
-    /// has stayed.
-    #[cold]
-    fn stay<W: WaitPolicy>(&self, before: u32) -> bool {
-        if self.side.load(Relaxed) != 0 {
-            self.move_aside::<W>();
-            return true;
-        }
-        // Relaxed: it is a hint.
-        let one = u32::from(!has_no_readers(before));
-        let met = self.met.fetch_add(one, Relaxed) + one;
-        if met >= MEETINGS {
-            ShflRw::<W>::unlock(&self.base);
-        }
-        met < MEETINGS
-    }
-
-    /// A writer that has acquired a lock without a side block makes one less likely. Relaxed, and not atomic: it is a hint.
-    #[inline]
-    fn note_writer(&self) {
-        let met = self.met.load(Relaxed);
-        if met != 0 {
-            self.met.store(met.saturating_sub(MEETINGS_PER_WRITER), Relaxed);
-        }
     }
 
     /// (base + 1 reader) -> (counter + 1 reader), if there are counters.
@@ -175,30 +136,9 @@ impl<M: Machine> CstRwState<M> {
         }
     }
 
-    /// Makes the side block, if there is none, the machine admits one more, and the lock can be had for that within the bound. The caller
-    /// holds nothing of it.
-    #[cold]
-    pub fn make_side<W: WaitPolicy>(&self) {
-        self.met.store(0, Relaxed);
-        if !M::admit_apart() {
-            return;
-        }
-        let soon = M::sooner(M::tunables().bound_us.max(1), None);
-        if self.base.acquire_uncounted::<W>(soon).is_err() {
-            return M::gone_apart();
-        }
-        if self.side.load(Relaxed) == 0 {
-            Side::<M>::make(&self.side, |index| index.state.store(OPEN, Relaxed)); // Published by the exchange.
-            M::trace(Event::RwSide);
-        } else {
-            M::gone_apart();
-        }
-        ShflRw::<W>::unlock(&self.base);
-    }
-
     /// A reader that holds the lock already, as far as is known. `false` if that cannot be, for a writer does.
     fn read_again<W: WaitPolicy>(&self, side: Counters<M>) -> bool {
-        while side.state().load(Relaxed) != WRITTEN {
+        while !matches!(side.state().load(Relaxed), WRITTEN | FOLDED) {
             if side.pass() {
                 M::trace(Event::RwRead);
                 return true;
@@ -213,6 +153,26 @@ impl<M: Machine> CstRwState<M> {
             M::relax(BREAK);
         }
         false
+    }
+
+    /// Whether who holds `base` has not got the lock, nor waits for readers to go: one or the other is about to be, or it is about to leave.
+    fn is_in_between(&self, side: Counters<M>) -> bool {
+        self.base.is_written() && !matches!(side.state().load(Relaxed), WRITTEN | DRAINING)
+    }
+
+    /// Polls until it is known what who holds `base` is about to do, but not for long.
+    #[cold]
+    fn see_it_through(&self, side: Counters<M>) {
+        M::spin_until(&self.base.count, Relaxed, Patience::Budget, |_| !self.is_in_between(side));
+    }
+
+    /// Acquires for reading if that is possible at once.
+    fn try_enter<W: WaitPolicy>(&self, how: Reader) -> Result<(), Refusal> {
+        if how != Reader::Behind && self.side().is_some_and(Counters::pass) {
+            M::trace(Event::RwRead);
+            return Ok(());
+        }
+        ShflRw::<W>::try_read(&self.base, how).inspect(|()| self.move_aside::<W>())
     }
 
     /// A reader polls for a while before it queues: most writers are done soon.
@@ -233,8 +193,9 @@ impl<M: Machine> CstRwState<M> {
         let mut patience = M::tunables().bound_us.max(1);
         loop {
             let limit = if how == Reader::Behind { until } else { Some(M::sooner(patience, until)) };
-            match ShflRw::<W>::read(&self.base, how, limit) {
+            match self.base.acquire::<W, RolesApart>(Want::Read(how), limit) {
                 Ok(()) => {
+                    M::trace(Event::RwRead);
                     self.move_aside::<W>();
                     return Ok(());
                 }
@@ -247,6 +208,7 @@ impl<M: Machine> CstRwState<M> {
                 return Ok(());
             }
             if late {
+                M::trace(Event::RwTimedOut);
                 return Err(Refusal::TimedOut);
             }
             patience = patience.saturating_mul(2).min(1 << 20);
@@ -273,10 +235,23 @@ impl<M: Machine> CstRwState<M> {
         };
         let drained = side.drain::<W>(late, until);
         if !drained {
-            side.open();
-            ShflRw::<W>::unlock(&self.base);
+            self.give_up::<W>(side);
         }
         drained
+    }
+
+    /// The holder of `base` waits no more.
+    fn give_up<W: WaitPolicy>(&self, side: Counters<M>) {
+        side.open();
+        ShflRw::<W>::unlock(&self.base);
+    }
+
+    /// In a forked child, a writer that waited for readers to go does not exist: it gives up.
+    #[inline]
+    fn forget_the_dead<W: WaitPolicy>(&self) {
+        if let Some(side) = self.side().filter(|side| side.adopt()) {
+            self.give_up::<W>(side);
+        }
     }
 }
 
@@ -286,24 +261,25 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     const MOST_READERS: u32 = counters::MOST;
 
     fn new_state() -> CstRwState<M> {
-        CstRwState { base: ShflRw::<W>::new_state(), side: M::Word::new(0), met: M::Word::new(0) }
+        CstRwState { base: ShflRw::<W>::new_state(), side: M::Word::new(0), heat: M::Word::new(0) }
     }
 
     #[inline(always)]
     fn enter(state: &CstRwState<M>) -> bool {
-        // Relaxed: a hint; both ways look again.
-        if state.side.load(Relaxed) == 0 { state.enter_base::<W>() } else { state.enter_aside() }
+        // A hint; both ways look again.
+        if state.is_folded() { state.enter_base::<W>() } else { state.enter_aside() }
     }
 
     fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        state.forget_the_dead::<W>();
         if state.side().is_some_and(Counters::is_full) {
             return Err(Refusal::Overflow);
         }
         match state.side() {
             Some(side) if how == Reader::Again && state.read_again::<W>(side) => return Ok(()),
             // It has met itself.
-            None if how == Reader::Again => state.met.store(0, Relaxed),
-            None if state.met.load(Relaxed) >= MEETINGS => state.make_side::<W>(),
+            None if how == Reader::Again => _ = state.forget_meetings(1),
+            None if state.forget_meetings(M::tunables().meetings) => state.count_apart::<W>(),
             _ => {}
         }
         match state.side() {
@@ -313,30 +289,43 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
+        state.forget_the_dead::<W>();
         if state.side().is_some_and(Counters::is_full) {
             return Err(Refusal::Overflow);
         }
-        if how != Reader::Behind && state.side().is_some_and(Counters::pass) {
-            M::trace(Event::RwRead);
-            return Ok(());
+        let tried = state.try_enter::<W>(how);
+        match state.side() {
+            Some(side) if tried == Err(Refusal::Busy) && state.is_in_between(side) => {
+                state.see_it_through(side);
+                state.try_enter::<W>(how)
+            }
+            _ => tried,
         }
-        ShflRw::<W>::try_read(&state.base, how).inspect(|()| state.move_aside::<W>())
     }
 
     fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        ShflRw::<W>::write(&state.base, how, until)?;
+        state.forget_the_dead::<W>();
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
-        if state.claim_counters::<W>(late, until) { Ok(()) } else { Err(Refusal::TimedOut) }
+        let acquired = state.base.acquire::<W, RolesApart>(Want::Write(how), until);
+        let claimed = acquired.is_ok_and(|()| state.claim_counters::<W>(late, until));
+        counted::<M>(if claimed { Ok(()) } else { Err(Refusal::TimedOut) }, Event::RwWrite)
     }
 
     fn try_write(state: &CstRwState<M>) -> bool {
-        ShflRw::<W>::try_write(&state.base) && state.claim_counters::<W>(|| true, None)
+        state.forget_the_dead::<W>();
+        // The first look spares readers that are there a counter that is closed for nothing.
+        let has_readers = state.side().is_some_and(|side| side.readers() > 0);
+        let taken = !has_readers && state.base.try_write() && state.claim_counters::<W>(|| true, None);
+        if taken {
+            M::trace(Event::RwWrite);
+        }
+        taken
     }
 
     #[inline]
     fn unlock(state: &CstRwState<M>) {
-        // Relaxed: the caller holds the lock (invariant 1).
-        if state.side.load(Relaxed) == 0 { ShflRw::<W>::unlock(&state.base) } else { state.leave_aside::<W>() }
+        // A fact: the caller holds the lock.
+        if state.is_folded() { ShflRw::<W>::unlock(&state.base) } else { state.leave_aside::<W>() }
     }
 
     fn is_written(state: &CstRwState<M>) -> bool {
@@ -353,6 +342,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     fn destroy(state: &CstRwState<M>) {
         // One that is held is left as it is: better lose the block than its readers.
         if state.side.load(Relaxed) != 0 && !Self::is_held(state) {
+            state.heat.store(0, Relaxed);
             Side::<M>::give_back(&state.side);
             M::gone_apart();
         }

@@ -201,6 +201,33 @@ impl<M: Machine> ShflRwState<M> {
         is_written(self.count.load(Acquire))
     }
 
+    /// Acquires; who does so on behalf of somebody counts that.
+    #[inline]
+    pub(crate) fn acquire<W: WaitPolicy, P: Admission>(
+        &self,
+        want: Want,
+        until: Option<Deadline>,
+    ) -> Result<(), Refusal> {
+        let taken = if want.writes() {
+            self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
+        } else {
+            self.admit(want, want.bars(), 0)
+        };
+        if taken {
+            return Ok(());
+        }
+        if !want.writes() && self.count.load(Relaxed) >= FULL {
+            return Err(Refusal::Overflow);
+        }
+        self.wait::<W, P>(want, until).map_err(|TimedOut| Refusal::TimedOut)
+    }
+
+    /// Acquires for writing if that is possible at once; uncounted, too.
+    pub(crate) fn try_write(&self) -> bool {
+        self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
+            || self.admit(Want::Write(Writer::Fair), BAR_WRITERS & self.bars_that_hold(), 0)
+    }
+
     /// Acquires for writing, for the lock's own purposes.
     pub(crate) fn acquire_uncounted<W: WaitPolicy>(&self, until: Deadline) -> Result<(), TimedOut> {
         if self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok() {
@@ -259,6 +286,17 @@ impl<M: Machine> ShflRwState<M> {
     }
 }
 
+/// Counts an acquisition, `event`, or one that gave up.
+#[inline]
+pub(crate) fn counted<M: Machine>(acquired: Result<(), Refusal>, event: Event) -> Result<(), Refusal> {
+    match acquired {
+        Ok(()) => M::trace(event),
+        Err(Refusal::TimedOut) => M::trace(Event::RwTimedOut),
+        Err(_) => {}
+    }
+    acquired
+}
+
 #[cold]
 fn rouse_head<M: Machine>(address: *const M::Word) {
     M::trace(Event::Wake);
@@ -285,15 +323,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
     }
 
     fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        let want = Want::Read(how);
-        if !state.admit(want, want.bars(), 0) {
-            if state.count.load(Relaxed) >= FULL {
-                return Err(Refusal::Overflow);
-            }
-            state.wait::<W, P>(want, until).map_err(|TimedOut| Refusal::TimedOut)?;
-        }
-        M::trace(Event::RwRead);
-        Ok(())
+        counted::<M>(state.acquire::<W, P>(Want::Read(how), until), Event::RwRead)
     }
 
     fn try_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
@@ -307,16 +337,11 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
 
     #[inline]
     fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        if state.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
-            state.wait::<W, P>(Want::Write(how), until).map_err(|TimedOut| Refusal::TimedOut)?;
-        }
-        M::trace(Event::RwWrite);
-        Ok(())
+        counted::<M>(state.acquire::<W, P>(Want::Write(how), until), Event::RwWrite)
     }
 
     fn try_write(state: &ShflRwState<M>) -> bool {
-        let taken = state.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
-            || state.admit(Want::Write(Writer::Fair), BAR_WRITERS & state.bars_that_hold(), 0);
+        let taken = state.try_write();
         if taken {
             M::trace(Event::RwWrite);
         }

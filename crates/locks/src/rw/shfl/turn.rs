@@ -57,7 +57,7 @@ impl<M: Machine> ShflRwState<M> {
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
         let take = || self.admit_out_of_turn(&wait, late());
         if let Some(ended) = self.queue.left().keep_out(until, take) {
-            return ended.inspect_err(|_| M::trace(Event::RwTimedOut));
+            return ended;
         }
         let me = M::take_node();
         let mut turn = self.line_up::<W, P>(me, &wait, until);
@@ -70,10 +70,7 @@ impl<M: Machine> ShflRwState<M> {
             };
             match contended {
                 Contended::Won => return Ok(()),
-                Contended::TimedOut => {
-                    M::trace(Event::RwTimedOut);
-                    return Err(TimedOut);
-                }
+                Contended::TimedOut => return Err(TimedOut),
                 Contended::Evicted => turn = self.line_up::<W, P>(me, &wait, until),
             }
         }

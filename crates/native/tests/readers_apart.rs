@@ -1,0 +1,175 @@
+//! `cst-rw` with its readers counting apart, from the first acquisition on.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+
+use flashlock_locks::machine::{Clock, Deadline, Machine, Tunables};
+use flashlock_locks::rw::{CstRw, RawRwLock, Reader, Refusal, Writer};
+use flashlock_locks::wait::SpinThenPark;
+use flashlock_native::{Native, NoStats};
+
+type M = Native<NoStats>;
+type L = CstRw<SpinThenPark>;
+type State = <L as RawRwLock<M>>::State;
+
+/// A lock with what it protects.
+struct Guarded {
+    lock: State,
+    cells: UnsafeCell<[u64; 4]>,
+}
+
+// SAFETY: the cells are accessed by who holds the lock only.
+unsafe impl Sync for Guarded {}
+
+impl Guarded {
+    fn new() -> Self {
+        let lock = <L as RawRwLock<M>>::new_state();
+        assert_eq!(lock.side.0.load(Relaxed), 0);
+        lock.count_apart::<SpinThenPark>();
+        assert_ne!(lock.side.0.load(Relaxed), 0, "no side block");
+        Self { lock, cells: UnsafeCell::new([0; 4]) }
+    }
+
+    fn write(&self) {
+        // SAFETY: the caller holds the lock for writing.
+        unsafe { (*self.cells.get()).iter_mut().for_each(|cell| *cell += 1) };
+    }
+
+    fn look(&self) -> u64 {
+        // SAFETY: the caller holds the lock for reading.
+        let cells = unsafe { *self.cells.get() };
+        assert!(cells.iter().all(|cell| *cell == cells[0]), "a reader beside a writer: {cells:?}");
+        cells[0]
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        L::destroy(&self.lock);
+        assert_eq!(self.lock.side.0.load(Relaxed), 0, "the side block is not given back");
+    }
+}
+
+fn try_write(lock: &State) -> bool {
+    <L as RawRwLock<M>>::try_write(lock)
+}
+
+fn read(lock: &State, until: Option<Deadline>) -> Result<(), Refusal> {
+    if <L as RawRwLock<M>>::enter(lock) { Ok(()) } else { L::read(lock, Reader::Newcomer, until) }
+}
+
+/// In every way to acquire, by more threads than CPUs. So many writers that readers go back to counting together several times.
+#[test]
+fn writers_are_alone() {
+    const THREADS: u64 = 6;
+    const ROUNDS: u64 = 6_000;
+    let guarded = Guarded::new();
+    let work = |me: u64| {
+        let mut written = 0;
+        for round in 0..ROUNDS {
+            let soon = Some(M::sooner(20, None));
+            let writes = match (me + round) % 12 {
+                0 => L::write(&guarded.lock, Writer::Fair, None).is_ok(),
+                1 => L::write(&guarded.lock, Writer::Preferred, soon).is_ok(),
+                2 | 3 => try_write(&guarded.lock),
+                how => {
+                    let held = match how {
+                        4 => L::try_read(&guarded.lock, Reader::Newcomer),
+                        5 => read(&guarded.lock, soon),
+                        _ => read(&guarded.lock, None),
+                    };
+                    if held.is_ok() {
+                        guarded.look();
+                        L::unlock(&guarded.lock);
+                    }
+                    continue;
+                }
+            };
+            if writes {
+                guarded.write();
+                written += 1;
+                L::unlock(&guarded.lock);
+            }
+        }
+        written
+    };
+    let written: u64 = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|me| scope.spawn(move || work(me))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    assert!(!<L as RawRwLock<M>>::is_held(&guarded.lock));
+    assert!(written > ROUNDS / 12 * THREADS);
+    assert_eq!(guarded.look(), written);
+}
+
+/// Another reader is refused before the sum can overflow; nothing is lost.
+#[test]
+fn too_many_readers_are_told() {
+    let guarded = Guarded::new();
+    let most = <L as RawRwLock<M>>::MOST_READERS;
+    let far = Some(M::sooner(60_000_000, None));
+    let mut held = 0_u32;
+    let refusal = loop {
+        match read(&guarded.lock, far) {
+            Ok(()) => held += 1,
+            Err(refusal) => break refusal,
+        }
+    };
+    assert_eq!(refusal, Refusal::Overflow);
+    assert!(held >= most, "{held} of {most}");
+    assert_eq!(L::try_read(&guarded.lock, Reader::Newcomer), Err(Refusal::Overflow));
+    assert!(!try_write(&guarded.lock), "a writer beside {held} readers");
+    (0..held).for_each(|_| L::unlock(&guarded.lock));
+    assert!(try_write(&guarded.lock));
+    L::unlock(&guarded.lock);
+}
+
+/// Writers alone end the counting apart; the side block stays for the next time.
+#[test]
+fn writers_end_it() {
+    let guarded = Guarded::new();
+    let side = guarded.lock.side.0.load(Relaxed);
+    let apart = guarded.lock.heat.0.load(Relaxed);
+    for _ in 0..Tunables::DEFAULT.writers {
+        assert_eq!(guarded.lock.heat.0.load(Relaxed), apart);
+        assert!(L::write(&guarded.lock, Writer::Fair, None).is_ok());
+        L::unlock(&guarded.lock);
+    }
+    assert_eq!(guarded.lock.heat.0.load(Relaxed), 0);
+    assert!(read(&guarded.lock, None).is_ok());
+    assert!(!try_write(&guarded.lock));
+    L::unlock(&guarded.lock);
+    guarded.lock.count_apart::<SpinThenPark>();
+    assert_eq!((guarded.lock.heat.0.load(Relaxed), guarded.lock.side.0.load(Relaxed)), (apart, side));
+}
+
+/// A trylock in vain stands in nobody's way.
+#[test]
+fn readers_are_not_kept_out_by_who_tries_to_write() {
+    let guarded = Guarded::new();
+    assert!(read(&guarded.lock, None).is_ok());
+    thread::scope(|scope| {
+        let tries = scope.spawn(|| (0..100_000).filter(|_| try_write(&guarded.lock)).count());
+        for _ in 0..100_000 {
+            assert_eq!(L::try_read(&guarded.lock, Reader::Newcomer), Ok(()));
+            L::unlock(&guarded.lock);
+        }
+        assert_eq!(tries.join().expect("no panic"), 0);
+    });
+    L::unlock(&guarded.lock);
+}
+
+/// A deadline that has passed while a reader stays inside is told, and the lock is as it was.
+#[test]
+fn a_writer_gives_up() {
+    let guarded = Guarded::new();
+    assert!(read(&guarded.lock, None).is_ok());
+    let soon = Some(Deadline { clock: Clock::Monotonic, sec: 0, nsec: 0 });
+    assert_eq!(L::write(&guarded.lock, Writer::Fair, soon), Err(Refusal::TimedOut));
+    assert_eq!(L::try_read(&guarded.lock, Reader::Newcomer), Ok(()));
+    L::unlock(&guarded.lock);
+    L::unlock(&guarded.lock);
+    assert!(try_write(&guarded.lock));
+    L::unlock(&guarded.lock);
+}
