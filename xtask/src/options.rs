@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use flashlock_locks::event::Event;
+use flashlock_native::umwait;
 use serde::Deserialize;
 
 use crate::child::Program;
@@ -55,6 +56,12 @@ const SPINNING: [Choice; 6] = [
     ("shfl-spin", &[Event::HandoffOther]),
     ("shfl-spin:policy=levels", &[Event::HandoffOther]),
 ];
+/// The waits for which a CPU must be made. Where it is not, they are counted as skipped.
+const RESTING: [Choice; 3] = [
+    ("mcs:wait=umwait", &[Event::HandoffOther]),
+    ("qspin-cna:wait=umwait,flush=3", &[Event::Alteration, Event::HandoffOther]),
+    ("shfl:wait=umwait", &[Event::Shuffle, Event::HandoffOther]),
+];
 /// So few that a round of slices passes quickly, and so many that there are two waiters to choose from.
 const SPINNERS: u32 = 4;
 const GLOBS_OF_SPINNERS: [&str; 1] = ["mutex_timed.*"];
@@ -71,6 +78,14 @@ const ATTEMPTS: u32 = 10;
 pub(crate) fn run() -> Result<Tally> {
     let mut tally = under(&CHOICES, &GLOBS, THREADS)?;
     tally += under(&SPINNING, &GLOBS_OF_SPINNERS, SPINNERS)?;
+    if umwait::is_there() {
+        tally += under(&RESTING, &GLOBS, THREADS)?;
+    } else {
+        for (lock, _) in RESTING {
+            println!("not run: {lock}: this CPU has no umwait (WAITPKG)");
+        }
+        tally.skipped += RESTING.len();
+    }
     Ok(tally)
 }
 
