@@ -46,6 +46,10 @@ const CHOICES: [Choice; 18] = [
     ("mcscr:eldest=4,wait=park", &[Event::Cull, Event::Reprovision, Event::Eldest]),
 ];
 
+/// What must not happen: a policy that moves nobody moves nobody.
+const NEVER: [(&str, &[Event]); 2] =
+    [("shfl:policy=ahead", &[Event::Shuffle]), ("shfl:policy=none", &[Event::Shuffle, Event::WakeAhead])];
+
 /// The waits that spin. Where threads outnumber CPUs, a queue that hands itself to descheduled spinners is too slow for the same
 /// checks: fewer threads, and fewer checks.
 const SPINNING: [Choice; 6] = [
@@ -109,6 +113,13 @@ fn happens(lock: &str, events: &[Event], machine: &Chosen, threads: u32) -> Resu
         for (event, count) in contend(lock, machine, threads)?.events {
             *seen.entry(event).or_insert(0) += count;
         }
+        let forbidden = NEVER.iter().filter(|(name, _)| *name == lock).flat_map(|(_, events)| *events);
+        for event in forbidden {
+            if absent(&seen, &[*event])?.is_empty() {
+                println!("not ok {lock}: {} {}", seen[event.name()], event.name());
+                return Ok(Tally::FAILED);
+            }
+        }
         if absent(&seen, events)?.is_empty() {
             let counts: Vec<String> =
                 events.iter().map(|event| format!("{} {}", seen[event.name()], event.name())).collect();
@@ -159,6 +170,14 @@ fn contend(lock: &str, machine: &Chosen, threads: u32) -> Result<Stats> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_must_not_happen_is_watched_under_a_choice() {
+        for (lock, events) in NEVER {
+            let choice = CHOICES.iter().find(|(name, _)| *name == lock).expect("a choice");
+            assert!(!events.is_empty() && events.iter().all(|event| !choice.1.contains(event)), "{lock}");
+        }
+    }
 
     #[test]
     fn what_did_not_happen_is_named() {
