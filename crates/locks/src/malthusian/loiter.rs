@@ -9,7 +9,8 @@
 //! **Use it** when the lock is mostly free or contended by few, but now and then by many: it is fast for few, and lets the many sleep. **Rather not** when threads may be stopped for long while they wait; `shfl` copes with that.
 //!
 //! **Departures.** (1) At most one arrival polls at a time, as far as the word says; the paper leaves the cap open. One whose
-//! compare-and-swap fails [`TOO_OFTEN`] culls itself. It polls for the spin budget, as everybody. See *How far it restricts*. (2) The paper delays the wake-up of the standby thread, to see whether somebody takes the lock meanwhile. After the release the
+//! compare-and-swap fails [`TOO_OFTEN`] culls itself. It polls for the spin budget, as everybody; not at random times, as the
+//! paper's many do so as not to go in step: it is alone. See *How far it restricts*. (2) The paper delays the wake-up of the standby thread, to see whether somebody takes the lock meanwhile. After the release the
 //! memory of the lock may be freed, so here the releaser looks *before*: while an arrival polls, that one is the successor, and will wake
 //! the standby thread in its turn. (3) A slow-path holder releases the inner lock first, then the outer word: the inner
 //! release may wake a thread, within the section. (4) In a forked child whoever first comes to the slow path forgets those who waited ([`settle`]).
