@@ -79,7 +79,7 @@ fn a_wait_that_this_cpu_does_not_have_is_refused() {
     let why = "lock mcs cannot wait by umwait here: this CPU does not have it (WAITPKG)";
     run().code(2).stdout(is_empty()).stderr(starts_with("flashlock: ").and(contains(why)));
     alone().stderr(contains(why).and(contains("; using shfl\n")));
-    doctor.stdout(contains("this CPU does not have it (WAITPKG): wait=umwait is refused"));
+    doctor.stdout(contains("this CPU lacks it (WAITPKG): wait=umwait is refused"));
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn counters() -> Finding {
 fn rest() -> Finding {
     let text = match umwait::is_there() {
         true => "this CPU has it: wait=umwait lets waiters rest",
-        false => "this CPU does not have it (WAITPKG): wait=umwait is refused",
+        false => "this CPU lacks it (WAITPKG): wait=umwait is refused",
     };
     Finding::ok(settings::UMWAIT, text)
 }
