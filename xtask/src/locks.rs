@@ -151,8 +151,8 @@ fn find(locks: &[Lock], name: &str) -> Result<Lock> {
 fn configured(locks: &[Lock], text: &str) -> Result<Lock> {
     let lock = find(locks, text.split(':').next().unwrap_or(text))?;
     let parsed = match lock.kind {
-        Kind::Mutex => settings::parse(text).map(|_| ()),
-        Kind::Rw => settings::parse_rw(text, &mut Tunables::DEFAULT.clone()).map(|_| ()),
+        Kind::Mutex => settings::parse_here(text).map(|_| ()),
+        Kind::Rw => settings::parse_rw_here(text, &mut Tunables::DEFAULT.clone()).map(|_| ()),
     };
     if let Err(error) = parsed {
         bail!("--lock '{text}': {error} (flashlock locks describes them)");

@@ -59,7 +59,7 @@ enum Task {
     Mallocs(mallocs::Options),
     /// Conformance and torture on other versions of glibc, out of Debian's archive
     Glibc(glibc::Options),
-    /// Every lock under ThreadSanitizer
+    /// Every lock, and every admission policy, under ThreadSanitizer
     Races,
     /// Real programs with checked output, under glibc and under some locks
     Apps(apps::Options),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use flashlock_locks::event::Event;
+use flashlock_native::umwait;
 use serde::Deserialize;
 
 use crate::child::Program;
@@ -45,6 +46,10 @@ const CHOICES: [Choice; 18] = [
     ("mcscr:eldest=4,wait=park", &[Event::Cull, Event::Reprovision, Event::Eldest]),
 ];
 
+/// What must not happen: a policy that moves nobody moves nobody.
+const NEVER: [(&str, &[Event]); 2] =
+    [("shfl:policy=ahead", &[Event::Shuffle]), ("shfl:policy=none", &[Event::Shuffle, Event::WakeAhead])];
+
 /// The waits that spin. Where threads outnumber CPUs, a queue that hands itself to descheduled spinners is too slow for the same
 /// checks: fewer threads, and fewer checks.
 const SPINNING: [Choice; 6] = [
@@ -54,6 +59,12 @@ const SPINNING: [Choice; 6] = [
     ("shfl:wait=spin", &[Event::HandoffOther]),
     ("shfl-spin", &[Event::HandoffOther]),
     ("shfl-spin:policy=levels", &[Event::HandoffOther]),
+];
+/// The waits for which a CPU must be made. Where it is not, they are counted as skipped.
+const RESTING: [Choice; 3] = [
+    ("mcs:wait=umwait", &[Event::HandoffOther]),
+    ("qspin-cna:wait=umwait,flush=3", &[Event::Alteration, Event::HandoffOther]),
+    ("shfl:wait=umwait", &[Event::Shuffle, Event::HandoffOther]),
 ];
 /// So few that a round of slices passes quickly, and so many that there are two waiters to choose from.
 const SPINNERS: u32 = 4;
@@ -80,6 +91,14 @@ pub(crate) fn run() -> Result<Tally> {
     let mut tally = under(&CHOICES, &GLOBS, &SCENARIOS, THREADS)?;
     tally += under(&SPINNING, &GLOBS_OF_SPINNERS, &SCENARIOS, SPINNERS)?;
     tally += under(&READING, &GLOBS_OF_READERS, &SCENARIOS_OF_READERS, THREADS)?;
+    if umwait::is_there() {
+        tally += under(&RESTING, &GLOBS, &SCENARIOS, THREADS)?;
+    } else {
+        for (lock, _) in RESTING {
+            println!("not run: {lock}: this CPU has no umwait (WAITPKG)");
+        }
+        tally.skipped += RESTING.len();
+    }
     Ok(tally)
 }
 
@@ -102,6 +121,13 @@ fn happens((lock, scenario): (&str, &str), events: &[Event], machine: &Chosen, t
     for attempt in 1..=ATTEMPTS {
         for (event, count) in contend((lock, scenario), machine, threads)?.events {
             *seen.entry(event).or_insert(0) += count;
+        }
+        let forbidden = NEVER.iter().filter(|(name, _)| *name == lock).flat_map(|(_, events)| *events);
+        for event in forbidden {
+            if absent(&seen, &[*event])?.is_empty() {
+                println!("not ok {lock}: {} {}", seen[event.name()], event.name());
+                return Ok(Tally::FAILED);
+            }
         }
         if absent(&seen, events)?.is_empty() {
             let counts: Vec<String> =
@@ -154,6 +180,14 @@ fn contend((lock, scenario): (&str, &str), machine: &Chosen, threads: u32) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_must_not_happen_is_watched_under_a_choice() {
+        for (lock, events) in NEVER {
+            let choice = CHOICES.iter().find(|(name, _)| *name == lock).expect("a choice");
+            assert!(!events.is_empty() && events.iter().all(|event| !choice.1.contains(event)), "{lock}");
+        }
+    }
 
     #[test]
     fn what_did_not_happen_is_named() {

@@ -1,4 +1,4 @@
-//! `cargo xtask races`: every lock under ThreadSanitizer.
+//! `cargo xtask races`: every lock, and every admission policy, under ThreadSanitizer.
 //!
 //! The sanitizer follows atomic operations by the orderings that they are written with, so that it finds on x86 what only another
 //! processor would show. It sees nothing of code that was not built for it, so the standard library is built, too: that, and the
@@ -26,7 +26,7 @@ const TOPOLOGY: &str = "2x2x1";
 pub(crate) fn run() -> Result<Tally> {
     let mut steps = Steps::default();
     let triple = have_sources()?;
-    steps.run("every lock", || {
+    steps.run("every lock and policy", || {
         let done = watched("cargo test", || races(&triple, &["--skip", CONTROL]))?;
         let mut tally = count(&done.stdout)?;
         if !done.ok() || done.stderr.contains(REPORT) {
@@ -45,13 +45,24 @@ pub(crate) fn run() -> Result<Tally> {
     Ok(steps.finish())
 }
 
-/// The tests of `crates/native/tests/races.rs` and `closures.rs`, built for the sanitizer.
+/// The tests of `crates/native/tests/races.rs`, `closures.rs` and `policies.rs`, built for the sanitizer.
 fn races(triple: &str, arguments: &[&str]) -> Result<Finished> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
         .args(["test", "--release", "-Zbuild-std", "--target", triple, "--target-dir", "target/races"])
-        .args(["--package", "flashlock-native", "--test", "races", "--test", "closures", "--", "--nocapture"])
+        .args([
+            "--package",
+            "flashlock-native",
+            "--test",
+            "races",
+            "--test",
+            "closures",
+            "--test",
+            "policies",
+            "--",
+            "--nocapture",
+        ])
         .args(arguments)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", "-Zsanitizer=thread --cfg flashlock_races")

@@ -43,7 +43,7 @@ impl LockChoice {
         if text.is_empty() {
             return Err(bad(&format_args!("names no lock; known are: {}", known())));
         }
-        let choice = settings::parse(text).map_err(|error| bad(&error))?;
+        let choice = settings::parse_here(text).map_err(|error| bad(&error))?;
         Ok(Self { text: text.to_owned(), choice })
     }
 }
@@ -68,7 +68,7 @@ fn parse_rw(text: &str, from: &str) -> Result<RwChoice, Failure> {
     if text.is_empty() {
         return Err(bad(&format_args!("names no lock; known are: {}", known_rw())));
     }
-    settings::parse_rw(text, &mut Tunables::DEFAULT.clone()).map_err(|error| bad(&error))
+    settings::parse_rw_here(text, &mut Tunables::DEFAULT.clone()).map_err(|error| bad(&error))
 }
 
 /// The names of all readers-writer locks.

@@ -56,6 +56,32 @@ fn a_lock_that_is_for_no_program_is_refused_and_says_why() {
     }
 }
 
+/// By the command, and by the library on its own, which goes on under the default lock.
+#[test]
+fn a_wait_that_this_cpu_does_not_have_is_refused() {
+    let run = || {
+        let mut command = flashlock();
+        command.args(["run", "--lock", "mcs:wait=umwait", "--", "true"]);
+        command.assert()
+    };
+    let alone = || {
+        let mut command = flashlock();
+        command.arg("--version").env("LD_PRELOAD", common::preload()).env("FLASHLOCK", "mcs:wait=umwait");
+        command.assert().code(0)
+    };
+    let doctor = flashlock().arg("doctor").assert().code(0);
+    if flashlock_native::umwait::is_there() {
+        run().code(0).stderr(is_empty());
+        alone().stderr(is_empty());
+        doctor.stdout(contains("this CPU has it"));
+        return;
+    }
+    let why = "lock mcs cannot wait by umwait here: this CPU does not have it (WAITPKG)";
+    run().code(2).stdout(is_empty()).stderr(starts_with("flashlock: ").and(contains(why)));
+    alone().stderr(contains(why).and(contains("; using shfl\n")));
+    doctor.stdout(contains("this CPU lacks it (WAITPKG): wait=umwait is refused"));
+}
+
 #[test]
 fn a_bad_option_says_what_is_right() {
     let mut command = flashlock();

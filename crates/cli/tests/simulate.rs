@@ -366,6 +366,18 @@ fn a_run_that_hangs_is_a_failure() {
     );
 }
 
+/// The instruction with which waiters rest is the machine's, not that of the computer that simulates.
+#[test]
+fn waiters_rest_where_the_machine_can() {
+    let args = ["lock2", "--locks", "mcs:wait=spin,mcs:wait=umwait", "--threads", "4", "--seeds", "1", "--millis", "1"];
+    let refused = simulate(&args).assert().code(2).stdout(is_empty());
+    refused.stderr(contains("--locks 'mcs:wait=umwait': machine 2x18x2 has no umwait"));
+    let file = machine("rests.toml", "[power]", "[umwait]\nwake_ns = 250.0\nmax_us = 40.0\nwait_w = 0.5\n\n[power]");
+    let results = read("rests.json", &[&args[..], &["--machine", &file]].concat());
+    let watts = |lock: &str| results.figure("lock2", "4", lock, "watts").expect("a figure").median;
+    assert!(watts("mcs:wait=umwait") < 0.9 * watts("mcs:wait=spin"), "{results:?}");
+}
+
 #[test]
 fn an_interrupted_simulation_leaves_nothing() {
     let file = scratch("interrupted.svg");

@@ -171,6 +171,17 @@ pub trait Machine: Sized + 'static {
     fn spin_until(word: &Self::Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool)
     -> Option<u32>;
 
+    /// [`spin_until`](Machine::spin_until), but between polls the CPU rests until the word's line changes, if it can do that; not for more
+    /// than [`REST`](crate::wait::polling::REST) at a time, so that `done` is asked now and then.
+    fn rest_until(
+        word: &Self::Word,
+        order: Ordering,
+        patience: Patience,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        Self::spin_until(word, order, patience, done)
+    }
+
     /// Lets other threads run: a short, polite break of up to `micros` microseconds.
     fn relax(micros: u32);
 

@@ -1,8 +1,10 @@
 //! # What all locks have in common
 //!
 //! A lock is a type without values: its state is a word and a [`RawLock::Queue`], passed by reference, and all-zero state
-//! is a free lock. None of the functions is unsafe: an unlock by a thread that does not hold the lock is allowed by POSIX's
-//! default mutex, and at worst breaks exclusion for its users, never memory.
+//! is a free lock. None of the functions is unsafe: an unlock by a thread that does not hold the lock never breaks memory. Of a free lock it does
+//! nothing, as with glibc; of one that somebody else holds it is that one's release, if his own does not come at the same moment. Two releases at once of
+//! a lock that others wait for, which POSIX leaves undefined, may name nodes that serve in the queue of another lock by then: tell a waiter there that it
+//! has that lock, or give its node back twice. Then exclusion is lost there, too. To rule that out would take an exchange more in each such release.
 
 use crate::cond::Chain;
 use crate::machine::{Deadline, Handle, Machine, TimedOut};

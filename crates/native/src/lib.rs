@@ -12,7 +12,7 @@
 //! | `local` | thread-local storage that no allocator has a part in |
 //! | [`held`] | the read locks that a thread holds |
 //! | [`futex`], [`clock`], [`sys`] | the kernel and the time |
-//! | [`spin`] | polling: budget, politeness, signs of a crowd |
+//! | [`spin`], [`umwait`] | polling: budget, politeness, signs of a crowd; resting until a line changes |
 //! | [`epoch`] | telling a forked child from its parent |
 //! | [`numa`], [`near`], [`groups`], [`parts`], [`topology`] | where a thread runs, and what is near; what machine this is |
 //! | [`stats`] | counters in shared memory |
@@ -37,5 +37,6 @@ pub mod stats;
 pub mod sys;
 pub mod thread;
 pub mod topology;
+pub mod umwait;
 
 pub use machine::{Counting, Native, NoStats, Word32};

@@ -123,6 +123,11 @@ impl<S: Sink> Machine for Native<S> {
         spin::spin_until(&word.0, order, patience, done)
     }
 
+    #[inline]
+    fn rest_until(word: &Word32, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
+        spin::rest_until(&word.0, order, patience, done)
+    }
+
     fn relax(micros: u32) {
         sys::nap(micros);
     }

@@ -20,10 +20,14 @@ use flashlock_locks::machine::Tunables;
 use flashlock_locks::order::Order;
 use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId};
 
+use crate::umwait;
+
 /// The environment variable that names the lock.
 pub const ENV: &str = "FLASHLOCK";
 /// The environment variable that names the readers-writer lock.
 pub const ENV_RW: &str = "FLASHLOCK_RW";
+/// The value of `wait=` that not every CPU can do.
+pub const UMWAIT: &str = "umwait";
 /// The environment variable that describes a machine to imagine.
 pub const ENV_TOPOLOGY: &str = "FLASHLOCK_TOPOLOGY";
 
@@ -81,6 +85,8 @@ pub enum BadChoice<'a> {
     Value(OptionId, &'a str),
     /// This lock cannot wait that way.
     Wait(Row, &'a str),
+    /// This lock could wait so on another CPU.
+    Umwait(Row),
     /// The option of this name takes an order, and this is none.
     Order(&'static str, &'a str),
 }
@@ -159,6 +165,13 @@ impl BadChoice<'_> {
                 say_all(say, ["lock ", lock.facts.name, " does not take wait='", value, "'; it takes:"]);
                 say_each(say, lock.facts.waits.iter().copied());
             }
+            Self::Umwait(lock) => {
+                say_all(
+                    say,
+                    ["lock ", lock.facts.name, " cannot wait by umwait here: this CPU does not have it (WAITPKG)"],
+                );
+                say("; wait=stp is the same, but polls");
+            }
         }
     }
 }
@@ -204,6 +217,29 @@ pub fn parse_rw<'a>(text: &'a str, tunables: &mut Tunables) -> Result<RwChoice, 
     choice.lock = RwId::from_name(name).ok_or(BadChoice::RwLock(name))?;
     let mut changed = *tunables;
     choice.wait = parse_options(choice.lock.into(), options, &mut changed)?;
+    *tunables = changed;
+    Ok(choice)
+}
+
+/// Whether this computer can do what was chosen. (To read a choice is something else: a simulated computer may be able to.)
+pub fn check_here(row: Row, wait: usize) -> Result<(), BadChoice<'static>> {
+    if row.facts.waits.get(wait) == Some(&UMWAIT) && !umwait::is_there() {
+        return Err(BadChoice::Umwait(row));
+    }
+    Ok(())
+}
+
+/// [`parse`], if this computer can do that.
+pub fn parse_here(text: &str) -> Result<Choice, BadChoice<'_>> {
+    let choice = parse(text)?;
+    check_here(choice.lock.into(), choice.wait).map(|()| choice)
+}
+
+/// [`parse_rw`], if this computer can do that.
+pub fn parse_rw_here<'a>(text: &'a str, tunables: &mut Tunables) -> Result<RwChoice, BadChoice<'a>> {
+    let mut changed = *tunables;
+    let choice = parse_rw(text, &mut changed)?;
+    check_here(choice.lock.into(), choice.wait)?;
     *tunables = changed;
     Ok(choice)
 }
@@ -368,6 +404,21 @@ mod tests {
         assert!(say("tas:wait=park").contains("it takes: stp"));
         assert_eq!(say("shfl:bound=soon"), "option bound does not take 'soon', but microseconds from 0 to 10000000");
         assert!(say("shfl:bound").contains("does not take ''"));
+    }
+
+    #[test]
+    fn what_this_cpu_cannot_do_is_refused_here_alone() {
+        for lock in LOCKS {
+            let text = format!("{}:wait=umwait", lock.name);
+            let queues = lock.waits.contains(&"spin") && lock.waits.contains(&"stp");
+            assert_eq!(parse(&text).is_ok(), queues, "{text}");
+            let why = format!("lock {} cannot wait by umwait here: this CPU does not have it (WAITPKG)", lock.name);
+            match parse_here(&text) {
+                Ok(_) => assert!(queues && umwait::is_there(), "{text}"),
+                Err(error) if queues => assert!(!umwait::is_there() && error.to_string().starts_with(&why), "{error}"),
+                Err(error) => assert!(error.to_string().contains("does not take wait='umwait'"), "{error}"),
+            }
+        }
     }
 
     #[test]

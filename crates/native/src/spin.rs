@@ -11,9 +11,9 @@ use core::sync::atomic::{
 };
 
 use flashlock_locks::machine::Patience;
-use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause};
+use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause, rest};
 
-use crate::{clock, sys, thread};
+use crate::{clock, sys, thread, umwait};
 
 /// A waiter looks at the clock once in so many polls.
 const CLOCK_EVERY: u32 = 2;
@@ -102,8 +102,8 @@ fn contend(word: &AtomicU32, order: Ordering, mut done: impl FnMut(u32) -> bool)
 /// Polls until the patience is spent.
 #[inline]
 fn poll(word: &AtomicU32, order: Ordering, patience: Patience, done: &mut impl FnMut(u32) -> bool) -> Option<u32> {
-    let start = clock::now();
-    let (mut last, mut gap, mut polls) = (start, 1u32, 0u32);
+    let mut wait = Wait::begin(patience);
+    let (mut gap, mut polls) = (1u32, 0u32);
     loop {
         for _ in 0..gap {
             spin_loop();
@@ -114,21 +114,84 @@ fn poll(word: &AtomicU32, order: Ordering, patience: Patience, done: &mut impl F
         }
         gap = next_pause(gap, &patience);
         polls = polls.wrapping_add(1);
-        if !polls.is_multiple_of(CLOCK_EVERY) {
-            continue;
+        if polls.is_multiple_of(CLOCK_EVERY) {
+            wait.look()?;
         }
+    }
+}
+
+/// See [`Machine::rest_until`](flashlock_locks::machine::Machine::rest_until).
+#[inline]
+pub fn rest_until(word: &AtomicU32, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
+    if !umwait::is_there() || matches!(patience, Patience::Contend) {
+        return spin_until(word, order, patience, done);
+    }
+    // SAFETY: just asked.
+    unsafe { watch(word, order, patience, done) }
+}
+
+/// Rests, and looks when the line has changed, until the patience is spent.
+///
+/// # Safety
+/// The CPU has [`umwait`]'s instructions.
+pub unsafe fn watch(
+    word: &AtomicU32,
+    order: Ordering,
+    patience: Patience,
+    mut done: impl FnMut(u32) -> bool,
+) -> Option<u32> {
+    for _ in 0..QUICK_POLLS {
+        let seen = word.load(order);
+        if done(seen) {
+            return Some(seen);
+        }
+        spin_loop();
+    }
+    let mut wait = Wait::begin(patience);
+    loop {
+        let seen = word.load(order);
+        if done(seen) {
+            return Some(seen);
+        }
+        let waited = wait.look()?;
+        let left =
+            if matches!(patience, Patience::Budget) { (budget_ns() + 1).saturating_sub(waited) } else { u64::MAX };
+        // SAFETY: the caller's.
+        unsafe { umwait::rest(word, seen, clock::counter_after(rest(waited).min(left))) };
+    }
+}
+
+/// A wait that polls, by the clock.
+struct Wait {
+    patience: Patience,
+    start: u64,
+    /// When the clock was last looked at.
+    last: u64,
+}
+
+impl Wait {
+    #[inline]
+    fn begin(patience: Patience) -> Self {
+        let start = clock::now();
+        Self { patience, start, last: start }
+    }
+
+    /// For how long it has lasted, in ns; `None` when the patience is spent. Gives the CPU to others, if they want it and the wait does not end.
+    #[inline]
+    fn look(&mut self) -> Option<u64> {
         let now = clock::now();
-        let waited = now.saturating_sub(start);
-        let preempted = now.saturating_sub(last) > PREEMPTED_NS;
-        last = now;
+        let waited = now.saturating_sub(self.start);
+        let preempted = now.saturating_sub(self.last) > PREEMPTED_NS;
+        self.last = now;
         if preempted {
             LAST_PREEMPTED.store(now, Relaxed);
         }
-        match patience {
+        match self.patience {
             Patience::Budget | Patience::Contend if preempted || waited > budget_ns() => return None,
             Patience::Until(deadline) if clock::expired(&deadline) => return None,
             Patience::Forever | Patience::Until(_) if preempted || waited > YIELD_AFTER => sys::yield_now(),
             _ => {}
         }
+        Some(waited)
     }
 }

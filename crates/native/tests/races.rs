@@ -5,13 +5,13 @@
 //! adds to them, and reports the others.
 
 use std::cell::UnsafeCell;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use flashlock_locks::machine::{Clock, Deadline, Machine, Word};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
 use flashlock_locks::{for_each_lock, for_each_rw_lock};
-use flashlock_native::{Native, NoStats, Word32};
+use flashlock_native::{Native, NoStats, Word32, groups, numa, parts, settings};
 
 type Here = Native<NoStats>;
 
@@ -48,8 +48,22 @@ impl Data {
     }
 }
 
+/// The machine that `FLASHLOCK_TOPOLOGY` imagines, if it does: the preload, which would see to it, is not here.
+fn imagine() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let shape = std::env::var(settings::ENV_TOPOLOGY).ok().and_then(|text| settings::parse_topology(&text));
+        let Some(shape) = shape else { return };
+        numa::prepare(Some(shape[0]));
+        groups::prepare(Some(shape));
+        parts::prepare();
+        println!("imagined: {shape:?}");
+    });
+}
+
 /// Runs `round(thread, round)` on several threads; how many were writes is what the data must say in the end.
 fn rounds(data: &Data, round: impl Fn(u32, u32) -> u64 + Clone + Send + 'static) {
+    imagine();
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
             let round = round.clone();

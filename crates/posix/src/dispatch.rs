@@ -90,7 +90,7 @@ impl<'a> Wanted<'a> {
     fn read(value: Option<&'a Value>) -> Self {
         match value.map_or(Ok(""), Value::text) {
             Ok(text) if is_busted(text) => Self::Good(Choice::DEFAULT),
-            Ok(text) => settings::parse(text).map_or_else(Self::Bad, Self::Good),
+            Ok(text) => settings::parse_here(text).map_or_else(Self::Bad, Self::Good),
             Err(Unreadable) => Self::Unreadable,
         }
     }
@@ -117,7 +117,7 @@ pub(crate) fn choices(value: Option<&Value>, rw_value: Option<&Value>) -> (Choic
     let choice = Wanted::read(value).choice();
     let mut tunables = choice.tunables;
     let rw = rw_value.and_then(|value| value.text().ok()).unwrap_or("");
-    let rw = settings::parse_rw(rw, &mut tunables).unwrap_or(RwChoice::DEFAULT);
+    let rw = settings::parse_rw_here(rw, &mut tunables).unwrap_or(RwChoice::DEFAULT);
     settings::set_tunables(tunables);
     (choice, rw)
 }

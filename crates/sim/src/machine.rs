@@ -121,6 +121,10 @@ impl Machine for Sim {
         spin::spin_until(word, order, patience, done)
     }
 
+    fn rest_until(word: &Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
+        spin::rest_until(word, order, patience, done)
+    }
+
     fn relax(micros: u32) {
         with(|kernel| {
             let until = kernel.now + Ps::from(micros) * 1_000_000 + kernel.os.slack;

@@ -2,8 +2,7 @@
 //!
 //! By the rules of [`flashlock_locks::wait::polling`].
 //!
-//! On machines with `umwait`, who waits for a word of its own waits with that after the first polls. Who contends for a word with its
-//! holder goes on polling: all of them would wake up at each change.
+//! On machines with `umwait`, who is to rest (`wait=umwait`) waits with that after the first polls; on others it polls.
 //!
 //! What polling finds unchanged is not simulated poll by poll: the thread looks when the line has changed, at the poll that would have
 //! come next, and otherwise now and then, for the sake of what it does between polls.
@@ -11,7 +10,7 @@
 use std::sync::atomic::Ordering;
 
 use flashlock_locks::machine::{Patience, Word as _};
-use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause};
+use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause, rest};
 
 use crate::access::spend;
 use crate::kernel::Kernel;
@@ -44,11 +43,34 @@ pub(crate) fn spin_until(
     word: &Word,
     order: Ordering,
     patience: Patience,
-    mut done: impl FnMut(u32) -> bool,
+    done: impl FnMut(u32) -> bool,
 ) -> Option<u32> {
     if matches!(patience, Patience::Contend) {
         return contend(word, order, done);
     }
+    wait(word, order, patience, done, false)
+}
+
+/// [`Machine::rest_until`](flashlock_locks::machine::Machine::rest_until)
+pub(crate) fn rest_until(
+    word: &Word,
+    order: Ordering,
+    patience: Patience,
+    done: impl FnMut(u32) -> bool,
+) -> Option<u32> {
+    if matches!(patience, Patience::Contend) {
+        return contend(word, order, done);
+    }
+    wait(word, order, patience, done, with(|kernel| kernel.machine.umwait.is_some()))
+}
+
+fn wait(
+    word: &Word,
+    order: Ordering,
+    patience: Patience,
+    mut done: impl FnMut(u32) -> bool,
+    rests: bool,
+) -> Option<u32> {
     for _ in 0..QUICK_POLLS {
         let seen = word.load(order);
         if done(seen) {
@@ -56,7 +78,7 @@ pub(crate) fn spin_until(
         }
         spend(pause(), Use::Polling);
     }
-    poll(word, order, patience, &mut done)
+    poll(word, order, patience, &mut done, rests)
 }
 
 fn contend(word: &Word, order: Ordering, mut done: impl FnMut(u32) -> bool) -> Option<u32> {
@@ -68,19 +90,25 @@ fn contend(word: &Word, order: Ordering, mut done: impl FnMut(u32) -> bool) -> O
         with(|kernel| kernel.me().contention = Contention::found_free(away, kernel.now / 1000));
         return Some(seen);
     }
-    let won = poll(word, order, Patience::Contend, &mut done);
+    let won = poll(word, order, Patience::Contend, &mut done, false);
     with(|kernel| kernel.me().contention = learned.had_to_poll(away, won.is_some().then_some(kernel.now / 1000)));
     won
 }
 
 /// Polls until the patience is spent.
-fn poll(word: &Word, order: Ordering, patience: Patience, done: &mut impl FnMut(u32) -> bool) -> Option<u32> {
+fn poll(
+    word: &Word,
+    order: Ordering,
+    patience: Patience,
+    done: &mut impl FnMut(u32) -> bool,
+    rests: bool,
+) -> Option<u32> {
     let (start, pause) = (now(), pause());
     let mut gap = 1;
     let mut seen = word.peek();
     let mut preempted_before = with(|kernel| kernel.me().involuntary);
     loop {
-        wait_for_change(word, seen, pause * Ps::from(gap), start, patience);
+        wait_for_change(word, seen, pause * Ps::from(gap), start, patience, rests);
         seen = word.load(order);
         if done(seen) {
             return Some(seen);
@@ -106,7 +134,7 @@ fn poll(word: &Word, order: Ordering, patience: Patience, done: &mut impl FnMut(
 
 /// Until the word's line changes, seen from the first poll after that on; or until the thread looks anyway. `seen`: what the word
 /// held when it looked last.
-fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patience) {
+fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patience, rests: bool) {
     if word.peek() != seen {
         return spend(gap, Use::Polling);
     }
@@ -120,10 +148,11 @@ fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patienc
             Patience::Budget => look.min((start + kernel.budget() + 1).max(now + gap)),
             Patience::Until(deadline) => look.min(kernel.deadline(&deadline).max(now + gap)),
         };
-        match kernel.machine.umwait {
+        match kernel.machine.umwait.filter(|_| rests) {
             // It is at rest as soon as it has looked once more, for the change could come before that.
-            Some(wait) if !matches!(patience, Patience::Contend) => {
-                kernel.poll(line, now + gap, 0, look.min(now + gap + us(wait.max_us)));
+            Some(wait) => {
+                let longest = us(wait.max_us).min(1000 * rest((now - start) / 1000));
+                kernel.poll(line, now + gap, 0, look.min(now + gap + longest));
             }
             _ => kernel.poll(line, now + gap, gap, look),
         }

@@ -7,6 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Log, simulation, tiny};
 use flashlock_locks::machine::{Machine, Patience, Word as _};
+use flashlock_locks::malthusian::{LifoCr, Mcscr};
+use flashlock_locks::numa::Cna;
+use flashlock_locks::queue::{Clh, Mcs, Qspin};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::wait;
 use flashlock_sim::description::Umwait;
 use flashlock_sim::{Description, Outcome, Sim, Word, compute, now};
 
@@ -29,7 +34,7 @@ fn handed_over(cores: u32, threads_per_core: u32, umwait: Option<Umwait>, patien
         word.store(1, Relaxed);
     });
     simulation.spawn(move || {
-        Sim::spin_until(&same, Relaxed, patience, |value| value == 1);
+        Sim::rest_until(&same, Relaxed, patience, |value| value == 1);
         seen.write(now());
     });
     let outcome = simulation.run().unwrap();
@@ -50,7 +55,8 @@ fn a_waiter_at_rest_leaves_the_core_to_its_neighbour() {
     let (polled_beside, ..) = handed_over(1, 2, None, Patience::Forever);
     let (rested_beside, ..) = handed_over(1, 2, Some(REST), Patience::Forever);
     assert!(polled_beside > 1_010_000, "{polled_beside}");
-    assert_eq!(rested_beside, 1_000_000);
+    // It looks once in 10 µs.
+    assert!((1_000_000..1_002_000).contains(&rested_beside), "{rested_beside}");
 }
 
 #[test]
@@ -67,11 +73,62 @@ fn rest_consumes_what_the_machine_says() {
 #[test]
 fn the_system_limits_the_rest() {
     let steps = |max_us| handed_over(2, 1, Some(Umwait { max_us, ..REST }), Patience::Forever).2.events;
-    assert!(steps(10.0) > steps(1e6) + 20, "{} {}", steps(10.0), steps(1e6));
+    assert!(steps(1.0) > steps(1e6) + 200, "{} {}", steps(1.0), steps(1e6));
 }
 
 #[test]
 fn who_contends_with_the_holder_goes_on_polling() {
     let seen = |umwait| handed_over(2, 1, umwait, Patience::Contend).1;
     assert_eq!(seen(None), seen(Some(REST)));
+}
+
+#[test]
+fn who_polls_does_not_rest() {
+    let run = |umwait| {
+        let machine = Description { umwait, ..tiny(2, 1) };
+        let mut simulation = simulation(&machine);
+        let word = Rc::new(simulation.place("word", Word::new(0)));
+        let same = Rc::clone(&word);
+        simulation.spawn(move || {
+            compute(1e6);
+            word.store(1, Relaxed);
+        });
+        simulation.spawn(move || _ = Sim::spin_until(&same, Relaxed, Patience::Forever, |value| value == 1));
+        simulation.run().unwrap()
+    };
+    assert_eq!(run(None), run(Some(REST)));
+}
+
+/// Sections of half a µs on cores of two hardware threads, under a lock whose waiters wait so: what all of it took.
+fn contended<L: RawLock<Sim>>() -> Outcome {
+    let machine = Description { umwait: Some(Umwait { wake_ns: 250.0, ..REST }), ..tiny(2, 2) };
+    let mut simulation = simulation(&machine);
+    let lock = Rc::new(simulation.place("lock", (Word::new(0), L::new_queue())));
+    for _ in 0..4 {
+        let lock = Rc::clone(&lock);
+        simulation.spawn(move || {
+            for _ in 0..200 {
+                L::lock(&lock.0, &lock.1);
+                compute(500.0);
+                L::unlock(&lock.0, &lock.1);
+            }
+        });
+    }
+    simulation.run().unwrap()
+}
+
+/// The same sections take less energy, though each hand-over takes 250 ns more.
+#[test]
+fn locks_whose_waiters_rest_take_less_energy() {
+    fn compare<Resting: RawLock<Sim>, Polling: RawLock<Sim>>(name: &str) {
+        let (resting, polling) = (contended::<Resting>(), contended::<Polling>());
+        assert!(resting.joules < 0.9 * polling.joules, "{name}: {} {}", resting.joules, polling.joules);
+        assert!(resting.ns < 1.5 * polling.ns, "{name}: {} {}", resting.ns, polling.ns);
+    }
+    compare::<Mcs<wait::Umwait>, Mcs<wait::SpinThenPark>>("mcs");
+    compare::<Clh<wait::Umwait>, Clh<wait::SpinThenPark>>("clh");
+    compare::<Cna<wait::Umwait>, Cna<wait::SpinThenPark>>("cna");
+    compare::<Mcscr<wait::Umwait>, Mcscr<wait::SpinThenPark>>("mcscr");
+    compare::<LifoCr<wait::Umwait>, LifoCr<wait::SpinThenPark>>("lifo-cr");
+    compare::<Qspin<wait::Umwait>, Qspin<wait::SpinThenPark>>("qspin");
 }

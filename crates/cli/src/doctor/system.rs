@@ -5,7 +5,7 @@ use std::path::Path;
 
 use flashlock_native::stats::{self, Block};
 use flashlock_native::topology::Topology;
-use flashlock_native::{numa, settings};
+use flashlock_native::{numa, settings, umwait};
 use flashlock_report::machine;
 
 use crate::elf::{self, Image};
@@ -21,6 +21,7 @@ pub(super) fn examine(library: Option<&Path>) -> Vec<Finding> {
         findings.push(Finding::ok("preload", library.display().to_string()));
     }
     findings.push(counters());
+    findings.push(rest());
     findings.extend(secure_mode());
     findings.extend(preloads(std::env::var_os(preload::LD_PRELOAD).as_deref(), library));
     findings.extend(variables());
@@ -65,6 +66,15 @@ fn counters() -> Finding {
             "run without --stats; memfd_create is not allowed here",
         ),
     }
+}
+
+/// Whether waiters can rest.
+fn rest() -> Finding {
+    let text = match umwait::is_there() {
+        true => "this CPU has it: wait=umwait lets waiters rest",
+        false => "this CPU lacks it (WAITPKG): wait=umwait is refused",
+    };
+    Finding::ok(settings::UMWAIT, text)
 }
 
 /// Privileges of this process keep the dynamic linker from preloading.

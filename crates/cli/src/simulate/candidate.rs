@@ -3,7 +3,8 @@
 use flashlock_locks::catalogue::ApartId;
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::rw::catalogue::RwId;
-use flashlock_native::settings::{ApartChoice, BadChoice, Choice, RwChoice, parse, parse_apart, parse_rw};
+use flashlock_native::settings::{ApartChoice, BadChoice, Choice, RwChoice, UMWAIT, parse, parse_apart, parse_rw};
+use flashlock_sim::Description;
 use flashlock_workloads::wait::Waiting;
 
 use super::any_lock::{self, Kind};
@@ -60,17 +61,33 @@ impl Candidate {
 
     /// How who waits for something else waits: who polls for the lock polls for everything, as in the papers.
     pub(super) fn waiting(&self) -> Waiting {
-        let wait = match &self.chosen {
+        if self.wait() == "spin" { Waiting::Polling } else { Waiting::Sleeping }
+    }
+
+    /// The value of `wait=`.
+    fn wait(&self) -> &'static str {
+        match &self.chosen {
             Chosen::Mutex(choice) => choice.lock.info().waits[choice.wait],
             Chosen::Rw(choice) => choice.lock.info().waits[choice.wait],
             Chosen::Apart(choice) => choice.lock.info().waits[choice.wait],
-        };
-        if wait == "spin" { Waiting::Polling } else { Waiting::Sleeping }
+        }
     }
 
     /// Fails if this lock cannot be simulated so.
-    pub(super) fn check(&self, work: Work, threads: &[u32], traced: bool) -> Result<(), Failure> {
+    pub(super) fn check(
+        &self,
+        work: Work,
+        machine: &Description,
+        threads: &[u32],
+        traced: bool,
+    ) -> Result<(), Failure> {
         let refuse = |why: &str| Err(Failure::usage(format_args!("--locks '{}': {why}", self.text)));
+        if self.wait() == UMWAIT && machine.umwait.is_none() {
+            return refuse(&format!(
+                "machine {} has no umwait; a file that has [umwait] describes one that does",
+                machine.name
+            ));
+        }
         let choice = match &self.chosen {
             Chosen::Mutex(_) => return Ok(()),
             Chosen::Rw(_) if work.has_readers() => return Ok(()),

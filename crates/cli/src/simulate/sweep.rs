@@ -92,7 +92,7 @@ impl<'a> Sweep<'a> {
                 "--threads: with {few} {name} waits for ever, for some of its threads wait for what others do: {fewest} at least"
             )));
         }
-        locks.iter().try_for_each(|lock| lock.check(args.workload, &threads, args.trace.is_some()))?;
+        locks.iter().try_for_each(|lock| lock.check(args.workload, machine, &threads, args.trace.is_some()))?;
         if args.trace.is_some() && (locks.len() > 1 || threads.len() > 1) {
             return Err(Failure::usage(
                 "--trace shows one run: name one lock and one number of threads, --locks cna --threads 8",

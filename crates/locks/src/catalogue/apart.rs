@@ -21,7 +21,7 @@ macro_rules! for_each_lock_apart {
                 fair: "nobody waits",
                 apart: "excludes nobody: for benchmarks, not in the preload",
             }),
-            (FlatCombining, "flat-combining", closure, [stp => $crate::closure::FlatCombining<$crate::wait::SpinThenPark>, spin => $crate::closure::FlatCombining<$crate::wait::Spin>, park => $crate::closure::FlatCombining<$crate::wait::Park>], {
+            (FlatCombining, "flat-combining", closure, [stp => $crate::closure::FlatCombining<$crate::wait::SpinThenPark>, spin => $crate::closure::FlatCombining<$crate::wait::Spin>, park => $crate::closure::FlatCombining<$crate::wait::Park>, umwait => $crate::closure::FlatCombining<$crate::wait::Umwait>], {
                 title: "records of requests, which whoever holds the lock runs for all",
                 paper: "Hendler, Incze, Shavit & Tzafrir, SPAA 2010",
                 source: "closure/flat_combining.rs",
@@ -29,7 +29,7 @@ macro_rules! for_each_lock_apart {
                 fair: "no: a request may be missed again and again",
                 apart: "closure API only: not in the preload",
             }),
-            (CcSynch, "cc-synch", closure, [stp => $crate::closure::CcSynch<$crate::wait::SpinThenPark>, spin => $crate::closure::CcSynch<$crate::wait::Spin>, park => $crate::closure::CcSynch<$crate::wait::Park>], {
+            (CcSynch, "cc-synch", closure, [stp => $crate::closure::CcSynch<$crate::wait::SpinThenPark>, spin => $crate::closure::CcSynch<$crate::wait::Spin>, park => $crate::closure::CcSynch<$crate::wait::Park>, umwait => $crate::closure::CcSynch<$crate::wait::Umwait>], {
                 title: "queue of requests, whose first one's thread runs the others",
                 paper: "Fatourou & Kallimanis, PPoPP 2012, algorithm 1",
                 source: "closure/cc_synch.rs",

@@ -44,7 +44,7 @@ macro_rules! for_each_lock {
                 strict: false, claims: [], options: [],
                 exceptions: [FOREIGN_CODE, ONE_BY_ONE],
             }),
-            (Clh, "clh", [stp => $crate::queue::Clh<$crate::wait::SpinThenPark>, spin => $crate::queue::Clh<$crate::wait::Spin>, park => $crate::queue::Clh<$crate::wait::Park>], {
+            (Clh, "clh", [stp => $crate::queue::Clh<$crate::wait::SpinThenPark>, spin => $crate::queue::Clh<$crate::wait::Spin>, park => $crate::queue::Clh<$crate::wait::Park>, umwait => $crate::queue::Clh<$crate::wait::Umwait>], {
                 title: "queue lock, each waiter on the node of the one before it",
                 paper: "Craig, 1993; Magnusson, Landin & Hagersten, IPPS 1994; time-outs as in Scott & Scherer, PPoPP 2001",
                 source: "queue/clh.rs",
@@ -53,7 +53,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (Mcs, "mcs", [stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>, spin => $crate::queue::Mcs<$crate::wait::Spin>, park => $crate::queue::Mcs<$crate::wait::Park>], {
+            (Mcs, "mcs", [stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>, spin => $crate::queue::Mcs<$crate::wait::Spin>, park => $crate::queue::Mcs<$crate::wait::Park>, umwait => $crate::queue::Mcs<$crate::wait::Umwait>], {
                 title: "queue lock, each waiter on its own cache line",
                 paper: "Mellor-Crummey & Scott, TOCS 1991 (K42 variant)",
                 source: "queue/mcs.rs",
@@ -62,7 +62,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
-            (McsTp, "mcs-tp", [stp => $crate::queue::McsTp<$crate::wait::SpinThenPark>, spin => $crate::queue::McsTp<$crate::wait::Spin>, park => $crate::queue::McsTp<$crate::wait::Park>], {
+            (McsTp, "mcs-tp", [stp => $crate::queue::McsTp<$crate::wait::SpinThenPark>, spin => $crate::queue::McsTp<$crate::wait::Spin>, park => $crate::queue::McsTp<$crate::wait::Park>, umwait => $crate::queue::McsTp<$crate::wait::Umwait>], {
                 title: "MCS that passes over waiters which do not run",
                 paper: "He, Scherer & Scott, HiPC 2005",
                 source: "queue/mcs_tp.rs",
@@ -71,7 +71,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
-            (Cna, "cna", [stp => $crate::numa::Cna<$crate::wait::SpinThenPark>, spin => $crate::numa::Cna<$crate::wait::Spin>, park => $crate::numa::Cna<$crate::wait::Park>], {
+            (Cna, "cna", [stp => $crate::numa::Cna<$crate::wait::SpinThenPark>, spin => $crate::numa::Cna<$crate::wait::Spin>, park => $crate::numa::Cna<$crate::wait::Park>, umwait => $crate::numa::Cna<$crate::wait::Umwait>], {
                 title: "compact NUMA-aware queue lock",
                 paper: "Dice & Kogan, EuroSys 2019, sections 4-6",
                 source: "numa/cna.rs",
@@ -80,7 +80,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves, Local], options: [Threshold, Countdown, Reduction, Refresh],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
-            (CBoMcs, "c-bo-mcs", [stp => $crate::numa::CBoMcs<$crate::wait::SpinThenPark>, spin => $crate::numa::CBoMcs<$crate::wait::Spin>, park => $crate::numa::CBoMcs<$crate::wait::Park>], {
+            (CBoMcs, "c-bo-mcs", [stp => $crate::numa::CBoMcs<$crate::wait::SpinThenPark>, spin => $crate::numa::CBoMcs<$crate::wait::Spin>, park => $crate::numa::CBoMcs<$crate::wait::Park>, umwait => $crate::numa::CBoMcs<$crate::wait::Umwait>], {
                 title: "an MCS lock for each NUMA node, below a word to contend for",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015",
                 source: "numa/cohort/mod.rs",
@@ -107,7 +107,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, NAPS],
             }),
-            (Hmcs, "hmcs", [stp => $crate::numa::Hmcs<$crate::wait::SpinThenPark>, spin => $crate::numa::Hmcs<$crate::wait::Spin>, park => $crate::numa::Hmcs<$crate::wait::Park>], {
+            (Hmcs, "hmcs", [stp => $crate::numa::Hmcs<$crate::wait::SpinThenPark>, spin => $crate::numa::Hmcs<$crate::wait::Spin>, park => $crate::numa::Hmcs<$crate::wait::Park>, umwait => $crate::numa::Hmcs<$crate::wait::Umwait>], {
                 title: "hierarchical MCS: a queue for each NUMA node, below one for all",
                 paper: "Chabbi, Fagan & Mellor-Crummey, PPoPP 2015",
                 source: "numa/hmcs.rs",
@@ -116,7 +116,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves, Local], options: [Passes, Levels, Near],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
-            (Cst, "cst", [stp => $crate::numa::Cst<$crate::wait::SpinThenPark>, spin => $crate::numa::Cst<$crate::wait::Spin>, park => $crate::numa::Cst<$crate::wait::Park>], {
+            (Cst, "cst", [stp => $crate::numa::Cst<$crate::wait::SpinThenPark>, spin => $crate::numa::Cst<$crate::wait::Spin>, park => $crate::numa::Cst<$crate::wait::Park>, umwait => $crate::numa::Cst<$crate::wait::Umwait>], {
                 title: "a queue for each NUMA node, below one for all, with sleepers aside",
                 paper: "Kashyap, Min & Kim, USENIX ATC 2017",
                 source: "numa/cst.rs",
@@ -125,7 +125,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
-            (Qspin, "qspin", [stp => $crate::queue::Qspin<$crate::wait::SpinThenPark>, spin => $crate::queue::Qspin<$crate::wait::Spin>, park => $crate::queue::Qspin<$crate::wait::Park>], {
+            (Qspin, "qspin", [stp => $crate::queue::Qspin<$crate::wait::SpinThenPark>, spin => $crate::queue::Qspin<$crate::wait::Spin>, park => $crate::queue::Qspin<$crate::wait::Park>, umwait => $crate::queue::Qspin<$crate::wait::Umwait>], {
                 title: "the Linux kernel's queued spinlock, four bytes",
                 paper: "Long & Zijlstra, qspinlock.c, Linux 5.6; CNA patch series v10, patch 2",
                 source: "queue/qspin/mod.rs",
@@ -134,7 +134,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (QspinCna, "qspin-cna", [stp => $crate::numa::QspinCna<$crate::wait::SpinThenPark>, spin => $crate::numa::QspinCna<$crate::wait::Spin>, park => $crate::numa::QspinCna<$crate::wait::Park>], {
+            (QspinCna, "qspin-cna", [stp => $crate::numa::QspinCna<$crate::wait::SpinThenPark>, spin => $crate::numa::QspinCna<$crate::wait::Spin>, park => $crate::numa::QspinCna<$crate::wait::Park>, umwait => $crate::numa::QspinCna<$crate::wait::Umwait>], {
                 title: "CNA in the Linux kernel's queued spinlock, four bytes",
                 paper: "Kogan & Dice, patch series v10, patches 3-5, and the replies to it, 2020",
                 source: "numa/qspin_cna.rs",
@@ -143,7 +143,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves, Local], options: [Flush, Stay, Incremental, Scan, Urgent],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (Mcscr, "mcscr", [stp => $crate::malthusian::Mcscr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscr<$crate::wait::Spin>, park => $crate::malthusian::Mcscr<$crate::wait::Park>], {
+            (Mcscr, "mcscr", [stp => $crate::malthusian::Mcscr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscr<$crate::wait::Spin>, park => $crate::malthusian::Mcscr<$crate::wait::Park>, umwait => $crate::malthusian::Mcscr<$crate::wait::Umwait>], {
                 title: "MCS that lets few threads circulate and keeps the others passive",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 4",
                 source: "malthusian/mcscr.rs",
@@ -152,7 +152,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves, Restricts], options: [Eldest],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
-            (Mcscrn, "mcscrn", [stp => $crate::malthusian::Mcscrn<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscrn<$crate::wait::Spin>, park => $crate::malthusian::Mcscrn<$crate::wait::Park>], {
+            (Mcscrn, "mcscrn", [stp => $crate::malthusian::Mcscrn<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscrn<$crate::wait::Spin>, park => $crate::malthusian::Mcscrn<$crate::wait::Park>, umwait => $crate::malthusian::Mcscrn<$crate::wait::Umwait>], {
                 title: "MCSCR whose circulating threads are of one NUMA node",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 9.1",
                 source: "malthusian/mcscrn.rs",
@@ -161,7 +161,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves, Local, Restricts], options: [Eldest],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
-            (Loiter, "loiter", [stp => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Park>, $crate::wait::Park>], {
+            (Loiter, "loiter", [stp => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Umwait>, $crate::wait::Umwait>], {
                 title: "a word to barge for, in front of MCS, whose head contends for it",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "malthusian/loiter.rs",
@@ -170,7 +170,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves], options: [Bound],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
-            (LoiterCna, "loiter-cna", [stp => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>], {
+            (LoiterCna, "loiter-cna", [stp => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Umwait>, $crate::wait::Umwait>], {
                 title: "a word to barge for, in front of CNA, whose head contends for it",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "malthusian/loiter.rs",
@@ -179,7 +179,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves], options: [Bound, Threshold, Countdown, Reduction, Refresh],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
-            (LifoCr, "lifo-cr", [stp => $crate::malthusian::LifoCr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::LifoCr<$crate::wait::Spin>, park => $crate::malthusian::LifoCr<$crate::wait::Park>], {
+            (LifoCr, "lifo-cr", [stp => $crate::malthusian::LifoCr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::LifoCr<$crate::wait::Spin>, park => $crate::malthusian::LifoCr<$crate::wait::Park>, umwait => $crate::malthusian::LifoCr<$crate::wait::Umwait>], {
                 title: "stack of waiters: the newest is next, and now and then the eldest",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.2",
                 source: "malthusian/lifo_cr.rs",
@@ -197,7 +197,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves], options: [Bound, Shuffles, Policy],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (Shfl, "shfl", [stp => $crate::shuffle::Shfl<$crate::wait::SpinThenPark>, spin => $crate::shuffle::Shfl<$crate::wait::Spin>, park => $crate::shuffle::Shfl<$crate::wait::Park>], {
+            (Shfl, "shfl", [stp => $crate::shuffle::Shfl<$crate::wait::SpinThenPark>, spin => $crate::shuffle::Shfl<$crate::wait::Spin>, park => $crate::shuffle::Shfl<$crate::wait::Park>, umwait => $crate::shuffle::Shfl<$crate::wait::Umwait>], {
                 title: "blocking ShflLock: NUMA-aware, for any number of threads",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 33-69",
                 source: "shuffle/shfl.rs",

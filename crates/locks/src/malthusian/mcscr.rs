@@ -35,7 +35,7 @@
 //! long-term fairness there is. **Work conservation**: the last row is the only one that frees the lock, and nobody waits there.
 //! All steps take constant time.
 //!
-//! ## Invariants and orderings
+//! ## State, invariants and orderings
 //! Those of [`queue::aside`](crate::queue::aside), and: `prev` of a passive node that is not the newest names the next newer one.
 //! `prev`, like all of the passive list, is the holder's: Relaxed.
 //!

@@ -37,7 +37,7 @@
 //! A new home: the node of the remote waiter that came first. All its waiters go before the main queue, in order; those that were
 //! passive are remote now, the last of the ring.
 //!
-//! ## Invariants and orderings
+//! ## State, invariants and orderings
 //! Those of [`queue::aside`](crate::queue::aside), and: in the ring, who is home comes before who is not; and the successor is
 //! at home from then on. The ring is the holder's: Relaxed. Links of the main queue may be written at that moment: Acquire.
 //!

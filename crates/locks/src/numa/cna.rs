@@ -46,7 +46,7 @@
 //! line but those of the waiters that it passes over. It does so for nodes 0 to 13; for others, and for waiters that a broadcast moved here, the scan
 //! reads the waiter's line.
 //!
-//! ## Invariants and orderings
+//! ## State, invariants and orderings
 //! Those of [`queue::aside`](crate::queue::aside). The scan follows links that may be written at that moment (Acquire: the
 //! waiter that a link names must be seen prepared) and stops before one that is 0, so that whom it moves has a successor (invariant 2 there).
 //! What it stores is Relaxed: nobody but the next holder reads it, and the hand-over orders it.

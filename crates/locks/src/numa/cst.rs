@@ -28,7 +28,7 @@
 //!          mutex[0] ─> [P] ──next─> [Q] <─ mutex[1]  sleepers: PARKED, or ABANDONED. P is the eldest
 //! ```
 //!
-//! ## Hand-overs
+//! ## State of a part (beside that of `cohort`), and hand-overs
 //! | waiters of the node | limit | the release |
 //! |---|---|---|
 //! | one is awake | not reached | sleepers before him are put aside; he has it all |

@@ -8,6 +8,8 @@
 //! `cna_lock_handoff`; `cna_splice_head` is in [`line`](crate::queue::qspin::line)), patch 4 (`flush=`), patch 5 (priority); and what the thread asked for after it: Long's time limit (`stay=`),
 //! his limit of the scan once the lock is free (`scan=`), Kogan's incremental culling (`incremental=1`), which became version 11.
 //!
+//! **Use it** when locks are so many that each byte counts, some of them are hot, and the machine has several NUMA nodes; each thread has a CPU. **Rather not** when there is one node (it is `qspin` then), or threads outnumber CPUs.
+//!
 //! **Departures.** Those of [`qspin`](crate::queue::qspin). (1) A link says where its waiter is, so that the scan reads no line but
 //! those that it passes over (CNA paper, §6). (2) The time limit is there beside the count; whichever comes first. (3) The node that is
 //! preferred travels with the front. With incremental culling that is the point of it; a priority waiter of another node so does not end the
@@ -51,7 +53,7 @@
 //! the node preferred, plus one; 0: the node where the head itself is. All of it is 0 in the node of who does not have the front, so that
 //! nothing need be written where nothing is carried: a line that its owner polls.
 //!
-//! ## Invariants and orderings
+//! ## State, invariants and orderings
 //! Those of [`line`](crate::queue::qspin::line): all of this is the front's, handed over with it. Links among those moved are Relaxed for that reason; those
 //! that the scan follows may be written at that moment (Acquire). The scan stops before a link that is 0, so who is moved has a successor,
 //! and his link is written by nobody else.

@@ -206,7 +206,7 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
     let is_told = |seen| matches!(seen, RELEASED | state::ABANDONED);
     let mut told = None;
     if W::SPINS {
-        told = M::spin_until(&node.state, Acquire, W::patience(until, Patience::Budget), is_told);
+        told = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), is_told);
     }
     loop {
         let seen = told.take().unwrap_or_else(|| node.state.load(Acquire));
@@ -228,7 +228,7 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
             }
             // WAITING -> PARKED. Fails if we are told just now.
             _ if W::PARKS => drop(node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed)),
-            _ => told = M::spin_until(&node.state, Acquire, W::patience(until, Patience::Budget), is_told),
+            _ => told = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), is_told),
         }
     }
 }

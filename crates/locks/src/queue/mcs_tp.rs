@@ -59,7 +59,7 @@ impl Service for TimePublished {
                 Self::arrive(node);
                 matches!(seen, state::HEAD | state::EVICTED | state::LEAVING)
             };
-            M::spin_until(&node.state, Acquire, patience, told);
+            W::poll::<M>(&node.state, Acquire, patience, told);
         };
         if W::SPINS {
             poll(W::patience(until, Patience::Budget));

@@ -22,7 +22,7 @@ macro_rules! for_each_rw_lock {
                 options: [],
                 exceptions: [STARVES_WRITERS],
             }),
-            (CstRw, "cst-rw", [stp => $crate::rw::CstRw<$crate::wait::SpinThenPark>, spin => $crate::rw::CstRw<$crate::wait::Spin>, park => $crate::rw::CstRw<$crate::wait::Park>], {
+            (CstRw, "cst-rw", [stp => $crate::rw::CstRw<$crate::wait::SpinThenPark>, spin => $crate::rw::CstRw<$crate::wait::Spin>, park => $crate::rw::CstRw<$crate::wait::Park>, umwait => $crate::rw::CstRw<$crate::wait::Umwait>], {
                 title: "a counter of readers for each part of the machine",
                 paper: "Kashyap et al., USENIX ATC 2017; as the rival of ShflLocks: thesis defence, slides 79-80",
                 source: "rw/cst/mod.rs",
@@ -31,7 +31,7 @@ macro_rules! for_each_rw_lock {
                 options: [Bound, Shuffles, Ahead, Meetings, Writers],
                 exceptions: [],
             }),
-            (ShflRw, "shfl-rw", [stp => $crate::rw::ShflRw<$crate::wait::SpinThenPark>, spin => $crate::rw::ShflRw<$crate::wait::Spin>, park => $crate::rw::ShflRw<$crate::wait::Park>], {
+            (ShflRw, "shfl-rw", [stp => $crate::rw::ShflRw<$crate::wait::SpinThenPark>, spin => $crate::rw::ShflRw<$crate::wait::Spin>, park => $crate::rw::ShflRw<$crate::wait::Park>, umwait => $crate::rw::ShflRw<$crate::wait::Umwait>], {
                 title: "readers-writer ShflLock: one counter, one queue for both",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 71-72",
                 source: "rw/shfl/mod.rs",

@@ -6,6 +6,17 @@
 //! prefers writers; the futex as in Drepper, *Futexes Are Tricky*, 2011. It is what glibc did before 2.25, and stands here as the honest
 //! "stock" lock.
 //!
+//! **Use it** when you want to know what a readers-writer lock without any further idea does. **Rather not** when readers are many (they all write one counter), or writers must not starve.
+//!
+//! **Departures.** (1) One lock for both of the paper's problems: `writers` is looked at by readers only where the program prefers writers. (2) The paper's
+//! semaphores are one word to sleep on; who is woken tries again.
+//!
+//! ```text
+//!   readers ──> R  R  R ──┐
+//!                         ├──> count: 3 readers, WAITING ──> asleep on it: W  W       woken when the last reader goes
+//!   writers ──> (0 -> W) ─┘
+//! ```
+//!
 //! ## State: 8 bytes
 //! | word | bits | meaning |
 //! |---|---|---|

@@ -9,6 +9,13 @@
 //!
 //! **Use it** when you do not know which lock to use: it is the default because it copes with everything. **Rather not** when you measured, and another is better for your program.
 //!
+//! ```text
+//!   word ── 1 ─── held by a thread that is in no queue      newcomer ──> takes the word if it is free; one of them polls it
+//!   head ──> [A:0]  alone of the queue polls the word, then sleeps on it
+//!              └──> [B:0] ──> [C:1] ──> [D:0] ──> [E:1] <── tail       (node 0 or 1)
+//!   shuffled:       [B:0] ──> [D:0] ──> [C:1] ──> [E:1]                by A, or by B, while they wait; D may be woken early
+//! ```
+//!
 //! **Departures.**
 //! 1. *The word speaks glibc's protocol* (0 free, 1 held, 2 held and somebody sleeps on this word), so that code which bypasses
 //!    us and runs glibc's on the same mutex still excludes, sleeps and is woken. The head sleeps on the word; everybody else in

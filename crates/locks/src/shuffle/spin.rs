@@ -7,6 +7,13 @@
 //!
 //! **Use it** when there are never more threads than CPUs, and to see what shuffling does, apart from all else. **Rather not** when threads outnumber CPUs, or may be stopped: the [blocking one](super::shfl) is made of the same queue and copes.
 //!
+//! ```text
+//!   word ── 1 ─── held by a thread that is in no queue
+//!   head ──> [A:0]  alone of the queue polls the word
+//!              └──> [B:0] ──> [C:1] ──> [D:0] <── tail                 (node 0 or 1)
+//!   shuffled:       [B:0] ──> [D:0] ──> [C:1]                          by A, or by B, while they spin
+//! ```
+//!
 //! **Departures.**
 //! 1. *Newcomers pass the queue, for a while.* Who finds the word free takes it, as the paper's stealing does; a head that has
 //!    contended for `bound` µs says so (RESERVED), and from then on newcomers queue.

@@ -138,7 +138,7 @@ impl<M: Machine> ShflQueue<M> {
             }
             is_told(seen)
         };
-        M::spin_until(&node.state, Acquire, patience, told).is_some()
+        W::poll::<M>(&node.state, Acquire, patience, told).is_some()
     }
 
     /// WAITING -> PARKED, and sleeps until the state changes or the limit has passed. The state then.

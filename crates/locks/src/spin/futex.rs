@@ -7,6 +7,18 @@
 //!
 //! **Use it** when you want to know what glibc would do; more threads than CPUs want the lock, and fairness does not matter. **Rather not** when sections are so short that each should be polled for, or a wait must be bounded.
 //!
+//! **Departures.** (1) The waiters of a broadcast are moved to the word ([`adopt`](crate::raw::RawLock::adopt), invariant 4). (2) A waiter may give up; it
+//! leaves a 2 behind at most, which costs a wake-up that finds nobody.
+//!
+//! ```text
+//!        ┌──────────── 0 -> 1: nobody was there ─────────────┐
+//!        │                                                   v
+//!      free (0) <───────── release: a swap ──────────── held (1)
+//!        ^  │                                                │ somebody is about to sleep: swap 2
+//!        │  └── swap 2, by who has slept ────────┐           v
+//!        └── release, and a wake ────────── held, sleepers (2)   z z z
+//! ```
+//!
 //! ## State
 //! | word | meaning | next |
 //! |------|---------|------|

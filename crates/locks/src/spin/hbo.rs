@@ -10,11 +10,22 @@
 //! **Departures.** (1) The pauses have a random part, as in [`tas`](super::tas), and are in steps of the machine's polite pause.
 //! (2) A waiter whose spin budget is spent gives its CPU away for a while, so that more threads than CPUs do not stop each other.
 //!
+//! ```text
+//!     word: node 0 ── held
+//!       │  └── B, of node 0: looks again soon           ?  ?  ?  ?  ?  ?
+//!       └───── C, of node 1: looks again late           ?           ?
+//! ```
+//!
 //! ## State
 //! | word | meaning |
 //! |------|---------|
 //! | 0 | free |
 //! | n + 1 | held by a thread of NUMA node n |
+//!
+//! ## Invariants
+//! 1. Who changes the word from 0 holds the lock; he alone changes it back, by a store.
+//! 2. What the word says of the node is where the holder was when it acquired: a hint, that only pauses follow.
+//! 3. After the releasing store the lock is not accessed: nobody sleeps there.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |

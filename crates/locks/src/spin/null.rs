@@ -5,8 +5,14 @@
 //!
 //! **Use it** to subtract: `flashlock simulate --locks null,mcs --threads 1`. **Rather not** for anything else.
 //!
-//! ## State
-//! None: neither word nor queue is accessed.
+//! ```text
+//!     lock ───> section ───> unlock        of which the first and the last are empty
+//! ```
+//!
+//! **Departures.** None: there is nothing to depart from.
+//!
+//! ## State, invariants, orderings
+//! None: neither word nor queue is accessed, nobody is kept out, and nothing is ordered.
 //!
 //! **Cannot:** exclude anybody. No program can be run under it, and simulations with one thread only; the tests that every lock must pass leave it out.
 

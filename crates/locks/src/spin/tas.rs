@@ -11,12 +11,24 @@
 //! CPUs do not stop each other. (2) Release is an exchange, not a store, so that a sleeper on the word (value 2) is seen and
 //! woken: glibc's own lock code on the same word, or a waiter that a broadcast has moved there.
 //!
+//! ```text
+//!   A  ■■■■■■■■■■■■│                          ■ has the lock      ? looks at the word, then stays away
+//!   B    ?  ?    ?      ?■■■■■│               looks for longer than C, but C has looked first
+//!   C      ?  ?   ■■■■■■│
+//!   D               ?        ?      ?■■■■     each time that it finds the lock held it stays away for longer
+//! ```
+//!
 //! ## State
 //! | word | meaning |
 //! |------|---------|
 //! | 0 | free |
 //! | 1 | held |
 //! | 2 | held, and somebody sleeps on the word; who has slept there acquires with 2, as in [`Futex`] |
+//!
+//! ## Invariants
+//! 1. Who changes the word from 0 holds the lock; he alone changes it back, and code that bypasses us.
+//! 2. A thread sleeps only after the word was 2, and only while it is; having slept, it acquires with 2, for others may sleep.
+//! 3. After the releasing exchange only the *address* of the word is used, for the wake.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |

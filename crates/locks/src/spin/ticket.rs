@@ -16,6 +16,12 @@
 //! while others come and go. (3) In a forked child the numbers of threads that do not exist there are never served: the first who
 //! uses the lock in a process throws them away ([`settle`]).
 //!
+//! ```text
+//!     next = 9       who comes draws 9
+//!     8  7  6  5     wait, and look at `serving`: 8 more seldom than 5
+//!     serving = 4    holds the lock, and calls 5 when it goes
+//! ```
+//!
 //! ## State
 //! | `next` | `serving` | meaning |
 //! |--------|-----------|---------|

@@ -8,6 +8,13 @@
 //! | [`Spin`] | `spin` | polls until its turn comes | never more threads than CPUs |
 //! | [`SpinThenPark`] | `stp` | polls for about one context-switch round trip, then sleeps; 2-competitive | default |
 //! | [`Park`] | `park` | sleeps at once | CPU time matters more than latency |
+//! | [`Umwait`] | `umwait` | lets its CPU rest until the line changes, for as long as `stp` would poll, then sleeps | CPUs that have it, with hardware threads that share a core, or where power counts |
+//!
+//! **`umwait` is `stp` whose polls are rests** (Dice, §5.1: to wait for a change of a line "is tantamount to spinning, but more polite", and
+//! serves as the first phase of spin-then-park). A CPU at rest is given to no other thread, so who waits for long must sleep, as under `stp`. Only
+//! whom one store is meant for rests: a waiter that polls a word of its own, or the first of a queue. Those who
+//! contend with the holder for his word go on polling, with growing pauses: all of them would wake up at each change. So a lock that has
+//! no queue has no `umwait`.
 //!
 //! The spin budget is the machine's ([`Patience::Budget`]): a measured round trip, cut short where another task is seen
 //! to want the CPU.
@@ -15,7 +22,7 @@
 pub mod left;
 pub mod polling;
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
@@ -30,6 +37,24 @@ pub trait WaitPolicy: 'static {
     const PARKS: bool;
     /// Whether a waiter polls on for a while when its budget is spent, as long as there are CPUs for that ([`Machine::crowded`]).
     const STAYS: bool = false;
+
+    /// Whether the CPU rests between polls, if it can.
+    const RESTS: bool = false;
+
+    /// [`Machine::spin_until`], as the policy polls: a word that one waiter looks at, or two.
+    #[inline(always)]
+    fn poll<M: Machine>(
+        word: &M::Word,
+        order: Ordering,
+        patience: Patience,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        if Self::RESTS {
+            M::rest_until(word, order, patience, done)
+        } else {
+            M::spin_until(word, order, patience, done)
+        }
+    }
 
     /// How long a waiter with this deadline may poll before it does something else; a waiter that sleeps polls for `budget`.
     fn patience(until: Option<Deadline>, budget: Patience) -> Patience {
@@ -50,6 +75,8 @@ pub struct Spin;
 pub struct SpinThenPark;
 /// Sleep at once.
 pub struct Park;
+/// Rest until the line changes, for a while, then sleep.
+pub struct Umwait;
 /// As `W`, but whoever polls before he sleeps goes on polling for a while as long as there are CPUs for that. Part of some locks, not a way of waiting
 /// that anybody chooses.
 pub struct Staying<W>(core::marker::PhantomData<W>);
@@ -66,9 +93,15 @@ impl WaitPolicy for Park {
     const SPINS: bool = false;
     const PARKS: bool = true;
 }
+impl WaitPolicy for Umwait {
+    const SPINS: bool = true;
+    const PARKS: bool = true;
+    const RESTS: bool = true;
+}
 impl<W: WaitPolicy> WaitPolicy for Staying<W> {
     const SPINS: bool = W::SPINS;
     const PARKS: bool = W::PARKS;
+    const RESTS: bool = W::RESTS;
     const STAYS: bool = W::SPINS && W::PARKS;
 }
 
@@ -83,7 +116,7 @@ pub(crate) fn told<M: Machine, W: WaitPolicy>(
     if W::SPINS {
         let stays = W::STAYS.then(|| M::sooner(STAY, until));
         loop {
-            let told = M::spin_until(&node.state, Acquire, W::patience(until, Patience::Budget), &is_told);
+            let told = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), &is_told);
             if let Some(told) = told {
                 return Ok(told);
             }

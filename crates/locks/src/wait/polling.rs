@@ -10,6 +10,9 @@
 //! short: then the holder gets many sections done on a line that nobody takes from it, and more is done in all than if two
 //! threads took turns. How long is learned per thread ([`Contention`]).
 //!
+//! **Resting.** Where a CPU can wait for a change of a line, who rests looks again after a quarter of the time that it has waited for, within
+//! [`REST`]: there may be something else to see, as a role in the queue that was passed on, or something to say, as that the waiter still runs.
+//!
 //! **The budget** is about one context-switch round trip, to sleep and back: with it, spin-then-park costs at most twice the best
 //! choice in hindsight (Dice, *Malthusian Locks*, §5.1). Machines measure the way back. It must not be less than that way: while a
 //! sleeper that was handed the lock wakes up, those who come meanwhile would give up polling, too, and each of them would be slow
@@ -32,6 +35,15 @@ const BUDGET: RangeInclusive<u64> = 5_000..=50_000;
 const HOT: u64 = 2_000;
 /// Limits of the wait before the first poll of a hot lock.
 const STAY_AWAY: RangeInclusive<u64> = 200..=6_000;
+
+/// How long a CPU rests at once, at least and at most.
+pub const REST: RangeInclusive<u64> = 500..=10_000;
+
+/// How long it rests, after so long a wait.
+#[inline]
+pub fn rest(waited: u64) -> u64 {
+    (waited / 4).clamp(*REST.start(), *REST.end())
+}
 
 /// How long a waiter polls before it sleeps, where a thread that is woken runs after `wake`.
 #[inline]
@@ -84,6 +96,11 @@ mod tests {
     fn pauses_grow_where_polls_cost_the_holder() {
         let longest = |patience: Patience| (0..10).fold(1, |pause, _| next_pause(pause, &patience));
         assert_eq!([longest(Patience::Contend), longest(Patience::Budget), longest(Patience::Forever)], [64, 4, 4]);
+    }
+
+    #[test]
+    fn rests_grow_with_the_wait_up_to_a_limit() {
+        assert_eq!([0, 4_000, 1_000_000].map(rest), [500, 1_000, 10_000]);
     }
 
     #[test]

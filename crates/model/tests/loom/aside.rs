@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::{Handle, Word as _};
+use flashlock_locks::machine::{Handle, Machine as _, Word as _};
 use flashlock_locks::malthusian::Mcscr;
 use flashlock_locks::node::{is_head, state};
 use flashlock_locks::numa::Cna;
 use flashlock_locks::queue::aside::AsideQueue;
+use flashlock_locks::queue::link::Link;
 use flashlock_locks::wait::left::SWEEP_AT;
 use flashlock_locks::wait::{Park, SpinThenPark};
 use flashlock_model::loom::Depth::Preemptions;
@@ -117,6 +118,29 @@ pub(crate) fn choice_against_leaver<L: TwoLists>(aside: bool) {
     }
 }
 
+/// The only waiter, aside or in the main queue, has given up; so the lock is freed; then it is held anew, and somebody joins. The nodes serve in the
+/// queue of another lock by then, where nobody may be told anything.
+pub(crate) fn contended_anew<L: TwoLists>(aside: bool) {
+    let (mutex, asleep) = if aside { with_aside::<L>(1) } else { with_main::<L>(1) };
+    let (waiter, kept) = (asleep[0], mutex.queue.holder().node);
+    waiter.node::<Loom>().state.store(state::ABANDONED, Relaxed);
+    mutex.unlock();
+    assert!(!mutex.is_locked(), "nobody waits");
+    let elsewhere = sleepers(&[0])[0];
+    for handle in kept.into_iter().chain([waiter]) {
+        handle.node::<Loom>().state.store(state::WAITING, Relaxed);
+        handle.node::<Loom>().next.store(Link::new(elsewhere, 0).word(), Relaxed);
+    }
+    mutex.lock();
+    let joiner = joins(&mutex, 0);
+    mutex.visit();
+    mutex.unlock();
+    let seen = [waiter, elsewhere].map(|handle| handle.node::<Loom>().state.load(Relaxed));
+    assert_eq!(seen, [state::WAITING, state::PARKED], "told by a lock that they do not wait for");
+    all_done(&mutex, [joiner]);
+    Loom::give_node(elsewhere);
+}
+
 /// The holder goes through those aside, one of whom is giving up.
 fn sweep_against_leaver<L: TwoLists>() {
     let (mutex, asleep) = with_aside::<L>(2);
@@ -196,6 +220,14 @@ fn giving_up_as_ones_turn_comes() {
         explore("cna, leaver", ALL, STAYS, move || choice_against_leaver::<Cna<Park>>(aside));
         explore("mcscr, leaver", ALL, STAYS, move || choice_against_leaver::<Mcscr<Park>>(aside));
         explore("mcscr, leaver, drawn", ALL, LEAVES, move || choice_against_leaver::<Mcscr<Park>>(aside));
+    }
+}
+
+#[test]
+fn contended_anew_after_all_have_gone() {
+    for aside in [false, true] {
+        explore("cna, contended anew", ALL, STAYS, move || contended_anew::<Cna<Park>>(aside));
+        explore("mcscr, contended anew", ALL, STAYS, move || contended_anew::<Mcscr<Park>>(aside));
     }
 }
 

@@ -133,6 +133,9 @@ fn cna() {
     find("wakes nobody aside", two, STAYS, aside::recall_against_joiner::<MutantAside<WAKES_NONE>>);
     find("hands over to who has gone", two, STAYS, move || leaver(true));
     find("unlinked set aside", two, STAYS, aside::choice_against_joiner::<MutantAside<SETS_UNLINKED_ASIDE>>);
+    for aside in [false, true] {
+        find("front not cleared", two, STAYS, move || aside::contended_anew::<MutantAside<KEEPS_FRONT>>(aside));
+    }
     explore("two aside", two, STAYS, two_aside::<Cna<Park>>);
     find("others aside forgotten", two, STAYS, two_aside::<Mutant<DropsTheRest>>);
     explore("both lists", two, LEAVES, both_lists::<Cna<Park>>);

@@ -30,6 +30,9 @@ pub(crate) const WAKES_NONE: u8 = 4;
 /// Takes the tail for the successor, and sets the first aside before that one's successor has linked itself.
 pub(crate) const SETS_UNLINKED_ASIDE: u8 = 5;
 
+/// Frees the lock, for its only waiter has gone, and leaves `front` as it was.
+pub(crate) const KEEPS_FRONT: u8 = 6;
+
 impl<const B: u8> MutantAside<B> {
     /// (tail = my node, aside) -> (tail = last of those aside), granted to the first. Whether that was the state.
     fn recall<M: Machine>(queue: &AsideQueue<M>) -> bool {
@@ -71,6 +74,26 @@ impl<const B: u8> MutantAside<B> {
         true
     }
 
+    /// The same, if the only waiter, in the main queue or aside, has given up. Whether it did.
+    fn free_keeping_front<M: Machine>(queue: &AsideQueue<M>) -> bool {
+        let holder = queue.holder();
+        let waiter = match holder.node {
+            Some(_) => holder.aside,
+            None => Link::from_word(queue.front.load(Acquire)).map(Link::to),
+        };
+        let Some(waiter) = waiter.filter(|only| only.node::<M>().state.load(Acquire) == state::ABANDONED) else {
+            return false;
+        };
+        let last = holder.node.unwrap_or(waiter);
+        if queue.tail.compare_exchange(last.word(), 0, Release, Relaxed).is_err() {
+            return false;
+        }
+        queue.left().remove();
+        M::give_node(waiter);
+        holder.node.into_iter().for_each(M::give_node);
+        true
+    }
+
     fn grant<M: Machine>(successor: Handle, told: u32) {
         let before = successor.node::<M>().state.swap(told, AcqRel);
         assert!(before != state::ABANDONED || B == GRANTS_GONE, "a skeleton for waiters that stay");
@@ -96,7 +119,11 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantAside<B> {
         <Sound as RawLock<M>>::lock_until(word, queue, until)
     }
     fn unlock(word: &M::Word, queue: &Self::Queue) {
-        let done = if B == SETS_UNLINKED_ASIDE { Self::set_unlinked_aside(queue) } else { Self::recall(queue) };
+        let done = match B {
+            SETS_UNLINKED_ASIDE => Self::set_unlinked_aside(queue),
+            KEEPS_FRONT => Self::free_keeping_front(queue),
+            _ => Self::recall(queue),
+        };
         if !done {
             <Sound as RawLock<M>>::unlock(word, queue);
         }

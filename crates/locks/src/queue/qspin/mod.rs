@@ -8,6 +8,15 @@
 //! state of Linux 5.6, as patch 2 of the CNA series, v10 (April 2020) refactors it: a slow path with places where another
 //! succession fits in. That series' own, patches 3 to 5, is [`numa::qspin_cna`](crate::numa::qspin_cna); this one is [`Arrival`].
 //!
+//! **Use it** when locks are so many that each byte counts, and each thread has a CPU; it is what the kernel does, in a program. **Rather not** when threads outnumber CPUs, or there are several NUMA nodes ([`qspin-cna`](crate::numa::qspin_cna)).
+//!
+//! ```text
+//!   word:   │ LOCKED │ PENDING │ tail ──────────────────┐
+//!               │         │                             v
+//!               A         B       head: [C] ──> [D] ──> [E]
+//!   A holds the lock, B polls for LOCKED to go, C for both to go; D and E wait, each on its own node
+//! ```
+//!
 //! **Departures.** (1) A slot is a node of the pool, which all objects of a process share that have the library in them; the kernel
 //! has four for each CPU, for nested interrupts, and knows who may nest. (2) PENDING is set by a compare-and-exchange of the whole
 //! word, from LOCKED alone: nobody who sets it must take it back. (3) Waiters may sleep: in the queue on their nodes, the head and the

@@ -119,7 +119,7 @@ impl<M: Machine> Line<'_, M> {
     fn look<W: WaitPolicy>(self, until: Option<Deadline>, mut attempt: impl FnMut(u32) -> bool) {
         if W::SPINS {
             // Relaxed: only decides when to try the exchange.
-            M::spin_until(self.word, Relaxed, W::patience(until, Patience::Budget), attempt);
+            W::poll::<M>(self.word, Relaxed, W::patience(until, Patience::Budget), attempt);
         } else {
             attempt(self.word.load(Relaxed));
         }

@@ -3,7 +3,12 @@
 //! **Problem.** With one counter, each reader takes its cache line from the one before, and on several NUMA nodes readers that share
 //! nothing else are as slow as that line travels. **Idea.** Readers count themselves on a line of their own NUMA node; a writer closes
 //! all of these counters, and waits until their sum is zero. **Source.** Kashyap, Min & Kim, *Scalable NUMA-aware Blocking
-//! Synchronization Primitives*, USENIX ATC'17 (CST); as the rival of ShflLocks, thesis defence, slides 79–80. **Departures.** (1) Below it
+//! Synchronization Primitives*, USENIX ATC'17 (CST); as the rival of ShflLocks, thesis defence, slides 79–80.
+//!
+//! **Use it** when nearly all acquisitions are for reading, from many CPUs; a lock that is not so is a [`shfl-rw`](super::shfl). **Rather not** when
+//! writers are frequent (each looks at all counters), or such locks are many: each gets a side block.
+//!
+//! **Departures.** (1) Below it
 //! is a [`shfl-rw`](super::shfl), which is all there is until readers have met 512 times (`meetings=`), with few writers between, and where everybody waits. (2) The
 //! counters are the parts of a side block ([`side`](crate::side)). (3) There is a counter for each part of the machine ([`Machine::reader_part`]): of a few NUMA
 //! nodes each is divided further, for within a node, too, the line travels: two CPUs of one node make more sections on two counters than on one. (4) A

@@ -7,6 +7,8 @@
 //! to writers, readers next to readers of their NUMA node. **Source.** Kashyap et al., SOSP'19; thesis defence, slides 71–72,
 //! 79–80; the split into a counter and a queue for its contenders is Linux's `qrwlock`.
 //!
+//! **Use it** when you do not know which readers-writer lock to use: it is the default because it copes with everything. **Rather not** when nearly all acquisitions are for reading and come from many CPUs: all readers write one counter, which [`cst-rw`](super::cst) spares them.
+//!
 //! **Departures.**
 //! 1. *The test-and-set word and the counter are one word* (there, 4 + 8 bytes): the writer's bit is what there is to test and set, and
 //!    the right to contend for it belongs to the head of the queue. So a release is one store, after which nothing is accessed.
