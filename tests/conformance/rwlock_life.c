@@ -208,6 +208,46 @@ static void fork_while(int kind, rw_call *mine, rw_call *theirs, int count)
     rw_check_excludes(&lock, 4, 20, pthread_rwlock_rdlock, pthread_rwlock_wrlock);
 }
 
+/* A writer that is on its way in or out, at whatever instruction the fork finds it, holds nothing in the child. */
+static void *try_in_vain(void *argument)
+{
+    struct rw_user *user = argument;
+    gate_open(&user->got);
+    while (!gate_count(&user->release)) {
+        struct timespec past = {0, 0};
+        CHECK_RC(pthread_rwlock_timedwrlock(user->lock, &past), ETIMEDOUT);
+        CHECK_RC(pthread_rwlock_trywrlock(user->lock), EBUSY);
+    }
+    return NULL;
+}
+
+CHECK(rwlock_life, fork_while_a_writer_tries)
+{
+    if (locks_are_glibcs()) SKIP("glibc's waiters are left behind in the child");
+    pthread_rwlock_t lock;
+    struct rw_user writer = {.lock = &lock};
+    rw_make(&lock, RW_STATIC);
+    CHECK_OK(pthread_rwlock_rdlock(&lock));
+    pthread_t thread = thread_start(try_in_vain, &writer);
+    gate_wait(&writer.got, 1);
+    for (int i = 0; i < 200; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            CHECK_OK(pthread_rwlock_tryrdlock(&lock));
+            CHECK_OK(pthread_rwlock_unlock(&lock));
+            CHECK_OK(pthread_rwlock_unlock(&lock));
+            CHECK_OK(pthread_rwlock_trywrlock(&lock));
+            CHECK_OK(pthread_rwlock_unlock(&lock));
+            _exit(0);
+        }
+        CHECK_EQ(process_status(pid), 0);
+    }
+    gate_open(&writer.release);
+    thread_join(thread);
+    CHECK_OK(pthread_rwlock_unlock(&lock));
+    rw_is_free(&lock);
+}
+
 CHECK(rwlock_life, child_releases_the_parents_write_lock)
 {
     if (locks_are_glibcs()) SKIP("glibc knows its writer by the thread's id, which is another in the child");

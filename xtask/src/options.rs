@@ -80,7 +80,7 @@ const READING: [Choice; 2] = [
 const GLOBS: [&str; 4] = ["mutex_kinds.*", "mutex_timed.*", "cond_timed.*", "cond_stress.*"];
 /// The scenarios that contend most.
 const SCENARIOS: [&str; 7] = ["counter", "list", "trylock", "timed", "cond", "broadcast", "condtimed"];
-const GLOBS_OF_READERS: [&str; 1] = ["rwlock.*"];
+const GLOBS_OF_READERS: [&str; 1] = ["rwlock*"];
 const SCENARIOS_OF_READERS: [&str; 3] = ["rw", "rw-timed", "rw-last-frees"];
 const THREADS: u32 = 8;
 

@@ -5,7 +5,7 @@
 //!
 //! | file | lock |
 //! |---|---|
-//! | [`shfl`] | `shfl-rw`: one counter, one queue for readers and writers, which waiters reorder; the default |
+//! | [`shfl`] | `shfl-rw`: one counter, one queue for readers and writers, which waiters reorder |
 //! | [`cst`] | `cst-rw`: counters for each NUMA node, or parts of it, in a side block that is made where readers meet |
 //! | [`futex`] | `futex-rw`: one counter, everybody sleeps on it; the stock lock |
 //! | [`catalogue`] | the list of them that everything else is generated from |

@@ -33,7 +33,7 @@ impl Rw for TogetherTooSoon {
 impl<W: WaitPolicy> Rw for CstRw<W> {
     /// With a side block from the beginning, and a counter in it.
     fn begin(state: &Self::State) {
-        state.count_apart::<W>();
+        state.count_apart::<W>(None);
         assert!(Self::read(state, Reader::Newcomer, None).is_ok());
         Self::unlock(state);
     }

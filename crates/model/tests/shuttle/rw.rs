@@ -27,13 +27,13 @@ impl Rw for FutexRw {}
 impl<B: RwBug> Rw for MutantRw<B> {}
 impl Rw for TogetherTooSoon {
     fn begin(state: &Self::State) {
-        state.count_apart::<Park>();
+        state.count_apart::<Park>(None);
     }
 }
 impl<W: WaitPolicy> Rw for CstRw<W> {
     /// With a side block from the beginning.
     fn begin(state: &Self::State) {
-        state.count_apart::<W>();
+        state.count_apart::<W>(None);
     }
 }
 

@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::event::Event;
-use crate::machine::{Machine, Word};
+use crate::machine::{Deadline, Machine, Word};
 use crate::rw::cst::CstRwState;
 use crate::rw::cst::counters::Counters;
 use crate::rw::shfl::has_no_readers;
@@ -19,6 +19,10 @@ use crate::wait::WaitPolicy;
 const MEETINGS_PER_WRITER: u32 = 16;
 /// The `heat` of a lock in which readers count apart.
 const APART: u32 = 1 << 31;
+/// The least `heat` of a lock in which a reader is about to bring that about. (No number of meetings gets there.)
+const MAKING: u32 = 1 << 30;
+/// How long (µs) that reader waits for the others to go, at most.
+const PATIENCE: u32 = 100;
 
 impl<M: Machine> CstRwState<M> {
     /// Whether readers count together: a hint, or a fact for who holds the lock (invariant 1, so Relaxed).
@@ -41,6 +45,9 @@ impl<M: Machine> CstRwState<M> {
             self.move_aside::<W>();
             return true;
         }
+        if self.is_making() {
+            return true;
+        }
         // Relaxed: it is a hint.
         let one = u32::from(!has_no_readers(before));
         let met = self.heat.fetch_add(one, Relaxed) + one;
@@ -56,49 +63,72 @@ impl<M: Machine> CstRwState<M> {
     #[inline]
     pub(super) fn note_writer(&self) {
         let met = self.heat.load(Relaxed);
-        if met != 0 {
+        if met != 0 && met < MAKING {
             self.heat.store(met.saturating_sub(MEETINGS_PER_WRITER), Relaxed);
         }
     }
 
-    /// Counts meetings from 0 again. Whether there were as many as `least`, and readers count together. The caller holds nothing.
-    pub(super) fn forget_meetings(&self, least: u32) -> bool {
-        let met = self.heat.load(Relaxed);
-        (least..APART).contains(&met) && self.heat.compare_exchange(met, 0, Relaxed, Relaxed).is_ok()
+    /// Whether a reader is about to let readers count apart: a hint.
+    pub(super) fn is_making(&self) -> bool {
+        (MAKING..APART).contains(&self.heat.load(Relaxed))
     }
 
-    /// Lets readers count apart, if they do not, the machine admits one more lock, and the lock can be had for that within the bound. The caller
-    /// holds nothing of it.
+    /// Whether readers have met often enough.
+    pub(super) fn is_due(&self) -> bool {
+        (M::tunables().meetings..MAKING).contains(&self.heat.load(Relaxed))
+    }
+
+    /// (heat between `least` and `most`) -> (heat). Whether it was there. Relaxed: but for APART, which is neither end, a hint.
+    fn change_heat(&self, least: u32, most: u32, heat: u32) -> bool {
+        let mut seen = self.heat.load(Relaxed);
+        while (least..=most).contains(&seen) {
+            match self.heat.compare_exchange(seen, heat, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// Counts meetings from 0 again.
+    pub(super) fn forget_meetings(&self) {
+        self.change_heat(1, MAKING - 1, 0);
+    }
+
+    /// Lets readers count apart, if they do not, the machine admits one more lock, and the readers that are there go soon. The caller holds nothing of
+    /// the lock.
     #[cold]
-    pub fn count_apart<W: WaitPolicy>(&self) {
+    pub fn count_apart<W: WaitPolicy>(&self, until: Option<Deadline>) {
+        if !self.change_heat(0, MAKING - 1, MAKING) {
+            return; // Another is about to.
+        }
         let is_new = self.side.load(Relaxed) == 0;
         if is_new && !M::admit_apart() {
+            self.change_heat(MAKING, APART - 1, 0);
             return;
         }
-        let soon = M::sooner(M::tunables().bound_us.max(1), None);
-        if self.base.acquire_uncounted::<W>(soon).is_err() {
-            if is_new {
-                M::gone_apart();
-            }
-            return;
+        let acquired = self.base.acquire_uncounted::<W>(M::sooner(PATIENCE, until)).is_ok();
+        let begins = acquired && self.is_folded();
+        if is_new && !(begins && self.side.load(Relaxed) == 0) {
+            M::gone_apart();
         }
-        let made = self.side.load(Relaxed) != 0;
-        if made && is_new {
-            M::gone_apart(); // By another.
-        }
-        if self.is_folded() {
+        if begins {
             let index = Side::<M>::of(&self.side).unwrap_or_else(|| Side::make(&self.side, |_| ()));
-            Counters(index).writers().store(0, Relaxed);
-            Counters(index).open();
+            Counters(index).begin();
             self.heat.store(APART, Relaxed);
             M::trace(Event::RwApart);
+        } else {
+            self.change_heat(MAKING, APART - 1, 0);
         }
-        ShflRw::<W>::unlock(&self.base);
+        if acquired {
+            ShflRw::<W>::unlock(&self.base);
+        }
     }
 
     /// The release of a writer where there is a side block.
     #[inline(never)]
     pub(super) fn end_writing<W: WaitPolicy>(&self, side: Counters<M>) {
+        side.adopt(|| false); // That no other takes it for one that does not exist.
         let writers = side.writers().load(Relaxed) + 1;
         if writers < M::tunables().writers {
             side.writers().store(writers, Relaxed);

@@ -30,7 +30,7 @@ pub(super) const FOLDED: u32 = 68;
 const CLOSED: u32 = 1;
 /// A reader in a counter.
 const ONE: u32 = 2;
-/// A counter with so many readers lets nobody in, so that no sum overflows.
+/// A counter with so many readers lets nobody in, so that no sum overflows. (It may have more than there are: see [`Counters::level`].)
 const FULL: i32 = (MOST * ONE) as i32;
 /// How many that are.
 pub(super) const MOST: u32 = 1 << 23;
@@ -70,7 +70,7 @@ impl<M: Machine> Counters<M> {
         &self.node().batch
     }
 
-    /// [`Machine::epoch`] of the writer that closes the counters, or waits.
+    /// [`Machine::epoch`] of the process that was the last to ask for writers which do not exist in it: [`adopt`](Self::adopt).
     fn epoch(self) -> &'static M::Word {
         &self.node().epoch
     }
@@ -100,15 +100,36 @@ impl<M: Machine> Counters<M> {
         &self.0.part_or_make(M::reader_part(), None, |_| ()).node::<M>().state
     }
 
-    /// Whether no more readers can be counted where the calling thread runs. More or less: those who look at once may all come in.
-    pub(super) fn is_full(self) -> bool {
+    /// Whether the counter of where the calling thread runs lets nobody in.
+    pub(super) fn is_own_full(self) -> bool {
         self.own_or_other().is_some_and(|counter| is_full(counter.load(Relaxed)))
+    }
+
+    /// Whether there are as many readers as can be counted. More or less: those who look at once may all come in.
+    pub(super) fn has_most(self) -> bool {
+        self.readers() >= MOST as i32
     }
 
     /// A reader that holds `base` comes in.
     #[inline]
     pub(super) fn add(self) {
-        self.own_or_made().fetch_add(ONE, AcqRel);
+        let own = self.own_or_made();
+        if is_full(own.fetch_add(ONE, AcqRel)) {
+            self.level(own);
+        }
+    }
+
+    /// What a counter has too much goes to the one that has least: more have come by the one, and left by the other. The caller holds `base` for
+    /// reading: no writer adds up meanwhile.
+    #[cold]
+    fn level(self, full: &'static M::Word) {
+        let Some(least) = self.all().min_by_key(|counter| counter.load(Relaxed) as i32) else { return };
+        let surplus = full.load(Relaxed) & !CLOSED;
+        if is_full(surplus) && !core::ptr::eq(least, full) {
+            // This one first, and AcqRel: who looks at the sum without `base` finds too many rather than too few.
+            least.fetch_add(surplus, AcqRel);
+            full.fetch_add(surplus.wrapping_neg(), AcqRel);
+        }
     }
 
     /// A reader comes in, unless the counter is closed, or `kept_out` afterwards.
@@ -183,21 +204,34 @@ impl<M: Machine> Counters<M> {
         false
     }
 
-    /// Whether the writer that closed the counters, or waited, is not there: this is a forked child. If so, the caller is to do for it what a writer
-    /// does that gives up. It is told so once, for each process has an epoch of its own.
-    pub(super) fn adopt(self) -> bool {
+    /// Whether `base` is held by a writer that does not exist, for this is a forked child, and that had not got the lock yet, or not any more. If so,
+    /// the caller is to do for it what a writer does that gives up. Only one is told so. To be asked by each thread of a child before it acquires
+    /// `base` for writing, or opens the counters: until the first has asked, all is as the fork left it.
+    #[inline]
+    pub(super) fn adopt(self, is_written: impl Fn() -> bool) -> bool {
         let mine = M::epoch();
-        if mine == FIRST_EPOCH || !matches!(self.state().load(Acquire), CLAIMED | DRAINING) {
+        if mine == FIRST_EPOCH {
             return false;
         }
-        let of = self.epoch().load(Relaxed);
-        of != mine && self.epoch().compare_exchange(of, mine, Relaxed, Relaxed).is_ok()
+        // Acquire here, and AcqRel: what others do once the first has asked is not seen by who asks at the same time, and prevails.
+        let of = self.epoch().load(Acquire);
+        if of == mine {
+            return false;
+        }
+        let is_orphaned = is_written() && self.state().load(Acquire) != WRITTEN;
+        self.epoch().compare_exchange(of, mine, AcqRel, Acquire).is_ok() && is_orphaned
+    }
+
+    /// Counting begins: WRITTEN by nobody, all open. The caller holds `base` for writing.
+    pub(super) fn begin(self) {
+        self.epoch().store(M::epoch(), Relaxed); // All of this is published by the release of `base`.
+        self.writers().store(0, Relaxed);
+        self.open();
     }
 
     /// Closes the counters and waits until there are no readers: `true`, and WRITTEN; or `false`, when the deadline has passed. (`late` says that.)
     pub(super) fn drain<W: WaitPolicy>(self, late: impl Fn() -> bool, until: Option<Deadline>) -> bool {
         self.passed().store(0, Relaxed);
-        self.epoch().store(M::epoch(), Relaxed); // Before CLAIMED, with which it is read.
         while !self.claim() {
             loop {
                 if late() {

@@ -142,7 +142,7 @@ impl<M: Machine> CstRwState<M> {
     }
 
     /// A reader that holds the lock already, as far as is known. `false` if that cannot be, for a writer does.
-    fn read_again<W: WaitPolicy>(&self, side: Counters<M>) -> bool {
+    fn read_again<W: WaitPolicy>(&self, side: Counters<M>, until: Option<Deadline>) -> bool {
         while !matches!(side.state().load(Relaxed), WRITTEN | FOLDED) {
             if side.pass() {
                 M::trace(Event::RwRead);
@@ -151,8 +151,9 @@ impl<M: Machine> CstRwState<M> {
             if CstRw::<W>::enter(self) {
                 return true;
             }
-            if side.own().is_none() && !self.base.is_written() {
-                return false; // It has moved to where nobody has come from.
+            let moved = || side.own().is_none_or(|_| side.is_own_full()) && !self.base.is_written();
+            if moved() || until.is_some_and(|deadline| M::expired(&deadline)) {
+                return false; // It has moved to where nobody can come in by this way; or it is late.
             }
             // A writer that holds `base` is about to say that it waits, or finds that it has to.
             M::relax(BREAK);
@@ -161,14 +162,15 @@ impl<M: Machine> CstRwState<M> {
     }
 
     /// Whether who holds `base` has not got the lock, nor waits for readers to go: one or the other is about to be, or it is about to leave.
-    fn is_in_between(&self, side: Counters<M>) -> bool {
-        self.base.is_written() && !matches!(side.state().load(Relaxed), WRITTEN | DRAINING)
+    fn is_in_between(&self) -> bool {
+        let is_known = |side: Counters<M>| matches!(side.state().load(Relaxed), WRITTEN | DRAINING);
+        self.base.is_written() && !self.side().map_or_else(|| !self.is_making(), is_known)
     }
 
     /// Polls until it is known what who holds `base` is about to do, but not for long.
     #[cold]
-    fn see_it_through(&self, side: Counters<M>) {
-        M::spin_until(&self.base.count, Relaxed, Patience::Budget, |_| !self.is_in_between(side));
+    fn see_it_through(&self) {
+        M::spin_until(&self.base.count, Relaxed, Patience::Budget, |_| !self.is_in_between());
     }
 
     /// Acquires for reading if that is possible at once.
@@ -251,10 +253,10 @@ impl<M: Machine> CstRwState<M> {
         ShflRw::<W>::unlock(&self.base);
     }
 
-    /// In a forked child, a writer that waited for readers to go does not exist: it gives up.
+    /// In a forked child, a writer that was on its way does not exist: it gives up.
     #[inline]
     fn forget_the_dead<W: WaitPolicy>(&self) {
-        if let Some(side) = self.side().filter(|side| side.adopt()) {
+        if let Some(side) = self.side().filter(|side| side.adopt(|| self.base.is_written())) {
             self.give_up::<W>(side);
         }
     }
@@ -277,35 +279,34 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
 
     fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
         state.forget_the_dead::<W>();
-        if state.side().is_some_and(Counters::is_full) {
+        let is_full = state.side().is_some_and(Counters::is_own_full);
+        if is_full && state.side().is_some_and(Counters::has_most) {
             return Err(Refusal::Overflow);
         }
         match state.side() {
-            Some(side) if how == Reader::Again && state.read_again::<W>(side) => return Ok(()),
+            Some(side) if how == Reader::Again && state.read_again::<W>(side, until) => return Ok(()),
             // It has met itself.
-            None if how == Reader::Again => _ = state.forget_meetings(1),
-            None if state.forget_meetings(M::tunables().meetings) => state.count_apart::<W>(),
+            None if how == Reader::Again => state.forget_meetings(),
+            None if state.is_due() => state.count_apart::<W>(until),
             _ => {}
         }
         match state.side() {
-            Some(side) if state.poll::<W>(side) => Ok(()),
+            Some(side) if !is_full && state.poll::<W>(side) => Ok(()),
             _ => state.read_slow::<W>(how, until),
         }
     }
 
     fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
         state.forget_the_dead::<W>();
-        if state.side().is_some_and(Counters::is_full) {
+        if state.side().is_some_and(|side| side.is_own_full() && side.has_most()) {
             return Err(Refusal::Overflow);
         }
         let tried = state.try_enter::<W>(how);
-        match state.side() {
-            Some(side) if tried == Err(Refusal::Busy) && state.is_in_between(side) => {
-                state.see_it_through(side);
-                state.try_enter::<W>(how)
-            }
-            _ => tried,
+        if tried != Err(Refusal::Busy) || !state.is_in_between() {
+            return tried;
         }
+        state.see_it_through();
+        state.try_enter::<W>(how)
     }
 
     fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
