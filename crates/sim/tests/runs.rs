@@ -13,7 +13,7 @@ use flashlock_locks::queue::Mcs;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::spin::Tas;
 use flashlock_locks::spin::busted::Busted;
-use flashlock_locks::wait::Spin;
+use flashlock_locks::wait::Umwait;
 use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, Word, compute, nap};
 
 struct Lock<L: RawLock<Sim>> {
@@ -196,7 +196,7 @@ fn a_hypervisor_and_rest_make_other_runs() {
     let mut plain = taken_away();
     plain.hypervisor = None;
     let run =
-        |machine: &Description| Torture { threads: 7, rounds: 30, seed: 4, slice_us: 50.0 }.run::<Mcs<Spin>>(machine);
+        |machine: &Description| Torture { threads: 7, rounds: 30, seed: 4, slice_us: 50.0 }.run::<Mcs<Umwait>>(machine);
     let [taken_away, at_rest, plain] = [taken_away(), at_rest(), plain].map(|machine| run(&machine).outcome);
     assert!(taken_away.ns > plain.ns, "{} {}", taken_away.ns, plain.ns);
     assert!(at_rest.joules * plain.ns < plain.joules * at_rest.ns, "who rests consumes less: {at_rest:?} {plain:?}");
