@@ -39,10 +39,10 @@ thread_local! {
 pub struct Options {
     /// Of what the locks draw.
     pub seed: u64,
-    /// Of where threads are placed: which nodes and cores come first, this says.
+    /// Of where threads begin: cores are drawn with it.
     pub placement: u64,
-    /// Threads fill the cores of one node after the other, and then their other hardware threads. Else they are spread: nodes
-    /// take turns, as operating systems do it.
+    /// Threads fill the cores of one node after the other, and then their other hardware threads. Else each begins on a core
+    /// drawn from all that have none yet, as a thread does that nobody has tied to a CPU.
     pub packed: bool,
     /// What the user tuned.
     pub tunables: &'static Tunables,
@@ -188,7 +188,7 @@ fn outcome(kernel: &mut Kernel) -> Outcome {
     }
 }
 
-/// The CPUs in the order in which threads are placed. A core's second hardware thread comes after all cores.
+/// The CPUs in the order in which threads are placed. A core's second hardware thread comes after all cores have one.
 fn placement(shape: &Shape, options: Options) -> Vec<u32> {
     let mut random = mix(options.placement);
     let mut shuffled = |mut list: Vec<u32>| {
@@ -198,20 +198,18 @@ fn placement(shape: &Shape, options: Options) -> Vec<u32> {
         }
         list
     };
-    let nodes = shuffled((0..shape.nodes).collect());
-    let cores: Vec<Vec<u32>> = nodes
-        .iter()
-        .map(|&node| {
-            shuffled(shape.cpus_of_node(node).map(|cpu| shape.core(cpu)).step_by(shape.cpus_of(0).len()).collect())
-        })
-        .collect();
-    let per_core = shape.cpus_of(0).len();
-    let per_node = cores[0].len();
-    let order: Vec<u32> = match options.packed {
-        true => cores.concat(),
-        false => (0..per_node).flat_map(|core| cores.iter().map(move |cores| cores[core])).collect(),
+    let siblings = shape.cpus_of(0).len();
+    let order = match options.packed {
+        true => {
+            let nodes = shuffled((0..shape.nodes).collect());
+            let cores = |node| shape.cpus_of_node(node).step_by(siblings).map(|cpu| shape.core(cpu)).collect();
+            let cores: Vec<u32> = nodes.into_iter().flat_map(|node| shuffled(cores(node))).collect();
+            cores.repeat(siblings)
+        }
+        false => (0..siblings).flat_map(|_| shuffled((0..shape.cores).collect())).collect(),
     };
-    (0..per_core as u32).flat_map(|thread| order.iter().map(move |&core| shape.cpus_of(core).start + thread)).collect()
+    let sibling = |place: usize| (place / shape.cores as usize) as u32;
+    order.into_iter().enumerate().map(|(place, core)| shape.cpus_of(core).start + sibling(place)).collect()
 }
 
 /// A number that has little to do with the one it is made from (Steele and others' SplitMix64).

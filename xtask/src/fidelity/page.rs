@@ -69,7 +69,7 @@ pub(super) fn render(report: &Report) -> String {
 const FORMAT: &str = "
 ## The JSON
 
-`docs/results/fidelity.json` has the schema `flashlock.fidelity`, version 1: [the common fields](cli/stats.md#common-fields), the
+`docs/results/fidelity.json` has the schema `flashlock.fidelity`, version 2: [the common fields](cli/stats.md#common-fields), the
 `machines` of the table above, and `groups` of `rows`.
 
 | field of a row | meaning |
@@ -77,8 +77,8 @@ const FORMAT: &str = "
 | `what`, `paper` | what is compared; the paper's `value`, its standard `deviation`, and what it says in `words` |
 | `input` | whether parameters were set with it |
 | `goal` | from `low` to `high`; `null`: no bound; in `words` |
-| `ours` | `median`, `low` and `high` as said above; `null`: nothing was simulated |
-| `besides` | medians of what is shown with it, by name |
+| `ours` | `value`, `low` and `high` as said above; whether the value is the `mean` or the `median`: `typical`; `null`: nothing was simulated |
+| `besides` | the same `value` of what is shown with it, by name |
 | `verdict` | `is`: `met`; `missed`, `by` so much (negative: too low), and whether the band `reached` the goal; `open`, and `why`; `failed`, and `how` |
 | `commands` | what was run, without other latencies |
 | `later` | only where a row was made after the others: its `date`, and the version of `flashlock` |
@@ -94,10 +94,15 @@ fn head(report: &Report) -> String {
          Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command that makes it.\n\n\
          - **Parameters** come from published latencies and three facts for each machine: the time that a line takes between two \
          caches, the speed of one thread, and MCS at two threads. All else is a test, not a fit.\n\
-         - **Ours** is the median over seeds and placements of the threads: two of each, or as many seeds as a table says; in brackets \
-         the least and the greatest of all runs, those included with all latencies times 0.75 and 1.25. Ratios are taken between runs \
-         of the same seed and placement.\n\
-         - **Verdict**: *met* if the median is within the goal. *missed by* is the distance to the goal's nearer end; *(band \
+         - **Ours** is what the source tells of its runs: the mean over seeds and placements of the threads, and the quotient of two \
+         means, for CNA's paper and patch; medians for the others. Runs: two seeds with two placements each, with three up to 16 \
+         threads and with ten up to four, or as many seeds as a table says. In brackets the least and the greatest of all single \
+         runs, those included with all latencies times 0.75 and 1.25; there a quotient is of runs of the same seed and placement.\n\
+         - **Placements**: the papers did not tie threads to CPUs (but for will-it-scale, see there). A run here begins each thread \
+         on a core drawn at random from those that are free, and leaves it there. Two threads on two sockets are on one of them in \
+         half of the runs, which are then up to twice as fast, so that the brackets of few threads are wide. CNA's paper has \
+         deviations below 10 %: probably its runs, of seconds, had their threads moved about.\n\
+         - **Verdict**: *met* if our figure is within the goal. *missed by* is the distance to the goal's nearer end; *(band \
          reaches it)*: the figure depends on what is not known better than this.\n\
          - **Open**: the lock or the workload does not exist here yet.\n",
         made.date,
@@ -204,7 +209,7 @@ fn paper(paper: &Paper) -> String {
 /// `1.07 (1.02–1.13); CNA 1.62, stock 1.51`.
 fn ours(row: &Entry) -> String {
     let Some(ours) = row.ours else { return "–".to_owned() };
-    let mut text = three_digits(ours.median);
+    let mut text = three_digits(ours.value);
     if ours.low < ours.high {
         let _ = write!(text, " ({}–{})", three_digits(ours.low), three_digits(ours.high));
     }
@@ -253,6 +258,7 @@ pub(super) fn reasons() -> impl Iterator<Item = (&'static str, &'static str)> {
 mod tests {
     use super::*;
     use crate::fidelity::figure::Ours;
+    use crate::fidelity::point::Typical;
     use crate::fidelity::report::Report;
     use crate::fidelity::row::Goal;
     use crate::fidelity::table;
@@ -274,7 +280,7 @@ mod tests {
             input: false,
             paper: Paper { value: Some(1.167), deviation: Some(0.0584), words: "5.97 / 5.12".into() },
             goal: Goal::near(1.0, 0.5),
-            ours: Some(Ours { median: 1.0, low: 0.5, high: 2.0 }),
+            ours: Some(Ours { value: 1.0, typical: Typical::Mean, low: 0.5, high: 2.0 }),
             besides: [("B".to_owned(), 3.0)].into(),
             verdict,
             commands: Vec::new(),

@@ -20,7 +20,7 @@ struct Sign {
 }
 
 fn signs() -> Vec<Sign> {
-    let glance = |machine, workload| Setting::new(machine, workload).effort(Effort::GLANCE);
+    let glance = |machine, workload| Setting::new(machine, workload).effort(Effort::Glance);
     let map = glance("2x18x2", "kvmap");
     let map_outside = map.with(&["--external", "500"]).millis(10.0);
     let array = glance("sparc-t5", "randarray").millis(40.0);
@@ -85,7 +85,7 @@ pub(super) fn check(fresh: bool) -> Result<Tally> {
     let runs = Runs::make(&points, fresh)?;
     let mut tally = Tally::default();
     for Sign { name, figure } in &signs {
-        let found = figure.evaluate(&runs).map(|ours| ours.median);
+        let found = figure.evaluate(&runs).map(|ours| ours.value);
         tally += told(
             name,
             match found {

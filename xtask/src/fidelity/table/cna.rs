@@ -12,7 +12,7 @@ const UPDATES: Setting = TWO.with(&["--lookups", "0"]);
 /// two, and then stay where it is.
 const EXTERNAL: Setting = TWO.with(&["--external", "500"]).millis(20.0);
 /// A million acquisitions of the slower lock.
-const MILLION: Setting = TWO.millis(700.0).effort(Effort::FEW);
+const MILLION: Setting = TWO.millis(700.0).effort(Effort::Few);
 
 const NO_WORKLOAD: &str = "this workload does not exist yet";
 
