@@ -17,7 +17,7 @@ use crate::arena::Arena;
 use crate::description::Description;
 use crate::kernel::{Kernel, Next};
 use crate::memory::{Access, Traffic};
-use crate::shape::Shape;
+use crate::placement::{mix, order};
 use crate::stuck::{self, Name};
 pub use crate::stuck::{Stuck, Why};
 use crate::thread::{State, Use};
@@ -96,7 +96,7 @@ impl Simulation {
         }
         arena.clear();
         let kernel = Kernel::new(machine, arena, options.tunables);
-        let order = placement(&kernel.shape, options);
+        let order = order(&kernel.shape, options.placement, options.packed);
         KERNEL.with_borrow_mut(|slot| {
             assert!(slot.is_none(), "a host thread simulates one computer at a time");
             *slot = Some(Box::new(kernel));
@@ -186,38 +186,6 @@ fn outcome(kernel: &mut Kernel) -> Outcome {
         involuntary_switches: kernel.threads.iter().map(|thread| thread.involuntary).sum(),
         joules: (watt_ns + nj) / 1e9,
     }
-}
-
-/// The CPUs in the order in which threads are placed. A core's second hardware thread comes after all cores have one.
-fn placement(shape: &Shape, options: Options) -> Vec<u32> {
-    let mut random = mix(options.placement);
-    let mut shuffled = |mut list: Vec<u32>| {
-        for last in (1..list.len()).rev() {
-            random = mix(random);
-            list.swap(last, (random % (last as u64 + 1)) as usize);
-        }
-        list
-    };
-    let siblings = shape.cpus_of(0).len();
-    let order = match options.packed {
-        true => {
-            let nodes = shuffled((0..shape.nodes).collect());
-            let cores = |node| shape.cpus_of_node(node).step_by(siblings).map(|cpu| shape.core(cpu)).collect();
-            let cores: Vec<u32> = nodes.into_iter().flat_map(|node| shuffled(cores(node))).collect();
-            cores.repeat(siblings)
-        }
-        false => (0..siblings).flat_map(|_| shuffled((0..shape.cores).collect())).collect(),
-    };
-    let sibling = |place: usize| (place / shape.cores as usize) as u32;
-    order.into_iter().enumerate().map(|(place, core)| shape.cpus_of(core).start + sibling(place)).collect()
-}
-
-/// A number that has little to do with the one it is made from (Steele and others' SplitMix64).
-fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Does something with the host thread's computer.

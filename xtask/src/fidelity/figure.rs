@@ -72,9 +72,13 @@ impl Figure {
             };
             (0..most).filter_map(move |round| columns.iter().map(|column| value(column, round)).collect())
         };
-        let folded = |latency| rounds(latency).map(|values: Vec<f64>| self.fold(&values)).collect();
-        let by_latency: Vec<Vec<f64>> = (0..columns[0].len()).map(folded).collect::<Result<_, _>>()?;
         let typical = self.points[0].setting.typical;
+        // A run that has nothing to divide by has no quotient of its own, but counts in the means.
+        let of_its_own = |folded: &Result<f64, String>| typical == Typical::Median || folded.is_ok();
+        let folded = |latency| {
+            rounds(latency).map(|values: Vec<f64>| self.fold(&values)).filter(of_its_own).collect::<Result<Vec<_>, _>>()
+        };
+        let by_latency: Vec<Vec<f64>> = (0..columns[0].len()).map(folded).collect::<Result<_, _>>()?;
         let own = by_latency.first().filter(|own| !own.is_empty());
         let value = match (typical, own) {
             (_, None) => return Err(format!("no run has {}", self.metric)),
@@ -158,6 +162,15 @@ mod tests {
         let ours = |typical| ratio(typical).of(&columns).map(|ours| (ours.value, ours.low, ours.high));
         assert_eq!(ours(Typical::Mean), Ok((1.0, 2.0 / 3.0, 2.0)));
         assert_eq!(ours(Typical::Median), Ok((4.0 / 3.0, 2.0 / 3.0, 2.0)));
+    }
+
+    #[test]
+    fn a_run_that_divides_by_nothing_counts_in_the_means_only() {
+        let columns = [vec![vec![1.0, 0.0, 3.0]], vec![vec![4.0, 0.0, 4.0]]];
+        let ours = ratio(Typical::Mean).of(&columns).expect("the means divide");
+        assert_eq!((ours.value, ours.low, ours.high), (0.5, 0.25, 0.75));
+        assert!(ratio(Typical::Median).of(&columns).is_err());
+        assert!(ratio(Typical::Mean).of(&[vec![vec![1.0]], vec![vec![0.0]]]).is_err());
     }
 
     #[test]

@@ -6,12 +6,10 @@ use std::path::PathBuf;
 
 use flashlock_report::units::three_digits;
 
+use super::reasons;
 use super::report::{Entry, Later, Report, Shown};
 use super::row::{Paper, Verdict};
 use crate::workspace;
-
-/// Written by hand: under each table's title why its rows miss.
-const REASONS: &str = include_str!("reasons.md");
 
 pub(super) fn file() -> PathBuf {
     workspace::path("docs/fidelity.md")
@@ -58,7 +56,7 @@ pub(super) fn render(report: &Report) -> String {
     page += &machines(report);
     for group in &report.groups {
         let _ = write!(page, "\n## {}\n\n{}\n\n{}", group.title, group.about, table(group));
-        if let Some(reason) = reason(&group.title) {
+        if let Some(reason) = reasons::of(reasons::WRITTEN, &group.title) {
             let _ = write!(page, "\n{reason}\n");
         }
     }
@@ -236,24 +234,6 @@ fn verdict(row: &Entry) -> String {
     }
 }
 
-/// The tables that miss and say nothing of why.
-pub(super) fn unexplained(report: &Report) -> Vec<&str> {
-    let misses = |group: &&Shown| Count::of([*group]).missed + Count::of([*group]).failed > 0;
-    let titles = report.groups.iter().filter(misses).map(|group| group.title.as_str());
-    titles.filter(|title| reason(title).is_none()).collect()
-}
-
-/// What `reasons.md` says under this title.
-fn reason(title: &str) -> Option<&'static str> {
-    reasons().find(|(other, _)| *other == title).map(|(_, text)| text)
-}
-
-/// Titles and what stands under them.
-pub(super) fn reasons() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let parts = REASONS.split("\n## ").skip(1);
-    parts.filter_map(|part| part.split_once('\n')).map(|(title, text)| (title.trim(), text.trim()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,18 +241,7 @@ mod tests {
     use crate::fidelity::point::Typical;
     use crate::fidelity::report::Report;
     use crate::fidelity::row::Goal;
-    use crate::fidelity::table;
     use flashlock_report::provenance::Provenance;
-
-    #[test]
-    fn reasons_are_given_for_tables_that_exist() {
-        let titles: Vec<&str> = table::groups().iter().map(|group| group.title).collect();
-        for (title, text) in reasons() {
-            assert!(titles.contains(&title), "reasons.md speaks of {title}, which is no table");
-            assert!(!text.is_empty(), "{title}");
-        }
-        assert!(reasons().count() > 0);
-    }
 
     fn entry(verdict: Verdict) -> Entry {
         Entry {
@@ -314,6 +283,33 @@ mod tests {
         // Without machines the list of groups is not the only empty one: what is written is read all the same.
         assert_eq!(serde_json::from_str::<Report>(&json.expect("written")).expect("read"), report);
         assert!(render(&report).contains("**1 goals are met, 1 are missed**; 1 rows are open."));
+    }
+
+    #[test]
+    fn each_row_that_misses_wants_a_reason_of_its_own() {
+        let named = |what: &str, verdict| Entry { what: what.into(), ..entry(verdict) };
+        let missed = || Verdict::Missed { by: 1.0, reached: true };
+        let failed = Verdict::Failed { how: "hung".into() };
+        let input = Entry { input: true, ..named("put in", missed()) };
+        let rows = vec![
+            named("A, 2 threads", missed()),
+            named("B", missed()),
+            named("C", failed),
+            named("D", Verdict::Met),
+            input,
+        ];
+        let group = |title: &str| Shown { title: title.into(), about: String::new(), rows: rows.clone() };
+        let report =
+            Report { provenance: Default::default(), machines: Vec::new(), groups: vec![group("G"), group("H")] };
+        let missing = |text: &str| -> Vec<String> {
+            reasons::missing(&report, text).into_iter().map(|(title, what)| format!("{title}: {what}")).collect()
+        };
+        let all = "\n## G\n\n- **A, … threads; C**: because.\n- **put in**: because.\n- **B**: because.\n";
+        let h = ["H: A, 2 threads", "H: B", "H: C", "H: put in"];
+        assert_eq!(missing(all), h);
+        // What is said of another table, or without naming the row, is none.
+        assert_eq!(missing(&all.replace("**B**", "B and **B**")), [&["G: B"], &h[..]].concat());
+        assert_eq!(missing("").len(), 8);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::figure::Figure;
 use super::page;
 use super::point::{Effort, Setting};
+use super::reasons;
 use super::report::{Report, outline};
 use super::runs::Runs;
 use super::table;
@@ -119,8 +120,10 @@ fn page_is_up_to_date() -> Result<String, String> {
     if report.outline() != outline(&table::groups()) {
         return Err("docs/results/fidelity.json has other rows than the table: run cargo xtask fidelity".to_owned());
     }
-    if let [title, ..] = page::unexplained(&report)[..] {
-        return Err(format!("reasons.md does not say why rows of '{title}' miss"));
+    let missing = reasons::missing(&report, reasons::WRITTEN);
+    if let [(title, what), ..] = missing[..] {
+        let more = missing.len() - 1;
+        return Err(format!("reasons.md does not say why '{what}' of '{title}' misses; and {more} others"));
     }
     match fs::read_to_string(page::file()) {
         Ok(page) if page == page::render(&report) => Ok(format!("{} rows", report.outline().len())),

@@ -177,6 +177,21 @@ fn wrong_shapes_are_refused() {
     }
 }
 
+/// A table of measurements before the next one.
+fn measured(ping_pong: &str) -> String {
+    format!("[measured_ns]\ncas = [[0, 60.0]]\ncas_ping_pong = {ping_pong}\nstore_ping_pong = []\n\n[power]")
+}
+
+#[test]
+fn what_was_measured_besides_is_kept_and_changes_nothing() {
+    let text = Description::shipped("2x18x2").unwrap();
+    let more = text.replace("[power]", &measured("[[0, 50.0], [1, 180.0]]"));
+    let machine = Description::parse(&more).unwrap();
+    assert_eq!(machine.measured_ns.as_ref().unwrap().cas_ping_pong, [(0, 50.0), (1, 180.0)]);
+    assert_eq!(Description::parse(&machine.text()).unwrap(), machine);
+    assert_eq!(Description { measured_ns: None, ..machine }, shipped("2x18x2"));
+}
+
 #[test]
 fn wrong_numbers_are_refused() {
     for (from, to, says) in [
@@ -220,6 +235,10 @@ fn wrong_numbers_are_refused() {
         ("[power]", "[umwait]\nwake_ns = -1.0\nmax_us = 1.0\nwait_w = 1.0\n\n[power]", "umwait: wake_ns from 0"),
         ("[power]", "[umwait]\nwake_ns = 1.0\nmax_us = 0.0\nwait_w = 1.0\n\n[power]", "umwait: wake_ns from 0"),
         ("[power]", "[hypervisor]\nrun_ms = 0.0\naway_ms = 1.0\n\n[power]", "hypervisor: run_ms is 0.001 or more"),
+        ("[power]", &measured("[[1, 180.0], [0, 50.0]]"), "measured_ns.cas_ping_pong: distances in rising order"),
+        ("[power]", &measured("[[0, 50.0], [2, 180.0]]"), "measured_ns.cas_ping_pong: distances in rising order"),
+        ("[power]", &measured("[[0, -1.0]]"), "measured_ns.cas_ping_pong: distances in rising order"),
+        ("[power]", &measured("[0.0]"), "invalid type: floating point"),
     ] {
         let error = complaint("2x18x2", from, to);
         assert!(error.contains(says), "{to}: {error}");
