@@ -1,7 +1,7 @@
 //! `cargo xtask speed`: how fast the simulator is.
 //!
 //! Steps of the simulation for each second of user CPU time, whatever else the computer does meanwhile: of each workload on each machine, with
-//! a thread on every CPU, under one lock after the other. What a command does besides, from its start to its last byte, counts as
+//! threads on an eighth of its CPUs, on half of them and on all, under one lock after the other. What a command does besides, from its start to its last byte, counts as
 //! well. A figure, not a check: how fast this computer is, the table does not say.
 
 use std::path::{Path, PathBuf};
@@ -24,6 +24,9 @@ pub(crate) struct Options {
     /// These workloads only
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     workload: Vec<String>,
+    /// So many threads for each CPU of a machine, but two at least
+    #[arg(long, value_name = "SHARE", value_delimiter = ',', default_values_t = [0.125, 0.5, 1.0])]
+    share: Vec<f64>,
     /// Under these locks
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_values = ["mcs:wait=spin", "cna", "shfl", "tas"])]
     lock: Vec<String>,
@@ -34,9 +37,6 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     simulator: Option<PathBuf>,
 }
-
-/// All that are shipped.
-const MACHINES: [&str; 7] = ["2x18x2", "4x18x2", "8x24", "opteron-6172", "sparc-t5", "2x26x2", "2x128x2"];
 
 /// Workloads, and how many ms of each are enough for its arrays to be in the caches, and threads to wait for each other.
 const WORKLOADS: [(&str, &str); 12] = [
@@ -65,23 +65,35 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         bail!("--workload: there is no {name}; there are: {}", known.join(" "));
     }
     let machines = match options.machine.as_slice() {
-        [] => MACHINES.map(str::to_owned).to_vec(),
+        [] => shipped(&simulated(&simulator, &["--list-machines"])?)?,
         wanted => wanted.to_vec(),
     };
     let cpus: Vec<u64> = machines.iter().map(|machine| cpus_of(&simulator, machine)).collect::<Result<_>>()?;
-    let mut table = table::new(["workload"].into_iter().chain(machines.iter().map(String::as_str)));
+    let mut slowest: Option<(f64, String)> = None;
+    let mut table = table::new(["workload", "threads per CPU"].into_iter().chain(machines.iter().map(String::as_str)));
     let wanted = |name: &str| options.workload.is_empty() || options.workload.iter().any(|only| only == name);
     for (workload, millis) in WORKLOADS.into_iter().filter(|(name, _)| wanted(name)) {
-        let mut row = vec![workload.to_owned()];
-        for (machine, cpus) in machines.iter().zip(&cpus) {
-            let (threads, locks) = (cpus.to_string(), options.lock.join(","));
-            let words = [workload, "--machine", machine, "--threads", &threads, "--locks", &locks, "--millis", millis];
-            let speed = watched(&format!("{workload} on {machine}"), || measure(&simulator, &words, options.at_least))?;
-            row.push(format!("{:.1}", speed / 1e6));
+        for share in &options.share {
+            let mut row = vec![workload.to_owned(), share.to_string()];
+            for (machine, cpus) in machines.iter().zip(&cpus) {
+                let threads = ((*cpus as f64 * share).round() as u64).max(2).to_string();
+                let locks = options.lock.join(",");
+                let words =
+                    [workload, "--machine", machine, "--threads", &threads, "--locks", &locks, "--millis", millis];
+                let what = format!("{workload} on {machine}, {threads} threads");
+                let speed = watched(&what, || measure(&simulator, &words, options.at_least))? / 1e6;
+                row.push(format!("{speed:.1}"));
+                if slowest.as_ref().is_none_or(|(least, _)| speed < *least) {
+                    slowest = Some((speed, what));
+                }
+            }
+            table.add_row(row);
         }
-        table.add_row(row);
     }
     println!("million steps of the simulation for each second of user CPU time\n{table}");
+    if let Some((speed, what)) = slowest {
+        println!("slowest: {what}: {speed:.1}");
+    }
     Ok(())
 }
 
@@ -90,6 +102,17 @@ fn simulated(simulator: &Path, words: &[&str]) -> Result<String> {
     let mut command = Command::new(simulator);
     command.arg("simulate").args(words);
     Program::new(command, LIMIT).run()?.successful()
+}
+
+/// The machines of a list: a name each, and after it what is known of them, on more lines if need be.
+fn shipped(list: &str) -> Result<Vec<String>> {
+    let rows = list.lines().skip_while(|line| !line.starts_with('─')).skip(1);
+    let first = rows.filter_map(|row| row.strip_prefix("  ").filter(|row| !row.starts_with(' ')));
+    let names: Vec<String> = first.filter_map(|row| row.split(' ').next()).map(str::to_owned).collect();
+    if names.is_empty() {
+        bail!("the simulator lists no machines: {list}");
+    }
+    Ok(names)
 }
 
 /// How many CPUs a machine has.
@@ -139,6 +162,13 @@ fn seconds_of(stat: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn machines_are_found_in_the_list() {
+        let list = "  machine   CPUs   what it is\n──────────\n  2x2          4   2 x Something:\n                   4 cores\n  t5         128   T5\n";
+        assert_eq!(shipped(list).expect("some"), ["2x2", "t5"]);
+        assert!(shipped("nothing").is_err());
+    }
 
     #[test]
     fn the_time_of_children_is_found() {

@@ -29,6 +29,14 @@ fn this_machine_is_described() {
     // Two pairs of CPUs or fewer have all been measured; of more than two the file says that they are a sample.
     let cores = machine.cores();
     assert!(cores < 4 || machine.source.contains(" pairs"), "{}", machine.source);
+    // What two CPUs hand to each other is in the file, too, if there were two.
+    let two = !machine.source.contains("modified line, load");
+    assert_eq!(machine.measured_ns.is_some(), two, "{:?}", machine.measured_ns);
+    if let Some(measured) = &machine.measured_ns {
+        for list in [&measured.cas, &measured.cas_ping_pong, &measured.store_ping_pong] {
+            assert!(!list.is_empty() && list.iter().all(|(_, ns)| *ns > 0.0), "{measured:?}");
+        }
+    }
     // It is not replaced unasked, and nothing is measured in vain.
     flashlock()
         .args(["calibrate", "-o"])
@@ -53,7 +61,7 @@ fn one_cpu_is_enough() {
     let (text, told) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success(), "{told}");
     let machine = Description::parse(&text).unwrap();
-    assert_eq!(machine.name, "here");
+    assert_eq!((machine.name.as_str(), machine.measured_ns.as_ref()), ("here", None));
     assert!(machine.source.contains("modified line, load") && told.contains("context switch"), "{told}\n{text}");
 }
 

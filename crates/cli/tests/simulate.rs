@@ -265,7 +265,7 @@ fn machines_that_are_none() {
         ("field.toml", "packages = 2", "package = 2", "unknown field `package`"),
         ("missing.toml", "packages = 2\n", "", "missing field `packages`"),
         ("none.toml", "packages = 2", "packages = 0", "hardware threads"),
-        ("short.toml", "llc = [21.0, 65.0]", "llc = [21.0]", "latency_ns.llc: 2 numbers are needed"),
+        ("short.toml", "llc = [21.0, 86.0]", "llc = [21.0]", "latency_ns.llc: 2 numbers are needed"),
     ];
     for (name, from, to, complaint) in cases {
         let refused = simulate(&["--machine", &machine(name, from, to)]).assert().code(2).stdout(is_empty());

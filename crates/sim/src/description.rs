@@ -42,6 +42,8 @@ pub struct Description {
     pub hypervisor: Option<Hypervisor>,
     /// What it consumes, as an estimate.
     pub power: Power,
+    /// What was measured of it besides.
+    pub measured_ns: Option<Measured>,
 }
 
 /// The shape. CPUs are numbered node by node, core by core, with a core's hardware threads side by side.
@@ -222,6 +224,29 @@ pub struct Power {
     pub local_nj: f64,
     /// A line carried between nodes or from memory.
     pub remote_nj: f64,
+}
+
+/// What `flashlock calibrate` measured between pairs of CPUs and the simulation takes nothing from, for it makes such figures itself,
+/// of `transfer`, `upgrade` and `rmw`: facts to hold a model against. In ns; medians of all pairs, each with their distance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// A compare-and-swap on a line that the other has modified.
+    pub cas: Vec<(u32, f64)>,
+    /// From one CPU's compare-and-swap to the other's, on one word that both change in turns.
+    pub cas_ping_pong: Vec<(u32, f64)>,
+    /// From one CPU's store to the other's.
+    pub store_ping_pong: Vec<(u32, f64)>,
+}
+
+impl Measured {
+    fn lists(&self) -> [(&'static str, &[(u32, f64)]); 3] {
+        [
+            ("measured_ns.cas", &self.cas),
+            ("measured_ns.cas_ping_pong", &self.cas_ping_pong),
+            ("measured_ns.store_ping_pong", &self.store_ping_pong),
+        ]
+    }
 }
 
 macro_rules! shipped {

@@ -10,6 +10,7 @@
 //! | `memory`, `tags`, `shape` | cache coherence: what an access costs, and why |
 //! | `kernel`, `thread` | virtual time, its events, CPUs and their queues |
 //! | `machine`, `access`, `spin`, `arena` | the `Machine` that the locks see |
+//! | `placement` | where threads begin |
 //! | [`simulation`] | how to run something |
 //! | `footprint`, `host` | how much memory that takes, and how to have it in time |
 //!
@@ -32,6 +33,7 @@ mod host;
 mod kernel;
 mod machine;
 mod memory;
+mod placement;
 mod shape;
 pub mod simulation;
 mod spin;

@@ -17,7 +17,7 @@ use crate::arena::Arena;
 use crate::description::Description;
 use crate::kernel::{Kernel, Next};
 use crate::memory::{Access, Traffic};
-use crate::shape::Shape;
+use crate::placement::{mix, order};
 use crate::stuck::{self, Name};
 pub use crate::stuck::{Stuck, Why};
 use crate::thread::{State, Use};
@@ -39,10 +39,10 @@ thread_local! {
 pub struct Options {
     /// Of what the locks draw.
     pub seed: u64,
-    /// Of where threads are placed: which nodes and cores come first, this says.
+    /// Of where threads begin: cores are drawn with it.
     pub placement: u64,
-    /// Threads fill the cores of one node after the other, and then their other hardware threads. Else they are spread: nodes
-    /// take turns, as operating systems do it.
+    /// Threads fill the cores of one node after the other, and then their other hardware threads. Else each begins on a core
+    /// drawn from all that have none yet, as a thread does that nobody has tied to a CPU.
     pub packed: bool,
     /// What the user tuned.
     pub tunables: &'static Tunables,
@@ -96,7 +96,7 @@ impl Simulation {
         }
         arena.clear();
         let kernel = Kernel::new(machine, arena, options.tunables);
-        let order = placement(&kernel.shape, options);
+        let order = order(&kernel.shape, options.placement, options.packed);
         KERNEL.with_borrow_mut(|slot| {
             assert!(slot.is_none(), "a host thread simulates one computer at a time");
             *slot = Some(Box::new(kernel));
@@ -186,40 +186,6 @@ fn outcome(kernel: &mut Kernel) -> Outcome {
         involuntary_switches: kernel.threads.iter().map(|thread| thread.involuntary).sum(),
         joules: (watt_ns + nj) / 1e9,
     }
-}
-
-/// The CPUs in the order in which threads are placed. A core's second hardware thread comes after all cores.
-fn placement(shape: &Shape, options: Options) -> Vec<u32> {
-    let mut random = mix(options.placement);
-    let mut shuffled = |mut list: Vec<u32>| {
-        for last in (1..list.len()).rev() {
-            random = mix(random);
-            list.swap(last, (random % (last as u64 + 1)) as usize);
-        }
-        list
-    };
-    let nodes = shuffled((0..shape.nodes).collect());
-    let cores: Vec<Vec<u32>> = nodes
-        .iter()
-        .map(|&node| {
-            shuffled(shape.cpus_of_node(node).map(|cpu| shape.core(cpu)).step_by(shape.cpus_of(0).len()).collect())
-        })
-        .collect();
-    let per_core = shape.cpus_of(0).len();
-    let per_node = cores[0].len();
-    let order: Vec<u32> = match options.packed {
-        true => cores.concat(),
-        false => (0..per_node).flat_map(|core| cores.iter().map(move |cores| cores[core])).collect(),
-    };
-    (0..per_core as u32).flat_map(|thread| order.iter().map(move |&core| shape.cpus_of(core).start + thread)).collect()
-}
-
-/// A number that has little to do with the one it is made from (Steele and others' SplitMix64).
-fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Does something with the host thread's computer.

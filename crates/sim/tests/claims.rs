@@ -265,7 +265,7 @@ fn where_nobody_is_too_many_it_is_as_with_mcs() {
         let (history, mcs) = (run(&plan), of(&format!("mcs:{wait}"))(&plan));
         let ratio = history.len() as f64 / mcs.len() as f64;
         // Who barges wins where MCS would put threads to sleep.
-        assert!(ratio > 0.97 && (ratio < 1.03 || wait != "wait=spin"), "{name}: {ratio}");
+        assert!(ratio > 0.96 && (ratio < 1.04 || wait != "wait=spin"), "{name}: {ratio}");
         assert_eq!(working_set(&history, 50), 2.0, "{name}");
         let counts = counts(&history, 2);
         assert!(counts.iter().max().unwrap() * 10 <= counts.iter().min().unwrap() * 11, "{name}: {counts:?}");
@@ -289,7 +289,7 @@ fn no_lock_is_free_while_somebody_waits() {
         for (_, name, run) in all() {
             let idle = longest_idle(&run(&plan));
             // Whoever was asleep is awake by then, and whoever took a break has ended it.
-            assert!(idle < 300_000, "{name}, {threads} threads: free for {idle} ns");
+            assert!(idle < 500_000, "{name}, {threads} threads: free for {idle} ns");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::point::Point;
+use super::point::{Point, Typical};
 use super::runs::Runs;
 
 /// Operations per microsecond of virtual time.
@@ -57,15 +57,37 @@ impl Figure {
     pub(super) fn evaluate(&self, runs: &Runs) -> Result<Ours, String> {
         let columns: Vec<Vec<Vec<f64>>> =
             self.points.iter().map(|point| runs.values(point, self.metric)).collect::<Result<_, _>>()?;
-        // By latency and by round: the same seed and placement stand on both sides of a ratio.
-        let mut by_latency: Vec<Vec<f64>> = Vec::new();
-        for latency in 0..columns[0].len() {
-            let rounds = columns.iter().map(|column| column[latency].len()).min().unwrap_or(0);
-            let folded = (0..rounds)
-                .map(|round| self.fold(&columns.iter().map(|column| column[latency][round]).collect::<Vec<_>>()));
-            by_latency.push(folded.collect::<Result<_, _>>()?);
-        }
-        Ours::of(&by_latency).ok_or_else(|| format!("no run has {}", self.metric))
+        self.of(&columns)
+    }
+
+    /// Of the points' values, by point, latency and round.
+    fn of(&self, columns: &[Vec<Vec<f64>>]) -> Result<Ours, String> {
+        // Rounds: the same seed and placement stand on both sides of a ratio. Few threads are run more often than many, whose
+        // rounds then come again.
+        let rounds = |latency: usize| {
+            let most = columns.iter().map(|column| column[latency].len()).max().unwrap_or(0);
+            let value = move |column: &Vec<Vec<f64>>, round: usize| {
+                let values = &column[latency];
+                values.get(round % values.len().max(1)).copied()
+            };
+            (0..most).filter_map(move |round| columns.iter().map(|column| value(column, round)).collect())
+        };
+        let typical = self.points[0].setting.typical;
+        // A run that has nothing to divide by has no quotient of its own, but counts in the means.
+        let of_its_own = |folded: &Result<f64, String>| typical == Typical::Median || folded.is_ok();
+        let folded = |latency| {
+            rounds(latency).map(|values: Vec<f64>| self.fold(&values)).filter(of_its_own).collect::<Result<Vec<_>, _>>()
+        };
+        let by_latency: Vec<Vec<f64>> = (0..columns[0].len()).map(folded).collect::<Result<_, _>>()?;
+        let own = by_latency.first().filter(|own| !own.is_empty());
+        let value = match (typical, own) {
+            (_, None) => return Err(format!("no run has {}", self.metric)),
+            (Typical::Mean, _) => self.fold(&columns.iter().map(|column| mean(&column[0])).collect::<Vec<_>>())?,
+            (Typical::Median, Some(own)) => median(own),
+        };
+        let all = || by_latency.iter().flatten().copied();
+        let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+        Ok(Ours { value, typical, low, high })
     }
 
     /// One round.
@@ -84,26 +106,24 @@ impl Figure {
 /// What the simulation says.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ours {
-    /// The median over seeds and placements, with the machine's own latencies.
-    pub(super) median: f64,
+    /// Over seeds and placements, with the machine's own latencies.
+    pub(super) value: f64,
+    /// What `value` is of them.
+    pub(super) typical: Typical,
     /// The least and the greatest of all runs, those with other latencies included.
     pub(super) low: f64,
     pub(super) high: f64,
 }
 
-impl Ours {
-    /// Of the rounds with each latency, the machine's own first.
-    fn of(by_latency: &[Vec<f64>]) -> Option<Self> {
-        let mut own = by_latency.first()?.clone();
-        own.sort_by(f64::total_cmp);
-        let (lower, upper) = (own.get(own.len().checked_sub(1)? / 2)?, own.get(own.len() / 2)?);
-        let all = || by_latency.iter().flatten().copied();
-        Some(Self {
-            median: lower.midpoint(*upper),
-            low: all().fold(f64::INFINITY, f64::min),
-            high: all().fold(f64::NEG_INFINITY, f64::max),
-        })
-    }
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Of at least one.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[(sorted.len() - 1) / 2].midpoint(sorted[sorted.len() / 2])
 }
 
 #[cfg(test)]
@@ -115,11 +135,48 @@ mod tests {
         threads.iter().map(|threads| Setting::new("m", "w").under("mcs", *threads)).collect()
     }
 
+    fn ratio(typical: Typical) -> Figure {
+        let mut points = points(&[1, 2]);
+        points.iter_mut().for_each(|point| point.setting.typical = typical);
+        Figure::ratio("x", points[0], points[1])
+    }
+
     #[test]
-    fn the_median_is_of_the_own_latencies_and_the_band_of_all() {
-        let ours = Ours::of(&[vec![3.0, 1.0, 2.0, 2.5], vec![0.5], vec![2.0, 9.0]]);
-        assert_eq!(ours, Some(Ours { median: 2.25, low: 0.5, high: 9.0 }));
-        assert_eq!(Ours::of(&[vec![], vec![1.0]]), None);
+    fn what_is_told_is_of_the_own_latencies_and_the_band_of_all() {
+        let runs = vec![vec![3.0, 1.0, 2.0, 6.0], vec![0.5], vec![2.0, 9.0]];
+        let value = |typical| {
+            let Figure { points, .. } = ratio(typical);
+            Figure::value("x", points[0]).of(&[runs.clone()])
+        };
+        let ours = |value, typical| Ok(Ours { value, typical, low: 0.5, high: 9.0 });
+        assert_eq!(value(Typical::Median), ours(2.5, Typical::Median));
+        assert_eq!(value(Typical::Mean), ours(3.0, Typical::Mean));
+        assert!(ratio(Typical::Mean).of(&[vec![vec![]], vec![vec![1.0]]]).is_err());
+        assert!(ratio(Typical::Median).of(&[vec![vec![]], vec![vec![]]]).is_err());
+    }
+
+    #[test]
+    fn means_are_divided_and_not_quotients_averaged() {
+        // Two threads, half of whose runs are on one socket.
+        let columns = [vec![vec![2.0, 2.0]], vec![vec![1.0, 3.0]]];
+        let ours = |typical| ratio(typical).of(&columns).map(|ours| (ours.value, ours.low, ours.high));
+        assert_eq!(ours(Typical::Mean), Ok((1.0, 2.0 / 3.0, 2.0)));
+        assert_eq!(ours(Typical::Median), Ok((4.0 / 3.0, 2.0 / 3.0, 2.0)));
+    }
+
+    #[test]
+    fn a_run_that_divides_by_nothing_counts_in_the_means_only() {
+        let columns = [vec![vec![1.0, 0.0, 3.0]], vec![vec![4.0, 0.0, 4.0]]];
+        let ours = ratio(Typical::Mean).of(&columns).expect("the means divide");
+        assert_eq!((ours.value, ours.low, ours.high), (0.5, 0.25, 0.75));
+        assert!(ratio(Typical::Median).of(&columns).is_err());
+        assert!(ratio(Typical::Mean).of(&[vec![vec![1.0]], vec![vec![0.0]]]).is_err());
+    }
+
+    #[test]
+    fn rounds_of_the_point_with_fewer_come_again() {
+        let ours = ratio(Typical::Mean).of(&[vec![vec![2.0]], vec![vec![1.0, 4.0]]]).expect("all divide");
+        assert_eq!((ours.low, ours.high, ours.value), (0.5, 2.0, 0.8));
     }
 
     #[test]

@@ -8,13 +8,15 @@
 //! | [`point`] | a lock with so many threads in a workload on a machine; its command lines |
 //! | [`runs`] | running them, and going on where the task was interrupted |
 //! | [`report`] | the result, as JSON |
-//! | [`page`] | the page, from the result and `reasons.md` |
+//! | [`reasons`] | `reasons.md`: why rows miss |
+//! | [`page`] | the page, from the result and the reasons |
 //! | [`quick`] | what is checked before a change is accepted |
 
 mod figure;
 mod page;
 mod point;
 mod quick;
+mod reasons;
 mod report;
 mod row;
 mod runs;

@@ -6,12 +6,10 @@ use std::path::PathBuf;
 
 use flashlock_report::units::three_digits;
 
+use super::reasons;
 use super::report::{Entry, Later, Report, Shown};
 use super::row::{Paper, Verdict};
 use crate::workspace;
-
-/// Written by hand: under each table's title why its rows miss.
-const REASONS: &str = include_str!("reasons.md");
 
 pub(super) fn file() -> PathBuf {
     workspace::path("docs/fidelity.md")
@@ -58,7 +56,7 @@ pub(super) fn render(report: &Report) -> String {
     page += &machines(report);
     for group in &report.groups {
         let _ = write!(page, "\n## {}\n\n{}\n\n{}", group.title, group.about, table(group));
-        if let Some(reason) = reason(&group.title) {
+        if let Some(reason) = reasons::of(reasons::WRITTEN, &group.title) {
             let _ = write!(page, "\n{reason}\n");
         }
     }
@@ -69,7 +67,7 @@ pub(super) fn render(report: &Report) -> String {
 const FORMAT: &str = "
 ## The JSON
 
-`docs/results/fidelity.json` has the schema `flashlock.fidelity`, version 1: [the common fields](cli/stats.md#common-fields), the
+`docs/results/fidelity.json` has the schema `flashlock.fidelity`, version 2: [the common fields](cli/stats.md#common-fields), the
 `machines` of the table above, and `groups` of `rows`.
 
 | field of a row | meaning |
@@ -77,8 +75,8 @@ const FORMAT: &str = "
 | `what`, `paper` | what is compared; the paper's `value`, its standard `deviation`, and what it says in `words` |
 | `input` | whether parameters were set with it |
 | `goal` | from `low` to `high`; `null`: no bound; in `words` |
-| `ours` | `median`, `low` and `high` as said above; `null`: nothing was simulated |
-| `besides` | medians of what is shown with it, by name |
+| `ours` | `value`, `low` and `high` as said above; whether the value is the `mean` or the `median`: `typical`; `null`: nothing was simulated |
+| `besides` | the same `value` of what is shown with it, by name |
 | `verdict` | `is`: `met`; `missed`, `by` so much (negative: too low), and whether the band `reached` the goal; `open`, and `why`; `failed`, and `how` |
 | `commands` | what was run, without other latencies |
 | `later` | only where a row was made after the others: its `date`, and the version of `flashlock` |
@@ -94,10 +92,15 @@ fn head(report: &Report) -> String {
          Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command that makes it.\n\n\
          - **Parameters** come from published latencies and three facts for each machine: the time that a line takes between two \
          caches, the speed of one thread, and MCS at two threads. All else is a test, not a fit.\n\
-         - **Ours** is the median over seeds and placements of the threads: two of each, or as many seeds as a table says; in brackets \
-         the least and the greatest of all runs, those included with all latencies times 0.75 and 1.25. Ratios are taken between runs \
-         of the same seed and placement.\n\
-         - **Verdict**: *met* if the median is within the goal. *missed by* is the distance to the goal's nearer end; *(band \
+         - **Ours** is what the source tells of its runs: the mean over seeds and placements of the threads, and the quotient of two \
+         means, for CNA's paper and patch; medians for the others. Runs: two seeds with two placements each, with three up to 16 \
+         threads and with ten up to four, or as many seeds as a table says. In brackets the least and the greatest of all single \
+         runs, those included with all latencies times 0.75 and 1.25; there a quotient is of runs of the same seed and placement.\n\
+         - **Placements**: the papers did not tie threads to CPUs (but for will-it-scale, see there). A run here begins each thread \
+         on a core drawn at random from those that are free, and leaves it there. Two threads on two sockets are on one of them in \
+         half of the runs, which are then up to twice as fast, so that the brackets of few threads are wide. CNA's paper has \
+         deviations below 10 %: probably its runs, of seconds, had their threads moved about.\n\
+         - **Verdict**: *met* if our figure is within the goal. *missed by* is the distance to the goal's nearer end; *(band \
          reaches it)*: the figure depends on what is not known better than this.\n\
          - **Open**: the lock or the workload does not exist here yet.\n",
         made.date,
@@ -204,7 +207,7 @@ fn paper(paper: &Paper) -> String {
 /// `1.07 (1.02–1.13); CNA 1.62, stock 1.51`.
 fn ours(row: &Entry) -> String {
     let Some(ours) = row.ours else { return "–".to_owned() };
-    let mut text = three_digits(ours.median);
+    let mut text = three_digits(ours.value);
     if ours.low < ours.high {
         let _ = write!(text, " ({}–{})", three_digits(ours.low), three_digits(ours.high));
     }
@@ -231,42 +234,14 @@ fn verdict(row: &Entry) -> String {
     }
 }
 
-/// The tables that miss and say nothing of why.
-pub(super) fn unexplained(report: &Report) -> Vec<&str> {
-    let misses = |group: &&Shown| Count::of([*group]).missed + Count::of([*group]).failed > 0;
-    let titles = report.groups.iter().filter(misses).map(|group| group.title.as_str());
-    titles.filter(|title| reason(title).is_none()).collect()
-}
-
-/// What `reasons.md` says under this title.
-fn reason(title: &str) -> Option<&'static str> {
-    reasons().find(|(other, _)| *other == title).map(|(_, text)| text)
-}
-
-/// Titles and what stands under them.
-pub(super) fn reasons() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let parts = REASONS.split("\n## ").skip(1);
-    parts.filter_map(|part| part.split_once('\n')).map(|(title, text)| (title.trim(), text.trim()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fidelity::figure::Ours;
+    use crate::fidelity::point::Typical;
     use crate::fidelity::report::Report;
     use crate::fidelity::row::Goal;
-    use crate::fidelity::table;
     use flashlock_report::provenance::Provenance;
-
-    #[test]
-    fn reasons_are_given_for_tables_that_exist() {
-        let titles: Vec<&str> = table::groups().iter().map(|group| group.title).collect();
-        for (title, text) in reasons() {
-            assert!(titles.contains(&title), "reasons.md speaks of {title}, which is no table");
-            assert!(!text.is_empty(), "{title}");
-        }
-        assert!(reasons().count() > 0);
-    }
 
     fn entry(verdict: Verdict) -> Entry {
         Entry {
@@ -274,7 +249,7 @@ mod tests {
             input: false,
             paper: Paper { value: Some(1.167), deviation: Some(0.0584), words: "5.97 / 5.12".into() },
             goal: Goal::near(1.0, 0.5),
-            ours: Some(Ours { median: 1.0, low: 0.5, high: 2.0 }),
+            ours: Some(Ours { value: 1.0, typical: Typical::Mean, low: 0.5, high: 2.0 }),
             besides: [("B".to_owned(), 3.0)].into(),
             verdict,
             commands: Vec::new(),
@@ -308,6 +283,33 @@ mod tests {
         // Without machines the list of groups is not the only empty one: what is written is read all the same.
         assert_eq!(serde_json::from_str::<Report>(&json.expect("written")).expect("read"), report);
         assert!(render(&report).contains("**1 goals are met, 1 are missed**; 1 rows are open."));
+    }
+
+    #[test]
+    fn each_row_that_misses_wants_a_reason_of_its_own() {
+        let named = |what: &str, verdict| Entry { what: what.into(), ..entry(verdict) };
+        let missed = || Verdict::Missed { by: 1.0, reached: true };
+        let failed = Verdict::Failed { how: "hung".into() };
+        let input = Entry { input: true, ..named("put in", missed()) };
+        let rows = vec![
+            named("A, 2 threads", missed()),
+            named("B", missed()),
+            named("C", failed),
+            named("D", Verdict::Met),
+            input,
+        ];
+        let group = |title: &str| Shown { title: title.into(), about: String::new(), rows: rows.clone() };
+        let report =
+            Report { provenance: Default::default(), machines: Vec::new(), groups: vec![group("G"), group("H")] };
+        let missing = |text: &str| -> Vec<String> {
+            reasons::missing(&report, text).into_iter().map(|(title, what)| format!("{title}: {what}")).collect()
+        };
+        let all = "\n## G\n\n- **A, … threads; C**: because.\n- **put in**: because.\n- **B**: because.\n";
+        let h = ["H: A, 2 threads", "H: B", "H: C", "H: put in"];
+        assert_eq!(missing(all), h);
+        // What is said of another table, or without naming the row, is none.
+        assert_eq!(missing(&all.replace("**B**", "B and **B**")), [&["G: B"], &h[..]].concat());
+        assert_eq!(missing("").len(), 8);
     }
 
     #[test]

@@ -1,22 +1,48 @@
 //! What is simulated: settings, points, and the command lines that run them.
 
+use serde::{Deserialize, Serialize};
+
 /// All latencies times these: the machine's own first.
 pub(super) const LATENCIES: [f64; 3] = [1.0, 0.75, 1.25];
 
 /// How often a point is run: with each latency on the list, so many seeds, and with each of them so many placements.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Effort([(u32, u32); 3]);
+pub(super) enum Effort {
+    /// The fewer threads, the more it matters where they are, and the less a run costs.
+    Full,
+    /// Where seeds differ much.
+    Many,
+    /// Very long runs.
+    Few,
+    /// Long runs on machines of one node, where a placement is hardly another than the next.
+    Light,
+    /// No other latencies: for a sign.
+    Glance,
+}
 
 impl Effort {
-    pub(super) const FULL: Self = Self([(2, 2), (1, 1), (1, 1)]);
-    /// Where seeds differ much.
-    pub(super) const MANY: Self = Self([(6, 1), (2, 1), (2, 1)]);
-    /// Very long runs.
-    pub(super) const FEW: Self = Self([(3, 1), (1, 1), (1, 1)]);
-    /// Long runs on machines of one node, where a placement is hardly another than the next.
-    pub(super) const LIGHT: Self = Self([(2, 1), (1, 1), (1, 1)]);
-    /// No other latencies: for a sign.
-    pub(super) const GLANCE: Self = Self([(1, 1), (0, 0), (0, 0)]);
+    fn rounds(self, threads: u32) -> [(u32, u32); 3] {
+        match self {
+            Self::Full if threads == 1 => [(2, 1), (1, 1), (1, 1)],
+            Self::Full if threads <= 4 => [(2, 10), (1, 6), (1, 6)],
+            Self::Full if threads <= 16 => [(2, 3), (1, 2), (1, 2)],
+            Self::Full => [(2, 2), (1, 1), (1, 1)],
+            Self::Many => [(6, 1), (2, 1), (2, 1)],
+            Self::Few => [(3, 1), (1, 1), (1, 1)],
+            Self::Light => [(2, 1), (1, 1), (1, 1)],
+            Self::Glance => [(1, 1), (0, 0), (0, 0)],
+        }
+    }
+}
+
+/// Which of its runs a source tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Typical {
+    /// Their mean; the quotient of two means, if something is divided.
+    Mean,
+    /// The middle one; the middle one of quotients of two runs each, if something is divided.
+    Median,
 }
 
 /// A workload on a machine, how long it is run and how often.
@@ -27,11 +53,12 @@ pub(super) struct Setting {
     options: &'static [&'static str],
     millis: Option<f64>,
     effort: Effort,
+    pub(super) typical: Typical,
 }
 
 impl Setting {
     pub(super) const fn new(machine: &'static str, workload: &'static str) -> Self {
-        Self { machine, workload, options: &[], millis: None, effort: Effort::FULL }
+        Self { machine, workload, options: &[], millis: None, effort: Effort::Full, typical: Typical::Mean }
     }
 
     pub(super) const fn with(self, options: &'static [&'static str]) -> Self {
@@ -45,6 +72,11 @@ impl Setting {
 
     pub(super) const fn effort(self, effort: Effort) -> Self {
         Self { effort, ..self }
+    }
+
+    /// Medians instead of means.
+    pub(super) const fn medians(self) -> Self {
+        Self { typical: Typical::Median, ..self }
     }
 
     pub(super) fn has(self, option: &str) -> bool {
@@ -70,7 +102,7 @@ pub(super) type Arguments = Vec<String>;
 impl Point {
     /// One command line for each of [`LATENCIES`] that is run.
     pub(super) fn commands(&self) -> Vec<Arguments> {
-        let runs = LATENCIES.into_iter().zip(self.setting.effort.0);
+        let runs = LATENCIES.into_iter().zip(self.setting.effort.rounds(self.threads));
         runs.filter(|(_, (seeds, _))| *seeds > 0)
             .map(|(latencies, (seeds, placements))| self.command(latencies, seeds, placements))
             .collect()
@@ -98,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_point_is_run_with_each_latency() {
-        let setting = Setting::new("m", "w").with(&["--lookups", "0"]).millis(2.5).effort(Effort::LIGHT);
+        let setting = Setting::new("m", "w").with(&["--lookups", "0"]).millis(2.5).effort(Effort::Light);
         let commands: Vec<String> =
             setting.under("cna:wait=spin", 8).commands().iter().map(|words| words.join(" ")).collect();
         assert_eq!(
@@ -109,6 +141,13 @@ mod tests {
                 "w --machine m --locks cna:wait=spin --threads 8 --seeds 1 --placements 1 --latencies 1.25 --millis 2.5 --lookups 0",
             ]
         );
-        assert_eq!(setting.effort(Effort::GLANCE).under("mcs", 1).commands().len(), 1);
+        assert_eq!(setting.effort(Effort::Glance).under("mcs", 1).commands().len(), 1);
+    }
+
+    #[test]
+    fn few_threads_are_placed_more_often_than_many() {
+        let placements = |threads| Effort::Full.rounds(threads).map(|(seeds, placements)| seeds * placements);
+        assert!((2..200).all(|threads| placements(threads).iter().zip(placements(threads + 1)).all(|(a, b)| *a >= b)));
+        assert!(placements(2)[0] >= 20, "with two threads on two sockets half of the runs are on one");
     }
 }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::figure::Figure;
 use super::page;
 use super::point::{Effort, Setting};
+use super::reasons;
 use super::report::{Report, outline};
 use super::runs::Runs;
 use super::table;
@@ -20,7 +21,7 @@ struct Sign {
 }
 
 fn signs() -> Vec<Sign> {
-    let glance = |machine, workload| Setting::new(machine, workload).effort(Effort::GLANCE);
+    let glance = |machine, workload| Setting::new(machine, workload).effort(Effort::Glance);
     let map = glance("2x18x2", "kvmap");
     let map_outside = map.with(&["--external", "500"]).millis(10.0);
     let array = glance("sparc-t5", "randarray").millis(40.0);
@@ -85,7 +86,7 @@ pub(super) fn check(fresh: bool) -> Result<Tally> {
     let runs = Runs::make(&points, fresh)?;
     let mut tally = Tally::default();
     for Sign { name, figure } in &signs {
-        let found = figure.evaluate(&runs).map(|ours| ours.median);
+        let found = figure.evaluate(&runs).map(|ours| ours.value);
         tally += told(
             name,
             match found {
@@ -119,8 +120,10 @@ fn page_is_up_to_date() -> Result<String, String> {
     if report.outline() != outline(&table::groups()) {
         return Err("docs/results/fidelity.json has other rows than the table: run cargo xtask fidelity".to_owned());
     }
-    if let [title, ..] = page::unexplained(&report)[..] {
-        return Err(format!("reasons.md does not say why rows of '{title}' miss"));
+    let missing = reasons::missing(&report, reasons::WRITTEN);
+    if let [(title, what), ..] = missing[..] {
+        let more = missing.len() - 1;
+        return Err(format!("reasons.md does not say why '{what}' of '{title}' misses; and {more} others"));
     }
     match fs::read_to_string(page::file()) {
         Ok(page) if page == page::render(&report) => Ok(format!("{} rows", report.outline().len())),

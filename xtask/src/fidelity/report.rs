@@ -18,7 +18,7 @@ use crate::workspace;
 
 /// The kind of file, and its version: a field that is renamed, removed or means something else raises it.
 pub(super) const SCHEMA: &str = "flashlock.fidelity";
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Report {
@@ -211,7 +211,7 @@ impl Entry {
             goal: row.goal.clone(),
             ours: ours.and_then(Result::ok),
             besides: besides
-                .filter_map(|(name, figure)| Some(((*name).to_owned(), figure.evaluate(runs).ok()?.median)))
+                .filter_map(|(name, figure)| Some(((*name).to_owned(), figure.evaluate(runs).ok()?.value)))
                 .collect(),
             verdict,
             commands: commands(row),

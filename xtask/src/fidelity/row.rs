@@ -107,7 +107,7 @@ impl Goal {
 
     /// What is to be said of a figure.
     pub(super) fn judge(&self, ours: &Ours) -> Verdict {
-        match self.distance(ours.median) {
+        match self.distance(ours.value) {
             0.0 => Verdict::Met,
             by => {
                 // The band has both its ends beyond the same bound, or it reaches the goal.
@@ -122,7 +122,7 @@ impl Goal {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub(super) enum Verdict {
-    /// The median is as near as it was to be.
+    /// Our figure is as near as it was to be.
     Met,
     /// It is not.
     Missed {
@@ -170,13 +170,14 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fidelity::point::Typical;
 
-    fn ours(low: f64, median: f64, high: f64) -> Ours {
-        Ours { median, low, high }
+    fn ours(low: f64, value: f64, high: f64) -> Ours {
+        Ours { value, typical: Typical::Mean, low, high }
     }
 
     #[test]
-    fn the_median_is_judged() {
+    fn the_typical_run_is_judged() {
         let goal = Goal::near(1.5, 0.25);
         assert_eq!(goal.judge(&ours(1.0, 1.75, 2.0)), Verdict::Met);
         assert_eq!(goal.judge(&ours(1.6, 2.0, 2.5)), Verdict::Missed { by: 0.25, reached: true });

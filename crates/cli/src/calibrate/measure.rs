@@ -5,7 +5,7 @@ use std::fs;
 use flashlock_native::topology::Topology;
 use flashlock_report::units;
 use flashlock_sim::Description;
-use flashlock_sim::description::Cache;
+use flashlock_sim::description::{Cache, Measured};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::pairs::{self, Remote, Travel};
@@ -66,10 +66,12 @@ impl Session {
         self.operations(home);
         self.step("loads from caches and memory");
         self.loads(home);
+        self.found.measured_ns = None;
         for distance in 0..=self.shape.farthest() {
             self.step(&format!("lines between CPUs, distance {distance}"));
             self.lines(distance);
         }
+        self.found.measured_ns = self.found.measured_ns.take().filter(|all| *all != Measured::default());
         self.step("the system's calls and switches");
         let calls = self.calls(home);
         self.step("waking threads up");
@@ -203,19 +205,19 @@ impl Session {
             |what: &str| if shape.farthest() == 0 { what.to_owned() } else { format!("{what}, distance {distance}") };
         let how = "random walk through 16 KiB that the other has just written";
         sheet.put(name("modified line, load"), of_pairs(|all| all.load), "ns", how, &mut latency.transfer[at]);
-        if let Some(cas) = of_pairs(|all| all.cas) {
-            sheet.show(name("modified line, CAS"), cas, "ns", "the same with compare-and-swap");
-        }
+        let measured = found.measured_ns.get_or_insert_default();
+        let how = "the same with compare-and-swap";
+        sheet.note(name("modified line, CAS"), of_pairs(|all| all.cas), how, distance, &mut measured.cas);
         let rmw = latency.rmw;
         let upgrade = of_pairs(|all| all.shared).map(|ns| ns - rmw).filter(|ns| *ns > 0.0);
         let how = "compare-and-swap on lines that both have read, less one on an own line";
         sheet.put(name("shared line made own"), upgrade, "ns", how, &mut latency.upgrade[at]);
-        if let Some(handover) = of_pairs(|all| all.handover) {
-            sheet.show(name("hand-over"), handover, "ns", "half a round trip of a word that both change by CAS");
-        }
-        if let Some(stores) = of_pairs(|all| all.stores) {
-            sheet.show(name("hand-over by stores"), stores, "ns", "the same, but each polls and then stores");
-        }
+        let how = "half a round trip of a word that both change by CAS";
+        let handover = of_pairs(|all| all.handover);
+        sheet.note(name("hand-over"), handover, how, distance, &mut measured.cas_ping_pong);
+        let how = "the same, but each polls and then stores";
+        let stores = of_pairs(|all| all.stores);
+        sheet.note(name("hand-over by stores"), stores, how, distance, &mut measured.store_ping_pong);
         if distance > 0 {
             self.remote(distance);
         }

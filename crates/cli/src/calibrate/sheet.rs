@@ -42,6 +42,21 @@ impl Sheet {
         }
     }
 
+    /// Takes note of what two CPUs measured that are so far apart, and into the description's list with it, if it was measured.
+    pub(super) fn note(
+        &mut self,
+        name: String,
+        ns: Option<f64>,
+        how: &'static str,
+        distance: u32,
+        into: &mut Vec<(u32, f64)>,
+    ) {
+        if let Some(ns) = ns.filter(|ns| ns.is_finite()) {
+            into.push((distance, rounded(ns)));
+            self.show(name, ns, "ns", how);
+        }
+    }
+
     /// Takes note of a measurement that is not part of a description.
     pub(super) fn show(&mut self, what: impl Into<String>, value: f64, unit: &'static str, how: &'static str) {
         self.tell(what, format!("{} {unit}", units::three_digits(value)), how);
@@ -91,6 +106,17 @@ fn rounded(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_two_cpus_measured_is_listed_with_their_distance() {
+        let (mut sheet, mut list) = (Sheet::default(), Vec::new());
+        for (distance, ns) in [(0, Some(51.234)), (1, None), (2, Some(f64::NAN)), (3, Some(180.0))] {
+            sheet.note(format!("hand-over, distance {distance}"), ns, "a word", distance, &mut list);
+        }
+        assert_eq!(list, [(0, 51.2), (3, 180.0)]);
+        let text = sheet.text("This machine", "2x2", 60);
+        assert!(text.contains("distance 3") && !text.contains("distance 1"), "{text}");
+    }
 
     #[test]
     fn what_was_not_measured_keeps_its_value_and_is_named() {

@@ -48,7 +48,7 @@ the papers measured on the machines themselves: read it before you believe a
 figure; orders and trends are more reliable than numbers.
 
 Every lock is run with every number of threads, with every seed (what is drawn)
-and placement (where threads are put). Ratios are to the first lock.
+and placement (which cores are drawn for threads). Ratios are to the first lock.
 
 The timeline of --trace opens in https://ui.perfetto.dev and in the Firefox
 Profiler. docs/simulate.md describes workloads, figures and machine files.
@@ -85,11 +85,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
 
-    /// With each seed so many different placements of the threads
+    /// With each seed so many placements of the threads: each draws a core for every thread from all that have none yet, and
+    /// hardware threads of the same core only when all have; where a thread begins it stays, unless the scheduler moves it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     placements: u32,
 
-    /// Fill the cores of one NUMA node after the other, then their other hardware threads; without it, nodes take turns
+    /// Fill the cores of one NUMA node after the other, then their other hardware threads; which node comes first, and
+    /// which of its cores, is drawn
     #[arg(long)]
     pack: bool,
 

@@ -286,12 +286,13 @@ impl<'a> Sweep<'a> {
     fn longer(&self, millis: f64) -> Option<String> {
         let (cpus, enough) = (self.machine.cpus(), self.all_have_run());
         let crowd = self.threads.last().copied().filter(|threads| *threads > cpus)?;
+        let cpus = units::counted(u64::from(cpus), "thread");
         match self.millis(crowd) {
             long if long > millis => {
-                Some(format!(" With more than {cpus} threads {long} ms, for they take turns in time slices."))
+                Some(format!(" With more than {cpus} {long} ms, for they take turns in time slices."))
             }
             short if short < enough => Some(format!(
-                " With more than {cpus} threads that is short, for they take turns in time slices: --millis {enough} says more \
+                " With more than {cpus} that is short, for they take turns in time slices: --millis {enough} says more \
                  of them."
             )),
             _ => None,

@@ -1,6 +1,6 @@
 //! What makes a [`Description`] one of a machine that can be simulated.
 
-use super::{Description, MAX_CORES, MAX_CPUS, MAX_NODES, Umwait};
+use super::{Description, MAX_CORES, MAX_CPUS, MAX_NODES, Measured, Umwait};
 
 /// What all caches have together, at most: what is simulated of them takes a tenth of it.
 const MAX_CACHE_KIB: u64 = 1 << 24;
@@ -125,6 +125,13 @@ impl Description {
         };
         if !self.umwait.as_ref().is_none_or(possible) {
             return Err("umwait: wake_ns from 0 to 1,000,000, max_us above 0, wait_w from 0".to_owned());
+        }
+        for (name, list) in self.measured_ns.iter().flat_map(Measured::lists) {
+            let farthest = latency.transfer.len() as u32;
+            let rises = list.is_sorted_by(|a, b| a.0 < b.0) && list.iter().all(|(distance, _)| *distance < farthest);
+            if !rises || list.iter().any(|(_, ns)| !(0.0..=1e6).contains(ns)) {
+                return Err(format!("{name}: distances in rising order, each with 0 to 1,000,000 ns"));
+            }
         }
         match &self.hypervisor {
             Some(vm) if !(vm.run_ms >= 1e-3 && vm.away_ms >= 0.0 && vm.run_ms + vm.away_ms <= 1e6) => {

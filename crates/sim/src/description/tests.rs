@@ -145,7 +145,7 @@ fn wrong_text_is_shown_where_it_is() {
         ("packages = 2", "packages = -2", "invalid value: integer `-2`"),
         ("packages = 2", "packages = \"two\"", "invalid type: string \"two\""),
         ("[power]", "[powers]", "unknown field `powers`"),
-        ("llc = [21.0, 65.0]", "llc = 21.0", "invalid type: floating point `21.0`, expected a sequence"),
+        ("llc = [21.0, 86.0]", "llc = 21.0", "invalid type: floating point `21.0`, expected a sequence"),
     ] {
         let error = complaint("2x18x2", from, to);
         assert!(error.contains(says), "{to}: {error}");
@@ -177,12 +177,27 @@ fn wrong_shapes_are_refused() {
     }
 }
 
+/// A table of measurements before the next one.
+fn measured(ping_pong: &str) -> String {
+    format!("[measured_ns]\ncas = [[0, 60.0]]\ncas_ping_pong = {ping_pong}\nstore_ping_pong = []\n\n[power]")
+}
+
+#[test]
+fn what_was_measured_besides_is_kept_and_changes_nothing() {
+    let text = Description::shipped("2x18x2").unwrap();
+    let more = text.replace("[power]", &measured("[[0, 50.0], [1, 180.0]]"));
+    let machine = Description::parse(&more).unwrap();
+    assert_eq!(machine.measured_ns.as_ref().unwrap().cas_ping_pong, [(0, 50.0), (1, 180.0)]);
+    assert_eq!(Description::parse(&machine.text()).unwrap(), machine);
+    assert_eq!(Description { measured_ns: None, ..machine }, shipped("2x18x2"));
+}
+
 #[test]
 fn wrong_numbers_are_refused() {
     for (from, to, says) in [
-        ("llc = [21.0, 65.0]", "llc = [21.0]", "latency_ns.llc: 2 numbers are needed, one for each distance"),
-        ("transfer = [55.0, 85.0]", "transfer = []", "latency_ns.transfer: 2 numbers are needed"),
-        ("upgrade = [25.0, 55.0]", "upgrade = [21.0]", "latency_ns.upgrade: 2 numbers are needed"),
+        ("llc = [21.0, 86.0]", "llc = [21.0]", "latency_ns.llc: 2 numbers are needed, one for each distance"),
+        ("transfer = [53.0, 113.0]", "transfer = []", "latency_ns.transfer: 2 numbers are needed"),
+        ("upgrade = [33.0, 79.0]", "upgrade = [21.0]", "latency_ns.upgrade: 2 numbers are needed"),
         ("dram = [96.0, 146.0]", "dram = [96.0]", "latency_ns.dram: 2 numbers are needed"),
         ("dram = [96.0, 146.0]", "dram = [96.0, 1e7]", "latency_ns.dram: times are from 0"),
         ("dram = [96.0, 146.0]", "dram = [96.0, 80.0]", "latency_ns.dram: what is farther away"),
@@ -220,6 +235,10 @@ fn wrong_numbers_are_refused() {
         ("[power]", "[umwait]\nwake_ns = -1.0\nmax_us = 1.0\nwait_w = 1.0\n\n[power]", "umwait: wake_ns from 0"),
         ("[power]", "[umwait]\nwake_ns = 1.0\nmax_us = 0.0\nwait_w = 1.0\n\n[power]", "umwait: wake_ns from 0"),
         ("[power]", "[hypervisor]\nrun_ms = 0.0\naway_ms = 1.0\n\n[power]", "hypervisor: run_ms is 0.001 or more"),
+        ("[power]", &measured("[[1, 180.0], [0, 50.0]]"), "measured_ns.cas_ping_pong: distances in rising order"),
+        ("[power]", &measured("[[0, 50.0], [2, 180.0]]"), "measured_ns.cas_ping_pong: distances in rising order"),
+        ("[power]", &measured("[[0, -1.0]]"), "measured_ns.cas_ping_pong: distances in rising order"),
+        ("[power]", &measured("[0.0]"), "invalid type: floating point"),
     ] {
         let error = complaint("2x18x2", from, to);
         assert!(error.contains(says), "{to}: {error}");

@@ -10,9 +10,9 @@ const FOUR: Setting = Setting::new("4x18x2", "kvmap");
 const UPDATES: Setting = TWO.with(&["--lookups", "0"]);
 /// The paper does not say how much work is outside; this much makes MCS do what the paper says of it: rise from one thread to
 /// two, and then stay where it is.
-const EXTERNAL: Setting = TWO.with(&["--external", "500"]).millis(20.0);
+const EXTERNAL: Setting = TWO.with(&["--external", "700"]).millis(20.0);
 /// A million acquisitions of the slower lock.
-const MILLION: Setting = TWO.millis(700.0).effort(Effort::FEW);
+const MILLION: Setting = TWO.millis(700.0).effort(Effort::Few);
 
 const NO_WORKLOAD: &str = "this workload does not exist yet";
 
@@ -194,7 +194,7 @@ fn external() -> Group {
     ));
     Group {
         title: "Key-value map with work outside",
-        about: "CNA, section 7.1.1, figure 9. The same with 0.5 µs of work between operations: the paper does not say how much there \
+        about: "CNA, section 7.1.1, figure 9. The same with 0.7 µs of work between operations: the paper does not say how much there \
                 was; this much makes MCS do what the paper says of MCS, whose rows therefore count as put in. `cna:wait=spin,reduction=256` stands for CNA (opt), whose \
                 THRESHOLD2 is 0xff.",
         rows,

@@ -5,8 +5,8 @@ use crate::fidelity::figure::Figure;
 use crate::fidelity::point::{Effort, Point, Setting};
 use crate::fidelity::row::{Goal, Group, Paper, Row};
 
-const ARRAY: Setting = Setting::new("sparc-t5", "randarray").millis(20.0).effort(Effort::LIGHT);
-const TWO_NODES: Setting = Setting::new("2x18x2", "randarray").millis(20.0).effort(Effort::LIGHT);
+const ARRAY: Setting = Setting::new("sparc-t5", "randarray").millis(20.0).effort(Effort::Light).medians();
+const TWO_NODES: Setting = Setting::new("2x18x2", "randarray").millis(20.0).effort(Effort::Light).medians();
 /// More threads than CPUs: ten time slices.
 const CROWDED: Setting = ARRAY.millis(100.0);
 const FULL: Setting = ARRAY.millis(40.0);
@@ -180,7 +180,7 @@ fn examples() -> Group {
                 `sparc-t5`; workload `one-in-six` has sections of 1 µs and 5 µs between them, `randarray` four times as much work \
                 outside as inside, and arrays of 1 MiB.",
         rows: vec![
-            example("Section 1: of 10 threads", 6.0, Setting::new("sparc-t5", "one-in-six").millis(40.0), 10),
+            example("Section 1: of 10 threads", 6.0, Setting::new("sparc-t5", "one-in-six").millis(40.0).medians(), 10),
             example("Section 3: of 16 threads", 5.0, ARRAY.millis(100.0), 16),
         ],
     }

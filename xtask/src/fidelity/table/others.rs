@@ -5,10 +5,10 @@ use crate::fidelity::figure::Figure;
 use crate::fidelity::point::{Effort, Setting};
 use crate::fidelity::row::{Goal, Group, Paper, Row};
 
-const MAP: Setting = Setting::new("8x24", "kvmap").with(&["--pack"]).millis(10.0).effort(Effort::MANY);
+const MAP: Setting = Setting::new("8x24", "kvmap").with(&["--pack"]).millis(10.0).effort(Effort::Many).medians();
 
 /// Time enough for the first of each NUMA node to make its part of `cst-rw`.
-const LISTS: Setting = Setting::new("8x24", "readdir").with(&["--pack"]).millis(10.0);
+const LISTS: Setting = Setting::new("8x24", "readdir").with(&["--pack"]).millis(10.0).medians();
 const CST: &str = "cst";
 /// Where nobody waits, it is the kernel's blocking lock in all but name: one exchange to acquire, one to release.
 const FUTEX: &str = "futex";

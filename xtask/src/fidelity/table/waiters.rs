@@ -5,9 +5,9 @@ use crate::fidelity::figure::Figure;
 use crate::fidelity::point::{Effort, Setting};
 use crate::fidelity::row::{Goal, Group, Paper, Row};
 
-const MESSAGES: Setting = Setting::new("sparc-t5", "messages").millis(10.0).effort(Effort::LIGHT);
-const BUFFERS: Setting = Setting::new("sparc-t5", "buffers").millis(20.0).effort(Effort::LIGHT);
-const BUFFERS_SEM: Setting = Setting::new("sparc-t5", "buffers-sem").millis(20.0).effort(Effort::LIGHT);
+const MESSAGES: Setting = Setting::new("sparc-t5", "messages").millis(10.0).effort(Effort::Light).medians();
+const BUFFERS: Setting = Setting::new("sparc-t5", "buffers").millis(20.0).effort(Effort::Light).medians();
+const BUFFERS_SEM: Setting = Setting::new("sparc-t5", "buffers-sem").millis(20.0).effort(Effort::Light).medians();
 /// Prepended always, and but for one in 1,000 and in 10.
 const LIFO: &str = "mcs:wait=spin,cond=lifo:0";
 const MOSTLY: &str = "mcs:wait=spin,cond=lifo:1/1000";
