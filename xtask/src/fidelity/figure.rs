@@ -146,7 +146,7 @@ mod tests {
         let runs = vec![vec![3.0, 1.0, 2.0, 6.0], vec![0.5], vec![2.0, 9.0]];
         let value = |typical| {
             let Figure { points, .. } = ratio(typical);
-            Figure::value("x", points[0]).of(&[runs.clone()])
+            Figure::value("x", points[0]).of(std::slice::from_ref(&runs))
         };
         let ours = |value, typical| Ok(Ours { value, typical, low: 0.5, high: 9.0 });
         assert_eq!(value(Typical::Median), ours(2.5, Typical::Median));
