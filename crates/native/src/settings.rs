@@ -478,10 +478,18 @@ mod tests {
     #[test]
     fn values_outside_their_range_are_refused() {
         for option in OPTIONS {
-            let lock = LOCKS.iter().find(|lock| lock.options.contains(&option.id)).unwrap();
+            let mutex = LOCKS.iter().find(|lock| lock.options.contains(&option.id)).map(|lock| lock.name);
+            let rw = RW_LOCKS.iter().find(|lock| lock.options.contains(&option.id)).map(|lock| lock.name);
+            assert!(mutex.or(rw).is_some(), "no lock takes {}", option.name);
             for value in [u64::from(option.most) + 1, u64::from(u32::MAX) + 1] {
-                let text = format!("{}:{}={value}", lock.name, option.name);
-                assert!(matches!(parse(&text), Err(BadChoice::Value(found, _)) if found == option.id), "{text}");
+                let of = |name| format!("{name}:{}={value}", option.name);
+                if let Some(text) = mutex.map(of) {
+                    assert!(matches!(parse(&text), Err(BadChoice::Value(found, _)) if found == option.id), "{text}");
+                }
+                if let Some(text) = rw.map(of) {
+                    let parsed = parse_rw(&text, &mut Tunables::DEFAULT.clone()).err();
+                    assert!(matches!(parsed, Some(BadChoice::Value(found, _)) if found == option.id), "{text}");
+                }
             }
         }
     }

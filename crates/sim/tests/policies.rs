@@ -166,7 +166,7 @@ fn under_restriction_few_threads_circulate_and_everybody_is_served() {
         let history = of("cr", shuffles).0;
         (0..LONG.threads).map(|thread| history.iter().filter(|turn| turn.thread == thread).count()).min()
     };
-    assert!(least(64) > least(1_000_000), "{:?} {:?}", least(64), least(1_000_000));
+    assert!(least(4) > least(1_000_000), "{:?} {:?}", least(4), least(1_000_000));
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn who_has_the_lowest_priority_is_served_once_the_group_is_closed() {
         history.iter().filter(|turn| turn.thread == 3).map(|turn| turn.waited).max()
     };
     let [short, long] = [longest(8), longest(1_000_000)].map(|wait| wait.unwrap_or(u64::MAX));
-    assert!(short < 300_000 && long > 2 * short, "{short} {long}");
+    assert!(short < 600_000 && long / 2 > short, "{short} {long}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named() {
         let mut machine = Description::find("2x18x2").unwrap();
-        machine.latency_ns.llc[0] = 100.0;
+        machine.latency_ns.llc = vec![100.0, 65.0];
         machine.scheduler.switch_us = 0.0;
         machine.latency_ns.transfer = vec![85.0, 55.0];
         let expected = [

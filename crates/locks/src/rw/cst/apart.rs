@@ -4,10 +4,10 @@
 //! often, with few writers between, and again once so many writers have come that it is time to see whether they still would. See
 //! [`cst`](super), invariant 1.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::event::Event;
-use crate::machine::{Deadline, Machine, Word};
+use crate::machine::{Deadline, FIRST_EPOCH, Machine, Word};
 use crate::rw::cst::CstRwState;
 use crate::rw::cst::counters::Counters;
 use crate::rw::shfl::has_no_readers;
@@ -19,10 +19,20 @@ use crate::wait::WaitPolicy;
 const MEETINGS_PER_WRITER: u32 = 16;
 /// The `heat` of a lock in which readers count apart.
 const APART: u32 = 1 << 31;
-/// The least `heat` of a lock in which a reader is about to bring that about. (No number of meetings gets there.)
+/// The least `heat` of a lock in which a reader is about to bring that about. (No number of meetings gets there.) Above the lowest eight bits, to which
+/// late meetings may be added, is the reader's epoch.
 const MAKING: u32 = 1 << 30;
+/// Bit of such a `heat`: and holds `base` for that.
+const HOLDING: u32 = 1 << 29;
+/// Bits of an epoch that are kept there.
+const EPOCH: u32 = 0xffff;
 /// How long (µs) that reader waits for the others to go, at most.
 const PATIENCE: u32 = 100;
+
+/// The `heat` with which the calling process says so.
+fn making<M: Machine>() -> u32 {
+    MAKING | (M::epoch() & EPOCH) << 8
+}
 
 impl<M: Machine> CstRwState<M> {
     /// Whether readers count together: a hint, or a fact for who holds the lock (invariant 1, so Relaxed).
@@ -99,28 +109,46 @@ impl<M: Machine> CstRwState<M> {
     /// the lock.
     #[cold]
     pub fn count_apart<W: WaitPolicy>(&self, until: Option<Deadline>) {
-        if !self.change_heat(0, MAKING - 1, MAKING) {
+        if !self.change_heat(0, MAKING - 1, making::<M>()) {
             return; // Another is about to.
         }
-        let is_new = self.side.load(Relaxed) == 0;
-        if is_new && !M::admit_apart() {
-            self.change_heat(MAKING, APART - 1, 0);
-            return;
-        }
-        let acquired = self.base.acquire_uncounted::<W>(M::sooner(PATIENCE, until)).is_ok();
-        let begins = acquired && self.is_folded();
-        if is_new && !(begins && self.side.load(Relaxed) == 0) {
-            M::gone_apart();
-        }
-        if begins {
-            let index = Side::<M>::of(&self.side).unwrap_or_else(|| Side::make(&self.side, |_| ()));
-            Counters(index).begin();
-            self.heat.store(APART, Relaxed);
-            M::trace(Event::RwApart);
-        } else {
-            self.change_heat(MAKING, APART - 1, 0);
+        let index = Side::of(&self.side).or_else(|| self.make_index());
+        let acquired = index.is_some() && self.base.acquire_uncounted::<W>(M::sooner(PATIENCE, until)).is_ok();
+        match index {
+            Some(index) if acquired && self.is_folded() => {
+                self.heat.store(making::<M>() | HOLDING, Relaxed); // Nobody counts meetings now.
+                Counters(index).begin();
+                self.heat.store(APART, Release); // After `begin`, for who asks for orphans.
+                M::trace(Event::RwApart);
+            }
+            _ => _ = self.change_heat(MAKING, APART - 1, 0),
         }
         if acquired {
+            ShflRw::<W>::unlock(&self.base);
+        }
+    }
+
+    /// Makes the side block, not yet in use, unless the machine admits no more.
+    fn make_index(&self) -> Option<Side<M>> {
+        if !M::admit_apart() {
+            return None;
+        }
+        let mut mine = core::ptr::null();
+        let index = Side::make(&self.side, |node| mine = core::ptr::from_ref(node));
+        if !core::ptr::eq(index.0, mine) {
+            M::gone_apart(); // Another was faster.
+        }
+        Some(index)
+    }
+
+    /// In a forked child: a reader that was about to let readers count apart does not exist.
+    pub(super) fn forget_who_made<W: WaitPolicy>(&self) {
+        if M::epoch() == FIRST_EPOCH {
+            return;
+        }
+        let heat = self.heat.load(Acquire); // What a fork left, or a thread of this process.
+        let is_mine = (heat & !HOLDING) >> 8 == making::<M>() >> 8;
+        if (MAKING..APART).contains(&heat) && !is_mine && self.change_heat(heat, heat, 0) && heat & HOLDING != 0 {
             ShflRw::<W>::unlock(&self.base);
         }
     }

@@ -9,6 +9,7 @@
 //! word. Of these two changes one comes first: if the writer's, it is woken, or does not fall asleep; else it sees the counter as the reader left it.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::fence;
 
 use crate::event::Event;
 use crate::machine::{Deadline, FIRST_EPOCH, Machine, Patience, Word};
@@ -105,9 +106,10 @@ impl<M: Machine> Counters<M> {
         self.own_or_other().is_some_and(|counter| is_full(counter.load(Relaxed)))
     }
 
-    /// Whether there are as many readers as can be counted. More or less: those who look at once may all come in.
+    /// Whether there are as many readers as can be counted. More or less: those who look at once may all come in. Twice: one look may find in two
+    /// counters what [`level`](Self::level) moves from one to the other.
     pub(super) fn has_most(self) -> bool {
-        self.readers() >= MOST as i32
+        (0..2).all(|_| self.readers() >= MOST as i32)
     }
 
     /// A reader that holds `base` comes in.
@@ -126,9 +128,10 @@ impl<M: Machine> Counters<M> {
         let Some(least) = self.all().min_by_key(|counter| counter.load(Relaxed) as i32) else { return };
         let surplus = full.load(Relaxed) & !CLOSED;
         if is_full(surplus) && !core::ptr::eq(least, full) {
-            // This one first, and AcqRel: who looks at the sum without `base` finds too many rather than too few.
-            least.fetch_add(surplus, AcqRel);
+            // This one first: a sum that is too small meanwhile harms nobody, for `base` keeps writers out; one too large would be refused. AcqRel, as
+            // all additions.
             full.fetch_add(surplus.wrapping_neg(), AcqRel);
+            least.fetch_add(surplus, AcqRel);
         }
     }
 
@@ -213,6 +216,7 @@ impl<M: Machine> Counters<M> {
         if mine == FIRST_EPOCH {
             return false;
         }
+        fence(Acquire); // With the Release of `heat`: `begin` comes first.
         // Acquire here, and AcqRel: what others do once the first has asked is not seen by who asks at the same time, and prevails.
         let of = self.epoch().load(Acquire);
         if of == mine {

@@ -60,7 +60,7 @@
 //!
 //! Those of `side` and its parts: [`side`](crate::side); of the word on which a writer sleeps: `counters.rs`.
 //!
-//! **Cannot:** let anybody in while a writer that is waiting for readers to go does not run, but readers past the bound. Give its side block back
+//! **Cannot:** tell that a lock is released which nobody holds, while readers count apart. Let anybody in while a writer that is waiting for readers to go does not run, but readers past the bound. Give its side block back
 //! if the program frees the lock without destroying it; so the machine admits so many at once ([`Machine::admit_apart`]), and a lock that is not admitted stays
 //! without.
 
@@ -81,6 +81,8 @@ use crate::wait::{SpinThenPark, WaitPolicy};
 
 /// How long (µs) a reader that holds the lock waits for a writer to say that it waits for it.
 const BREAK: u32 = 20;
+/// How often a reader that may not wait looks again, if who is in its way does not hold the lock.
+const TRIES: u32 = 32;
 /// How often a reader that waits for a writer may find that the next must wait twice as long.
 const MOST_DOUBLINGS: u32 = 10;
 
@@ -173,6 +175,28 @@ impl<M: Machine> CstRwState<M> {
         M::spin_until(&self.base.count, Relaxed, Patience::Budget, |_| !self.is_in_between());
     }
 
+    /// Acquires for reading if that is possible at once, or would be but for somebody who does not hold the lock.
+    fn try_through<W: WaitPolicy>(&self, how: Reader) -> Result<(), Refusal> {
+        for _ in 0..TRIES {
+            let tried = self.try_enter::<W>(how);
+            let is_final = match how {
+                Reader::Behind => !self.is_in_between(),
+                _ => self.is_held_for_writing(),
+            };
+            if tried != Err(Refusal::Busy) || is_final {
+                return tried;
+            }
+            self.see_it_through();
+        }
+        Err(Refusal::Busy)
+    }
+
+    /// Whether a writer holds the lock, as far as it seems.
+    fn is_held_for_writing(&self) -> bool {
+        let has_counters = |side: Counters<M>| side.state().load(Relaxed) == WRITTEN;
+        self.base.is_written() && self.side().map_or_else(|| !self.is_making(), has_counters)
+    }
+
     /// Acquires for reading if that is possible at once.
     fn try_enter<W: WaitPolicy>(&self, how: Reader) -> Result<(), Refusal> {
         if how != Reader::Behind && self.side().is_some_and(Counters::pass) {
@@ -210,8 +234,11 @@ impl<M: Machine> CstRwState<M> {
                 Err(refusal) => return Err(refusal),
             }
             let late = until.is_some_and(|deadline| M::expired(&deadline));
-            if how != Reader::Behind && self.pass_after(begun, late) {
+            if how != Reader::Behind && self.pass_after(begun) {
                 M::trace(Event::RwRead);
+                return Ok(());
+            }
+            if late && how != Reader::Behind && self.try_through::<W>(how).is_ok() {
                 return Ok(());
             }
             if late {
@@ -223,10 +250,10 @@ impl<M: Machine> CstRwState<M> {
     }
 
     /// Passes the writer that waits, if the wait since `begun` has been long enough for that.
-    fn pass_after(&self, begun: u32, late: bool) -> bool {
+    fn pass_after(&self, begun: u32) -> bool {
         let Some(side) = self.side() else { return false };
         let bound = u64::from(M::tunables().bound_us) << side.passed().load(Relaxed).min(MOST_DOUBLINGS);
-        let passed = (late || u64::from(M::micros().wrapping_sub(begun)) >= bound) && side.pass();
+        let passed = u64::from(M::micros().wrapping_sub(begun)) >= bound && side.pass();
         if passed {
             side.passed().fetch_add(1, Relaxed); // A hint.
             M::trace(Event::RwPassed);
@@ -256,6 +283,7 @@ impl<M: Machine> CstRwState<M> {
     /// In a forked child, a writer that was on its way does not exist: it gives up.
     #[inline]
     fn forget_the_dead<W: WaitPolicy>(&self) {
+        self.forget_who_made::<W>();
         if let Some(side) = self.side().filter(|side| side.adopt(|| self.base.is_written())) {
             self.give_up::<W>(side);
         }
@@ -301,12 +329,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
         if state.side().is_some_and(|side| side.is_own_full() && side.has_most()) {
             return Err(Refusal::Overflow);
         }
-        let tried = state.try_enter::<W>(how);
-        if tried != Err(Refusal::Busy) || !state.is_in_between() {
-            return tried;
-        }
-        state.see_it_through();
-        state.try_enter::<W>(how)
+        state.try_through::<W>(how)
     }
 
     fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
