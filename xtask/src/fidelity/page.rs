@@ -91,14 +91,17 @@ fn head(report: &Report) -> String {
          misses.\n\n\
          Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command that makes it.\n\n\
          - **Parameters** come from published latencies and three facts for each machine: the time that a line takes between two \
-         caches, the speed of one thread, and MCS at two threads. All else is a test, not a fit.\n\
+         caches, the speed of one thread, and MCS at two threads. What workloads were set with is listed under \
+         [what was put in](#what-was-put-in). All else is a test, not a fit.\n\
          - **Ours** is what the source tells of its runs: the mean over seeds and placements of the threads, and the quotient of two \
-         means, for CNA's paper and patch; medians for the others. Runs: two seeds with two placements each, with three up to 16 \
-         threads and with ten up to four, or as many seeds as a table says. In brackets the least and the greatest of all single \
+         means, for CNA's paper and patch; medians for the others. Runs: for CNA, its patch, the readers-writer \
+         locks and section 7.2 two seeds with two placements each, with three up to 16 threads, with ten up to four, and with one for one \
+         thread; for the Malthusian paper two seeds with one placement, so that their median is their mean; or as many seeds as a \
+         table says. In brackets the least and the greatest of all single \
          runs, those included with all latencies times 0.75 and 1.25; there a quotient is of runs of the same seed and placement.\n\
          - **Placements**: the papers did not tie threads to CPUs (but for will-it-scale, see there). A run here begins each thread \
          on a core drawn at random from those that are free, and leaves it there. Two threads on two sockets are on one of them in \
-         half of the runs, which are then up to twice as fast, so that the brackets of few threads are wide. CNA's paper has \
+         half of the runs, which are then 1.5 times as fast under MCS, so that the brackets of few threads are wide. CNA's paper has \
          deviations below 10 %: probably its runs, of seconds, had their threads moved about.\n\
          - **Verdict**: *met* if our figure is within the goal. *missed by* is the distance to the goal's nearer end; *(band \
          reaches it)*: the figure depends on what is not known better than this.\n\
@@ -129,7 +132,7 @@ fn made_later(report: &Report) -> String {
 fn summary(report: &Report) -> String {
     let all = Count::of(&report.groups);
     let mut text = format!(
-        "**{} goals are met, {} are missed**{}; {} rows are open. Of {} figures that were put in, {} come out within 10 %.\n\n\
+        "**{} goals are met, {} are missed**{}; {} rows are open. Of {} figures that were put in, {} meet their goals.\n\n\
          | | met | missed | open |\n|---|--:|--:|--:|\n",
         all.met,
         all.missed,

@@ -164,7 +164,7 @@ fn figure_4() -> Group {
     Group {
         title: "Random access array at 32 threads, figure 4",
         about: "Malthusian Locks, section 6.1; machine, workload and locks as above. The paper's runs took 10 s, ours as \
-                much virtual time as 50,000 acquisitions take: 70 to 400 ms.",
+                much virtual time as 50,000 acquisitions take, and more: 100 to 400 ms.",
         rows,
     }
 }
