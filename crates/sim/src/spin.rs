@@ -45,9 +45,6 @@ pub(crate) fn spin_until(
     patience: Patience,
     done: impl FnMut(u32) -> bool,
 ) -> Option<u32> {
-    if matches!(patience, Patience::Contend) {
-        return contend(word, order, done);
-    }
     wait(word, order, patience, done, false)
 }
 
@@ -58,9 +55,6 @@ pub(crate) fn rest_until(
     patience: Patience,
     done: impl FnMut(u32) -> bool,
 ) -> Option<u32> {
-    if matches!(patience, Patience::Contend) {
-        return contend(word, order, done);
-    }
     wait(word, order, patience, done, with(|kernel| kernel.machine.umwait.is_some()))
 }
 
@@ -71,6 +65,9 @@ fn wait(
     mut done: impl FnMut(u32) -> bool,
     rests: bool,
 ) -> Option<u32> {
+    if matches!(patience, Patience::Contend) {
+        return contend(word, order, done);
+    }
     for _ in 0..QUICK_POLLS {
         let seen = word.load(order);
         if done(seen) {

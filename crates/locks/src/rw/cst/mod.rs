@@ -57,6 +57,9 @@
 //! | counter − 1 | Release | the writer's ors | hands over what was read |
 //! | counter or, and | AcqRel | both | as above |
 //! | index `state` store, load | Release, Acquire | each other | invariant 3 goes through the counter; this keeps the argument local |
+//! | `heat` = APART; fence in `adopt` | Release; Acquire | each other | who asks for orphans finds the epoch that `begin` has written |
+//! | `heat`, else | Relaxed | – | a hint; a fact for who holds the lock, by `base` or a counter (invariant 1) |
+//! | index `epoch` load, CAS | Acquire, AcqRel | each other | who asks later sees that another has asked, and no orphan where that one's process writes |
 //!
 //! Those of `side` and its parts: [`side`](crate::side); of the word on which a writer sleeps: `counters.rs`.
 //!
