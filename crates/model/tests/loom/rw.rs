@@ -1,6 +1,7 @@
 //! Readers-writer locks: exclusion, and that each section sees those before it; with seeded bugs.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::Tunables;
@@ -12,7 +13,7 @@ use flashlock_model::tag::Tag;
 use flashlock_model::{Field, Loom, Op, Setup, Weaken, harness};
 use loom::thread;
 
-use crate::common::{ALL, HASTY};
+use crate::common::{ALL, HASTY, world};
 use crate::rw_mutants::*;
 
 type Lock<L> = harness::RwLock<Loomed, L>;
@@ -140,6 +141,42 @@ fn cst_counts_apart_and_together() {
     explore("restless cst-rw R+W", BOUND, setup, sections::<CstRw<Park>>(RW));
     explore("restless cst-rw W+W", BOUND, setup, sections::<CstRw<Park>>(&[Do::Write, Do::Write]));
     find("readers count together too soon", BOUND, setup, sections::<TogetherTooSoon>(RW));
+}
+
+/// A child, forked after so many steps of a writer that gives up for a reader who holds the lock: nobody writes there. Whether the writer had come to
+/// its end.
+fn forked_beside_a_writer(steps: u32) -> bool {
+    let lock = Arc::new(Lock::<CstRw<Park>>::new());
+    lock.state.count_apart::<Park>(None);
+    assert!(lock.read(Reader::Newcomer, None));
+    let ended = world().fork_within(steps, || assert!(!lock.write(Writer::Fair, Some(world().deadline(0)))));
+    assert!(lock.try_read(Reader::Newcomer), "refused for a writer that does not exist");
+    lock.unlock();
+    let other = {
+        let lock = lock.clone();
+        thread::spawn(move || section(&lock, Do::Write))
+    };
+    lock.unlock();
+    section(&lock, Do::Write);
+    other.join().expect("no panic");
+    assert!(lock.try_write(), "left held");
+    assert_eq!(lock.visit(), 2);
+    lock.unlock();
+    ended // Not freed: the arena counts the side block among the nodes of the parent's threads.
+}
+
+#[test]
+fn a_child_knows_no_writer_on_its_way() {
+    let mut steps = 0;
+    let ended = Arc::new(AtomicBool::new(false));
+    while !ended.load(Relaxed) {
+        steps += 1;
+        let ended = ended.clone();
+        explore(&format!("cst-rw forked, {steps} steps"), Preemptions(1), SETUP, move || {
+            ended.store(forked_beside_a_writer(steps), Relaxed);
+        });
+    }
+    assert!(steps > 5, "only {steps} steps");
 }
 
 /// The last of two frees the lock.
