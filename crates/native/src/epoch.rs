@@ -5,11 +5,11 @@
 //! (`MADV_WIPEONFORK`, Linux 4.14), however the fork was made; who finds it zero fills it in. Where the kernel cannot do that, the epoch is
 //! constant, and a child that inherits waiters may hang on them.
 //!
-//! An epoch is a number that no ancestor has had: one more than the last that was given out in this process or, for that memory is
-//! inherited, in any of its ancestors. (A process id would not do: it comes again, and the first process of each container has the
-//! same.)
+//! An epoch is a number that no ancestor has had: one more than the last that was given out in any of them, for that memory is
+//! inherited. So it counts those of the ancestors that have asked for theirs. (A process id would not do: it comes again, and the first
+//! process of each container has the same.)
 
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::FIRST_EPOCH;
 
@@ -18,7 +18,7 @@ use crate::registry;
 /// The current process's epoch, never 0; [`FIRST_EPOCH`] is the first that is given out.
 #[inline]
 pub fn current() -> u32 {
-    match registry::get().epoch.0.load(Relaxed) {
+    match registry::get().wiped.epoch.load(Relaxed) {
         0 => refresh(),
         epoch => epoch,
     }
@@ -27,15 +27,18 @@ pub fn current() -> u32 {
 #[cold]
 fn refresh() -> u32 {
     let registry = registry::get();
-    let word = &registry.epoch.0;
-    if word.load(Relaxed) == 0 {
-        // Given out before it is used, so that a child forked by another thread in between counts on from it: Release, and its
-        // partner is the fork, which copies `last_epoch` no older than the page. Of several threads one prevails; the loads are of one
-        // word alone, so Relaxed suffices.
-        let next = registry.last_epoch.fetch_add(1, Relaxed).wrapping_add(1).max(FIRST_EPOCH);
-        let _ = word.compare_exchange(0, next, Release, Relaxed);
-    }
-    word.load(Relaxed)
+    // Given out before it is used, so that a child forked by another thread in between counts on from it: Release, and its partner is
+    // the fork, which copies `last_epoch` no older than nodes with the epoch.
+    //
+    // Of several threads that come at once, the first to claim a number prevails; no other is given out. A thread that sees
+    // `last_epoch` advanced (Acquire) sees the claim that was made before (Release), and takes that.
+    let last = registry.last_epoch.load(Acquire);
+    let next = last.wrapping_add(1).max(FIRST_EPOCH);
+    let next =
+        registry.wiped.claim.compare_exchange(0, next, Relaxed, Relaxed).map_or_else(|claimed| claimed, |_| next);
+    let _ = registry.last_epoch.compare_exchange(last, next, Release, Relaxed);
+    registry.wiped.epoch.store(next, Release);
+    next
 }
 
 #[cfg(test)]
@@ -64,9 +67,36 @@ mod tests {
             let mut seen = [0; 100];
             for epoch in &mut seen {
                 *epoch = current();
-                registry::get().epoch.0.store(0, Relaxed);
+                registry::get().wiped.epoch.store(0, Relaxed);
+                registry::get().wiped.claim.store(0, Relaxed);
             }
             seen.iter().enumerate().all(|(at, epoch)| *epoch != 0 && !seen[..at].contains(epoch))
+        }));
+    }
+
+    /// Numbers that nobody uses would make a lock believe in more ancestors than there are.
+    #[test]
+    fn threads_that_come_at_once_agree_on_the_next() {
+        use std::sync::Barrier;
+        assert!(in_a_child(|| {
+            let registry = registry::get();
+            let (together, apart) = (Barrier::new(3), Barrier::new(3));
+            let wrong = || {
+                let round = |_: &i32| {
+                    let last = registry.last_epoch.load(Relaxed);
+                    registry.wiped.epoch.store(0, Relaxed);
+                    registry.wiped.claim.store(0, Relaxed);
+                    together.wait();
+                    let right = current() == last + 1;
+                    apart.wait();
+                    !right || registry.last_epoch.load(Relaxed) != last + 1
+                };
+                (0..1_000).filter(round).count()
+            };
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..3).map(|_| scope.spawn(wrong)).collect();
+                threads.into_iter().all(|thread| thread.join().is_ok_and(|wrong| wrong == 0))
+            })
         }));
     }
 

@@ -44,7 +44,7 @@ use crate::pool::{FIRST, LATER, Slot};
 use crate::sys;
 
 /// To be advanced with each change of [`Registry`], of queue nodes, and of what a lock's state says.
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 /// What a registry begins with.
 const MAGIC: u64 = 0xf1a5_10c4_0000_0000 | (size_of::<Slot>() as u64) << 16 | LAYOUT;
 
@@ -67,7 +67,7 @@ pub struct Registry {
     pub(crate) later: [AtomicPtr<Slot>; LATER],
     /// How many nodes have ever been handed out.
     pub(crate) used: AtomicU32,
-    /// The last epoch that was given out. Not wiped.
+    /// The last epoch that was given out, or an ancestor's. Not wiped.
     pub(crate) last_epoch: AtomicU32,
     /// Nodes left behind.
     pub(crate) left: [AtomicU32; left::LENGTH],
@@ -76,13 +76,17 @@ pub struct Registry {
     /// By which readers say that they have gone.
     pub(crate) leavers: [left::Apart; left::LEAVERS],
     /// The epoch.
-    pub(crate) epoch: Wiped,
+    pub(crate) wiped: Wiped,
     pub(crate) first: [Slot; FIRST as usize],
 }
 
-/// A word on a page of its own.
+/// What is zero in a child that was forked just now, on a page of its own.
 #[repr(C, align(4096))]
-pub(crate) struct Wiped(pub(crate) AtomicU32);
+pub(crate) struct Wiped {
+    pub(crate) epoch: AtomicU32,
+    /// What the epoch will be.
+    pub(crate) claim: AtomicU32,
+}
 
 const _: () = assert!(size_of::<Wiped>() == PAGE && align_of::<Registry>() == PAGE);
 
@@ -96,7 +100,7 @@ static OWN: Registry = Registry {
     left: [const { AtomicU32::new(0) }; left::LENGTH],
     apart: AtomicU32::new(0),
     leavers: [const { left::Apart::zero() }; left::LEAVERS],
-    epoch: Wiped(AtomicU32::new(0)),
+    wiped: Wiped { epoch: AtomicU32::new(0), claim: AtomicU32::new(0) },
     first: [const { Slot::zero() }; FIRST as usize],
 };
 
@@ -172,8 +176,8 @@ fn look(at: usize) -> Option<Option<usize>> {
 
 /// Where the kernel refuses, the epoch is constant, and a child that inherits waiters may hang on them.
 fn wipe_on_fork(registry: &Registry) {
-    let page = &raw const registry.epoch as usize;
-    // SAFETY: the page holds nothing but the epoch.
+    let page = &raw const registry.wiped as usize;
+    // SAFETY: the page holds nothing but what is to be wiped.
     unsafe { sys::syscall(libc::SYS_madvise, [page, PAGE, libc::MADV_WIPEONFORK as usize, 0, 0, 0]) };
 }
 

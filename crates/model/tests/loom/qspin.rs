@@ -272,16 +272,17 @@ fn two_sleep_on_the_word() {
     explore("qspin stp, two on the word", Preemptions(3), SETUP, two_on_the_word::<Qspin<SpinThenPark>>);
 }
 
-/// A child, forked while the lock was held, one was PENDING, and (unless `alone`) others queued: nobody waits for them.
-fn forked<L: OneWord>(alone: bool) {
+/// A child, forked while the lock was held, one was PENDING, and (unless `alone`) others queued; or such a child's child, and so on, if
+/// there is more than one of these `generations`: nobody waits for them.
+fn forked<L: OneWord>(alone: bool, generations: u32) {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
     let lost = sleepers(if alone { &[] } else { &[0, 0] });
     if let (Some(first), Some(last)) = (lost.first(), lost.last()) {
         L::adopt(&mutex.word, &mutex.queue, Chain::new(*first, *last));
     }
-    mutex.word.fetch_or(pending_mark::<Loom>(), Relaxed);
-    world().fork();
+    mutex.word.fetch_or(pending_mark::<Loom>().expect("the first"), Relaxed);
+    (0..generations).for_each(|_| world().fork());
     let other = joins(&mutex, 0);
     mutex.visit();
     mutex.unlock();
@@ -295,9 +296,9 @@ fn forked<L: OneWord>(alone: bool) {
 
 #[test]
 fn a_forked_child_waits_for_nobody_of_its_parent() {
-    for alone in [true, false] {
-        explore("qspin, forked", Preemptions(3), SETUP, move || forked::<Qspin<SpinThenPark>>(alone));
-        explore("qspin-cna, forked", Preemptions(3), SETUP, move || forked::<QspinCna<Park>>(alone));
+    for (generations, alone) in (1..4).flat_map(|generations| [(generations, true), (generations, false)]) {
+        explore("qspin, forked", Preemptions(3), SETUP, move || forked::<Qspin<SpinThenPark>>(alone, generations));
+        explore("qspin-cna, forked", Preemptions(3), SETUP, move || forked::<QspinCna<Park>>(alone, generations));
     }
 }
 

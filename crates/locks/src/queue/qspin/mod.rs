@@ -24,7 +24,7 @@
 //! others leave their nodes behind; whoever reaches such a node gives it back. Their number is counted by the lock's address
 //! ([`Machine::left_behind`]), and newcomers stay out while it is 64 or more. (5) Nobody waits for a
 //! joiner that has not linked itself: it inherits the front ([`mod@line`], invariant 2). (6) In a forked child, nobody waits for threads
-//! that do not exist there: nodes say of which process they are, and beside PENDING stands whether that one's epoch was odd. (7) A
+//! that do not exist there: nodes say of which process they are, and beside PENDING stands whether that one's epoch was the first or the second, and in processes with later ones all queue. (7) A
 //! release is an addition, not a byte store ([`word`]). (8) A joiner exchanges the whole word, where the kernel exchanges the half with
 //! the tail; the rest it puts back (invariant 6). A loop of compare-and-exchange, which the kernel has for very many CPUs, would
 //! not do: whoever has to try again does so behind all others who try.
@@ -67,8 +67,7 @@
 //! | `state` swap to HEAD | AcqRel | `state` loads of the waiter, Acquire; its ABANDONED, Release | the head sees what the front carries; its last look at an abandoned node comes before the node's next use |
 //! | all else on `word` | Relaxed | – | says only who waits, or when to look |
 //!
-//! **Cannot:** let a newcomer in while the one who is next does not run; share its mutex with code that bypasses flashlock; and, in
-//! a forked child whose *grandparent* left a thread PENDING, in a lock that the parent did not touch, tell that it is dead.
+//! **Cannot:** let a newcomer in while the one who is next does not run; share its mutex with code that bypasses flashlock.
 
 pub mod line;
 pub mod wait;
@@ -127,10 +126,10 @@ impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
 
     /// (\*,\*,\*), as it was seen, to (\*,0,1) and ours.
     fn wait<M: Machine>(line: Line<'_, M>, seen: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
-        let mark = pending_mark::<M>();
-        let seen = match line.try_pend(seen, mark) {
-            Err(seen) => seen,
-            Ok(()) => match line.wait_pending::<W>(mark, until) {
+        let seen = match pending_mark::<M>().map(|mark| line.try_pend(seen, mark)) {
+            None => seen,
+            Some(Err(seen)) => seen,
+            Some(Ok(mark)) => match line.wait_pending::<W>(mark, until) {
                 Pending::Won => return Ok(()),
                 Pending::TimedOut => return Err(TimedOut),
                 Pending::Lost => mark,

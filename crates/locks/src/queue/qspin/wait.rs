@@ -25,9 +25,9 @@ pub(super) enum Pending {
 }
 
 impl<M: Machine> Line<'_, M> {
-    /// (LOCKED) -> (LOCKED, PENDING), from a word that was just seen; the error is what it holds instead. If somebody PENDING is about to
+    /// (LOCKED) -> (LOCKED, PENDING), from a word that was just seen. The mark that was set; the error is what the word holds instead. If somebody PENDING is about to
     /// acquire, waits a moment for that: then there is room for us.
-    pub(super) fn try_pend(self, mut seen: u32, mark: u32) -> Result<(), u32> {
+    pub(super) fn try_pend(self, mut seen: u32, mark: u32) -> Result<u32, u32> {
         if seen == mark {
             M::spin_until(self.word, Relaxed, Patience::Budget, |now| {
                 seen = now;
@@ -37,7 +37,7 @@ impl<M: Machine> Line<'_, M> {
         if seen != LOCKED {
             return Err(seen);
         }
-        self.word.compare_exchange(LOCKED, LOCKED | mark, Relaxed, Relaxed).map(drop)
+        self.word.compare_exchange(LOCKED, LOCKED | mark, Relaxed, Relaxed).map(|_| mark)
     }
 
     /// (LOCKED, PENDING) until (PENDING), and -> (LOCKED).
@@ -52,7 +52,7 @@ impl<M: Machine> Line<'_, M> {
             if won {
                 return Pending::Won;
             }
-            if mark != pending_mark::<M>() {
+            if pending_mark::<M>() != Some(mark) {
                 return Pending::Lost;
             }
             if until.is_some_and(|deadline| M::expired(&deadline)) && self.leave_pending() {

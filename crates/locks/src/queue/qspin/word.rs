@@ -3,7 +3,7 @@
 //! ```text
 //!    31      30      29     28   27                          0
 //!  +--------+-------+------+----+----------------------------+
-//!  | LOCKED |PENDING|SLEEPS|ODD |  tail: the last waiter     |
+//!  | LOCKED |PENDING|SLEEPS|HEIR|  tail: the last waiter     |
 //!  +--------+-------+------+----+----------------------------+
 //! ```
 //!
@@ -11,7 +11,7 @@
 //! whoever joins meanwhile, and which says whether somebody sleeps. (The kernel stores a byte there. A byte store into a 32-bit
 //! atomic is outside of Rust's memory model, and could not say that.)
 
-use crate::machine::{Handle, Machine};
+use crate::machine::{FIRST_EPOCH, Handle, Machine};
 use crate::queue::link::handle_in;
 
 /// Nobody holds the lock, nobody waits.
@@ -22,13 +22,13 @@ pub const LOCKED: u32 = 1 << 31;
 pub const PENDING: u32 = 1 << 30;
 /// The one who is PENDING, or the head of the queue, or both, sleep on this word or are about to.
 pub const SLEEPS: u32 = 1 << 29;
-/// The epoch of the one who is PENDING is odd.
-pub const ODD: u32 = 1 << 28;
+/// The epoch of the one who is PENDING is the second.
+pub const HEIR: u32 = 1 << 28;
 
 /// All of these.
 pub const FLAGS: u32 = !(Handle::LIMIT - 1);
 
-const _: () = assert!(ODD == Handle::LIMIT && LOCKED.wrapping_add(LOCKED) == 0);
+const _: () = assert!(HEIR == Handle::LIMIT && LOCKED.wrapping_add(LOCKED) == 0);
 
 /// The last waiter in the queue.
 #[inline]
@@ -48,16 +48,21 @@ pub fn is_locked(word: u32) -> bool {
     word & LOCKED != 0
 }
 
-/// What a thread that becomes PENDING sets.
+/// What a thread that becomes PENDING sets: another mark than one in any ancestor. There is one bit to say of which process it is, so in
+/// those with a third epoch or a later one, nobody may.
 #[inline]
-pub fn pending_mark<M: Machine>() -> u32 {
-    if M::epoch().is_multiple_of(2) { PENDING } else { PENDING | ODD }
+pub fn pending_mark<M: Machine>() -> Option<u32> {
+    match M::epoch().wrapping_sub(FIRST_EPOCH) {
+        0 => Some(PENDING),
+        1 => Some(PENDING | HEIR),
+        _ => None,
+    }
 }
 
 /// Whether somebody is PENDING who lives. In a forked child the bit may be left of a thread that does not exist there.
 #[inline]
 pub fn has_pending<M: Machine>(word: u32) -> bool {
-    word & (PENDING | ODD) == pending_mark::<M>()
+    word & PENDING != 0 && pending_mark::<M>() == Some(word & (PENDING | HEIR))
 }
 
 /// Whether the head of the queue must wait.
@@ -74,7 +79,7 @@ pub fn is_vacant<M: Machine>(word: u32) -> bool {
 
 /// The word with this tail (0: nobody), and without what is left of the dead.
 pub fn with_tail<M: Machine>(word: u32, last: u32) -> u32 {
-    let pending = if has_pending::<M>(word) { PENDING | ODD } else { 0 };
+    let pending = if has_pending::<M>(word) { PENDING | HEIR } else { 0 };
     // SLEEPS speaks of the head or of the one who is pending; a word with neither would never be FREE again.
     let sleeps = if pending | last == 0 { 0 } else { SLEEPS };
     word & (LOCKED | pending | sleeps) | last
@@ -82,7 +87,7 @@ pub fn with_tail<M: Machine>(word: u32, last: u32) -> u32 {
 
 /// The word without who is PENDING.
 pub fn without_pending<M: Machine>(word: u32) -> u32 {
-    with_tail::<M>(word & !(PENDING | ODD), tail_word(word))
+    with_tail::<M>(word & !(PENDING | HEIR), tail_word(word))
 }
 
 #[cfg(test)]
@@ -91,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_release_touches_one_bit() {
-        for others in [0, PENDING, SLEEPS | 5, PENDING | ODD | SLEEPS | (Handle::LIMIT - 1)] {
+        for others in [0, PENDING, SLEEPS | 5, PENDING | HEIR | SLEEPS | (Handle::LIMIT - 1)] {
             assert_eq!((others | LOCKED).wrapping_add(LOCKED), others);
             assert_eq!(tail(others | LOCKED), tail(others));
         }
@@ -99,7 +104,7 @@ mod tests {
 
     #[test]
     fn flags_name_nobody() {
-        for word in [FREE, LOCKED, LOCKED | PENDING | ODD | SLEEPS, LOCKED | Handle::RESERVED] {
+        for word in [FREE, LOCKED, LOCKED | PENDING | HEIR | SLEEPS, LOCKED | Handle::RESERVED] {
             assert_eq!(tail(word), None);
         }
     }
