@@ -49,6 +49,8 @@ enum Task {
     Setup(setup::Options),
     /// All tests that a fresh machine can run
     Test(test::Options),
+    /// The model tests alone: every lock under loom and shuttle
+    Models,
     /// The pthread conformance suite, under glibc and under every lock
     Conformance(conformance::Options),
     /// The torture program, under glibc and under every lock, and a lock that must be caught
@@ -97,6 +99,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
     match task {
         Task::Setup(options) => setup::run(options).map(|()| None),
         Task::Test(options) => test::run(options).map(Some),
+        Task::Models => test::models(0).map(Some),
         Task::Conformance(options) => conformance::run(options).map(Some),
         Task::Torture(options) => torture::run(options).map(Some),
         Task::Options => options::run().map(Some),

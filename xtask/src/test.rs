@@ -20,6 +20,9 @@ pub(crate) struct Options {
     /// Conformance and torture under the default lock only, and shorter torture
     #[arg(long)]
     quick: bool,
+    /// Without the model tests, which `cargo xtask models` runs
+    #[arg(long)]
+    no_models: bool,
 }
 
 /// What is checked of the locks that are not principal ([`locks::tiers`]): mutexes and condition variables …
@@ -44,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     });
     steps.run("unit tests of xtask", || cargo_test(&["--package", "xtask"], 0));
     // The model checkers need a CPU and no clock; what follows sleeps much, and measures time. So they have what that leaves over.
-    let models = thread::spawn(|| cargo_test(&["--release", "--package", MODELS, "--no-fail-fast"], 19));
+    let beside = (!options.no_models).then(|| thread::spawn(|| models(19)));
     let [principal, further] = if options.quick { [vec![locks::default_name()?], Vec::new()] } else { locks::tiers()? };
     let all = || Chosen::of(principal.clone());
     steps.run("conformance", || conformance::run(&conformance::Options::under(all(), Vec::new())));
@@ -59,14 +62,24 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
         });
     }
     steps.run("options", options::run);
-    steps.run("model tests, which ran beside", || match models.join() {
-        Ok(tally) => tally,
-        Err(_) => bail!("cannot run them"),
-    });
+    if let Some(beside) = beside {
+        steps.run("model tests, which ran beside", || match beside.join() {
+            Ok(tally) => tally,
+            Err(_) => bail!("cannot run them"),
+        });
+    }
     if options.quick {
         println!("--quick: of the steps above, conformance and torture ran under glibc and the default lock only");
     }
+    if options.no_models {
+        println!("--no-models: the model tests are left to `cargo xtask models`");
+    }
     Ok(steps.finish())
+}
+
+/// The model tests, so nice.
+pub(crate) fn models(nice: u32) -> Result<Tally> {
+    cargo_test(&["--release", "--package", MODELS, "--no-fail-fast"], nice)
 }
 
 /// Runs `cargo test`, so nice, and adds up the tests of all its programs.
