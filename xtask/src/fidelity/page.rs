@@ -250,7 +250,7 @@ mod tests {
     use crate::fidelity::figure::Ours;
     use crate::fidelity::point::Typical;
     use crate::fidelity::report::Report;
-    use crate::fidelity::row::Goal;
+    use crate::fidelity::row::{Goal, Group, Row};
     use flashlock_report::provenance::Provenance;
 
     fn entry(verdict: Verdict) -> Entry {
@@ -333,13 +333,22 @@ mod tests {
             machines: Vec::new(),
             groups: vec![Shown { title: "G".into(), about: String::new(), rows }],
         };
+        let table = |rows: &[&str]| {
+            let rows = rows.iter().map(|what| Row::open(*what, Paper::default(), "why")).collect();
+            [Group { title: "G", about: "", rows }]
+        };
         let other = Entry { what: "C".into(), ..entry(Verdict::Met) };
         let old = of("1", vec![entry(Verdict::Missed { by: 1.0, reached: false }), other.clone()]);
-        let new = old.clone().with(&of("2", vec![entry(Verdict::Met)])).expect("the row is there");
+        let made = of("2", vec![entry(Verdict::Met)]);
+        let new = old.clone().with(&made, &table(&["A / B", "C"])).expect("both are there");
         assert_eq!((&new.groups[0].rows[0].verdict, &new.groups[0].rows[1]), (&Verdict::Met, &other));
         assert!(render(&new).contains("flashlock 1."), "the rest is of the first run");
         assert!(render(&new).contains("- **Made later**, on today by flashlock 2: G: A / B.\n"));
         assert!(!render(&old).contains("Made later"));
-        assert!(old.with(&of("2", vec![Entry { what: "D".into(), ..other }])).is_err());
+        // Rows that are new stand where the table has them, and those that it has no more are gone.
+        let made = of("2", vec![Entry { what: "D".into(), ..other }]);
+        let new = old.clone().with(&made, &table(&["D", "C"])).expect("both are there");
+        assert_eq!(new.groups[0].rows.iter().map(|row| row.what.as_str()).collect::<Vec<_>>(), ["D", "C"]);
+        assert!(old.with(&made, &table(&["D", "E"])).is_err());
     }
 }
