@@ -12,7 +12,7 @@
 //! contends with a holder for his word: each polling thread has a CPU that the holder may need. (2) The paper delays the wake-up of the standby thread, to see whether somebody takes the lock meanwhile. After the release the
 //! memory of the lock may be freed, so here the releaser looks *before*: while arrivals poll, one of them is the successor, and will wake
 //! the standby thread in its turn; one that gives up looks at the word once more. (3) A slow-path holder releases the inner lock first, then the outer word: the inner
-//! release may wake a thread, within the section. (4) In a forked child whoever first comes to the slow path forgets those who waited ([`settle`]).
+//! release may wake a thread, within the section. (4) In a forked child whoever first comes to the slow path forgets those who waited ([`settle`](crate::settle)).
 //!
 //! ## State: the outer word
 //! | bit | set by | cleared by | meaning |
