@@ -30,6 +30,7 @@ macro_rules! for_each_option {
             (Near, "near", near_passes = 64, 0..=1_000_000_000, "hand-overs", "within such a group of CPUs, until the lock goes to another one of its NUMA node that wants it"),
             (Eldest, "eldest", eldest = 1000, 1..=1_000_000_000, "releases", "of which one serves the eldest passive waiter"),
             (Meetings, "meetings", meetings = 512, 1..=1_000_000_000, "meetings", "of readers, until those of a lock count apart; a writer makes up for 16"),
+            (Spinners, "spinners", spinners = 8, 0..=31, "arrivals", "that poll at a time before they queue; one at most where CPUs are short"),
             (Writers, "writers", writers = 1024, 1..=1_000_000_000, "writers", "of a lock whose readers count apart, until they count together again"),
         }
     };
@@ -159,7 +160,7 @@ impl OptionInfo {
 
 impl OptionId {
     /// What is known of it.
-    pub fn info(self) -> &'static OptionInfo {
+    pub const fn info(self) -> &'static OptionInfo {
         &OPTIONS[self as usize]
     }
 }
