@@ -190,7 +190,7 @@ fn counts(history: &[Had], threads: u64) -> Vec<usize> {
 
 #[test]
 fn everybody_is_served() {
-    let plan = busy(16, 8, &SHORT);
+    let plan = busy(16, 24, &SHORT);
     for (_, name, run) in &split(Claim::Serves)[0] {
         let counts = counts(&run(&plan), 16);
         assert!(counts.iter().all(|&count| count >= 3), "{name}: {counts:?}");
@@ -266,7 +266,9 @@ fn where_nobody_is_too_many_it_is_as_with_mcs() {
         let ratio = history.len() as f64 / mcs.len() as f64;
         // Who pops a stack in which somebody sleeps wakes him.
         let least = if *name == "lifo-cr:wait=park" { 0.96 } else { 0.99 };
-        assert!((least..1.01).contains(&ratio), "{name}: {ratio}");
+        // Who barges wins a little, and much where MCS puts threads to sleep.
+        let most = if name.starts_with("loiter") { f64::INFINITY } else { 1.01 };
+        assert!((least..most).contains(&ratio), "{name}: {ratio}");
         assert_eq!(working_set(&history, 50), 2.0, "{name}");
         let counts = counts(&history, 2);
         assert!(counts.iter().max().unwrap() * 10 <= counts.iter().min().unwrap() * 11, "{name}: {counts:?}");
