@@ -13,7 +13,7 @@ const UPDATES: Setting = TWO.with(&["--lookups", "0"]);
 const EXTERNAL: Setting = TWO.with(&["--external", "700"]).millis(20.0);
 /// A million acquisitions of the slower lock, …
 const MILLION: Setting = TWO.millis(700.0).effort(Effort::Few);
-/// … and three, which are 150 turns of a socket under CNA.
+/// … and three, in which a socket has about 75 turns under CNA.
 const MILLIONS: Setting = MILLION.millis(2100.0);
 
 const NO_WORKLOAD: &str = "this workload does not exist yet";
