@@ -4,8 +4,13 @@
 //! |---|---|
 //! | `docs/locks.md`, between its two marks | `flashlock locks --json` |
 //! | `docs/locks/*.md` | the same, and what each lock's source begins with |
+//! | `docs/locks/parts/*.md` | what the sources begin with that those refer to |
 //! | `docs/cli/reference/*.md` | `flashlock generate markdown DIR` |
+//!
+//! A link that leads nowhere, in these and in all other documents, is an error.
 
+mod links;
+mod modules;
 mod pages;
 
 use std::collections::BTreeMap;
@@ -50,6 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     wanted.extend(generated_reference(&reference)?);
     let mut present = read_directory(&reference)?;
     present.extend(read_directory(&workspace::path(pages::DIRECTORY))?);
+    present.extend(read_directory(&workspace::path(pages::PARTS))?);
     if page.exists() {
         present.insert(page, old.into_bytes());
     }
@@ -62,6 +68,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if !options.check {
         apply(&changes, &wanted)?;
+    }
+    let faults = [pages::unshown(&wanted), links::broken(&links::documents(&wanted)?)].concat();
+    if !faults.is_empty() {
+        bail!("documents that do not lead where they should:\n  {}", faults.join("\n  "));
     }
     println!("{} generated documents, {} differed", wanted.len(), changes.len());
     Ok(())
@@ -84,12 +94,15 @@ fn generated_reference(directory: &Path) -> Result<Files> {
     Ok(files.into_iter().filter_map(moved).collect())
 }
 
-/// The files of a directory; none if it does not exist.
+/// The files of a directory, without those below it; none if it does not exist.
 fn read_directory(directory: &Path) -> Result<Files> {
     let mut files = Files::new();
     if directory.exists() {
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
+            if path.is_dir() {
+                continue;
+            }
             files.insert(path.clone(), fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?);
         }
     }
