@@ -2,10 +2,15 @@
 //!
 //! | file | made from |
 //! |---|---|
-//! | `docs/locks.md`, between its two marks | `flashlock locks --json` |
+//! | `docs/locks.md`, between its two marks | `flashlock locks --json`: the table, and who cannot do what |
 //! | `docs/locks/*.md` | the same, and what each lock's source begins with |
+//! | `docs/locks/parts/*.md` | what the sources begin with that those refer to |
 //! | `docs/cli/reference/*.md` | `flashlock generate markdown DIR` |
+//!
+//! A link that leads nowhere, in these and in all other documents, is an error.
 
+mod links;
+mod modules;
 mod pages;
 
 use std::collections::BTreeMap;
@@ -43,13 +48,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let page = workspace::path("docs/locks.md");
     let old = if page.exists() { fs::read_to_string(&page)? } else { format!("{NEW_PAGE}{BEGIN}\n{END}\n") };
     let rows: Vec<Row> = serde_json::from_str(&locks::catalogue()?).context("`flashlock locks --json`")?;
-    let table = catalogue_table(&rows);
-    wanted.insert(page.clone(), replaced(&old, &table).with_context(|| workspace::shown(&page))?.into_bytes());
+    let tables = format!("{}\n{}", catalogue_table(&rows), exceptions_table(&rows));
+    wanted.insert(page.clone(), replaced(&old, &tables).with_context(|| workspace::shown(&page))?.into_bytes());
     wanted.extend(pages::pages(&rows)?);
     let reference = workspace::path("docs/cli/reference");
     wanted.extend(generated_reference(&reference)?);
     let mut present = read_directory(&reference)?;
     present.extend(read_directory(&workspace::path(pages::DIRECTORY))?);
+    present.extend(read_directory(&workspace::path(pages::PARTS))?);
     if page.exists() {
         present.insert(page, old.into_bytes());
     }
@@ -62,6 +68,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if !options.check {
         apply(&changes, &wanted)?;
+    }
+    let faults = [pages::unshown(&wanted), links::broken(&links::documents(&wanted)?)].concat();
+    if !faults.is_empty() {
+        bail!("documents that do not lead where they should:\n  {}", faults.join("\n  "));
     }
     println!("{} generated documents, {} differed", wanted.len(), changes.len());
     Ok(())
@@ -84,12 +94,15 @@ fn generated_reference(directory: &Path) -> Result<Files> {
     Ok(files.into_iter().filter_map(moved).collect())
 }
 
-/// The files of a directory; none if it does not exist.
+/// The files of a directory, without those below it; none if it does not exist.
 fn read_directory(directory: &Path) -> Result<Files> {
     let mut files = Files::new();
     if directory.exists() {
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
+            if path.is_dir() {
+                continue;
+            }
             files.insert(path.clone(), fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?);
         }
     }
@@ -155,6 +168,40 @@ fn catalogue_table(rows: &[Row]) -> String {
     table
 }
 
+/// What some locks cannot do that glibc's can, and which.
+fn exceptions_table(rows: &[Row]) -> String {
+    let is_strict = |row: &&Row| row.get("strict") == Some(&Value::Bool(true));
+    let links = |rows: &[&Row]| rows.iter().map(|row| linked(row)).collect::<Vec<_>>().join(", ");
+    let strict: Vec<&Row> = rows.iter().filter(is_strict).collect();
+    let mut table = format!(
+        "## What some of them cannot do\n\nHand over strictly, also to a waiter that does not run: {}.\n\n",
+        links(&strict)
+    );
+    table += "What follows from that, and what else a lock cannot do that glibc's can, in terms of the checks of the project's test suites that it is excepted from:\n\n| why | checks | locks |\n|---|---|---|\n";
+    // By reason, and then by check: in the order in which they first come.
+    let mut reasons: Vec<(String, Vec<String>, Vec<&Row>)> = Vec::new();
+    for row in rows.iter().filter(|row| row.get("interposable") == Some(&Value::Bool(true))) {
+        for exception in row.get("exceptions").and_then(Value::as_array).into_iter().flatten() {
+            let (reason, check) = (text(exception.get("reason")), format!("`{}`", text(exception.get("check"))));
+            let at = reasons.iter().position(|(known, ..)| *known == reason).unwrap_or_else(|| {
+                reasons.push((reason, Vec::new(), Vec::new()));
+                reasons.len() - 1
+            });
+            let (_, checks, locks) = &mut reasons[at];
+            if !checks.contains(&check) {
+                checks.push(check);
+            }
+            if !locks.contains(&row) {
+                locks.push(row);
+            }
+        }
+    }
+    for (reason, checks, locks) in reasons {
+        let _ = writeln!(table, "| {reason} | {} | {} |", checks.join(", "), links(&locks));
+    }
+    table
+}
+
 /// The lock's name, leading to its page.
 fn linked(row: &Row) -> String {
     let name = text(row.get("name"));
@@ -189,6 +236,19 @@ mod tests {
         let table = catalogue_table(&serde_json::from_str::<Vec<Row>>(json).expect("valid"));
         let expected = "| name | bytes | default | waits | options |\n|---|---|---|---|---|\n| [`a`](locks/a.md) | 4 | yes |  |  |\n| [`b`](locks/b.md) |  |  | x, y | o |\n";
         assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn locks_stand_beside_what_they_cannot_do() {
+        let json = r#"[{"name":"a","strict":true,"interposable":true,"exceptions":[{"check":"c.*","reason":"r"},{"check":"d","reason":"r"}]},
+            {"name":"b","interposable":true,"exceptions":[{"check":"c.*","reason":"r"}]},
+            {"name":"n","interposable":false,"exceptions":[{"check":"*","reason":"none"}]}]"#;
+        let table = exceptions_table(&serde_json::from_str::<Vec<Row>>(json).expect("valid"));
+        assert!(table.contains("does not run: [`a`](locks/a.md).\n"), "{table}");
+        assert!(
+            table.ends_with("|---|---|---|\n| r | `c.*`, `d` | [`a`](locks/a.md), [`b`](locks/b.md) |\n"),
+            "{table}"
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ const TOPOLOGY: &str = "2x2x1";
 type Choice = (&'static str, &'static [Event]);
 
 /// The choices. Small numbers, so that it happens often.
-const CHOICES: [Choice; 18] = [
+const CHOICES: [Choice; 22] = [
     ("cna:threshold=8,reduction=2,refresh=3", &[Event::Alteration, Event::HandoffOther]),
     ("cna:countdown=1,threshold=8,wait=park", &[Event::Alteration, Event::HandoffOther]),
     ("qspin-cna:flush=3,stay=0", &[Event::Alteration, Event::HandoffOther]),
@@ -44,6 +44,10 @@ const CHOICES: [Choice; 18] = [
     ("shfl:policy=none", &[Event::HandoffOther]),
     ("mcscr:eldest=4", &[Event::Cull, Event::Reprovision, Event::Eldest]),
     ("mcscr:eldest=4,wait=park", &[Event::Cull, Event::Reprovision, Event::Eldest]),
+    ("mcscrn:eldest=4", &[Event::Cull, Event::Eldest, Event::Rehome]),
+    ("lifo-cr:eldest=4", &[Event::Eldest]),
+    ("loiter:bound=50", &[Event::Grant]),
+    ("loiter-cna:bound=50,threshold=8", &[Event::Grant, Event::HandoffOther]),
 ];
 
 /// What must not happen: a policy that moves nobody moves nobody.
@@ -52,9 +56,10 @@ const NEVER: [(&str, &[Event]); 2] =
 
 /// The waits that spin. Where threads outnumber CPUs, a queue that hands itself to descheduled spinners is too slow for the same
 /// checks: fewer threads, and fewer checks.
-const SPINNING: [Choice; 6] = [
+const SPINNING: [Choice; 7] = [
     ("mcs:wait=spin", &[Event::HandoffOther]),
     ("cna:wait=spin,threshold=8,reduction=2", &[Event::Alteration, Event::HandoffOther]),
+    ("mcs-tp:wait=spin", &[Event::Skip]),
     ("mcscr:wait=spin,eldest=4", &[Event::Cull, Event::Reprovision]),
     ("shfl:wait=spin", &[Event::HandoffOther]),
     ("shfl-spin", &[Event::HandoffOther]),

@@ -1,20 +1,23 @@
-//! A page for each lock: what the catalogue knows of it, and what its source file begins with.
+//! A page for each lock: what the catalogue knows of it, and what its source file begins with. And one for each module that these pages refer to,
+//! directly or not, so that none of them leads into the code for what there is to know.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::{Files, Row, name, text};
+use super::modules::{Module, SOURCES};
+use super::{Files, Row, links, name, text};
 use crate::workspace;
 
-/// The directory of the pages.
+/// The directory of the pages, and within it that of the modules' that are no locks.
 pub(super) const DIRECTORY: &str = "docs/locks";
+pub(super) const PARTS: &str = "docs/locks/parts";
 
 /// What each page begins with.
-const MADE: &str = "<!-- Made by `cargo xtask docs` from the lock's source; do not edit. -->";
+const MADE: &str = "<!-- Made by `cargo xtask docs` from the source; do not edit. -->";
 
 /// What the catalogue says, in this order: field, heading.
 const FACTS: [(&str, &str); 13] = [
@@ -33,19 +36,88 @@ const FACTS: [(&str, &str); 13] = [
     ("options", "other options"),
 ];
 
-/// The page of each lock.
+/// The page of each lock, and of each module that one of the pages refers to.
 pub(super) fn pages(rows: &[Row]) -> Result<Files> {
-    rows.iter().map(page).collect()
+    let mut book = Book::of(rows)?;
+    let mut files = Files::new();
+    for row in rows {
+        let module = Module::read(source(row)?)?;
+        let page = lock(row, &module, &mut book)?;
+        files.insert(workspace::path(DIRECTORY).join(format!("{}.md", text(row.get("name")))), page.into_bytes());
+    }
+    // Each may refer to further ones, and so may those, or again to it: a page is written when all who refer to it are known.
+    let mut written = BTreeMap::new();
+    while let Some(source) = book.unwritten(&written) {
+        let module = Module::read(&source)?;
+        let body = book.linked(&module, &part_name(&source))?;
+        written.insert(source, (module.heading, body));
+    }
+    for (source, (heading, body)) in written {
+        let page = part(&source, &heading, &body, &book);
+        files.insert(workspace::path(PARTS).join(part_name(&source)), page.into_bytes());
+    }
+    Ok(files)
 }
 
-fn page(row: &Row) -> Result<(PathBuf, Vec<u8>)> {
-    let Some(Value::String(source)) = row.get("source") else { bail!("{} names no source", name(row)) };
-    let path = format!("crates/locks/src/{source}");
-    let code = fs::read_to_string(workspace::path(&path)).with_context(|| path.clone())?;
-    let (heading, body) = header(&code, source).with_context(|| format!("{path} does not begin with a heading"))?;
+fn source(row: &Row) -> Result<&str> {
+    match row.get("source") {
+        Some(Value::String(source)) => Ok(source),
+        _ => bail!("{} names no source", name(row)),
+    }
+}
+
+/// Which page is which module's, and who refers to it.
+struct Book {
+    /// The locks whose source a module is.
+    locks: BTreeMap<String, Vec<String>>,
+    /// Modules, and the locks' pages that refer to them.
+    referred: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Book {
+    fn of(rows: &[Row]) -> Result<Self> {
+        let mut locks: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for row in rows {
+            locks.entry(source(row)?.to_owned()).or_default().push(text(row.get("name")));
+        }
+        Ok(Self { locks, referred: BTreeMap::new() })
+    }
+
+    /// A module that some page refers to, that is no lock, and that is not written yet.
+    fn unwritten<T>(&self, written: &BTreeMap<String, T>) -> Option<String> {
+        let is_new = |source: &&String| !self.locks.contains_key(*source) && !written.contains_key(*source);
+        self.referred.keys().find(is_new).cloned()
+    }
+
+    /// What a module says, with links to pages, for the page of that name: a lock's, or else a part's.
+    fn linked(&mut self, module: &Module, on: &str) -> Result<String> {
+        let is_part = !self.locks.contains_key(&module.source);
+        let Self { locks, referred } = self;
+        module.linked(|file| {
+            referred.entry(file.to_owned()).or_default().insert(on.to_owned());
+            Some(match (locks.get(file), is_part) {
+                // Locks that share a source share what it says, and their pages differ in a table.
+                (Some(names), false) => format!("{}.md", names[0]),
+                (Some(names), true) => format!("../{}.md", names[0]),
+                (None, false) => format!("parts/{}", part_name(file)),
+                (None, true) => part_name(file),
+            })
+        })
+    }
+}
+
+/// What the page of a module is called.
+fn part_name(source: &str) -> String {
+    format!("{}.md", source.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "-"))
+}
+
+/// The page of a lock.
+fn lock(row: &Row, module: &Module, book: &mut Book) -> Result<String> {
+    let heading = module.heading.split_once(": ").map_or(module.heading.as_str(), |(_, rest)| rest);
+    let body = book.linked(module, &text(row.get("name")))?;
     let lacking = lacking(&body);
     if !lacking.is_empty() {
-        bail!("{path}: its page lacks {}", lacking.join(", "));
+        bail!("{SOURCES}/{}: its page lacks {}", module.source, lacking.join(", "));
     }
     let mut page = format!("{MADE}\n\n# {}: {heading}\n\n| | |\n|---|---|\n", name(row));
     for (field, what) in FACTS {
@@ -54,8 +126,22 @@ fn page(row: &Row) -> Result<(PathBuf, Vec<u8>)> {
             let _ = writeln!(page, "| {what} | {value} |");
         }
     }
-    let _ = write!(page, "\n{body}\n\n{}[Source](../../{path}) · [all locks](../locks.md)\n", cannot(row));
-    Ok((workspace::path(DIRECTORY).join(format!("{}.md", text(row.get("name")))), page.into_bytes()))
+    let source = format!("[Source](../../{SOURCES}/{})", module.source);
+    let _ = write!(page, "\n{body}\n\n{}{source} · [all locks](../locks.md)\n", cannot(row));
+    Ok(page)
+}
+
+/// The page of another module.
+fn part(source: &str, heading: &str, body: &str, book: &Book) -> String {
+    let locks: Vec<&str> =
+        book.referred[source].iter().map(String::as_str).filter(|name| !name.ends_with(".md")).collect();
+    let mut page = format!("{MADE}\n\n# {heading}\n\n");
+    if !locks.is_empty() {
+        let links: Vec<String> = locks.iter().map(|name| format!("[`{name}`](../{name}.md)")).collect();
+        let _ = write!(page, "Referred to by {}.\n\n", links.join(", "));
+    }
+    let _ = write!(page, "{body}\n\n[Source](../../../{SOURCES}/{source}) · [all locks](../../locks.md)\n");
+    page
 }
 
 /// What a page must have in its text, and in its headings, if it is to say all that there is to say of a lock: the idea in a picture, …
@@ -69,6 +155,28 @@ fn lacking(body: &str) -> Vec<&'static str> {
     let text = IN_TEXT.into_iter().filter(|wanted| !body.contains(wanted));
     let missing = |wanted: &&str| !headings.iter().any(|heading| heading.contains(wanted));
     text.chain(IN_HEADINGS.into_iter().filter(missing)).map(str::trim_end).collect()
+}
+
+/// Which of a lock's pages do not show, themselves or by the pages that their sections lead to, what [`IN_HEADINGS`] asks for.
+pub(super) fn unshown(pages: &Files) -> Vec<String> {
+    let mut unshown = Vec::new();
+    for path in pages.keys().filter(|path| path.parent() == Some(&workspace::path(DIRECTORY))) {
+        let missing = IN_HEADINGS.into_iter().filter(|wanted| !shows(path, wanted, pages, &mut BTreeSet::new()));
+        unshown.extend(missing.map(|wanted| format!("{}: shows no {wanted}", workspace::shown(path))));
+    }
+    unshown
+}
+
+/// Whether the sections of a page with such a heading, or those of a page that they lead to, hold a list, a table or a picture, or say that there is nothing.
+fn shows(path: &Path, wanted: &str, pages: &Files, seen: &mut BTreeSet<PathBuf>) -> bool {
+    let Some(page) = pages.get(path).filter(|_| seen.insert(path.to_owned())) else { return false };
+    let page = String::from_utf8_lossy(page);
+    let has_heading = |section: &&str| section.lines().next().is_some_and(|line| line.to_lowercase().contains(wanted));
+    page.split("\n## ").skip(1).filter(has_heading).any(|section| {
+        let is_it = |line: &str| ["| ", "1. ", "```", "None"].into_iter().any(|start| line.starts_with(start));
+        section.lines().skip(1).any(is_it)
+            || links::targets(section).any(|target| shows(&links::joined(path, target), wanted, pages, seen))
+    })
 }
 
 /// What the project's own tests except, and why.
@@ -87,77 +195,9 @@ fn cannot(row: &Row) -> String {
     list + "\n"
 }
 
-/// A module's documentation as Markdown: its heading, without the lock's name, and the rest.
-fn header(code: &str, source: &str) -> Option<(String, String)> {
-    let lines = code.lines().map_while(|line| line.strip_prefix("//!"));
-    let mut lines = lines.map(|line| with_links(line.strip_prefix(' ').unwrap_or(line), source));
-    let heading = lines.next()?.strip_prefix("# ")?.to_owned();
-    let heading = heading.split_once(": ").map_or(heading.clone(), |(_, rest)| rest.to_owned());
-    let body: Vec<String> = lines.collect();
-    Some((heading, body.join("\n").trim().to_owned()))
-}
-
-/// A line whose links lead into the code's documentation: those to modules lead to their files instead, the others nowhere. Links to a web page stay.
-fn with_links(line: &str, source: &str) -> String {
-    let (mut plain, mut rest) = (String::new(), line);
-    while let Some((before, after)) = rest.split_once("[`") {
-        let Some((label, behind)) = after.split_once("`]") else { break };
-        plain += before;
-        let target = behind.strip_prefix('(').and_then(|target| target.split_once(')'));
-        if target.is_some_and(|(target, _)| target.contains("://")) {
-            let _ = write!(plain, "[`{label}`]");
-            rest = behind;
-            continue;
-        }
-        match target.and_then(|(target, _)| module_file(target, source)) {
-            Some(file) => _ = write!(plain, "[`{label}`](../../crates/locks/src/{file})"),
-            None => _ = write!(plain, "`{label}`"),
-        }
-        rest = target.map_or(behind, |(_, after)| after);
-    }
-    plain + rest
-}
-
-/// The file of a module, if the link in that source file leads to one.
-fn module_file(target: &str, source: &str) -> Option<String> {
-    let mut path: Vec<&str> = source.trim_end_matches(".rs").trim_end_matches("/mod").split('/').collect();
-    for part in target.split("::") {
-        match part {
-            "crate" => path.clear(),
-            "super" => _ = path.pop(),
-            part => path.push(part),
-        }
-    }
-    let module = path.join("/");
-    let is_file = |file: &String| workspace::path("crates/locks/src").join(file).is_file();
-    [format!("{module}.rs"), format!("{module}/mod.rs")].into_iter().find(is_file)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_header_becomes_a_page() {
-        let code =
-            "//! # TAS: polite\n//!\n//! **Idea.** See [`m`](super::m) and [`HELD`].\n//! ## State\n\nuse x;\n//! no";
-        let (heading, body) = header(code, "spin/tas.rs").expect("a heading");
-        assert_eq!((heading.as_str(), body.as_str()), ("polite", "**Idea.** See `m` and `HELD`.\n## State"));
-        assert!(header("use x;", "spin/tas.rs").is_none());
-    }
-
-    #[test]
-    fn links_to_modules_lead_to_their_files() {
-        let file = |target, source| module_file(target, source);
-        let aside = Some("queue/aside.rs".to_owned());
-        assert_eq!(file("crate::queue::aside", "numa/cna.rs"), aside);
-        assert_eq!(file("super::aside", "queue/mcs.rs"), aside);
-        assert_eq!(file("super::cohort", "numa/hmcs.rs").as_deref(), Some("numa/cohort/mod.rs"));
-        assert_eq!(file("crate::wait::left::SWEEP_AT", "numa/cna.rs"), None);
-        let line = "as [`aside`](crate::queue::aside) and [`X`](crate::wait::left::X)";
-        let linked = "as [`aside`](../../crates/locks/src/queue/aside.rs) and `X`";
-        assert_eq!(with_links(line, "numa/cna.rs"), linked);
-    }
 
     #[test]
     fn what_a_page_lacks_is_named() {
@@ -168,23 +208,16 @@ mod tests {
         assert_eq!(lacking("# State"), [&IN_TEXT.map(str::trim_end)[..], &IN_HEADINGS].concat());
     }
 
-    /// The pages as they are; that they are those of all locks is what `cargo xtask docs --check` says.
     #[test]
-    fn no_page_lacks_anything() {
-        let pages = fs::read_dir(workspace::path(DIRECTORY)).expect("pages");
-        let pages: Vec<PathBuf> = pages.map(|page| page.expect("a page").path()).collect();
-        assert!(pages.len() >= 28, "{pages:?}");
-        for page in pages {
-            let text = fs::read_to_string(&page).expect("text");
-            assert_eq!(lacking(&text), Vec::<&str>::new(), "{}", page.display());
-        }
-    }
-
-    #[test]
-    fn brackets_that_are_no_links_stay() {
-        for line in ["next ─> [A] ──> [B]", "a[`b", "[x](https://example.org)"] {
-            assert_eq!(with_links(line, "x.rs"), line);
-        }
-        assert_eq!(with_links("see [`x`](https://a.org) now", "x.rs"), "see [`x`](https://a.org) now");
+    fn what_is_shown_nowhere_is_named() {
+        let pages = |part: &str| -> Files {
+            let lock = "# x\n\n## State\n| a |\n\n## Invariants, orderings\nThose of [y](parts/y.md).\n";
+            let part = format!("# y\n\n## Invariants\n1. One.\n{part}");
+            let path = |name| workspace::path(DIRECTORY).join(name);
+            [(path("x.md"), lock.into()), (path("parts/y.md"), part.into_bytes())].into()
+        };
+        assert_eq!(unshown(&pages("\n## Orderings\n| a |\n")), Vec::<String>::new());
+        assert_eq!(unshown(&pages("\n## Orderings\nSee [x](../x.md).\n")), ["docs/locks/x.md: shows no orderings"]);
+        assert_eq!(unshown(&pages("")), ["docs/locks/x.md: shows no orderings"]);
     }
 }

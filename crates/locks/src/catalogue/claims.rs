@@ -1,6 +1,6 @@
 //! # Claims: what a lock is there for
 //!
-//! In terms that a test can check of any lock (`crates/sim/tests/claims.rs`); a row of the catalogue names those that hold for its lock. Of
+//! In terms that a test can check of any lock (`crates/sim/tests/claims`); a row of the catalogue names those that hold for its lock. Of
 //! every lock it is claimed that it is not free for long while somebody waits.
 
 /// What a lock promises of the order in which threads have it.
@@ -10,6 +10,8 @@ pub enum Claim {
     InOrder,
     /// Everybody who waits is served, however long others go on asking.
     Serves,
+    /// Nobody waits for longer than the bounds of all who wait, as its options say, one after the other.
+    Bounded,
     /// Waiters of the holder's NUMA node come before others, mostly.
     Local,
     /// With more threads than are needed to keep the lock busy, few of them take turns at a time; with fewer it is as fast as MCS.

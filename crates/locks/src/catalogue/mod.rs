@@ -156,6 +156,18 @@ mod tests {
         assert_eq!(LockId::from_name("no-such-lock"), None);
     }
 
+    /// What is said of a lock's fairness in words is what is checked of it.
+    #[test]
+    fn words_of_fairness_stand_for_claims() {
+        for lock in LOCKS {
+            let claims = |claim| lock.claims.contains(&claim);
+            assert_eq!(lock.fair.starts_with("yes"), claims(Claim::InOrder), "{}", lock.name);
+            assert_eq!(lock.fair.starts_with("bounded"), claims(Claim::Bounded), "{}", lock.name);
+            assert_eq!(!lock.fair.starts_with("no"), claims(Claim::Serves), "{}", lock.name);
+            assert!(lock.numa_aware || !claims(Claim::Local), "{}", lock.name);
+        }
+    }
+
     #[test]
     fn each_option_is_some_locks() {
         for option in OPTIONS {

@@ -41,7 +41,7 @@ macro_rules! for_each_lock {
                 source: "spin/hbo.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true, fair: "no: a NUMA node may keep the lock without bound",
-                strict: false, claims: [], options: [],
+                strict: false, claims: [Local], options: [],
                 exceptions: [FOREIGN_CODE, ONE_BY_ONE],
             }),
             (Clh, "clh", [stp => $crate::queue::Clh<$crate::wait::SpinThenPark>, spin => $crate::queue::Clh<$crate::wait::Spin>, park => $crate::queue::Clh<$crate::wait::Park>, umwait => $crate::queue::Clh<$crate::wait::Umwait>], {
@@ -122,7 +122,7 @@ macro_rules! for_each_lock {
                 source: "numa/cst.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_lock: 2, atomics_unlock: 2,
                 numa_aware: true, fair: "in the long run: after passes= hand-overs the next NUMA node has its turn, and each turn ends with its node's eldest sleeper",
-                strict: true, claims: [Serves], options: [Passes],
+                strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (Qspin, "qspin", [stp => $crate::queue::Qspin<$crate::wait::SpinThenPark>, spin => $crate::queue::Qspin<$crate::wait::Spin>, park => $crate::queue::Qspin<$crate::wait::Park>, umwait => $crate::queue::Qspin<$crate::wait::Umwait>], {
@@ -140,7 +140,7 @@ macro_rules! for_each_lock {
                 source: "numa/qspin_cna.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "bounded: waiters of other NUMA nodes are passed over for 2^flush= hand-overs or stay= microseconds",
-                strict: true, claims: [Serves, Local], options: [Flush, Stay, Incremental, Scan, Urgent],
+                strict: true, claims: [Serves, Bounded, Local], options: [Flush, Stay, Incremental, Scan, Urgent],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Mcscr, "mcscr", [stp => $crate::malthusian::Mcscr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscr<$crate::wait::Spin>, park => $crate::malthusian::Mcscr<$crate::wait::Park>, umwait => $crate::malthusian::Mcscr<$crate::wait::Umwait>], {
@@ -167,7 +167,7 @@ macro_rules! for_each_lock {
                 source: "malthusian/loiter.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: false, fair: "bounded: after bound= microseconds the one that contends is handed the lock; behind it, first come, first served",
-                strict: true, claims: [Serves, Restricts], options: [Bound, Spinners],
+strict: true, claims: [Serves, Bounded, Restricts], options: [Bound, Spinners],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (LoiterCna, "loiter-cna", [stp => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Umwait>, $crate::wait::Umwait>], {
@@ -194,7 +194,7 @@ macro_rules! for_each_lock {
                 source: "shuffle/spin.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true, fair: "bounded: after bound= microseconds the first waiter contends alone",
-                strict: true, claims: [Serves], options: [Bound, Shuffles, Policy],
+                strict: true, claims: [Serves, Bounded, Local], options: [Bound, Shuffles, Policy],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Shfl, "shfl", [stp => $crate::shuffle::Shfl<$crate::wait::SpinThenPark>, spin => $crate::shuffle::Shfl<$crate::wait::Spin>, park => $crate::shuffle::Shfl<$crate::wait::Park>, umwait => $crate::shuffle::Shfl<$crate::wait::Umwait>], {
@@ -203,7 +203,7 @@ macro_rules! for_each_lock {
                 source: "shuffle/shfl.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "bounded: after bound= microseconds the first waiter is handed the lock",
-                strict: false, claims: [Serves], options: [Bound, Shuffles, Ahead, Policy],
+                strict: false, claims: [Serves, Bounded, Local], options: [Bound, Shuffles, Ahead, Policy],
                 exceptions: [],
             }),
         }

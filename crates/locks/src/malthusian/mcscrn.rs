@@ -144,6 +144,9 @@ impl<M: Machine> Ring<'_, M> {
             };
             add::<M>(piece, waiter);
         });
+        if moved.is_some() {
+            M::trace(Event::Rehome);
+        }
         self.set(joined::<M>(&[others, passive]));
         moved
     }

@@ -54,7 +54,7 @@
 //! nothing need be written where nothing is carried: a line that its owner polls.
 //!
 //! ## State, invariants and orderings
-//! Those of [`line`](crate::queue::qspin::line): all of this is the front's, handed over with it. Links among those moved are Relaxed for that reason; those
+//! Those of [`qspin`](crate::queue::qspin) and of [`line`](crate::queue::qspin::line): all of this is the front's, handed over with it. Links among those moved are Relaxed for that reason; those
 //! that the scan follows may be written at that moment (Acquire). The scan stops before a link that is 0, so who is moved has a successor,
 //! and his link is written by nobody else.
 //!

@@ -21,6 +21,9 @@
 //!    found LEFT. Then no link and no tail names it.
 //! 4. Once a successor is told (HEAD), the teller touches neither lock nor node, but for the wake of an address, unless it
 //!    holds the lock.
+//!
+//! ## Orderings
+//! Those of `next` and `state` in [`qspin`](super)'s table.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 

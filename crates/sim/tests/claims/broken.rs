@@ -1,0 +1,40 @@
+//! A lock that keeps none of what others claim.
+
+use std::marker::PhantomData;
+
+use flashlock_locks::machine::{Deadline, TimedOut};
+use flashlock_locks::raw::RawLock;
+use flashlock_sim::{Sim, Word, compute};
+
+/// Another lock, at which waiters look but once in so many ns: it may be free meanwhile.
+pub(crate) struct Naps<L, const NS: u32>(PhantomData<L>);
+
+impl<L: RawLock<Sim>, const NS: u32> RawLock<Sim> for Naps<L, NS> {
+    type Queue = L::Queue;
+
+    fn new_queue() -> L::Queue {
+        L::new_queue()
+    }
+
+    fn try_lock(word: &Word, queue: &L::Queue) -> bool {
+        L::try_lock(word, queue)
+    }
+
+    fn lock(word: &Word, queue: &L::Queue) {
+        while !L::try_lock(word, queue) {
+            compute(f64::from(NS));
+        }
+    }
+
+    fn lock_until(word: &Word, queue: &L::Queue, until: Deadline) -> Result<(), TimedOut> {
+        L::lock_until(word, queue, until)
+    }
+
+    fn unlock(word: &Word, queue: &L::Queue) {
+        L::unlock(word, queue);
+    }
+
+    fn is_locked(word: &Word, queue: &L::Queue) -> bool {
+        L::is_locked(word, queue)
+    }
+}

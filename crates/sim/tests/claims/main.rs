@@ -1,0 +1,273 @@
+//! What the catalogue claims of its locks, on simulated machines: each lock, waiting in each way, keeps what its row promises; and a lock that
+//! does not promise it breaks it, so that the check is one.
+
+mod broken;
+mod runs;
+
+use broken::Naps;
+use flashlock_locks::catalogue::{Claim, LockInfo, OptionId, Tunables};
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::wait::Spin;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use runs::{Had, Plan, Run, SHORT, all, arrivals, busy, of, run, split};
+
+/// So many plans are drawn, and the same each time: what fails on one machine fails on all.
+fn drawn(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, rng_seed: RngSeed::Fixed(6), failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// Joining a queue takes so long, in ns, at most: who asks within it of another may come before or after him.
+const JOINING: u64 = 2_000;
+
+/// Whether everybody comes in the order in which he has asked.
+fn in_order(history: &[Had]) -> bool {
+    let mut last = 0;
+    history.iter().all(|had| {
+        last = last.max(had.asked);
+        had.asked + JOINING > last
+    })
+}
+
+/// How often a thread was passed by the same other one while it waited, at most.
+fn most_bypasses(history: &[Had]) -> usize {
+    let passed = |(at, had): (usize, &Had)| {
+        let meanwhile = history[..at].iter().rev().take_while(|other| other.end > had.asked);
+        let mut threads: Vec<u32> =
+            meanwhile.filter(|other| other.begin > had.asked).map(|other| other.thread).collect();
+        threads.sort_unstable();
+        threads.chunk_by(|a, b| a == b).map(<[u32]>::len).max().unwrap_or(0)
+    };
+    history.iter().enumerate().map(passed).max().unwrap_or(0)
+}
+
+proptest! {
+    #![proptest_config(drawn(12))]
+
+    #[test]
+    fn who_comes_first_is_served_first(breaks in prop::collection::vec(0_u64..20_000, 2..15), long in 300_000_u32..900_000) {
+        for (_, name, run) in &split(Claim::InOrder)[0] {
+            let history = run(&arrivals(&breaks, long));
+            prop_assert!(in_order(&history), "{name}: {history:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_passed_over_by_the_same_thread_again(threads in 2_u64..=16, inside in 200_u32..3_000, outside in 0_u32..3_000) {
+        let plan = Plan { inside, outside, ..busy(threads, 1, &Tunables::DEFAULT) };
+        for (_, name, run) in &split(Claim::InOrder)[0] {
+            // Once by who asked a moment later, and joined a moment sooner.
+            let most = most_bypasses(&run(&plan));
+            prop_assert!(most <= 2, "{name}: {most}");
+        }
+    }
+}
+
+#[test]
+fn a_stack_does_not_serve_in_order() {
+    assert!(!in_order(&of("lifo-cr:wait=spin")(&arrivals(&[0; 10], 600_000))));
+}
+
+#[test]
+fn a_lock_that_prefers_some_passes_others_over() {
+    for threads in [5, 16] {
+        let most = most_bypasses(&of("mcscr:wait=spin")(&busy(threads, 2, &Tunables::DEFAULT)));
+        assert!(most > 2, "{threads} threads: {most}");
+    }
+}
+
+/// How often each of so many threads had the lock.
+fn counts(history: &[Had], threads: u64) -> Vec<usize> {
+    (0..threads as u32).map(|thread| history.iter().filter(|had| had.thread == thread).count()).collect()
+}
+
+/// No bound at all, as far as a run of some ms can tell.
+const NONE: Tunables = Tunables {
+    bound_us: 10_000_000,
+    eldest: 1_000_000_000,
+    passes: 1_000_000_000,
+    threshold: 1_000_000_000,
+    flush: 31,
+    stay_us: 0,
+    ..Tunables::DEFAULT
+};
+
+#[test]
+fn everybody_is_served() {
+    let plan = busy(16, 24, &SHORT);
+    for (_, name, run) in &split(Claim::Serves)[0] {
+        let counts = counts(&run(&plan), 16);
+        assert!(counts.iter().all(|&count| count >= 3), "{name}: {counts:?}");
+    }
+    let counts = counts(&of("lifo-cr:wait=spin")(&Plan { tunables: &NONE, ..plan }), 16);
+    assert!(counts.iter().any(|&count| count < 3), "a lock that would serve nobody but a few: {counts:?}");
+}
+
+/// The longest wait, in us.
+fn longest_wait(history: &[Had]) -> u64 {
+    history.iter().map(|had| had.begin - had.asked).max().unwrap_or(0) / 1_000
+}
+
+#[test]
+fn nobody_waits_for_longer_than_the_bounds_of_all() {
+    const THREADS: u64 = 16;
+    const FEW: Tunables = Tunables { max_shuffles: 4, ..SHORT };
+    let plan = busy(THREADS, 12, &FEW);
+    // A bound, and the section that ends it, for each who waits; and again for each whom a shuffler may put before one of them.
+    let most = |shuffles: u32| THREADS * (1 + u64::from(shuffles)) * (u64::from(FEW.bound_us) + 2);
+    for (lock, name, run) in &split(Claim::Bounded)[0] {
+        let longest = longest_wait(&run(&plan));
+        let most = most(if lock.options.contains(&OptionId::Shuffles) { FEW.max_shuffles } else { 0 });
+        assert!(longest < most, "{name}: {longest} us");
+    }
+    let longest = longest_wait(&of("lifo-cr:wait=spin")(&Plan { tunables: &NONE, ..plan }));
+    assert!(longest > most(FEW.max_shuffles), "a lock that lets some wait for ever: {longest} us");
+}
+
+/// How many hand-overs within a NUMA node follow each other, each time.
+fn stays(history: &[Had]) -> Vec<usize> {
+    history.chunk_by(|a, b| a.node == b.node).map(<[Had]>::len).collect()
+}
+
+fn mean_stay(history: &[Had]) -> f64 {
+    history.len() as f64 / stays(history).len() as f64
+}
+
+fn longest_stay(history: &[Had]) -> usize {
+    stays(history).into_iter().max().unwrap_or(0)
+}
+
+/// How many hand-overs within a NUMA node may follow each other under a lock, if an option says so in hand-overs.
+fn most_in_a_stay(lock: &LockInfo, tunables: &Tunables) -> Option<usize> {
+    let takes = |option| lock.options.contains(&option);
+    // With the rest of a stay that was under way as the other node's first thread came, and one that begins anew.
+    let counted = |bound: u32| 2 * bound as usize + 2;
+    // A draw at each hand-over: that a stay is so long by chance has a probability of e^-16.
+    let drawn = |bound: u32| 16 * bound as usize;
+    match () {
+        // Whoever gets the global lock has it: perhaps the same node.
+        () if !lock.claims.contains(&Claim::Serves) => None,
+        () if takes(OptionId::Passes) => Some(counted(tunables.passes)),
+        () if takes(OptionId::Flush) => Some(counted(1 << tunables.flush)),
+        () if takes(OptionId::Threshold) => Some(drawn(tunables.threshold)),
+        () if takes(OptionId::Eldest) => Some(drawn(tunables.eldest)),
+        () => None,
+    }
+}
+
+/// A lock that puts sleepers aside, under which all sleep at once: so nobody is left to hand over to on the same node.
+const ASLEEP: &str = "cst:wait=park";
+
+#[test]
+fn hand_overs_stay_on_a_node_until_the_bound() {
+    let plan = busy(16, 4, &SHORT);
+    for (lock, name, run) in split(Claim::Local)[0].iter().filter(|(_, name, _)| *name != ASLEEP) {
+        let history = run(&plan);
+        let (mean, longest) = (mean_stay(&history), longest_stay(&history));
+        assert!(mean > 5.0, "{name}: {mean} on one node at a time");
+        if let Some(most) = most_in_a_stay(lock, &SHORT) {
+            assert!(longest <= most, "{name}: {longest} on one node");
+            let without = longest_stay(&run(&Plan { tunables: &NONE, ..plan.clone() }));
+            assert!(without > most, "{name}, which has no bound now: {without} on one node");
+        }
+        if lock.claims.contains(&Claim::Serves) {
+            assert!(stays(&history).len() >= 4, "{name}: the other node's turn never comes");
+        }
+    }
+    for name in ["mcs:wait=spin", ASLEEP] {
+        let fair = mean_stay(&of(name)(&plan));
+        assert!(fair < 5.0, "a lock that does not look at nodes: {fair}");
+    }
+}
+
+/// A third of the time inside: three threads keep the lock busy.
+fn one_in_three(threads: u64, tunables: &'static Tunables) -> Plan {
+    Plan { inside: 1_000, outside: 2_000, ..busy(threads, 4, tunables) }
+}
+
+/// Threads among so many acquisitions, on average.
+fn working_set(history: &[Had], window: usize) -> f64 {
+    let sizes = history.chunks_exact(window).map(|window| {
+        let mut threads: Vec<u32> = window.iter().map(|had| had.thread).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        threads.len() as f64
+    });
+    let sizes: Vec<f64> = sizes.collect();
+    sizes.iter().sum::<f64>() / sizes.len() as f64
+}
+
+#[test]
+fn few_take_turns_where_few_are_enough() {
+    let plan = one_in_three(16, &Tunables::DEFAULT);
+    for (_, name, run) in &split(Claim::Restricts)[0] {
+        let threads = working_set(&run(&plan), 100);
+        assert!((3.0..8.0).contains(&threads), "{name}: {threads} threads");
+    }
+    assert!(working_set(&of("mcs:wait=spin")(&plan), 100) > 15.0, "a lock that restricts nobody");
+}
+
+/// How a lock does beside MCS that waits in the same way, where two threads are not too many: what part of its sections it makes.
+fn beside_mcs(run: Run, wait: &str) -> (f64, Vec<Had>) {
+    let plan = one_in_three(2, &Tunables::DEFAULT);
+    let (history, mcs) = (run(&plan), of(&format!("mcs:{wait}"))(&plan));
+    (history.len() as f64 / mcs.len() as f64, history)
+}
+
+#[test]
+fn where_nobody_is_too_many_it_is_as_with_mcs() {
+    for (_, name, run) in &split(Claim::Restricts)[0] {
+        let wait = name.split_once(':').expect("a wait").1;
+        let (ratio, history) = beside_mcs(*run, wait);
+        // Who pops a stack in which somebody sleeps wakes him.
+        let least = if *name == "lifo-cr:wait=park" { 0.96 } else { 0.99 };
+        // Who barges wins a little, and much where MCS puts threads to sleep.
+        let most = if name.starts_with("loiter") { f64::INFINITY } else { 1.01 };
+        assert!((least..most).contains(&ratio), "{name}: {ratio}");
+        assert_eq!(working_set(&history, 50), 2.0, "{name}");
+        let counts = counts(&history, 2);
+        assert!(counts.iter().max().unwrap() * 10 <= counts.iter().min().unwrap() * 11, "{name}: {counts:?}");
+    }
+    let (ratio, _) = beside_mcs(run::<Naps<Mcs<Spin>, 2_000>>, "wait=spin");
+    assert!(ratio < 0.96, "a lock whose waiters come late: {ratio}");
+}
+
+/// For how long the lock was free, at most, while somebody waited who had come before, in ns.
+fn longest_idle(history: &[Had]) -> u64 {
+    let gap = |at: usize| {
+        let free = history[at].end;
+        let waited = history[at + 1..].iter().any(|had| had.asked < free);
+        if waited { history[at + 1].begin - free } else { 0 }
+    };
+    (0..history.len().saturating_sub(1)).map(gap).max().unwrap_or(0)
+}
+
+/// Locks whose waiters go away, and look again by themselves: nobody tells them that the lock is free.
+const BACK_OFF: [&str; 3] = ["tas", "hbo", "c-bo-mcs"];
+
+/// The longest that a lock may be free: whoever was asleep is awake by then, after 17 us; whoever took a break, of 1 ms at most, has ended it.
+fn longest_break(lock: &LockInfo) -> u64 {
+    if BACK_OFF.contains(&lock.name) { 1_100_000 } else { 50_000 }
+}
+
+proptest! {
+    #![proptest_config(drawn(6))]
+
+    #[test]
+    fn no_lock_is_free_while_somebody_waits(threads in 2_u64..=16, inside in 200_u32..4_000, outside in 0_u32..50_000) {
+        let plan = Plan { inside, outside, ..busy(threads, 3, &Tunables::DEFAULT) };
+        for (lock, name, run) in all() {
+            let idle = longest_idle(&run(&plan));
+            prop_assert!(idle < longest_break(lock), "{name}: free for {idle} ns");
+        }
+    }
+}
+
+#[test]
+fn a_lock_whose_waiters_nap_is_free_while_somebody_waits() {
+    let plan = Plan { outside: 40_000, ..busy(8, 4, &Tunables::DEFAULT) };
+    let idle = longest_idle(&run::<Naps<Mcs<Spin>, 200_000>>(&plan));
+    assert!(idle > 50_000, "free for {idle} ns");
+    let idle = longest_idle(&run::<Naps<Mcs<Spin>, 5_000_000>>(&plan));
+    assert!(idle > 1_100_000, "free for {idle} ns");
+}

@@ -1,0 +1,128 @@
+//! Threads that want a lock, on a simulated machine, and what they had of it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use flashlock_locks::catalogue::{Claim, LOCKS, LockInfo, Tunables};
+use flashlock_locks::for_each_lock;
+use flashlock_locks::machine::{Machine, Word as _};
+use flashlock_locks::raw::RawLock;
+use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute, now, thread_node};
+
+/// One acquisition, with its times in ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Had {
+    pub(crate) thread: u32,
+    pub(crate) node: u32,
+    pub(crate) asked: u64,
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+}
+
+/// What threads do: come at their times, and then take turns inside and outside, until it is over.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// When each thread comes, in ns.
+    pub(crate) come: Vec<u64>,
+    pub(crate) inside: u32,
+    pub(crate) outside: u32,
+    /// Nobody asks again after this time.
+    pub(crate) until: u64,
+    /// At most so often each.
+    pub(crate) rounds: u32,
+    pub(crate) tunables: &'static Tunables,
+}
+
+/// Two nodes of four cores with two hardware threads each: nobody of up to 16 waits for a CPU.
+fn machine() -> Description {
+    let mut machine = Description::find("2x18x2").unwrap();
+    machine.topology.cores_per_node = 4;
+    machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small ones are made quickly.
+    machine
+}
+
+struct Lock<L: RawLock<Sim>> {
+    word: Word,
+    queue: L::Queue,
+}
+
+/// Half of a time, up to one and a half of it.
+fn about(ns: u32) -> f64 {
+    f64::from(ns / 2 + Sim::random() % ns.max(1))
+}
+
+/// All acquisitions, in their order.
+pub(crate) fn run<L: RawLock<Sim>>(plan: &Plan) -> Vec<Had> {
+    let mut simulation = Simulation::new(&machine(), Options { tunables: plan.tunables, ..Options::default() });
+    let lock = Rc::new(simulation.place("lock", Lock::<L> { word: Word::new(0), queue: L::new_queue() }));
+    let log = Rc::new(RefCell::new(Vec::new()));
+    for (thread, &come) in (0..).zip(&plan.come) {
+        let (lock, log, plan) = (Rc::clone(&lock), Rc::clone(&log), plan.clone());
+        simulation.spawn(move || {
+            compute(come as f64);
+            for _ in 0..plan.rounds {
+                if now() > plan.until {
+                    break;
+                }
+                let asked = now();
+                L::lock(&lock.word, &lock.queue);
+                let (begin, node) = (now(), thread_node());
+                compute(about(plan.inside));
+                let end = now();
+                log.borrow_mut().push(Had { thread, node, asked, begin, end });
+                L::unlock(&lock.word, &lock.queue);
+                compute(about(plan.outside));
+            }
+        });
+    }
+    simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
+    log.take()
+}
+
+pub(crate) type Run = fn(&Plan) -> Vec<Had>;
+
+macro_rules! define_runs {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        const RUNS: &[(&str, &str, Run)] = &[$($(($name, concat!($name, ":wait=", stringify!($wait)), run::<$type>)),+),*];
+    };
+}
+for_each_lock!(define_runs);
+
+/// Every lock with every way of waiting: what is known of it, its name with that, and how to run it.
+pub(crate) fn all() -> Vec<(&'static LockInfo, &'static str, Run)> {
+    let info = |name| LOCKS.iter().find(|lock| lock.name == name).expect("a row");
+    RUNS.iter().map(|&(name, with, run)| (info(name), with, run)).collect()
+}
+
+/// Those that claim it, and those that do not.
+pub(crate) fn split(claim: Claim) -> [Vec<(&'static LockInfo, &'static str, Run)>; 2] {
+    let (claims, others): (Vec<_>, Vec<_>) = all().into_iter().partition(|(lock, ..)| lock.claims.contains(&claim));
+    assert!(!claims.is_empty() && !others.is_empty(), "{claim:?}");
+    [claims, others]
+}
+
+pub(crate) fn of(name: &str) -> Run {
+    all().into_iter().find(|(_, with, _)| *with == name).expect("a lock").2
+}
+
+pub(crate) const MS: u64 = 1_000_000;
+
+/// Bounds that are short, and the same for all.
+pub(crate) const SHORT: Tunables =
+    Tunables { bound_us: 100, max_shuffles: 16, eldest: 50, passes: 16, threshold: 16, flush: 4, ..Tunables::DEFAULT };
+
+/// So many threads want the lock all the time.
+pub(crate) fn busy(threads: u64, ms: u64, tunables: &'static Tunables) -> Plan {
+    let come = (0..threads).map(|thread| thread * 1_000).collect();
+    Plan { come, inside: 1_000, outside: 500, until: ms * MS, rounds: u32::MAX, tunables }
+}
+
+/// So many threads come while the first one has the lock for a long time, with breaks of at least 4 µs between them.
+pub(crate) fn arrivals(breaks: &[u64], long: u32) -> Plan {
+    let times = breaks.iter().scan(20_000, |at, more| {
+        *at += 4_000 + more;
+        Some(*at)
+    });
+    let come = std::iter::once(0).chain(times).collect();
+    Plan { come, inside: long, outside: 0, until: u64::MAX, rounds: 1, tunables: &Tunables::DEFAULT }
+}
