@@ -220,7 +220,11 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
     fn stand_by<W: WaitPolicy>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let began = M::micros();
         loop {
-            let patience = if W::PARKS { Patience::Contend } else { Patience::Until(M::sooner(POLL, until)) };
+            let bound = M::tunables().bound_us;
+            let left = bound.saturating_sub(M::micros().wrapping_sub(began));
+            // It says that it is impatient as soon as it is; and again, should that be lost.
+            let break_us = if left == 0 { bound } else { left }.clamp(1, POLL);
+            let patience = if W::PARKS { Patience::Contend } else { Patience::Until(M::sooner(break_us, until)) };
             let mut taken = false;
             M::spin_until(self.word, Relaxed, patience, |seen| {
                 if seen & GRANTED == 0 && self.arrivals() != 0 {
@@ -235,7 +239,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             if until.is_some_and(|deadline| M::expired(&deadline)) {
                 return self.leave();
             }
-            let is_impatient = M::micros().wrapping_sub(began) >= M::tunables().bound_us;
+            let is_impatient = M::micros().wrapping_sub(began) >= bound;
             let wants = if W::PARKS { SLEEPS } else { 0 } | if is_impatient { IMPATIENT } else { 0 };
             let seen = self.word.load(Relaxed);
             if seen & HELD == 0 || seen & GRANTED != 0 {
@@ -247,7 +251,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             let said = seen | wants;
             if self.word.compare_exchange(seen, said, Relaxed, Relaxed).is_ok() && W::PARKS {
                 M::trace(Event::Park);
-                M::park(self.word, said, Some(M::sooner(POLL, until)));
+                M::park(self.word, said, Some(M::sooner(break_us, until)));
             }
         }
     }

@@ -118,6 +118,8 @@ fn nobody_waits_for_longer_than_the_bounds_of_all() {
     for (lock, name, run) in &split(Claim::Bounded)[0] {
         let longest = longest_wait(&run(&plan));
         let most = most(if lock.options.contains(&OptionId::Shuffles) { FEW.max_shuffles } else { 0 });
+        // Who contends with a word polls before he sleeps, and takes a while to wake up: each for half a bound, say.
+        let most = if lock.name == "loiter" { 2 * most } else { most };
         assert!(longest < most, "{name}: {longest} us");
     }
     let longest = longest_wait(&of("lifo-cr:wait=spin")(&Plan { tunables: &NONE, ..plan }));
