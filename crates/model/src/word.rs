@@ -63,11 +63,26 @@ pub enum Op {
     Load,
     Store,
     Swap,
+    /// [`Op::Swap`], where it writes this.
+    SwapTo(u32),
     Cas,
+    /// [`Op::Cas`], where it writes the name of a node.
+    CasToNode,
     CasFailed,
     Add,
     Or,
     And,
+}
+
+impl Op {
+    /// Whether a word that is written `value` in operation `op` (what is read has none) is meant.
+    fn means(self, op: Op, value: u32) -> bool {
+        match self {
+            Self::SwapTo(this) => op == Self::Swap && value == this,
+            Self::CasToNode => op == Self::Cas && machine::Handle::from_word(value).is_some(),
+            _ => self == op,
+        }
+    }
 }
 
 /// An ordering bug: `op` on `field` is done with `to` instead of `from`.
@@ -105,9 +120,9 @@ impl<C: Checker> Word<C> {
         self.field.load(Ordering::Relaxed) == field as u8
     }
 
-    fn order(&self, op: Op, order: Ordering) -> Ordering {
+    fn order(&self, op: Op, value: u32, order: Ordering) -> Ordering {
         World::<C>::current(|world| {
-            let applies = |w: &&Weaken| self.is(w.field) && w.op == op && w.from == order;
+            let applies = |w: &&Weaken| self.is(w.field) && w.op.means(op, value) && w.from == order;
             world.setup.weaken.iter().find(applies).map_or(order, |w| w.to)
         })
     }
@@ -142,13 +157,13 @@ impl<C: Checker> machine::Word for Word<C> {
     }
 
     fn load(&self, order: Ordering) -> u32 {
-        self.note(Op::Load, 0, self.raw.load(self.order(Op::Load, order)))
+        self.note(Op::Load, 0, self.raw.load(self.order(Op::Load, 0, order)))
     }
 
     /// loom does not know that nothing comes between a read-modify-write and what it read: a plain store that races one may
     /// seem to come before it. Where stores race, they are exchanges.
     fn store(&self, value: u32, order: Ordering) {
-        let order = self.order(Op::Store, order);
+        let order = self.order(Op::Store, value, order);
         if C::EXCHANGES && (self.is(Field::NodeState) || self.is(Field::LockWord)) {
             self.raw.swap(value, order);
         } else {
@@ -159,13 +174,13 @@ impl<C: Checker> machine::Word for Word<C> {
     }
 
     fn swap(&self, value: u32, order: Ordering) -> u32 {
-        let before = self.raw.swap(value, self.order(Op::Swap, order));
+        let before = self.raw.swap(value, self.order(Op::Swap, value, order));
         self.wrote(value);
         self.note(Op::Swap, value, before)
     }
 
     fn compare_exchange(&self, current: u32, new: u32, ok: Ordering, err: Ordering) -> Result<u32, u32> {
-        let (ok, err) = (self.order(Op::Cas, ok), self.order(Op::CasFailed, err));
+        let (ok, err) = (self.order(Op::Cas, new, ok), self.order(Op::CasFailed, new, err));
         let result = self.raw.compare_exchange(current, new, ok, err);
         if result.is_ok() {
             self.wrote(new);
@@ -174,19 +189,19 @@ impl<C: Checker> machine::Word for Word<C> {
     }
 
     fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
-        let before = self.raw.fetch_add(value, self.order(Op::Add, order));
+        let before = self.raw.fetch_add(value, self.order(Op::Add, value, order));
         self.wrote(before.wrapping_add(value));
         self.note(Op::Add, value, before)
     }
 
     fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
-        let before = self.raw.fetch_or(value, self.order(Op::Or, order));
+        let before = self.raw.fetch_or(value, self.order(Op::Or, value, order));
         self.wrote(before | value);
         self.note(Op::Or, value, before)
     }
 
     fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
-        let before = self.raw.fetch_and(value, self.order(Op::And, order));
+        let before = self.raw.fetch_and(value, self.order(Op::And, value, order));
         self.wrote(before & value);
         self.note(Op::And, value, before)
     }

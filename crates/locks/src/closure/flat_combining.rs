@@ -52,6 +52,8 @@
 //! | `state` -> SERVED, HEAD | Release | the loads of `wait`, Acquire | the answer; the lock |
 //! | `state` IDLE, INACTIVE -> TAKEN | Acquire | the stores of these, Release | nobody reads the last request any more |
 //!
+//! No checker can tell those of `records` from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//!
 //! **Cannot:** do what no [closure lock](super) can. A request that a combiner always just misses waits until its thread combines itself: not first come, first served.
 //! Destroying the lock gives the records back; one that is leaked keeps them.
 

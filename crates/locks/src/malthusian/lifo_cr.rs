@@ -47,6 +47,8 @@
 //! | links in the stack | Relaxed | – | written before the push, or by a holder before he handed over |
 //! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaver's last look comes before the node's next use |
 //!
+//! No checker can tell the last from Relaxed: [the models](../models.md#what-neither-can-tell) argue for it.
+//!
 //! **Cannot:** what [`mcs`](crate::queue::mcs) cannot, but for this: who joins need not link itself, so that no release waits for
 //! a thread that was stopped in between. Nor bound a wait in time: the eldest of n waiters waits for 1,000 releases on average.
 

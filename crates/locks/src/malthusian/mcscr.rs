@@ -38,6 +38,7 @@
 //! ## State, invariants and orderings
 //! Those of [`queue::aside`](crate::queue::aside), and: `prev` of a passive node that is not the newest names the next newer one.
 //! `prev`, like all of the passive list, is the holder's: Relaxed.
+//! No checker can tell the links' Release and Acquire from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** what `mcs` cannot; and bound a wait in time: the eldest of n passive waiters waits for 1,000 releases on average,
 //! the newest, at worst, for n times as many.

@@ -40,6 +40,7 @@
 //! ## State, invariants and orderings
 //! Those of [`queue::aside`](crate::queue::aside), and: in the ring, who is home comes before who is not; and the successor is
 //! at home from then on. The ring is the holder's: Relaxed. Links of the main queue may be written at that moment: Acquire.
+//! No checker can tell the links' Release and Acquire from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** what `mcs` cannot; and bound a wait in time: with n nodes a remote waiter waits for n × 1,000 releases on average.
 

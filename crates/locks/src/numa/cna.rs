@@ -50,6 +50,7 @@
 //! Those of [`queue::aside`](crate::queue::aside). The scan follows links that may be written at that moment (Acquire: the
 //! waiter that a link names must be seen prepared) and stops before one that is 0, so that whom it moves has a successor (invariant 2 there).
 //! What it stores is Relaxed: nobody but the next holder reads it, and the hand-over orders it.
+//! No checker can tell the links' Release and Acquire from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** what `mcs` cannot; and bound a wait in time: a waiter of another socket waits for N hand-overs on average,
 //! however long they take.

@@ -57,6 +57,7 @@
 //! Those of [`qspin`](crate::queue::qspin) and of [`line`](crate::queue::qspin::line): all of this is the front's, handed over with it. Links among those moved are Relaxed for that reason; those
 //! that the scan follows may be written at that moment (Acquire). The scan stops before a link that is 0, so who is moved has a successor,
 //! and his link is written by nobody else.
+//! No checker can tell the links' Release and Acquire from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** what `qspin` cannot.
 

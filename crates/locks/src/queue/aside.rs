@@ -55,6 +55,8 @@
 //! | links and `prev` aside, `front` of a kept node | Relaxed | – | the holder's alone, handed over with the lock |
 //! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaver's last look comes before the node's next use |
 //!
+//! No checker can tell the links' orderings, nor the last row's, from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//!
 //! **Cannot:** what `mcs` cannot.
 
 use core::marker::PhantomData;

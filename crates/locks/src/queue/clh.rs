@@ -42,8 +42,11 @@
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | `tail` exchange | AcqRel | itself; `tail` CAS node -> 0, Release | publishes the node; sees the last section if the lock was free |
+//! | `tail` CAS of who leaves, me -> previous | Release | the next exchange of `tail` | `previous` is published anew |
 //! | `state` -> RELEASED, -> ABANDONED | Release | `state` loads of the successor, Acquire | hands over the section; the way on (`prev`), and the node |
 //! | `owner` | Relaxed | – | the holder's, handed over with the lock |
+//!
+//! No checker can tell the second row's from Relaxed: [the models](../models.md#what-neither-can-tell) argue for it.
 //!
 //! **Cannot:** let a newcomer in while the first waiter is not running. Cannot share its mutex with code that bypasses flashlock.
 //! Every acquisition takes a node, so that it costs more than [`mcs`](super::mcs)'s where nobody contends.

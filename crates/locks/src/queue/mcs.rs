@@ -38,6 +38,8 @@
 //! | `next.store` / `next.load` | Release / Acquire | each other | the successor's node must be seen prepared |
 //! | `state` -> HEAD | Release | `state` load in `wait::turn` | hands over this section |
 //!
+//! No checker can tell the links' orderings, nor what a waiter that gives up says with Release, from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//!
 //! **Cannot:** let a newcomer in while the first waiter is not running: a waiter that is stopped, or frozen in a signal handler,
 //! stops everybody behind it. Cannot share its mutex with code that bypasses flashlock.
 

@@ -61,6 +61,8 @@
 //! | `head` CAS setting / clearing GRANTED | AcqRel | each other | hands over this section |
 //! | `head` load in `unlock` | Relaxed | – | a head that joined just now is seen next time; it polls or sleeps with 2 |
 //! | `word` swap 2 in `doze`, swap 1 in `grant` | AcqRel | each other | the second of the two sees what went before the first |
+//!
+//! No checker can tell those of `state`, nor of the links that a walk writes, from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};

@@ -44,6 +44,8 @@
 //! | `serving` store | Release | that load | hands over this section |
 //! | `next` add, CAS | Relaxed | – | only who has which number; a section is handed over by `serving` |
 //!
+//! No checker can tell the orderings of `epoch` (in [`settle`]) from Relaxed: [the models](../models.md#what-neither-can-tell) say why.
+//!
 //! **Cannot:** let a newcomer in while the next in line is not running; sleep until it is called (waiters nap, and poll); serve
 //! timed and tried acquisitions in turn, or at all while others keep coming: they need the lock free, with no number drawn, from the look at
 //! `serving` to the CAS of `next`; take the waiters of a broadcast into its queue, having none.

@@ -1,23 +1,27 @@
-//! The two lists of CNA and MCSCR: built by hand, for it takes three waiters to have both, and raced from there.
+//! The two lists of CNA, MCSCR and MCSCRN: built by hand, for it takes three waiters to have both, and raced from there.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Handle, Machine as _, Word as _};
-use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::malthusian::{Mcscr, Mcscrn};
 use flashlock_locks::node::{is_head, state};
 use flashlock_locks::numa::Cna;
 use flashlock_locks::queue::aside::AsideQueue;
 use flashlock_locks::queue::link::Link;
 use flashlock_locks::wait::left::SWEEP_AT;
 use flashlock_locks::wait::{Park, SpinThenPark};
+use flashlock_model::harness::Totals;
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::explore;
 use flashlock_model::{Loom, Setup};
 use loom::thread::{self, JoinHandle};
 
-use crate::common::{ALL, Lock, Mutex, adopt, adopt_claimed, adopted_section, claim, sleepers, world};
+use crate::common::{
+    ALL, Lock, Mutex, Racers, adopt, adopt_claimed, adopted_section, all_done, claim, gives_up, joins,
+    release_as_one_comes, sleepers, world,
+};
 
 /// A lock with two lists.
 pub(crate) trait TwoLists: Lock<Queue = AsideQueue<Loom>> {}
@@ -34,23 +38,6 @@ pub(crate) fn comes_back<L: TwoLists>(mutex: &Arc<Mutex<L>>, me: Handle) -> Join
     thread::spawn(move || adopted_section(&mutex, me))
 }
 
-/// A newcomer on this NUMA node has the lock, and goes.
-pub(crate) fn joins<L: TwoLists>(mutex: &Arc<Mutex<L>>, numa: u32) -> JoinHandle<()> {
-    let mutex = mutex.clone();
-    thread::spawn(move || {
-        world().set_numa(numa);
-        mutex.section();
-    })
-}
-
-/// A waiter's deadline passes, once.
-fn gives_up(me: Handle) -> JoinHandle<bool> {
-    thread::spawn(move || {
-        let state = &me.node::<Loom>().state;
-        state.compare_exchange(state::PARKED, state::ABANDONED, AcqRel, Relaxed).is_ok()
-    })
-}
-
 /// The lock is held by this thread, on node 0, with these waiters, all of node 1, in the main queue.
 fn with_main<L: TwoLists>(count: usize) -> (Arc<Mutex<L>>, Vec<Handle>) {
     let mutex = Arc::new(Mutex::<L>::new());
@@ -60,14 +47,14 @@ fn with_main<L: TwoLists>(count: usize) -> (Arc<Mutex<L>>, Vec<Handle>) {
     (mutex, asleep)
 }
 
-/// The same with this many aside, and an empty main queue: another of node 0 was behind them, has had the lock since, and holds it.
-pub(crate) fn with_aside<L: TwoLists>(count: usize) -> (Arc<Mutex<L>>, Vec<Handle>) {
+/// The same with waiters of these nodes aside, and an empty main queue: another of node 0 was behind them, has had the lock since, and holds it.
+pub(crate) fn with_aside<L: TwoLists>(numa: &[u32]) -> (Arc<Mutex<L>>, Vec<Handle>) {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
     let mut asleep = Vec::new();
     world().set_random(STAYS.random);
-    for _ in 0..count {
-        let pair = sleepers(&[1, 0]);
+    for &numa in numa {
+        let pair = sleepers(&[numa, 0]);
         adopt(&mutex, &pair);
         mutex.unlock();
         L::lock_adopted(&mutex.word, &mutex.queue, pair[1]);
@@ -78,34 +65,21 @@ pub(crate) fn with_aside<L: TwoLists>(count: usize) -> (Arc<Mutex<L>>, Vec<Handl
     (mutex, asleep)
 }
 
-fn all_done<L: TwoLists>(mutex: &Mutex<L>, threads: impl IntoIterator<Item = JoinHandle<()>>) {
-    for thread in threads {
-        thread.join().expect("no panic");
-    }
-    assert!(!mutex.is_locked());
-}
-
 /// The holder finds the main queue empty and takes waiters back, while somebody joins.
-pub(crate) fn recall_against_joiner<L: TwoLists>() {
-    let (mutex, asleep) = with_aside::<L>(1);
-    let threads = [comes_back(&mutex, asleep[0]), joins(&mutex, 0)];
-    mutex.visit();
-    mutex.unlock();
-    all_done(&mutex, threads);
+pub(crate) fn recall_against_joiner<L: TwoLists>(racers: Racers) {
+    let (mutex, asleep) = with_aside::<L>(&[1]);
+    release_as_one_comes(&mutex, asleep, 0, racers);
 }
 
 /// The holder looks behind the first waiter, while somebody joins there; sets the first aside, or does not.
-pub(crate) fn choice_against_joiner<L: TwoLists>() {
+pub(crate) fn choice_against_joiner<L: TwoLists>(racers: Racers) {
     let (mutex, asleep) = with_main::<L>(1);
-    let threads = [comes_back(&mutex, asleep[0]), joins(&mutex, 0)];
-    mutex.visit();
-    mutex.unlock();
-    all_done(&mutex, threads);
+    release_as_one_comes(&mutex, asleep, 0, racers);
 }
 
 /// The only waiters, one aside or one in the main queue, give up as the holder turns to them. The lock is free then, and no node is lost.
 pub(crate) fn choice_against_leaver<L: TwoLists>(aside: bool) {
-    let (mutex, asleep) = if aside { with_aside::<L>(1) } else { with_main::<L>(1) };
+    let (mutex, asleep) = if aside { with_aside::<L>(&[1]) } else { with_main::<L>(1) };
     let me = asleep[0];
     let leaver = gives_up(me);
     mutex.visit();
@@ -121,7 +95,7 @@ pub(crate) fn choice_against_leaver<L: TwoLists>(aside: bool) {
 /// The only waiter, aside or in the main queue, has given up; so the lock is freed; then it is held anew, and somebody joins. The nodes serve in the
 /// queue of another lock by then, where nobody may be told anything.
 pub(crate) fn contended_anew<L: TwoLists>(aside: bool) {
-    let (mutex, asleep) = if aside { with_aside::<L>(1) } else { with_main::<L>(1) };
+    let (mutex, asleep) = if aside { with_aside::<L>(&[1]) } else { with_main::<L>(1) };
     let (waiter, kept) = (asleep[0], mutex.queue.holder().node);
     waiter.node::<Loom>().state.store(state::ABANDONED, Relaxed);
     mutex.unlock();
@@ -143,8 +117,8 @@ pub(crate) fn contended_anew<L: TwoLists>(aside: bool) {
 
 /// The holder goes through those aside, one of whom is giving up.
 fn sweep_against_leaver<L: TwoLists>() {
-    let (mutex, asleep) = with_aside::<L>(2);
-    mutex.queue.left().0.store(SWEEP_AT as u32, Relaxed);
+    let (mutex, asleep) = with_aside::<L>(&[1, 1]);
+    mutex.queue.left().0.store(SWEEP_AT as u32 - 1, Relaxed); // And the one who leaves.
     let leaver = gives_up(asleep[0]);
     mutex.visit();
     mutex.unlock();
@@ -163,7 +137,7 @@ fn sweep_against_leaver<L: TwoLists>() {
 
 /// Somebody who does not hold the lock, and may find it free, puts a waiter into the main queue.
 fn adopts_against_release<L: TwoLists>() {
-    let (mutex, asleep) = with_aside::<L>(1);
+    let (mutex, asleep) = with_aside::<L>(&[1]);
     let moved = sleepers(&[1])[0];
     let outside = {
         let mutex = mutex.clone();
@@ -178,12 +152,14 @@ fn adopts_against_release<L: TwoLists>() {
 }
 
 macro_rules! two_lists {
-    ($($name:ident: $lock:ty, $bound:literal;)*) => {$(
+    ($($name:ident: $lock:ty;)*) => {$(
         mod $name {
             use super::*;
 
-            fn check(what: &str, setup: Setup, body: fn()) -> flashlock_model::harness::Totals {
-                explore(&format!("{} {what}", stringify!($name)), Preemptions($bound), setup, body)
+            fn check(what: &str, setup: Setup, body: fn(Racers)) -> u64 {
+                let name = format!("{} {what}", stringify!($name));
+                let moved = |totals: Totals| totals.of(Event::Alteration) + totals.of(Event::Cull);
+                Racers::BOTH.map(|racers| moved(explore(&name, racers.depth(), setup, move || body(racers)))).into_iter().min().unwrap_or(0)
             }
 
             #[test]
@@ -194,24 +170,26 @@ macro_rules! two_lists {
 
             #[test]
             fn set_aside_while_somebody_joins() {
-                let moved = |totals: flashlock_model::harness::Totals| totals.of(Event::Alteration) + totals.of(Event::Cull);
-                assert!(moved(check("choice, join", STAYS, choice_against_joiner::<$lock>)) > 0);
+                assert!(check("choice, join", STAYS, choice_against_joiner::<$lock>) > 0);
                 check("choice, join, drawn", LEAVES, choice_against_joiner::<$lock>);
             }
 
             #[test]
             fn adopted_while_the_lock_is_released() {
-                check("adopt, release", STAYS, adopts_against_release::<$lock>);
+                let name = concat!(stringify!($name), " adopt, release");
+                explore(name, Preemptions(2), STAYS, adopts_against_release::<$lock>);
             }
         }
     )*};
 }
 
 two_lists! {
-    cna_stp: Cna<SpinThenPark>, 2;
-    cna_park: Cna<Park>, 2;
-    mcscr_stp: Mcscr<SpinThenPark>, 2;
-    mcscr_park: Mcscr<Park>, 2;
+    cna_stp: Cna<SpinThenPark>;
+    cna_park: Cna<Park>;
+    mcscr_stp: Mcscr<SpinThenPark>;
+    mcscr_park: Mcscr<Park>;
+    mcscrn_stp: Mcscrn<SpinThenPark>;
+    mcscrn_park: Mcscrn<Park>;
 }
 
 #[test]
@@ -220,6 +198,8 @@ fn giving_up_as_ones_turn_comes() {
         explore("cna, leaver", ALL, STAYS, move || choice_against_leaver::<Cna<Park>>(aside));
         explore("mcscr, leaver", ALL, STAYS, move || choice_against_leaver::<Mcscr<Park>>(aside));
         explore("mcscr, leaver, drawn", ALL, LEAVES, move || choice_against_leaver::<Mcscr<Park>>(aside));
+        explore("mcscrn, leaver", ALL, STAYS, move || choice_against_leaver::<Mcscrn<Park>>(aside));
+        explore("mcscrn, leaver, drawn", ALL, LEAVES, move || choice_against_leaver::<Mcscrn<Park>>(aside));
     }
 }
 
@@ -228,6 +208,7 @@ fn contended_anew_after_all_have_gone() {
     for aside in [false, true] {
         explore("cna, contended anew", ALL, STAYS, move || contended_anew::<Cna<Park>>(aside));
         explore("mcscr, contended anew", ALL, STAYS, move || contended_anew::<Mcscr<Park>>(aside));
+        explore("mcscrn, contended anew", ALL, STAYS, move || contended_anew::<Mcscrn<Park>>(aside));
     }
 }
 
@@ -235,4 +216,5 @@ fn contended_anew_after_all_have_gone() {
 fn giving_up_as_the_holder_sweeps() {
     explore("cna, sweep", ALL, STAYS, sweep_against_leaver::<Cna<Park>>);
     explore("mcscr, sweep", ALL, STAYS, sweep_against_leaver::<Mcscr<Park>>);
+    explore("mcscrn, sweep", ALL, STAYS, sweep_against_leaver::<Mcscrn<Park>>);
 }

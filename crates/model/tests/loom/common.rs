@@ -2,18 +2,18 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::cond::Chain;
 use flashlock_locks::cond::chain::{claimed, until_told};
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
-use flashlock_locks::node::state;
+use flashlock_locks::node::{is_head, state};
 use flashlock_locks::raw::RawLock;
 use flashlock_model::loom::{Depth, Loomed, explore};
 use flashlock_model::tag::Tag;
 use flashlock_model::world::World;
 use flashlock_model::{Loom, Setup, harness};
-use loom::thread;
+use loom::thread::{self, JoinHandle};
 
 /// A bound that every wait exceeds.
 pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, ..Tunables::DEFAULT };
@@ -127,4 +127,91 @@ pub(crate) fn adopted_section<L: Lock>(mutex: &Mutex<L>, me: Handle) {
     L::lock_adopted(&mutex.word, &mutex.queue, me);
     mutex.visit();
     mutex.unlock();
+}
+
+/// These have the lock, in this order: one thread of the model plays them all.
+pub(crate) fn come_back<L: Lock>(mutex: &Arc<Mutex<L>>, asleep: Vec<Handle>) -> JoinHandle<()> {
+    let mutex = mutex.clone();
+    thread::spawn(move || asleep.into_iter().for_each(|me| adopted_section(&mutex, me)))
+}
+
+/// A newcomer on this NUMA node has the lock, and goes.
+pub(crate) fn joins<L: Lock>(mutex: &Arc<Mutex<L>>, numa: u32) -> JoinHandle<()> {
+    let mutex = mutex.clone();
+    thread::spawn(move || {
+        world().set_numa(numa);
+        mutex.section();
+    })
+}
+
+/// How many race for a lock that this thread holds and others sleep for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Racers {
+    /// This thread, which releases, and one that queues; then this one plays all who sleep. All schedules.
+    Two,
+    /// This thread, a newcomer with a whole section, and one that plays the sleepers. Two preemptions.
+    Three,
+}
+
+impl Racers {
+    pub(crate) const BOTH: [Self; 2] = [Self::Two, Self::Three];
+
+    pub(crate) fn depth(self) -> Depth {
+        if self == Self::Two { ALL } else { Depth::Preemptions(2) }
+    }
+}
+
+/// The holder releases while one of this NUMA node comes. Those who sleep are served in this order, whenever he is; the lock is free in the end.
+pub(crate) fn release_as_one_comes<L: Lock>(mutex: &Arc<Mutex<L>>, asleep: Vec<Handle>, numa: u32, racers: Racers) {
+    match racers {
+        Racers::Two => {
+            let (me, queues) = puts_himself(mutex, numa);
+            mutex.visit();
+            mutex.unlock();
+            queues.join().expect("no panic");
+            serve(mutex, asleep.into_iter().chain([me]).collect());
+        }
+        Racers::Three => {
+            let threads = [come_back(mutex, asleep), joins(mutex, numa)];
+            mutex.visit();
+            mutex.unlock();
+            all_done(mutex, threads);
+        }
+    }
+}
+
+/// A thread that puts a sleeper of this NUMA node into the queue, as a broadcast does, and goes.
+pub(crate) fn puts_himself<L: Lock>(mutex: &Arc<Mutex<L>>, numa: u32) -> (Handle, JoinHandle<()>) {
+    let (mutex, me) = (mutex.clone(), sleepers(&[numa])[0]);
+    claim(&[me]);
+    (me, thread::spawn(move || adopt_claimed(&mutex, &[me])))
+}
+
+/// This thread plays these, whom nobody else disturbs: whoever's turn it is, until all have had theirs.
+pub(crate) fn serve<L: Lock>(mutex: &Arc<Mutex<L>>, mut asleep: Vec<Handle>) {
+    while let Some(turn) = asleep.iter().position(|me| is_head(me.node::<Loom>().state.peek())) {
+        adopted_section(mutex, asleep.swap_remove(turn));
+    }
+    assert_eq!((asleep, mutex.is_locked()), (Vec::new(), false), "who was never served");
+}
+
+/// All come to their end, and the lock is free.
+pub(crate) fn all_done<L: Lock>(mutex: &Mutex<L>, threads: impl IntoIterator<Item = JoinHandle<()>>) {
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert!(!mutex.is_locked());
+}
+
+/// This waiter gives up, as one whose deadline has passed, unless it has been told. Whether it did.
+pub(crate) fn gives_up(me: Handle) -> JoinHandle<bool> {
+    thread::spawn(move || {
+        let (left, state) = (world().arena.left(), &me.node::<Loom>().state);
+        left.add();
+        let gone = state.compare_exchange(state::PARKED, state::ABANDONED, Release, Acquire).is_ok();
+        if !gone {
+            left.remove();
+        }
+        gone
+    })
 }

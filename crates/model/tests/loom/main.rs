@@ -13,9 +13,13 @@ mod cohort;
 #[path = "../shared/cohort_mutants.rs"]
 mod cohort_mutants;
 mod common;
+#[path = "../shared/compact_mutants.rs"]
+mod compact_mutants;
 mod cond;
 mod exclusion;
 mod forked;
+mod home;
+mod lifo;
 #[path = "../shared/mutants.rs"]
 mod mutants;
 mod orderings;
@@ -27,6 +31,7 @@ mod protocols;
 mod qspin;
 #[path = "../shared/qspin_mutants.rs"]
 mod qspin_mutants;
+mod queues;
 mod rw;
 #[path = "../shared/rw_mutants.rs"]
 mod rw_mutants;

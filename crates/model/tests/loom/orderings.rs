@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
+use flashlock_locks::node::state;
 use flashlock_locks::numa::{Cna, QspinCna};
 use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
 use flashlock_locks::shuffle::{Shfl, ShflSpin};
@@ -14,10 +15,11 @@ use flashlock_model::loom::find;
 use flashlock_model::{Field, Op, Setup, Weaken};
 
 use crate::aside::{self, STAYS};
+use crate::common::Racers::Three;
 use crate::common::{HASTY, sections};
 use crate::exclusion::RESTLESS;
 use crate::forked::{NOTHING, forked_in_queueing};
-use crate::{cond, qspin, states};
+use crate::{cond, lifo, qspin, queues, states};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
 const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
@@ -59,9 +61,11 @@ found! {
     clh_join_release: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)], Setup { recycles: true, ..SETUP }, sections::<Clh<Park>>(&[2, 2]);
     clh_tell: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Clh<Spin>>(&[1, 1]);
     clh_told: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<Clh<Spin>>(&[1, 1]);
+    clh_abandon: [weak(Field::NodeState, Op::SwapTo(state::ABANDONED), AcqRel, Acquire)], SETUP, queues::leaves_as_another_joins::<Clh<Spin>>;
 
     mcs_tp_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<McsTp<Spin>>(&[1, 1]);
     mcs_tp_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<McsTp<Spin>>(&[1, 1]);
+    mcs_tp_evicted: [weak(Field::NodeState, Op::Store, Release, Relaxed)], queues::STALE, || queues::passed_over::<McsTp<Park>>(2);
     mcscrn_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
     mcscrn_lock: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
     mcscrn_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
@@ -73,6 +77,9 @@ found! {
 
     lifo_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<LifoCr<Spin>>(&[1, 1]);
     lifo_lock: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<LifoCr<Spin>>(&[1, 1]);
+    lifo_push: [weak(Field::LockTail, Op::CasToNode, Release, Relaxed)], STAYS, lifo::pushed_as_the_stack_is_popped;
+    lifo_pop: [weak(Field::LockTail, Op::Load, Acquire, Relaxed)], STAYS, lifo::pushed_as_the_stack_is_popped;
+    lifo_pop_failed: [weak(Field::LockTail, Op::CasFailed, Acquire, Relaxed)], STAYS, lifo::pushed_as_the_stack_is_popped;
     lifo_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<LifoCr<Spin>>(&[1, 1]);
     lifo_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<LifoCr<Spin>>(&[1, 1]);
 
@@ -82,11 +89,11 @@ found! {
     cna_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
     cna_lock_fast: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
     cna_enqueue_acquire: [weak(Field::LockTail, Op::Swap, AcqRel, Release)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
-    cna_enqueue_release: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)], STAYS, aside::choice_against_joiner::<Cna<SpinThenPark>>;
+    cna_enqueue_release: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)], STAYS, || aside::choice_against_joiner::<Cna<SpinThenPark>>(Three);
     cna_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
     cna_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
-    cna_recall: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], STAYS, aside::recall_against_joiner::<Cna<SpinThenPark>>;
-    mcscr_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], STAYS, aside::recall_against_joiner::<Mcscr<SpinThenPark>>;
+    cna_recall: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], STAYS, || aside::recall_against_joiner::<Cna<SpinThenPark>>(Three);
+    mcscr_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], STAYS, || aside::recall_against_joiner::<Mcscr<SpinThenPark>>(Three);
 
     qspin_unlock: [weak(Field::LockWord, Op::Add, Release, Relaxed)], SETUP, sections::<Qspin<Spin>>(&[1, 1]);
     qspin_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Qspin<Spin>>(&[1, 1]);

@@ -17,6 +17,7 @@ use loom::thread;
 
 use crate::aside::{self, LEAVES, STAYS};
 use crate::aside_mutants::*;
+use crate::common::Racers::Three;
 use crate::common::{ALL, HASTY, Lock, Mutex, sections, sleepers, timed};
 use crate::cond::Shared;
 use crate::mutants::*;
@@ -101,7 +102,7 @@ fn mcs() {
 
 /// The first of the main queue and one aside wait, and the draw says that those aside come back.
 fn both_lists<L: aside::TwoLists>() {
-    let (mutex, mut asleep) = aside::with_aside::<L>(1);
+    let (mutex, mut asleep) = aside::with_aside::<L>(&[1]);
     let behind = sleepers(&[0]);
     crate::common::adopt(&mutex, &behind);
     asleep.extend(behind);
@@ -114,7 +115,7 @@ fn both_lists<L: aside::TwoLists>() {
 
 /// Two aside come back.
 fn two_aside<L: aside::TwoLists>() {
-    let (mutex, asleep) = aside::with_aside::<L>(2);
+    let (mutex, asleep) = aside::with_aside::<L>(&[1, 1]);
     let threads: Vec<_> = asleep.into_iter().map(|me| aside::comes_back(&mutex, me)).collect();
     mutex.unlock();
     for thread in threads {
@@ -127,12 +128,12 @@ fn cna() {
     use flashlock_locks::numa::Cna;
 
     let (two, leaver) = (Preemptions(2), aside::choice_against_leaver::<MutantAside<GRANTS_GONE>>);
-    explore("the mutants' skeleton", two, STAYS, aside::recall_against_joiner::<MutantAside<KEEPS>>);
-    find("frees with waiters aside", two, STAYS, aside::recall_against_joiner::<MutantAside<FREES>>);
-    find("tail by an exchange", two, STAYS, aside::recall_against_joiner::<MutantAside<SWAPS_TAIL>>);
-    find("wakes nobody aside", two, STAYS, aside::recall_against_joiner::<MutantAside<WAKES_NONE>>);
+    explore("the mutants' skeleton", two, STAYS, || aside::recall_against_joiner::<MutantAside<KEEPS>>(Three));
+    find("frees with waiters aside", two, STAYS, || aside::recall_against_joiner::<MutantAside<FREES>>(Three));
+    find("tail by an exchange", two, STAYS, || aside::recall_against_joiner::<MutantAside<SWAPS_TAIL>>(Three));
+    find("wakes nobody aside", two, STAYS, || aside::recall_against_joiner::<MutantAside<WAKES_NONE>>(Three));
     find("hands over to who has gone", two, STAYS, move || leaver(true));
-    find("unlinked set aside", two, STAYS, aside::choice_against_joiner::<MutantAside<SETS_UNLINKED_ASIDE>>);
+    find("unlinked set aside", two, STAYS, || aside::choice_against_joiner::<MutantAside<SETS_UNLINKED_ASIDE>>(Three));
     for aside in [false, true] {
         find("front not cleared", two, STAYS, move || aside::contended_anew::<MutantAside<KEEPS_FRONT>>(aside));
     }

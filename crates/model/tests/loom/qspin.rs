@@ -1,7 +1,7 @@
 //! The kernel's lock, and CNA in it: fronts of queues built by hand, and raced from there.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::cond::Chain;
 use flashlock_locks::event::Event;
@@ -18,7 +18,10 @@ use flashlock_model::loom::{explore, find};
 use flashlock_model::{Fault, Field, Loom};
 use loom::thread::{self, JoinHandle};
 
-use crate::common::{ALL, Lock, Mutex, adopt, adopted_section, sections, sleepers, world};
+use crate::common::{
+    ALL, Lock, Mutex, Racers, adopt, adopted_section, all_done, come_back, gives_up, joins, puts_himself, sections,
+    serve, sleepers, world,
+};
 use crate::qspin_mutants::{DoesNotRestore, DropsElsewhere, ForgetsThem, InheritsNothing, MutantQspin};
 
 /// Enough nodes for both queues.
@@ -68,10 +71,26 @@ impl<L: OneWord> Front<L> {
         self.mutex.visit();
         self.mutex.unlock();
         adopted_section(&self.mutex, self.head);
-        for thread in others.into_iter().chain(threads) {
-            thread.join().expect("no panic");
+        all_done(&self.mutex, others.into_iter().chain(threads));
+        self.is_clear();
+    }
+
+    /// The same, and one of node 0 comes meanwhile.
+    fn run_as_one_comes(self, racers: Racers) {
+        if racers == Racers::Three {
+            let joiner = joins(&self.mutex, 0);
+            return self.run([joiner]);
         }
-        assert!(!self.mutex.is_locked());
+        let (me, queues) = puts_himself(&self.mutex, 0);
+        self.mutex.visit();
+        self.mutex.unlock();
+        adopted_section(&self.mutex, self.head);
+        queues.join().expect("no panic");
+        serve(&self.mutex, self.asleep.iter().copied().chain([me]).collect());
+        self.is_clear();
+    }
+
+    fn is_clear(&self) {
         assert_eq!(self.mutex.word.load(Relaxed), 0, "nothing is left in the word");
     }
 }
@@ -80,39 +99,10 @@ fn node(handle: Handle) -> &'static Node<Loom> {
     handle.node()
 }
 
-/// These waiters have the lock, in this order: one thread of the model plays them all.
-fn come_back<L: OneWord>(mutex: &Arc<Mutex<L>>, asleep: Vec<Handle>) -> JoinHandle<()> {
-    let mutex = mutex.clone();
-    thread::spawn(move || asleep.into_iter().for_each(|me| adopted_section(&mutex, me)))
-}
-
-/// A newcomer of this NUMA node.
-fn joins<L: OneWord>(mutex: &Arc<Mutex<L>>, numa: u32) -> JoinHandle<()> {
-    let mutex = mutex.clone();
-    thread::spawn(move || {
-        world().set_numa(numa);
-        mutex.section();
-    })
-}
-
-/// Gives up, as one whose deadline has passed, unless it has been told.
-fn gives_up(me: Handle) -> JoinHandle<bool> {
-    thread::spawn(move || {
-        let left = world().arena.left();
-        left.add();
-        let gone = node(me).state.compare_exchange(state::PARKED, state::ABANDONED, AcqRel, Relaxed).is_ok();
-        if !gone {
-            left.remove();
-        }
-        gone
-    })
-}
-
 /// The head is the only one in the queue, and somebody joins: alone, as the next, or to inherit the front.
-pub(crate) fn front_against_joiner<L: OneWord>() {
+fn front_against_joiner<L: OneWord>(racers: Racers) {
     let front = Front::<L>::new(&[], &[]);
-    let joiner = joins(&front.mutex, 0);
-    front.run([joiner]);
+    front.run_as_one_comes(racers);
 }
 
 /// Two join behind the head.
@@ -142,17 +132,15 @@ pub(crate) fn tried_as_somebody_queues() {
 }
 
 /// The same with one in the secondary queue: the speculative break, and its restoration if the joiner was faster.
-fn break_against_joiner<L: OneWord>(count: usize) {
+fn break_against_joiner<L: OneWord>(count: usize, racers: Racers) {
     let front = Front::<L>::new(&[], &[1, 1][..count]);
-    let joiner = joins(&front.mutex, 0);
-    front.run([joiner]);
+    front.run_as_one_comes(racers);
 }
 
 /// One behind the head, on another node, and a local one joins: found by the post-scan, or not.
-fn scan_against_joiner<L: OneWord>() {
+fn scan_against_joiner<L: OneWord>(racers: Racers) {
     let front = Front::<L>::new(&[1], &[]);
-    let joiner = joins(&front.mutex, 0);
-    front.run([joiner]);
+    front.run_as_one_comes(racers);
 }
 
 /// The front goes to the next, with somebody in the secondary queue.
@@ -211,31 +199,37 @@ fn unordered(front: Handle) -> flashlock_locks::numa::qspin_cna::Order {
     flashlock_locks::numa::qspin_cna::Order::NotUpTo(front)
 }
 
-fn check(name: &str, body: fn()) -> Totals {
-    explore(name, Preemptions(2), SETUP, body)
+fn check(name: &str, body: fn()) {
+    explore(name, Preemptions(2), SETUP, body);
+}
+
+/// With two racers, and with three.
+fn race(name: &str, setup: flashlock_model::Setup, body: fn(Racers)) -> [Totals; 2] {
+    Racers::BOTH.map(|racers| explore(name, racers.depth(), setup, move || body(racers)))
 }
 
 #[test]
 fn joining_as_the_front_goes_on() {
-    check("qspin stp, joiner", front_against_joiner::<Qspin<SpinThenPark>>);
-    check("qspin park, joiner", front_against_joiner::<Qspin<Park>>);
+    race("qspin stp, joiner", SETUP, front_against_joiner::<Qspin<SpinThenPark>>);
+    race("qspin park, joiner", SETUP, front_against_joiner::<Qspin<Park>>);
     check("qspin park, two joiners", two_join);
     check("qspin park, tried", tried_as_somebody_queues);
-    check("qspin-cna park, joiner", front_against_joiner::<QspinCna<Park>>);
+    race("qspin-cna park, joiner", SETUP, front_against_joiner::<QspinCna<Park>>);
 }
 
 #[test]
 fn the_speculative_break() {
-    let moved = check("qspin-cna, break", || break_against_joiner::<QspinCna<Park>>(1));
-    moved.shows(&[Event::Alteration]);
-    check("qspin-cna, break, two", || break_against_joiner::<QspinCna<Park>>(2));
-    explore("qspin-cna, break, flush", Preemptions(2), FLUSHES, || break_against_joiner::<QspinCna<Park>>(1));
+    let one = |racers| break_against_joiner::<QspinCna<Park>>(1, racers);
+    race("qspin-cna, break", SETUP, one).iter().for_each(|totals| totals.shows(&[Event::Alteration]));
+    race("qspin-cna, break, two", SETUP, |racers| break_against_joiner::<QspinCna<Park>>(2, racers));
+    race("qspin-cna, break, flush", FLUSHES, one);
 }
 
 #[test]
 fn found_by_the_post_scan_or_not() {
-    check("qspin-cna, scan", scan_against_joiner::<QspinCna<Park>>).shows(&[Event::Alteration]);
-    explore("qspin-cna, scan, flush", Preemptions(2), FLUSHES, scan_against_joiner::<QspinCna<Park>>);
+    let moved = race("qspin-cna, scan", SETUP, scan_against_joiner::<QspinCna<Park>>);
+    moved.iter().for_each(|totals| totals.shows(&[Event::Alteration]));
+    race("qspin-cna, scan, flush", FLUSHES, scan_against_joiner::<QspinCna<Park>>);
 }
 
 #[test]
@@ -347,7 +341,7 @@ fn bugs() {
         Front::<MutantQspin<DropsElsewhere>>::new(&[], &[1, 1]).run([]);
     });
     find("qspin-cna: the break is not restored", bound, SETUP, || {
-        break_against_joiner::<MutantQspin<DoesNotRestore>>(2);
+        break_against_joiner::<MutantQspin<DoesNotRestore>>(2, Racers::Three);
     });
     find("qspin-cna: the secondary queue is not handed on", bound, SETUP, front_goes_on::<MutantQspin<ForgetsThem>>);
     find("qspin-cna: the heir looks at nothing", bound, SETUP, left_to_joiner::<MutantQspin<InheritsNothing>>);

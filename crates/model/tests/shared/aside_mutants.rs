@@ -1,9 +1,11 @@
-//! CNA with one bug each: its release, or its succession, done wrong.
+//! CNA and MCSCRN with one bug each: the release, or the succession, done wrong.
 
+use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::cond::Chain;
 use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word as _};
+use flashlock_locks::malthusian::mcscrn::FewestAtHome;
 use flashlock_locks::node::state;
 use flashlock_locks::numa::Cna;
 use flashlock_locks::numa::cna::SameNode;
@@ -142,14 +144,45 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantAside<B> {
 /// A lock with the succession `S`, which has a bug.
 pub(crate) type Mutant<S> = AsideLock<S, Park>;
 
-/// Takes only the first of those aside back, and forgets the others.
-pub(crate) struct DropsTheRest;
-impl Succession for DropsTheRest {
+/// Takes only the first of those aside back who should come, and forgets the others.
+pub(crate) struct DropsTheRest<S = SameNode>(PhantomData<S>);
+impl<S: Succession> Succession for DropsTheRest<S> {
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
-        SameNode::choose::<M>(holder, first)
+        S::choose::<M>(holder, first)
     }
     fn recall<M: Machine>(holder: &mut Holder, last: Handle) -> (Handle, Handle) {
-        let (first, _) = SameNode::recall::<M>(holder, last);
+        let (first, _) = S::recall::<M>(holder, last);
         (first, first)
+    }
+}
+
+/// MCSCRN that forgets who is still aside when another NUMA node becomes home.
+pub(crate) struct ForgetsThoseAside;
+
+impl ForgetsThoseAside {
+    /// `home` was home before `successor` was chosen.
+    fn forget<M: Machine>(holder: &mut Holder, home: u32, successor: Handle) {
+        if successor.node::<M>().numa.load(Relaxed) != home {
+            holder.aside = None;
+        }
+    }
+
+    fn home<M: Machine>(holder: &Holder) -> u32 {
+        holder.node.map_or_else(M::numa_node, |node| node.node::<M>().numa.load(Relaxed))
+    }
+}
+
+impl Succession for ForgetsThoseAside {
+    fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
+        let home = Self::home::<M>(holder);
+        let successor = FewestAtHome::choose::<M>(holder, first);
+        Self::forget::<M>(holder, home, successor);
+        successor
+    }
+    fn recall<M: Machine>(holder: &mut Holder, last: Handle) -> (Handle, Handle) {
+        let home = Self::home::<M>(holder);
+        let (first, last) = FewestAtHome::recall::<M>(holder, last);
+        Self::forget::<M>(holder, home, first);
+        (first, last)
     }
 }

@@ -2,7 +2,7 @@
 
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::malthusian::{LifoCr, Mcscr, Mcscrn};
 use flashlock_locks::numa::{Cna, QspinCna};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
@@ -14,16 +14,19 @@ use crate::protocols::SHORT_PREFERENCE;
 /// Sections long enough for a queue to build up.
 const LOAD: Load = Load { threads: 5, rounds: 3, nodes: 2, timed: false, hold: 20 };
 
+/// Of each of the three set-ups of a lock: long models, so that these together make up [`SCHEDULES`](crate::common::SCHEDULES).
+const EACH: usize = 4000;
+
 /// Draws say no; draws say yes at every second hand-over.
 fn schedules<L: Lock>(name: &str, shows: &[Event], drawn: &[Event]) {
     let shown = |totals: [Totals; 2], events: &[Event]| totals[0].shows(events);
     let stays = Setup { random: Some(u32::MAX), nodes: 24, ..STILL };
-    shown(both(&format!("{name} stays"), 4000, stays, rounds::<L>(LOAD)), shows);
+    shown(both(&format!("{name} stays"), EACH, stays, rounds::<L>(LOAD)), shows);
     let leaves = Setup { tunables: &SHORT_PREFERENCE, nodes: 24, ..STILL };
-    shown(both(&format!("{name} leaves"), 4000, leaves, rounds::<L>(LOAD)), drawn);
+    shown(both(&format!("{name} leaves"), EACH, leaves, rounds::<L>(LOAD)), drawn);
     let timed = Load { timed: true, ..LOAD };
     let flowing = Setup { tunables: &SHORT_PREFERENCE, nodes: 64, ..FLOWING };
-    shown(both(&format!("{name} timed"), 4000, flowing, rounds::<L>(timed)), &[Event::TimedOut]);
+    shown(both(&format!("{name} timed"), EACH, flowing, rounds::<L>(timed)), &[Event::TimedOut]);
 }
 
 #[test]
@@ -38,7 +41,7 @@ fn cna() {
 fn cna_with_every_option() {
     static ALL: Tunables = Tunables { threshold: 3, countdown: 1, reduction: 2, refresh: 3, ..Tunables::DEFAULT };
     let setup = Setup { tunables: &ALL, nodes: 24, ..STILL };
-    both("cna, options", 4000, setup, rounds::<Cna<Park>>(LOAD))[0].shows(&[Event::Alteration]);
+    both("cna, options", EACH, setup, rounds::<Cna<Park>>(LOAD))[0].shows(&[Event::Alteration]);
 }
 
 /// The kernel's lock with CNA: its defaults, then each rule by itself, then with time-outs.
@@ -58,12 +61,12 @@ fn qspin_cna() {
         ];
         for (rule, tunables) in rules {
             let setup = Setup { tunables, nodes: 24, micros_step: 1, ..STILL };
-            let totals = both(&format!("{name} {rule}"), 3000, setup, rounds::<L>(LOAD));
+            let totals = both(&format!("{name} {rule}"), EACH / 2, setup, rounds::<L>(LOAD));
             totals[0].shows(&[Event::Alteration, Event::HandoffSame, Event::HandoffOther]);
         }
         let timed = Load { timed: true, ..LOAD };
         let flowing = Setup { tunables: &FLUSH, nodes: 64, ..FLOWING };
-        both(&format!("{name} timed"), 4000, flowing, rounds::<L>(timed))[0].shows(&[Event::TimedOut]);
+        both(&format!("{name} timed"), EACH / 2, flowing, rounds::<L>(timed))[0].shows(&[Event::TimedOut]);
     }
     all::<QspinCna<Spin>>("qspin-cna spin");
     all::<QspinCna<SpinThenPark>>("qspin-cna stp");
@@ -76,4 +79,19 @@ fn mcscr() {
     schedules::<Mcscr<Spin>>("mcscr spin", &shows, &drawn);
     schedules::<Mcscr<SpinThenPark>>("mcscr stp", &shows, &drawn);
     schedules::<Mcscr<Park>>("mcscr park", &shows, &drawn);
+}
+
+#[test]
+fn mcscrn() {
+    let (shows, drawn) = ([Event::Alteration, Event::Cull, Event::Reprovision], [Event::Cull, Event::Eldest]);
+    schedules::<Mcscrn<Spin>>("mcscrn spin", &shows, &drawn);
+    schedules::<Mcscrn<SpinThenPark>>("mcscrn stp", &shows, &drawn);
+    schedules::<Mcscrn<Park>>("mcscrn park", &shows, &drawn);
+}
+
+#[test]
+fn lifo_cr() {
+    schedules::<LifoCr<Spin>>("lifo-cr spin", &[], &[Event::Eldest]);
+    schedules::<LifoCr<SpinThenPark>>("lifo-cr stp", &[], &[Event::Eldest]);
+    schedules::<LifoCr<Park>>("lifo-cr park", &[], &[Event::Eldest]);
 }

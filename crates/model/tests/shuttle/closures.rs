@@ -75,8 +75,8 @@ where
 
 #[test]
 fn bugs_are_found() {
-    both("the mutants' skeleton, cc-synch", 5000, STILL, rounds::<MutantCc<SOUND>>(3, 3, 1));
-    both("the mutants' skeleton, flat-combining", 5000, STILL, rounds::<MutantFlat<SOUND>>(3, 3, 1));
+    both("the mutants' skeleton, cc-synch", 2500, STILL, rounds::<MutantCc<SOUND>>(3, 3, 1));
+    both("the mutants' skeleton, flat-combining", 2500, STILL, rounds::<MutantFlat<SOUND>>(3, 3, 1));
     broken::<MutantCc<STORES_FREE>>("cc-synch: emptied by a store", STILL);
     broken::<MutantCc<LINKS_FIRST>>("cc-synch: linked before it is written", STILL);
     broken::<MutantCc<FORGETS_ITS_OWN>>("cc-synch: who takes over forgets its own", STILL);

@@ -37,7 +37,9 @@ pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, ..Tu
 
 /// Time stands still: a wake-up that is lost is a deadlock.
 pub(crate) const STILL: Setup = Setup { recycles: true, polls: 3, ..Setup::new(16) };
-/// The same, but all waits are overdue: locks are handed over.
+/// The same, and whoever has said that he runs said so long ago.
+pub(crate) const STALE: Setup = Setup { micros_step: 100, ..STILL };
+/// As [`STILL`], but all waits are overdue: locks are handed over.
 pub(crate) const OVERDUE: Setup = Setup { micros_step: 3, tunables: &HASTY, ..STILL };
 /// Time flows, sleeps end for no reason, and all waits are overdue. Who is impatient leaves a node behind.
 pub(crate) const FLOWING: Setup = Setup { nodes: 32, patience: 1, flow: 40, spurious: 10, ..OVERDUE };
@@ -100,13 +102,17 @@ pub(crate) fn rounds<L: Lock>(load: Load) -> impl Fn() + Send + Sync + Clone + '
     }
 }
 
-/// A body under random and under PCT schedules, half of `schedules` each; together.
+/// So many schedules of each kind, random and PCT, for a lock and a way of waiting: in each of its set-ups where that is cheap, otherwise in all of them
+/// together. They are the same in every run, so more of them find nothing the next time.
+pub(crate) const SCHEDULES: usize = 10_000;
+
+/// A body under so many random, and as many PCT schedules.
 pub(crate) fn both(
     name: &str,
     schedules: usize,
     setup: Setup,
     body: impl Fn() + Send + Sync + Clone + 'static,
 ) -> [Totals; 2] {
-    let random = explore(name, By::Random, schedules / 2, setup, body.clone());
-    [random, explore(name, By::Pct(3), schedules / 2, setup, body)]
+    let random = explore(name, By::Random, schedules, setup, body.clone());
+    [random, explore(name, By::Pct(3), schedules, setup, body)]
 }

@@ -235,8 +235,8 @@ fn forked<L: Lock>(moves: bool) {
 #[test]
 fn usable_in_a_forked_child() {
     for moves in [false, true] {
-        both("futex forked", 10_000, Setup { nodes: 16, ..STILL }, move || forked::<Futex>(moves));
-        both("shfl forked", 10_000, Setup { nodes: 16, ..STILL }, move || forked::<Shfl<SpinThenPark>>(moves));
+        both("futex forked", 5_000, Setup { nodes: 16, ..STILL }, move || forked::<Futex>(moves));
+        both("shfl forked", 5_000, Setup { nodes: 16, ..STILL }, move || forked::<Shfl<SpinThenPark>>(moves));
     }
 }
 
@@ -251,8 +251,8 @@ macro_rules! conds {
             fn queue_of_items() {
                 for moves in [false, true] {
                     let name = concat!(stringify!($name), " producers and consumers");
-                    both(name, 8000, STILL, move || producers_and_consumers::<$lock>(false, moves));
-                    both(name, 8000, TIMED, move || producers_and_consumers::<$lock>(true, moves));
+                    both(name, 4000, STILL, move || producers_and_consumers::<$lock>(false, moves));
+                    both(name, 4000, TIMED, move || producers_and_consumers::<$lock>(true, moves));
                 }
             }
 
@@ -260,25 +260,25 @@ macro_rules! conds {
             fn broadcast() {
                 for moves in [false, true] {
                     let name = concat!(stringify!($name), " broadcast");
-                    let shown = both(name, 8000, STILL, move || one_broadcast::<$lock>(false, moves));
+                    let shown = both(name, 4000, STILL, move || one_broadcast::<$lock>(false, moves));
                     shown[0].shows(&[Event::CondBroadcast]);
-                    both(name, 8000, TIMED, move || one_broadcast::<$lock>(true, moves));
+                    both(name, 4000, TIMED, move || one_broadcast::<$lock>(true, moves));
                 }
             }
 
             #[test]
             fn signal_is_not_swallowed() {
                 let name = concat!(stringify!($name), " signal");
-                both(name, 6000, Setup { flow: 20, ..STILL }, || no_signal_swallowed::<$lock>(false));
-                both(name, 6000, STILL, || no_signal_swallowed::<$lock>(true));
+                both(name, 5000, Setup { flow: 20, ..STILL }, || no_signal_swallowed::<$lock>(false));
+                both(name, 5000, STILL, || no_signal_swallowed::<$lock>(true));
             }
 
             #[test]
             fn destroy() {
                 for moves in [false, true] {
                     let name = concat!(stringify!($name), " destroy");
-                    both(name, 6000, STILL, move || destroyed_at_once::<$lock>(moves, false));
-                    explore(name, By::Random, 3000, TIMED, move || destroyed_at_once::<$lock>(moves, true));
+                    both(name, 5000, STILL, move || destroyed_at_once::<$lock>(moves, false));
+                    explore(name, By::Random, 5000, TIMED, move || destroyed_at_once::<$lock>(moves, true));
                 }
             }
         }
@@ -311,13 +311,13 @@ fn in_any_order() {
     for tunables in [&LIFO, &MIXED] {
         for moves in [false, true] {
             let still = Setup { tunables, ..STILL };
-            both("lifo, producers and consumers", 6000, still, move || {
+            both("lifo, producers and consumers", 3000, still, move || {
                 producers_and_consumers::<Futex>(false, moves);
             });
-            both("lifo, timed", 6000, Setup { tunables, nodes: 8, ..FLOWING }, move || {
+            both("lifo, timed", 3000, Setup { tunables, nodes: 8, ..FLOWING }, move || {
                 producers_and_consumers::<Futex>(true, moves);
             });
-            both("lifo, broadcast", 4000, still, move || one_broadcast::<Futex>(false, moves));
+            both("lifo, broadcast", 2000, still, move || one_broadcast::<Futex>(false, moves));
         }
     }
 }
@@ -374,6 +374,6 @@ fn the_front_stays(forgets: bool) {
 #[test]
 fn who_is_put_in_front_is_linked() {
     let setup = Setup { tunables: &LIFO, ..STILL };
-    both("lifo, one leaves", 2000, setup, || the_front_stays(false));
+    both("lifo, one leaves", 1000, setup, || the_front_stays(false));
     find("put in front, not linked back", By::Random, 2000, setup, || the_front_stays(true));
 }

@@ -11,12 +11,10 @@ use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 
 use flashlock_model::Setup;
 
-use crate::common::{FLOWING, Load, OVERDUE, STILL, both, rounds};
+use crate::common::{FLOWING, Load, Lock, OVERDUE, SCHEDULES, STALE, STILL, both, rounds};
 
 const UNTIMED: Load = Load { threads: 4, rounds: 3, nodes: 2, timed: false, hold: 0 };
 const TIMED: Load = Load { timed: true, ..UNTIMED };
-/// Of each test; a lock has three. They are the same in every run, so more of them find nothing the next time.
-const SCHEDULES: usize = 4000;
 
 macro_rules! rounds {
     ($($name:ident: $lock:ty $(, $also:ident)?;)*) => {$(
@@ -93,6 +91,18 @@ rounds! {
     shfl_park: Shfl<Park>;
 }
 
+/// Nobody has run for long: who is found polling is passed over, and queues anew.
+#[test]
+fn mcs_tp_passes_over() {
+    fn shows<L: Lock>(name: &str) {
+        let [random, _] = both(name, SCHEDULES, STALE, rounds::<L>(UNTIMED));
+        random.shows(&[Event::Skip]);
+    }
+    shows::<McsTp<Spin>>("mcs-tp spin stale");
+    shows::<McsTp<SpinThenPark>>("mcs-tp stp stale");
+    shows::<McsTp<Park>>("mcs-tp park stale");
+}
+
 /// Six threads on two NUMA nodes: in each, two of a group of CPUs and one of another.
 #[test]
 fn hmcs_of_three_levels() {
@@ -100,7 +110,7 @@ fn hmcs_of_three_levels() {
     let load = Load { threads: 6, rounds: 2, ..UNTIMED };
     for (setup, load) in [(STILL, load), (FLOWING, Load { timed: true, ..load })] {
         let setup = Setup { tunables: &THREE, nodes: 48, ..setup };
-        for totals in both("hmcs of three levels", 10_000, setup, rounds::<Hmcs<Park>>(load)) {
+        for totals in both("hmcs of three levels", SCHEDULES, setup, rounds::<Hmcs<Park>>(load)) {
             totals.shows(&[Event::CohortNear, Event::CohortPass, Event::CohortMove]);
         }
     }

@@ -16,7 +16,7 @@ use flashlock_model::shuttle::{By, find};
 use flashlock_model::{Fault, Setup, Shuttle};
 use shuttle::thread;
 
-use crate::common::{Cond, FLOWING, Lock, Mutex, STILL, any, both, world};
+use crate::common::{Cond, FLOWING, Lock, Mutex, SCHEDULES, STILL, any, both, world};
 use crate::mutants::{MutantShfl, ShflBug};
 
 /// Time passes fast enough for grants to become stale, and for heads to be thrown out.
@@ -105,13 +105,13 @@ macro_rules! frozen {
 
             #[test]
             fn others_go_on() {
-                both(concat!(stringify!($name), " frozen"), 20_000, FAST, frozen::<$lock>);
+                both(concat!(stringify!($name), " frozen"), SCHEDULES, FAST, frozen::<$lock>);
             }
 
             #[test]
             fn woken_waiters_go_on() {
                 let name = concat!(stringify!($name), " frozen, woken");
-                both(name, 20_000, FAST, || frozen_before_woken::<$lock>(false));
+                both(name, SCHEDULES, FAST, || frozen_before_woken::<$lock>(false));
             }
         }
     )*};
@@ -127,8 +127,8 @@ frozen! {
 
 #[test]
 fn moved_waiters_go_on() {
-    both("shfl_stp frozen, moved", 20_000, FAST, || frozen_before_woken::<Shfl<SpinThenPark>>(true));
-    both("shfl_park frozen, moved", 20_000, FAST, || frozen_before_woken::<Shfl<Park>>(true));
+    both("shfl_stp frozen, moved", SCHEDULES, FAST, || frozen_before_woken::<Shfl<SpinThenPark>>(true));
+    both("shfl_park frozen, moved", SCHEDULES, FAST, || frozen_before_woken::<Shfl<Park>>(true));
 }
 
 /// There are CPUs enough for shuffled waiters to keep spinning; their patience is much longer than one spin.
@@ -193,7 +193,7 @@ fn shuffled_behind_a_frozen_head() {
 
 #[test]
 fn shuffled_waiters_lose_their_patience() {
-    both("shfl_stp frozen, shuffled", 4000, ROOMY, shuffled_behind_a_frozen_head);
+    both("shfl_stp frozen, shuffled", 2000, ROOMY, shuffled_behind_a_frozen_head);
     let endless = Setup { fault: Some(Fault::EndlessPolls), ..ROOMY };
     find("shuffled waiters never lose patience", By::Random, 100, endless, shuffled_behind_a_frozen_head);
 }
@@ -215,7 +215,7 @@ const FRESH: Setup = Setup { micros_step: 0, tunables: &Tunables::DEFAULT, ..FLO
 fn patience_is_handed_on() {
     const STEPS: u32 = 4000;
     let sound = || frozen_before_woken_within::<Shfl<Park>>(true, STEPS);
-    both("shfl_park frozen, roused", 20_000, FRESH, sound);
+    both("shfl_park frozen, roused", SCHEDULES, FRESH, sound);
     let mutant = || frozen_before_woken_within::<MutantShfl<RousesNobody>>(true, STEPS);
     find("rouses nobody", By::Random, 20_000, FRESH, mutant);
 }

@@ -88,7 +88,7 @@ macro_rules! lifetime {
             #[test]
             fn mutex() {
                 for setup in [STILL, OVERDUE, FLOWING] {
-                    both(concat!(stringify!($name), " freed"), 5000, setup, last_frees::<$lock>);
+                    both(concat!(stringify!($name), " freed"), 4000, setup, last_frees::<$lock>);
                 }
             }
 
@@ -98,7 +98,7 @@ macro_rules! lifetime {
                     for moves in [false, true] {
                         for waiters in [1, 2, 3] {
                             let name = concat!(stringify!($name), " freed after broadcast");
-                            both(name, 4000, setup, move || last_waiter_frees::<$lock>(waiters, moves));
+                            both(name, 2000, setup, move || last_waiter_frees::<$lock>(waiters, moves));
                         }
                     }
                 }

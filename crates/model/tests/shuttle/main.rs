@@ -7,6 +7,8 @@ mod aside_mutants;
 mod closure_mutants;
 mod closures;
 mod common;
+#[path = "../shared/compact_mutants.rs"]
+mod compact_mutants;
 mod cond;
 mod exclusion;
 mod frozen;

@@ -4,7 +4,7 @@ use flashlock_locks::spin::Polite;
 use flashlock_model::Setup;
 use flashlock_model::shuttle::{By, find};
 
-use crate::common::{FLOWING, Load, Lock, STILL, both, rounds};
+use crate::common::{FLOWING, Load, Lock, SCHEDULES, STILL, both, rounds};
 use crate::polite_mutants::{ClaimsByStore, LeavesItHeld, MutantPolite, TakesWhatIsHeld};
 
 const UNTIMED: Load = Load { threads: 4, rounds: 3, nodes: 1, timed: false, hold: 1 };
@@ -13,10 +13,10 @@ const CLAIMING: Setup = Setup { micros_step: 2_500, ..STILL };
 
 #[test]
 fn rounds_of_four() {
-    both("polite", 20_000, STILL, rounds::<Polite>(UNTIMED));
-    both("polite, claims", 20_000, CLAIMING, rounds::<Polite>(UNTIMED));
+    both("polite", SCHEDULES, STILL, rounds::<Polite>(UNTIMED));
+    both("polite, claims", SCHEDULES, CLAIMING, rounds::<Polite>(UNTIMED));
     let flowing = Setup { micros_step: 2_500, ..FLOWING };
-    both("polite, timed and tried", 20_000, flowing, rounds::<Polite>(Load { timed: true, ..UNTIMED }));
+    both("polite, timed and tried", SCHEDULES, flowing, rounds::<Polite>(Load { timed: true, ..UNTIMED }));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Protocol bugs, one at a time: each must be found.
 
 use flashlock_locks::machine::Tunables;
+use flashlock_locks::malthusian::mcscrn::FewestAtHome;
 use flashlock_locks::queue::Qspin;
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::Futex;
@@ -9,7 +10,8 @@ use flashlock_model::shuttle::{By, find};
 use flashlock_model::{Fault, Field, Setup};
 
 use crate::aside_mutants::*;
-use crate::common::{FLOWING, Load, Lock, OVERDUE, STILL, both, rounds};
+use crate::common::{FLOWING, Load, Lock, OVERDUE, STALE, STILL, both, rounds};
+use crate::compact_mutants::*;
 use crate::cond::producers_and_consumers;
 use crate::lifetime::last_frees;
 use crate::mutants::*;
@@ -43,8 +45,13 @@ fn futex() {
 
 #[test]
 fn mcs() {
-    both("the mutants' skeleton", SCHEDULES, STILL, rounds::<MutantMcs<SOUND>>(LOAD));
-    both("the mutants' skeleton, timed", SCHEDULES, FLOWING, rounds::<MutantMcs<SOUND>>(Load { timed: true, ..LOAD }));
+    both("the mutants' skeleton", SCHEDULES / 2, STILL, rounds::<MutantMcs<SOUND>>(LOAD));
+    both(
+        "the mutants' skeleton, timed",
+        SCHEDULES / 2,
+        FLOWING,
+        rounds::<MutantMcs<SOUND>>(Load { timed: true, ..LOAD }),
+    );
     broken::<MutantMcs<CLEARS_LATE>>("next cleared late", STILL);
     broken::<MutantMcs<DOES_NOT_AWAIT>>("no wait for the link", STILL);
     broken::<MutantMcs<LETS_SLEEP>>("lets the successor sleep", STILL);
@@ -67,11 +74,31 @@ fn cna() {
     fn broken_aside<L: Lock>(name: &str, setup: Setup, load: Load) {
         find(name, By::Random, SCHEDULES, setup, rounds::<L>(load));
     }
-    both("the mutants' skeleton", SCHEDULES / 5, stays, rounds::<MutantAside<KEEPS>>(load));
+    both("the mutants' skeleton", SCHEDULES / 10, stays, rounds::<MutantAside<KEEPS>>(load));
     broken_aside::<MutantAside<FREES>>("frees with waiters aside", stays, load);
     broken_aside::<MutantAside<WAKES_NONE>>("wakes nobody aside", stays, load);
     broken_aside::<Mutant<DropsTheRest>>("others aside forgotten", stays, load);
     broken_aside::<MutantAside<SETS_UNLINKED_ASIDE>>("unlinked set aside", stays, load);
+}
+
+/// MCSCRN; LIFO-CR's stack; MCS-TP, where nobody has run for long; HBO.
+#[test]
+fn compact() {
+    let load = Load { threads: 5, rounds: 2, nodes: 2, timed: false, hold: 20 };
+    fn broken_long<L: Lock>(name: &str, setup: Setup, load: Load) {
+        find(name, By::Random, SCHEDULES, setup, rounds::<L>(load));
+    }
+    let stays = Setup { random: Some(u32::MAX), ..STILL };
+    broken_long::<Mutant<DropsTheRest<FewestAtHome>>>("mcscrn: only the first comes back", stays, load);
+    let drawn = Setup { tunables: &SHORT_PREFERENCE, ..STILL };
+    broken_long::<Mutant<ForgetsThoseAside>>("mcscrn: a new home forgets the others aside", drawn, load);
+    both("the mutants' skeleton, lifo-cr", SCHEDULES / 10, stays, rounds::<MutantLifo<()>>(load));
+    broken_long::<MutantLifo<PopsByStore>>("lifo-cr: pops by a store", stays, load);
+    broken_long::<MutantLifo<TakesTheSecond>>("lifo-cr: takes the second, forgets the first", stays, load);
+    broken_long::<MutantLifo<LosesThoseBetween>>("lifo-cr: those above the eldest are lost", stays, load);
+    broken::<MutantTp<PassesOverSleepers>>("mcs-tp: passes over who may fall asleep", STILL);
+    broken::<MutantTp<GoesAtOnce>>("mcs-tp: goes before he is out of the queue", STALE);
+    broken::<HboByStore>("hbo: acquires by a store", STILL);
 }
 
 #[test]

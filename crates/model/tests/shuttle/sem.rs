@@ -12,7 +12,7 @@ use flashlock_model::shuttle::{By, Shuttled, find};
 use flashlock_model::{Setup, Shuttle, harness};
 use shuttle::thread;
 
-use crate::common::{FLOWING, STILL, any, both, world};
+use crate::common::{FLOWING, SCHEDULES, STILL, any, both, world};
 use crate::sem_mutants::{adds_and_looks, calls_nobody, keeps_the_call, leaves_no_word};
 
 type Sem = harness::Sem<Shuttled>;
@@ -140,27 +140,27 @@ fn destroyed_by_the_waiter() {
 fn permits_are_kept() {
     for (name, tunables) in [("fifo", &Tunables::DEFAULT), ("lifo", &LIFO), ("mixed", &MIXED)] {
         let setup = Setup { tunables, ..CROWDED };
-        let shown = both(name, 10_000, setup, makers_and_takers(false, post));
+        let shown = both(name, 5_000, setup, makers_and_takers(false, post));
         shown[0].shows(&[Event::SemQueued, Event::SemWake]);
-        both(name, 10_000, Setup { crowded: false, ..setup }, makers_and_takers(false, post));
+        both(name, 5_000, Setup { crowded: false, ..setup }, makers_and_takers(false, post));
         let flowing = Setup { nodes: 64, tunables, ..FLOWING };
-        both(name, 10_000, flowing, makers_and_takers(true, post));
+        both(name, 5_000, flowing, makers_and_takers(true, post));
     }
 }
 
 #[test]
 fn a_mutex_of_one_permit() {
-    both("sem as a mutex", 10_000, CROWDED, as_mutex);
+    both("sem as a mutex", SCHEDULES, CROWDED, as_mutex);
 }
 
 #[test]
 fn frozen_threads_hold_nobody_up() {
-    both("sem, one freezes", 10_000, CROWDED, one_freezes);
+    both("sem, one freezes", SCHEDULES, CROWDED, one_freezes);
 }
 
 #[test]
 fn the_waiter_may_destroy_it() {
-    both("sem, destroyed", 10_000, CROWDED, destroyed_by_the_waiter);
+    both("sem, destroyed", SCHEDULES, CROWDED, destroyed_by_the_waiter);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn cancelled_asleep(cancel: fn(&Semaphore<'_, Shuttle>, Handle)) {
 
 #[test]
 fn who_is_cancelled_swallows_nothing() {
-    both("sem, cancelled asleep", 5_000, CROWDED, || cancelled_asleep(|sem, me| sem.cancel(me)));
+    both("sem, cancelled asleep", SCHEDULES, CROWDED, || cancelled_asleep(|sem, me| sem.cancel(me)));
 }
 
 /// The order: who queued last is called first, but for those that are put at the end.

@@ -13,7 +13,7 @@ use flashlock_locks::wait::Park;
 use flashlock_model::Shuttle;
 use shuttle::thread;
 
-use crate::common::{Mutex, STILL, both, world};
+use crate::common::{Mutex, SCHEDULES, STILL, both, world};
 
 /// While another holds the lock, the head times out, its successor gives up, and a third is made head. A releaser that
 /// looked at `head` meanwhile would act on the node named there: it must not be one that was given back, and may be the
@@ -56,5 +56,5 @@ fn head_names_no_free_node() {
 
 #[test]
 fn the_head_named_is_never_a_free_node() {
-    both("head and free nodes", 20_000, STILL, head_names_no_free_node);
+    both("head and free nodes", SCHEDULES, STILL, head_names_no_free_node);
 }

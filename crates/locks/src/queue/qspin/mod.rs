@@ -59,13 +59,15 @@
 //! |---|---|---|---|
 //! | `word` addition in `unlock` | Release | all exchanges that set LOCKED | hands over this section |
 //! | `word` exchanges that set LOCKED | Acquire | the addition | sees the last section, whoever has joined since: a chain of read-modify-writes |
-//! | `word` addition in `restore` | Release | the same exchanges | hands over the section before, which the joiner's exchange has seen |
+//! | `word` addition in `restore` | Release | the same exchanges | hands over the section before, which the joiner's exchange has seen: said again, for the chain of read-modify-writes since that release does it, too |
 //! | `word` swap, or exchange, in `join` | AcqRel | itself, and the exchange in `close` | publishes the node; sees that of the one before, and the 0 in its link |
 //! | `word` loads, and failed exchanges, before [`is_vacant`] | Acquire | the swap in `join` | of which process the last waiter is |
 //! | `next` swap in `join`, `behind` | AcqRel | each other | one of the two sees the other; the node, and what the front carries |
 //! | `next` load | Acquire | `next` swap in `join` | the node that the link names must be seen prepared |
 //! | `state` swap to HEAD | AcqRel | `state` loads of the waiter, Acquire; its ABANDONED, Release | the head sees what the front carries; its last look at an abandoned node comes before the node's next use |
 //! | all else on `word` | Relaxed | – | says only who waits, or when to look |
+//!
+//! No checker can tell `restore`'s addition and the links' loads from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** let a newcomer in while the one who is next does not run; share its mutex with code that bypasses flashlock.
 

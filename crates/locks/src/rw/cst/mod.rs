@@ -61,7 +61,8 @@
 //! | `heat`, else | Relaxed | – | a hint; a fact for who holds the lock, by `base` or a counter (invariant 1) |
 //! | index `epoch` load, CAS | Acquire, AcqRel | each other | who asks later sees that another has asked, and no orphan where that one's process writes |
 //!
-//! Those of `side` and its parts: [`side`](crate::side); of the word on which a writer sleeps: [`counters`].
+//! Those of `side` and its parts: [`side`](crate::side); of the word on which a writer sleeps: [`counters`]. No checker can tell the Release
+//! with which a writer opens a counter from Relaxed: [the models](../models.md#what-neither-can-tell) say why.
 //!
 //! **Cannot:** tell that a lock is released which nobody holds, while readers count apart. Let anybody in while a writer that is waiting for readers to go does not run, but readers past the bound. Give its side block back
 //! if the program frees the lock without destroying it; so the machine admits so many at once ([`Machine::admit_apart`]), and a lock that is not admitted stays

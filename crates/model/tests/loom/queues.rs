@@ -1,0 +1,103 @@
+//! CLH, where one leaves the queue as another joins; and MCS-TP, whose releaser passes over who has not run for too long.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use flashlock_locks::event::Event;
+use flashlock_locks::queue::{Clh, McsTp};
+use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::Setup;
+use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::{explore, find};
+use loom::thread;
+
+use crate::common::{ALL, Lock, Mutex, all_done, joins, sections, world};
+use crate::compact_mutants::{GoesAtOnce, HboByStore, MutantTp, PassesOverSleepers};
+
+const SETUP: Setup = Setup { polls: 1, ..Setup::new(6) };
+/// Whoever said that he runs said so long ago.
+pub(crate) const STALE: Setup = Setup { micros_step: 100, ..SETUP };
+
+/// The lock is held. One joins whose deadline has passed, and leaves; another joins: in front of him, behind him, or in his place. He gets the lock
+/// when it is released, not before. Nobody looks at the data: who is let in too soon is so by what the leaver left.
+pub(crate) fn leaves_as_another_joins<L: Lock>() {
+    let mutex = Arc::new(Mutex::<L>::new());
+    mutex.lock();
+    // Not the model's: in the order of its steps, whatever they order.
+    let held = Arc::new(AtomicBool::new(true));
+    let leaver = {
+        let mutex = mutex.clone();
+        thread::spawn(move || assert!(!mutex.lock_until(world().deadline(0)), "it is held"))
+    };
+    let joiner = {
+        let (mutex, held) = (mutex.clone(), held.clone());
+        thread::spawn(move || {
+            mutex.lock();
+            assert!(!held.load(SeqCst), "two hold the lock");
+            mutex.unlock();
+        })
+    };
+    leaver.join().expect("no panic");
+    held.store(false, SeqCst);
+    mutex.unlock();
+    all_done(&mutex, [joiner]);
+}
+
+/// The same while the holder releases; all look at the data.
+fn leaves_as_the_lock_is_released<L: Lock>() {
+    let mutex = Arc::new(Mutex::<L>::new());
+    mutex.lock();
+    let leaver = {
+        let mutex = mutex.clone();
+        thread::spawn(move || _ = mutex.section_until(world().deadline(0)))
+    };
+    let joiner = joins(&mutex, 0);
+    mutex.visit();
+    mutex.unlock();
+    all_done(&mutex, [leaver, joiner]);
+    mutex.section(); // Whoever comes next gives the leaver's node back.
+}
+
+#[test]
+fn leaving_the_queue_of_clh() {
+    let shows = [Event::TimedOut];
+    explore("clh, leaver, joiner, spin", ALL, SETUP, leaves_as_another_joins::<Clh<Spin>>).shows(&shows);
+    explore("clh, leaver, joiner, stp", Preemptions(4), SETUP, leaves_as_another_joins::<Clh<SpinThenPark>>)
+        .shows(&shows);
+    explore("clh, leaver, joiner, park", ALL, SETUP, leaves_as_another_joins::<Clh<Park>>).shows(&shows);
+    let bound = Preemptions(3);
+    explore("clh, leaver, release, stp", bound, SETUP, leaves_as_the_lock_is_released::<Clh<SpinThenPark>>)
+        .shows(&shows);
+    explore("clh, leaver, release, park", bound, SETUP, leaves_as_the_lock_is_released::<Clh<Park>>).shows(&shows);
+}
+
+/// The lock is held, so many join, and it is released: who polls is passed over, and queues anew.
+pub(crate) fn passed_over<L: Lock>(joiners: usize) {
+    let mutex = Arc::new(Mutex::<L>::new());
+    mutex.lock();
+    let joiners: Vec<_> = (0..joiners).map(|_| joins(&mutex, 0)).collect();
+    mutex.visit();
+    mutex.unlock();
+    all_done(&mutex, joiners);
+}
+
+#[test]
+fn passing_over_who_does_not_run() {
+    fn check<L: Lock>(name: &str, two: Depth) {
+        let shows = [Event::Skip];
+        explore(&format!("mcs-tp {name}, stale"), ALL, STALE, || passed_over::<L>(1)).shows(&shows);
+        explore(&format!("mcs-tp {name}, two stale"), two, STALE, || passed_over::<L>(2)).shows(&shows);
+    }
+    check::<McsTp<Spin>>("spin", Preemptions(1));
+    check::<McsTp<SpinThenPark>>("stp", Preemptions(1));
+    check::<McsTp<Park>>("park", Preemptions(2));
+}
+
+#[test]
+fn seeded_bugs_are_found() {
+    find("mcs-tp: passes over who may fall asleep", ALL, SETUP, || passed_over::<MutantTp<PassesOverSleepers>>(1));
+    find("mcs-tp: goes before he is out of the queue", Preemptions(2), STALE, || {
+        passed_over::<MutantTp<GoesAtOnce>>(2);
+    });
+    find("hbo: acquires by a store", Preemptions(3), SETUP, sections::<HboByStore>(&[1, 1]));
+}

@@ -1,0 +1,151 @@
+//! Compact locks with one bug each: LIFO-CR whose release is done wrong, MCS-TP whose waiters are, HBO that is acquired by a store.
+
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use flashlock_locks::cond::Chain;
+use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word as _};
+use flashlock_locks::malthusian::LifoCr;
+use flashlock_locks::malthusian::lifo_cr::{HELD, LifoQueue};
+use flashlock_locks::node::{Node, state};
+use flashlock_locks::queue::mcs::{Mcs, Service, Turn};
+use flashlock_locks::queue::mcs_tp::TimePublished;
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::spin::Hbo;
+use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::wait::{Park, WaitPolicy, grant};
+
+/// LIFO-CR, with what takes a successor from [`LifoBug`]; for waiters that do not give up.
+pub(crate) struct MutantLifo<B>(PhantomData<B>);
+type SoundLifo = LifoCr<Park>;
+
+/// How a mutant of LIFO-CR takes a successor out of the stack.
+pub(crate) trait LifoBug: 'static {
+    /// Takes somebody, when `top` was the top; `None`: as it is done right.
+    fn take<M: Machine>(_queue: &LifoQueue<M>, _top: Handle) -> Option<Handle> {
+        None
+    }
+}
+
+impl LifoBug for () {}
+
+fn below<M: Machine>(waiter: Handle) -> Option<Handle> {
+    Handle::from_word(waiter.node::<M>().next.load(Relaxed))
+}
+
+/// Overwrites whoever was pushed meanwhile.
+pub(crate) struct PopsByStore;
+impl LifoBug for PopsByStore {
+    fn take<M: Machine>(queue: &LifoQueue<M>, top: Handle) -> Option<Handle> {
+        queue.top.swap(below::<M>(top).map_or(HELD, Handle::word), AcqRel);
+        Some(top)
+    }
+}
+
+/// Takes who is below the top, and the top with him out of the stack.
+pub(crate) struct TakesTheSecond;
+impl LifoBug for TakesTheSecond {
+    fn take<M: Machine>(queue: &LifoQueue<M>, top: Handle) -> Option<Handle> {
+        let second = below::<M>(top)?;
+        let rest = below::<M>(second).map_or(HELD, Handle::word);
+        queue.top.compare_exchange(top.word(), rest, Acquire, Relaxed).is_ok().then_some(second)
+    }
+}
+
+/// Takes the eldest of three or more, and all with him who are between the top and him.
+pub(crate) struct LosesThoseBetween;
+impl LifoBug for LosesThoseBetween {
+    fn take<M: Machine>(_: &LifoQueue<M>, top: Handle) -> Option<Handle> {
+        let mut eldest = below::<M>(below::<M>(top)?)?;
+        while let Some(deeper) = below::<M>(eldest) {
+            eldest = deeper;
+        }
+        top.node::<M>().next.store(0, Relaxed);
+        Some(eldest)
+    }
+}
+
+impl<M: Machine, B: LifoBug> RawLock<M> for MutantLifo<B> {
+    type Queue = LifoQueue<M>;
+
+    fn new_queue() -> Self::Queue {
+        <SoundLifo as RawLock<M>>::new_queue()
+    }
+    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
+        <SoundLifo as RawLock<M>>::try_lock(word, queue)
+    }
+    fn lock(word: &M::Word, queue: &Self::Queue) {
+        <SoundLifo as RawLock<M>>::lock(word, queue);
+    }
+    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+        <SoundLifo as RawLock<M>>::lock_until(word, queue, until)
+    }
+    fn unlock(word: &M::Word, queue: &Self::Queue) {
+        match Handle::from_word(queue.top.load(Acquire)).and_then(|top| B::take(queue, top)) {
+            Some(successor) => assert!(grant::<M>(successor, M::numa_node), "a skeleton for waiters that stay"),
+            None => <SoundLifo as RawLock<M>>::unlock(word, queue),
+        }
+    }
+    fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
+        <SoundLifo as RawLock<M>>::is_locked(word, queue)
+    }
+    fn adopt(word: &M::Word, queue: &Self::Queue, chain: Chain) {
+        <SoundLifo as RawLock<M>>::adopt(word, queue, chain);
+    }
+    fn lock_adopted(word: &M::Word, queue: &Self::Queue, me: Handle) {
+        <SoundLifo as RawLock<M>>::lock_adopted(word, queue, me);
+    }
+}
+
+/// MCS-TP with this way of passing over, and of being passed over.
+pub(crate) type MutantTp<S> = Mcs<Park, S>;
+
+/// Passes over whoever was found awake, though he may fall asleep before he is told.
+pub(crate) struct PassesOverSleepers;
+impl Service for PassesOverSleepers {
+    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn {
+        TimePublished::await_turn::<M, W>(node, until, left)
+    }
+    fn passes_over<M: Machine>(node: &Node<M>) -> bool {
+        node.state.load(Acquire) == state::WAITING
+    }
+}
+
+/// Who is to be passed over queues anew at once, not when he is out of the queue.
+pub(crate) struct GoesAtOnce;
+impl Service for GoesAtOnce {
+    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn {
+        if node.state.load(Acquire) == state::LEAVING {
+            return Turn::Evicted;
+        }
+        TimePublished::await_turn::<M, W>(node, until, left)
+    }
+    fn passes_over<M: Machine>(node: &Node<M>) -> bool {
+        TimePublished::passes_over(node)
+    }
+}
+
+/// HBO that is acquired by a store, once it was seen free.
+pub(crate) struct HboByStore;
+
+impl<M: Machine> RawLock<M> for HboByStore {
+    type Queue = ();
+
+    fn new_queue() {}
+    fn try_lock(word: &M::Word, _: &()) -> bool {
+        <Hbo as RawLock<M>>::try_lock(word, &())
+    }
+    fn lock(word: &M::Word, _: &()) {
+        M::spin_until(word, Acquire, Patience::Forever, |holder| holder == 0);
+        word.store(M::numa_node() + 1, Release);
+    }
+    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+        <Hbo as RawLock<M>>::lock_until(word, &(), until)
+    }
+    fn unlock(word: &M::Word, _: &()) {
+        <Hbo as RawLock<M>>::unlock(word, &());
+    }
+    fn is_locked(word: &M::Word, _: &()) -> bool {
+        <Hbo as RawLock<M>>::is_locked(word, &())
+    }
+}
