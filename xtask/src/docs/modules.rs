@@ -33,7 +33,8 @@ impl Module {
         Some(Self { source: source.to_owned(), heading, body, code })
     }
 
-    /// The rest of its documentation, with links that lead to pages: `page` says which one is a module's, if it is not this one's.
+    /// The rest of its documentation, with links that lead to pages: `page` says which one is a module's, if it is not this one's; or where a
+    /// document is, `../NAME.md` as seen from a lock's page.
     pub(super) fn linked(&self, mut page: impl FnMut(&str) -> Option<String>) -> Result<String> {
         let (body, named) = without_definitions(&self.body);
         let mut linked = String::new();
@@ -63,6 +64,7 @@ impl Module {
                 continue;
             };
             let file = match link.target {
+                Some(document) if document.starts_with("../") => Some(document.to_owned()),
                 Some(target) => self.file(target)?,
                 None => self.near(link.label.trim_matches('`')),
             };
@@ -224,6 +226,7 @@ mod tests {
             ),
             ("shuffle/spin.rs", "reordered: [`shuffler`]", "reordered: [`shuffler`](<shuffle/shuffler.rs>)"),
             ("queue/mcs.rs", "[`front`], [`HELD`], [`H`](Self::HELD)", "`front`, `HELD`, `H`"),
+            ("queue/mcs.rs", "[models](../models.md#why)", "[models](<../models.md#why>)"),
         ] {
             assert_eq!(linked(source, body).expect(body), expected);
         }

@@ -94,6 +94,9 @@ impl Book {
         let is_part = !self.locks.contains_key(&module.source);
         let Self { locks, referred } = self;
         module.linked(|file| {
+            if file.starts_with("../") {
+                return Some(if is_part { format!("../{file}") } else { file.to_owned() });
+            }
             referred.entry(file.to_owned()).or_default().insert(on.to_owned());
             Some(match (locks.get(file), is_part) {
                 // Locks that share a source share what it says, and their pages differ in a table.
