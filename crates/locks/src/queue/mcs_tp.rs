@@ -39,7 +39,7 @@ use crate::wait::left::LeftBehind;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
 /// A waiter that has published nothing for so long (µs) does not run.
-const STALE: u32 = 50;
+const STALE: i32 = 50;
 
 /// The time-published MCS lock; waiters wait by policy `W`.
 pub type McsTp<W = SpinThenPark> = Mcs<W, TimePublished>;
@@ -95,12 +95,32 @@ impl Service for TimePublished {
 
     /// WAITING, but not running -> LEAVING
     fn passes_over<M: Machine>(node: &Node<M>) -> bool {
-        let is_stale = M::micros().wrapping_sub(node.since.load(Relaxed)) > STALE;
+        let is_stale = is_stale(M::micros(), node.since.load(Relaxed));
         // Acquire: the link that the releaser reads next.
         let evicted = is_stale && node.state.compare_exchange(state::WAITING, state::LEAVING, Acquire, Relaxed).is_ok();
         if evicted {
             M::trace(Event::Skip);
         }
         evicted
+    }
+}
+
+/// Whether a waiter that said at `since` that it runs does not run any more. It may have said so after the clock was read, or by another CPU's
+/// clock, which is ahead: then it runs.
+fn is_stale(now: u32, since: u32) -> bool {
+    now.wrapping_sub(since).cast_signed() > STALE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_after_the_clock_was_read_is_no_old_one() {
+        for now in [0, 7, 1 << 31, u32::MAX] {
+            let earlier = |us: u32| is_stale(now, now.wrapping_sub(us));
+            assert!(earlier(STALE.cast_unsigned() + 1) && earlier(1 << 30));
+            assert!(!earlier(STALE.cast_unsigned()) && !earlier(0) && !earlier(u32::MAX) && !earlier(u32::MAX - 100));
+        }
     }
 }
