@@ -91,7 +91,7 @@ fn cargo_test(arguments: &[&str], nice: u32) -> Result<Tally> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new("nice");
     command.args(["-n", &nice.to_string()]).arg(cargo).arg("test").args(arguments).current_dir(workspace::root());
-    let done = Program::new(command, 30 * MINUTE).run()?;
+    let done = Program::new(command, 40 * MINUTE).run()?;
     let mut tally = count(&done.stdout)?;
     if !done.ok() {
         // A test program that does not compile or crashes says nothing that could be counted.

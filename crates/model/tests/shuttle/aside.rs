@@ -14,7 +14,7 @@ use crate::protocols::SHORT_PREFERENCE;
 /// Sections long enough for a queue to build up.
 const LOAD: Load = Load { threads: 5, rounds: 3, nodes: 2, timed: false, hold: 20 };
 
-/// Of each of the three set-ups of a lock: long models, so that these together make up [`SCHEDULES`](crate::common::SCHEDULES).
+/// Of each of the three set-ups of a lock.
 const EACH: usize = 4000;
 
 /// Draws say no; draws say yes at every second hand-over.

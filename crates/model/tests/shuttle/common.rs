@@ -102,9 +102,9 @@ pub(crate) fn rounds<L: Lock>(load: Load) -> impl Fn() + Send + Sync + Clone + '
     }
 }
 
-/// So many schedules of each kind, random and PCT, for a lock and a way of waiting: in each of its set-ups where that is cheap, otherwise in all of them
-/// together. They are the same in every run, so more of them find nothing the next time.
-pub(crate) const SCHEDULES: usize = 10_000;
+/// So many schedules of each kind, random and PCT, in each of three set-ups of a lock and a way of waiting: 10,200 together. They are the same in
+/// every run, so more of them find nothing the next time.
+pub(crate) const SCHEDULES: usize = 3_400;
 
 /// A body under so many random, and as many PCT schedules.
 pub(crate) fn both(
