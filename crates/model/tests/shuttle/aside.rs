@@ -15,7 +15,7 @@ use crate::protocols::SHORT_PREFERENCE;
 const LOAD: Load = Load { threads: 5, rounds: 3, nodes: 2, timed: false, hold: 20 };
 
 /// Of each of the three set-ups of a lock.
-const EACH: usize = 4000;
+const EACH: usize = 2000;
 
 /// Draws say no; draws say yes at every second hand-over.
 fn schedules<L: Lock>(name: &str, shows: &[Event], drawn: &[Event]) {
