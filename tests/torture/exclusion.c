@@ -179,6 +179,17 @@ static void timed_section(struct worker *w)
     count_op(w);
 }
 
+// Few at a time wait without a deadline: a lock that serves the others only when nobody else waits would serve none of them.
+static bool lock_patiently(struct worker *w)
+{
+    static _Atomic unsigned patient;
+    bool few = atomic_fetch_add(&patient, 1) < 2;
+    if (few)
+        lock(w, &mutex);
+    atomic_fetch_sub(&patient, 1);
+    return few;
+}
+
 static void timed_body(struct worker *w)
 {
     pthread_mutex_t mine = PTHREAD_MUTEX_INITIALIZER;
@@ -186,8 +197,8 @@ static void timed_body(struct worker *w)
     while (!stopping()) {
         if (one_in(w, 64))
             private_timed(w, &mine);
-        if (one_in(w, 8)) {
-            lock(w, &mutex);
+        // Not at once: so the first of all attempts is a timed one, and finds the lock free.
+        if (got + refused > 0 && one_in(w, 8) && lock_patiently(w)) {
             timed_section(w);
             continue;
         }

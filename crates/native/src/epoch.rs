@@ -9,7 +9,8 @@
 //! inherited. So it counts those of the ancestors that have asked for theirs. (A process id would not do: it comes again, and the first
 //! process of each container has the same.)
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::compiler_fence;
 
 use flashlock_locks::machine::FIRST_EPOCH;
 
@@ -32,13 +33,21 @@ fn refresh() -> u32 {
     //
     // Of several threads that come at once, the first to claim a number prevails; no other is given out. A thread that sees
     // `last_epoch` advanced (Acquire) sees the claim that was made before (Release), and takes that.
-    let last = registry.last_epoch.load(Acquire);
-    let next = last.wrapping_add(1).max(FIRST_EPOCH);
-    let next =
-        registry.wiped.claim.compare_exchange(0, next, Relaxed, Relaxed).map_or_else(|claimed| claimed, |_| next);
-    let _ = registry.last_epoch.compare_exchange(last, next, Release, Relaxed);
-    registry.wiped.epoch.store(next, Release);
-    next
+    //
+    // A signal handler that forks in here lets the child go on with the parent's number, but the kernel has wiped the claim: hence the look
+    // at it after the last store. Who forks is this thread itself, so the compiler alone has to keep the two in order.
+    loop {
+        let last = registry.last_epoch.load(Acquire);
+        let next = last.wrapping_add(1).max(FIRST_EPOCH);
+        let next =
+            registry.wiped.claim.compare_exchange(0, next, Relaxed, Relaxed).map_or_else(|claimed| claimed, |_| next);
+        let _ = registry.last_epoch.compare_exchange(last, next, Release, Relaxed);
+        registry.wiped.epoch.store(next, Release);
+        compiler_fence(SeqCst);
+        if registry.wiped.claim.load(Relaxed) == next {
+            return next;
+        }
+    }
 }
 
 #[cfg(test)]
