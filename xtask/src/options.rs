@@ -52,10 +52,12 @@ const NEVER: [(&str, &[Event]); 2] =
 
 /// The waits that spin. Where threads outnumber CPUs, a queue that hands itself to descheduled spinners is too slow for the same
 /// checks: fewer threads, and fewer checks.
-const SPINNING: [Choice; 6] = [
+const SPINNING: [Choice; 8] = [
     ("mcs:wait=spin", &[Event::HandoffOther]),
     ("cna:wait=spin,threshold=8,reduction=2", &[Event::Alteration, Event::HandoffOther]),
     ("mcscr:wait=spin,eldest=4", &[Event::Cull, Event::Reprovision]),
+    ("mcscr:wait=spin,evict=1,eldest=4", &[Event::Cull, Event::Evict]),
+    ("mcscrn:wait=spin,evict=1,eldest=4", &[Event::HandoffOther, Event::Evict]),
     ("shfl:wait=spin", &[Event::HandoffOther]),
     ("shfl-spin", &[Event::HandoffOther]),
     ("shfl-spin:policy=levels", &[Event::HandoffOther]),

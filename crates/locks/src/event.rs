@@ -23,7 +23,7 @@ macro_rules! for_each_event {
             (Cull, "culls", "surplus waiters that an MCSCR release made passive"),
             (Reprovision, "reprovisions", "passive waiters, the newest each time, that an MCSCR release made active because nobody else waited"),
             (Eldest, "eldest_served", "times an MCSCR release served the waiter that had been passive for longest"),
-            (Skip, "skips", "waiters that an MCS-TP release passed over because they did not run"),
+            (Evict, "evictions", "waiters that a release of mcs-tp, or under `evict=1`, passed over because they did not run; each queues anew"),
             (SideBlock, "side_blocks", "side blocks made for cohort locks"),
             (CohortPass, "cohort_passes", "times a cohort lock was handed on within a NUMA node, its global lock with it; with three levels: to another group of CPUs"),
             (CohortNear, "cohort_near_passes", "times `hmcs` with three levels was handed on within a group of CPUs of a NUMA node, all that is above it with it"),

@@ -121,6 +121,16 @@ impl Machine for Sim {
         spin::spin_until(word, order, patience, done)
     }
 
+    fn spin_published(
+        word: &Word,
+        since: &Word,
+        order: Ordering,
+        patience: Patience,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        spin::spin_published(word, since, order, patience, done)
+    }
+
     fn rest_until(word: &Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
         spin::rest_until(word, order, patience, done)
     }

@@ -29,6 +29,7 @@ macro_rules! for_each_option {
             (Levels, "levels", levels = 2, 2..=3, "levels:", "2: NUMA nodes and the machine; 3: below these, CPUs that share a last-level cache, or a core"),
             (Near, "near", near_passes = 64, 0..=1_000_000_000, "hand-overs", "within such a group of CPUs, until the lock goes to another one of its NUMA node that wants it"),
             (Eldest, "eldest", eldest = 1000, 1..=1_000_000_000, "releases", "of which one serves the eldest passive waiter"),
+            (Evict, "evict", evict = 0, 0..=1, "switch,", "1: a waiter that has lost its CPU when its turn comes is passed over, and queues anew; 0: it is handed the lock"),
             (Meetings, "meetings", meetings = 512, 1..=1_000_000_000, "meetings", "of readers, until those of a lock count apart; a writer makes up for 16"),
             (Writers, "writers", writers = 1024, 1..=1_000_000_000, "writers", "of a lock whose readers count apart, until they count together again"),
         }

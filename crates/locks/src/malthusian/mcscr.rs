@@ -11,7 +11,8 @@
 //!
 //! **Departures.** Those of [`queue::aside`](crate::queue::aside). (1) The text
 //! lets the releaser excise any node between its own and the tail: here it is the first, so the lock goes to who came after it.
-//! (2) A first waiter that has given up is taken out instead of culled.
+//! (2) A first waiter that has given up is taken out instead of culled. (3) `evict=1`, see below, knows who runs by what waiters publish; in the text
+//! (§7, which did not use it in its measurements) it is the kernel that tells (`schedctl`).
 //!
 //! ## The two lists
 //! ```text
@@ -35,6 +36,23 @@
 //! long-term fairness there is. **Work conservation**: the last row is the only one that frees the lock, and nobody waits there.
 //! All steps take constant time.
 //!
+//! ## Preempted waiters: `evict=1`
+//! With more threads that poll than CPUs, the successor may have lost his CPU, and all stand still until he has it again (§7: *lock waiter
+//! preemption*). With `evict=1` who polls publishes the time, as in [`mcs-tp`](crate::queue::mcs_tp); the release looks at the **tentative successor** of the
+//! table above, whichever row it is from. Has he published nothing for 50 µs, or that he offers his CPU to others, he is **evicted** from the chain, and
+//! the release chooses anew. When he runs, he arrives anew, at the tail of the main queue.
+//!
+//! - Nobody else is evicted: a preempted waiter that is culled, or passive already, is in nobody's way. When his turn comes he may run again.
+//! - Not culled either: the passive list is what a release re-provisions from, the newest first. One that cannot run must not be its newest; and who is
+//!   evicted comes back by himself, when it is worth while. So the ACS is made of threads that run, and the PS is as it was.
+//! - Who sleeps is woken, as ever: only who polls can be told to be preempted. So under `wait=park` the option does next to nothing, under `stp` it is
+//!   about the first microseconds of a wait.
+//! - Work conservation, for whom it can be: the lock is free while nobody waits *but those who were evicted*, none of whom runs. The first to run has it.
+//! - Everybody is served, but for who never runs when his turn comes: the eldest, too, may be evicted, and is the youngest then.
+//!
+//! **Use it** with `wait=spin`, where a CPU for each thread is not sure. **Rather not** with any other wait: `stp` without it is better still, since its passive
+//! waiters take no CPU from the active ones.
+//!
 //! ## State, invariants and orderings
 //! Those of [`queue::aside`](crate::queue::aside), and: `prev` of a passive node that is not the newest names the next newer one.
 //! `prev`, like all of the passive list, is the holder's: Relaxed.
@@ -42,6 +60,7 @@
 //! **Cannot:** what `mcs` cannot; and bound a wait in time: the eldest of n passive waiters waits for 1,000 releases on average,
 //! the newest, at worst, for n times as many.
 
+use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::event::Event;
@@ -50,15 +69,18 @@ use crate::node::state;
 use crate::policy::one_in;
 use crate::queue::aside::{AsideLock, Holder, Succession};
 use crate::queue::link::{Link, handle_in};
+use crate::queue::service::{AsTuned, Service};
 use crate::wait::SpinThenPark;
 
-/// The MCSCR lock; waiters wait by policy `W`.
-pub type Mcscr<W = SpinThenPark> = AsideLock<Fewest, W>;
+/// The MCSCR lock; waiters wait by policy `W`, and those are served whom `S` serves.
+pub type Mcscr<W = SpinThenPark, S = AsTuned> = AsideLock<Fewest<S>, W>;
 
 /// As few threads as keep the lock busy.
-pub struct Fewest;
+pub struct Fewest<S = AsTuned>(PhantomData<S>);
 
-impl Succession for Fewest {
+impl<S: Service> Succession for Fewest<S> {
+    type Service = S;
+
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
         if let Some(eldest) = holder.aside
             && is_eldests_turn::<M>()

@@ -15,7 +15,8 @@
 //! (3) A link carries the NUMA node of the waiter that it names (CNA §6). (4) A waiter may leave by time-out. Its node stays; the
 //! holder that hands the lock to it holds the lock *with that node* instead, and chooses anew. Nodes aside, which may not be
 //! reached for long, are gone through now and then when there are many abandoned ones ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)); a queue full of them lets
-//! nobody join ([`LeftBehind`]).
+//! nobody join ([`LeftBehind`]). (5) A successor that does not run may be passed over, if the lock's [`Service`] says so: that is (4), but for
+//! its node, which goes back to its thread.
 //!
 //! ## State                                                            ## The queue, somebody being aside
 //! ```text
@@ -37,7 +38,8 @@
 //! 4. A successor, once chosen, is in neither list but at the head of the rest of the main queue: its link leads to it, and is 0 iff
 //!    it is the tail or its successor is linking itself.
 //! 5. A node is given back by its thread after HEAD, when its link is in the lock; or, if it was kept, or after ABANDONED, by the
-//!    holder, when he has handed the lock over, freed it, or holds it with another. By then it is named by no link.
+//!    holder, when he has handed the lock over, freed it, or holds it with another. By then it is named by no link. After LEAVING he
+//!    does not give it back then, but makes it EVICTED: it is its thread's, which queues anew.
 //! 6. After HEAD is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
 //! 7. In a forked child all of the parent's nodes come first, and those that the holder of that time reaches by a kept node are all
 //!    dead, as that is: he forgets them with it. Nobody gives it back: a fork may have come between a hand-over and
@@ -53,6 +55,8 @@
 //! | link store / load | Release / Acquire | each other | the successor's node must be seen prepared |
 //! | `state` -> HEAD | AcqRel | `state` load in `wait::turn` | hands over this section, and the lists |
 //! | links and `prev` aside, `front` of a kept node | Relaxed | – | the holder's alone, handed over with the lock |
+//! | `state` -> LEAVING | Relaxed | – | what its thread wrote came with the link |
+//! | `state` -> EVICTED | Release | `state` loads of its thread, Acquire | the holder has read and written its links for the last time |
 //! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaver's last look comes before the node's next use |
 //!
 //! **Cannot:** what `mcs` cannot.
@@ -66,6 +70,7 @@ use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::malthusian::loiter::Inner;
 use crate::node::state;
 use crate::queue::link::{Link, NO_LINK, handle_in};
+use crate::queue::service::{Service, Turn};
 use crate::raw::RawLock;
 use crate::wait::left::{self, LeftBehind};
 use crate::wait::{self, WaitPolicy};
@@ -96,6 +101,9 @@ pub struct Holder {
 
 /// Who follows the holder. Called in his release, when somebody waits.
 pub trait Succession: 'static {
+    /// Whether he must run, if he is awake.
+    type Service: Service;
+
     /// The NUMA node of a thread that is about to queue.
     fn arrive<M: Machine>() -> u32 {
         M::numa_node()
@@ -180,19 +188,20 @@ impl<M: Machine> AsideQueue<M> {
         {
             holder.sweep::<M>(last, self.left());
         }
+        let mut is_evicted = false; // Whether he holds it with the node of one that was passed over.
         while let Some(successor) = self.successor::<S>(&mut holder) {
-            if wait::grant_with::<M>(successor, holder.aside, S::here::<M>) {
-                break;
+            let evicts = S::Service::passes_over(successor.node::<M>());
+            if !evicts {
+                if wait::grant_with::<M>(successor, holder.aside, S::here::<M>) {
+                    break;
+                }
+                self.left().remove();
             }
-            // It has given up: we hold the lock with its node (departure 4).
-            self.left().remove();
-            if let Some(before) = holder.node.replace(successor) {
-                M::give_node(before);
-            }
+            // It has given up, or does not run: we hold the lock with its node (departures 4 and 5).
+            part_with::<M, S::Service>(holder.node.replace(successor), is_evicted);
+            is_evicted = evicts;
         }
-        if let Some(node) = holder.node {
-            M::give_node(node);
-        }
+        part_with::<M, S::Service>(holder.node, is_evicted);
     }
 
     /// The successor; or nobody waits, and the lock is free now.
@@ -269,6 +278,15 @@ impl<M: Machine> AsideQueue<M> {
     }
 }
 
+/// Gives back the node that a releaser held the lock with, if any; one that was passed over to its thread.
+fn part_with<M: Machine, S: Service>(node: Option<Handle>, is_evicted: bool) {
+    match node {
+        Some(node) if is_evicted => S::let_go::<M>(node.node()),
+        Some(node) => M::give_node(node),
+        None => {}
+    }
+}
+
 /// Waits for somebody who has swapped himself into `tail` to link himself.
 fn await_link<M: Machine>(next: &M::Word) -> u32 {
     loop {
@@ -288,20 +306,32 @@ impl<S: Succession, W: WaitPolicy> AsideLock<S, W> {
             return ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut));
         }
         let me = M::take_node();
-        let (node, numa) = (me.node::<M>(), S::arrive::<M>());
-        node.prepare_on(numa, state::WAITING);
-        let previous = queue.tail.swap(me.word(), AcqRel);
-        if previous != FREE {
-            queue.link(previous, Link::new(me, numa));
-            if let Err(timed_out) = wait::turn::<M, W>(node, until, queue.left()) {
+        while let Some(turn) = Self::queue_up(queue, me, until) {
+            if let Turn::TimedOut = turn {
                 // The node is the queue's now (invariant 5).
                 M::trace(Event::TimedOut);
-                return Err(timed_out);
+                return Err(TimedOut);
             }
         }
         queue.own(me);
         M::waited(stamp);
         Ok(())
+    }
+
+    /// Queues, and waits; how that ended, if not with the lock.
+    fn queue_up<M: Machine>(queue: &AsideQueue<M>, me: Handle, until: Option<Deadline>) -> Option<Turn> {
+        let (node, numa) = (me.node::<M>(), S::arrive::<M>());
+        node.prepare_on(numa, state::WAITING);
+        S::Service::arrive(node);
+        let previous = queue.tail.swap(me.word(), AcqRel);
+        if previous == FREE {
+            return None;
+        }
+        queue.link(previous, Link::new(me, numa));
+        match S::Service::await_turn::<M, W>(node, until, queue.left()) {
+            Turn::Head => None,
+            other => Some(other),
+        }
     }
 }
 

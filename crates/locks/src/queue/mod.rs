@@ -6,6 +6,7 @@ pub mod link;
 pub mod mcs;
 pub mod mcs_tp;
 pub mod qspin;
+pub mod service;
 
 pub use clh::Clh;
 pub use mcs::Mcs;

@@ -14,6 +14,9 @@ mod cohort;
 mod cohort_mutants;
 mod common;
 mod cond;
+#[path = "../shared/evict_mutants.rs"]
+mod evict_mutants;
+mod evictions;
 mod exclusion;
 mod forked;
 #[path = "../shared/mutants.rs"]

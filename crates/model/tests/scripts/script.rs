@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::cond::Chain;
 use flashlock_locks::cond::chain::claimed;
-use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
+use flashlock_locks::machine::{Handle, LONG_AGO, Machine, Tunables, Word as _};
 use flashlock_locks::malthusian::LifoCr;
 use flashlock_locks::node::{self, Node, state};
 use flashlock_locks::queue::aside::{AsideLock, Succession};
@@ -127,6 +127,23 @@ impl<L: Scripted> Script<L> {
         assert!(node.state.compare_exchange(state::PARKED, state::ABANDONED, Relaxed, Relaxed).is_ok());
         L::left(self.queue()).add();
         self.waiters.borrow_mut().iter_mut().filter(|waiter| waiter.id == id).for_each(|waiter| waiter.gone = true);
+    }
+
+    /// A waiter polls, and loses its CPU.
+    pub(crate) fn lose_cpu(&self, id: Id) {
+        let node: &Node<Shuttle> = self.handle(id).node();
+        node.since.store(Shuttle::micros().wrapping_sub(LONG_AGO), Relaxed);
+        assert!(node.state.compare_exchange(state::PARKED, state::WAITING, Relaxed, Relaxed).is_ok());
+        self.waiters.borrow_mut().iter_mut().filter(|waiter| waiter.id == id).for_each(|waiter| waiter.gone = true);
+    }
+
+    /// Who was passed over since the last time; their nodes are given back.
+    pub(crate) fn evicted(&self) -> Vec<Id> {
+        let is_evicted = |waiter: &Waiter| waiter.handle.node::<Shuttle>().state.load(Relaxed) == state::EVICTED;
+        let (evicted, rest): (Vec<_>, Vec<_>) = self.waiters.take().into_iter().partition(is_evicted);
+        self.waiters.replace(rest);
+        evicted.iter().for_each(|waiter| Shuttle::give_node(waiter.handle));
+        evicted.iter().map(|waiter| waiter.id).collect()
     }
 
     /// The holder, on this NUMA node, releases; who has the lock now. Nobody has it only if nobody waits.

@@ -9,6 +9,7 @@ use flashlock_locks::numa::Cna;
 use flashlock_locks::numa::cna::SameNode;
 use flashlock_locks::queue::aside::{AsideLock, AsideQueue, Holder, Succession};
 use flashlock_locks::queue::link::Link;
+use flashlock_locks::queue::service::Everybody;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
 
@@ -145,6 +146,8 @@ pub(crate) type Mutant<S> = AsideLock<S, Park>;
 /// Takes only the first of those aside back, and forgets the others.
 pub(crate) struct DropsTheRest;
 impl Succession for DropsTheRest {
+    type Service = Everybody;
+
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
         SameNode::choose::<M>(holder, first)
     }

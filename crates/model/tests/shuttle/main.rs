@@ -8,6 +8,9 @@ mod closure_mutants;
 mod closures;
 mod common;
 mod cond;
+#[path = "../shared/evict_mutants.rs"]
+mod evict_mutants;
+mod evictions;
 mod exclusion;
 mod frozen;
 mod lifetime;
