@@ -22,6 +22,7 @@
 //!          (given back)   (given back by whoever reaches it)
 //!
 //!   HEAD, NAPPING --did not run when it could, removed by a holder--> EVICTED --> (queues anew)
+//!   WAITING --does not run when its turn comes--> LEAVING --removed by the releaser--> EVICTED --> (queues anew)
 //!
 //!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue;
 //!                         the first of those that are moved is CLAIMED there --> HEAD (see `cond/chain`)

@@ -37,8 +37,8 @@
 //! A new home: the node of the remote waiter that came first. All its waiters go before the main queue, in order; those that were
 //! passive are remote now, the last of the ring.
 //!
-//! `evict=1`: a successor that does not run is evicted, and arrives anew when he does, as in [MCSCR](super::mcscr). His node number stays with the release,
-//! which chooses anew for the same home. He may be of another node when he comes back.
+//! `evict=1`: a successor that does not run is evicted, and arrives anew when he does, as in `mcscr`. The release chooses anew for
+//! the same home; he may be of another NUMA node when he comes back.
 //!
 //! ## State, invariants and orderings
 //! Those of [`queue::aside`](crate::queue::aside), and: in the ring, who is home comes before who is not; and the successor is

@@ -12,7 +12,7 @@
 //! CPU, whether the holder runs or not. (3) The last waiter is passed over like the others: then the lock is free. (4) Who offers his CPU to
 //! others says so: he publishes a time long ago. (He has just looked, and would pass for running in the very moment in which he stops.)
 //!
-//! This is MCS with the option that [`mcscr`](crate::malthusian::mcscr) has as `evict=1` (Dice, *Malthusian Locks*, §7); so `mcs` has none of that name.
+//! This is MCS with the option that `mcscr` has as `evict=1` (Dice, *Malthusian Locks*, §7); so `mcs` has none of that name.
 //!
 //! ## State
 //! As in `mcs`. A node beside what it is there:
