@@ -54,12 +54,12 @@ macro_rules! evicting {
 
 evicting! {
     mcs_tp_spin: McsTp<Spin>, 2, 1;
-    mcs_tp_stp: McsTp<SpinThenPark>, 2, 1;
+    mcs_tp_stp: McsTp<SpinThenPark>, 2, 2;
     mcs_tp_park: McsTp<Park>, 2, 2;
     mcscr_spin: Mcscr<Spin>, 2, 1;
-    mcscr_stp: Mcscr<SpinThenPark>, 2, 1;
+    mcscr_stp: Mcscr<SpinThenPark>, 2, 2;
     mcscr_park: Mcscr<Park>, 2, 2;
-    mcscrn_stp: Mcscrn<SpinThenPark>, 2, 1;
+    mcscrn_stp: Mcscrn<SpinThenPark>, 2, 2;
 }
 
 /// Somebody sleeps, in the main queue or aside, as a joiner is passed over: the lock goes to the sleeper.
@@ -69,12 +69,12 @@ fn a_joiner_is_evicted_and_a_sleeper_woken() {
     let moved = [Event::Evict, Event::Wake];
     explore("evicted, recall", bound, LEAPING, recall_against_joiner::<Mcscr<SpinThenPark>>).shows(&moved);
     let culled = [Event::Evict, Event::Cull, Event::Reprovision];
-    explore("evicted, choice", bound, LEAPING, choice_against_joiner::<Mcscr<Spin>>).shows(&culled);
+    explore("evicted, choice", bound, LEAPING, choice_against_joiner::<Mcscr<SpinThenPark>>).shows(&culled);
 }
 
 #[test]
 fn protocol_bugs() {
-    let bound = Preemptions(2);
+    let bound = Preemptions(1);
     explore("the mutants' skeleton", bound, LEAPING, sections::<Evicting<EVICTS, Spin>>(&[1, 1, 1]));
     find("evicts a sleeper", bound, LEAPING, sections::<Evicting<EVICTS_SLEEPERS, Park>>(&[1, 1]));
     find("lets go early", bound, LEAPING, sections::<Evicting<LETS_GO_EARLY, Spin>>(&[1, 1, 1]));
