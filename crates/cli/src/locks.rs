@@ -253,7 +253,7 @@ fn list(width: u16) -> String {
     let apart = list_of("for no program", APART.iter().map(Lock::Apart), width);
     let legend = "* the default. bytes: of state in the lock. atomics: read-modify-writes to acquire + release it, uncontended; \
                   of a readers-writer lock, and of those for no program, both together. More on one: flashlock locks NAME";
-    format!("{mutexes}\n{rw_locks}\n{apart}\n{}", screen::paragraph(legend, width))
+    format!("{mutexes}\n{rw_locks}\n{apart}\n{}", table::paragraph(legend, width))
 }
 
 fn list_of(what: &str, locks: impl Iterator<Item = Lock>, width: u16) -> String {

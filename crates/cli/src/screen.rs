@@ -101,26 +101,6 @@ pub(crate) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Paragraphs, broken at blanks to fit the screen.
-pub(crate) fn paragraph(text: &str, width: u16) -> String {
-    let mut out = String::new();
-    let mut column = 0;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > usize::from(width) {
-            out.push('\n');
-            column = 0;
-        } else if column > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += length;
-    }
-    out.push('\n');
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,10 +109,5 @@ mod tests {
     fn errors_speak_plainly() {
         assert_eq!(reason(&io::Error::from_raw_os_error(libc::ENOENT)), "No such file or directory");
         assert_eq!(reason(&io::Error::other("odd")), "odd");
-    }
-
-    #[test]
-    fn paragraphs_are_broken() {
-        assert_eq!(paragraph("aa bb\n  cc", 5), "aa bb\ncc\n");
     }
 }

@@ -101,7 +101,7 @@ impl<C: Checker, Q: Tag> Tag for LoiterQueue<Model<C>, Q> {
     }
 
     fn free(&self) {
-        self.epoch.tag(Field::Freed);
+        self.arrivals.tag(Field::Freed);
         self.inner.free();
     }
 }

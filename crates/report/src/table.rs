@@ -44,24 +44,32 @@ pub fn text(table: &Table) -> String {
 
 /// `name  text`, the text broken at blanks so that lines stay within `width`, and indented under its first line.
 pub fn field(name: &str, text: &str, name_width: usize, width: u16) -> String {
-    let indent = 2 + name_width + 2;
-    let mut out = format!("  {name:name_width$}  ");
+    fill(format!("  {name:name_width$}  "), text.split(' '), 2 + name_width + 2, width)
+}
+
+/// A paragraph, broken at blanks so that lines stay within `width`.
+pub fn paragraph(text: &str, width: u16) -> String {
+    fill(String::new(), text.split_whitespace(), 0, width)
+}
+
+/// Appends words to a line that has `indent` columns already, and goes on below, as far indented, where they would be too wide.
+fn fill<'a>(mut line: String, words: impl Iterator<Item = &'a str>, indent: usize, width: u16) -> String {
     let mut column = indent;
-    for (index, word) in text.split(' ').enumerate() {
+    for (index, word) in words.enumerate() {
         let length = word.chars().count();
         if index > 0 && column + 1 + length > usize::from(width) {
-            out.push('\n');
-            out.extend(std::iter::repeat_n(' ', indent));
+            line.push('\n');
+            line.extend(std::iter::repeat_n(' ', indent));
             column = indent;
         } else if index > 0 {
-            out.push(' ');
+            line.push(' ');
             column += 1;
         }
-        out.push_str(word);
+        line.push_str(word);
         column += length;
     }
-    out.push('\n');
-    out
+    line.push('\n');
+    line
 }
 
 #[cfg(test)]
@@ -72,6 +80,7 @@ mod tests {
     fn fields_are_broken_at_blanks() {
         assert_eq!(field("a", "bb cc dd", 3, 12), "  a    bb cc\n       dd\n");
         assert_eq!(field("a", "longer-than-that", 1, 10), "  a  longer-than-that\n");
+        assert_eq!(paragraph(" a bc\n  def ", 4), "a bc\ndef\n");
     }
 
     #[test]

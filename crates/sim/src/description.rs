@@ -237,6 +237,23 @@ pub struct Measured {
     pub cas_ping_pong: Vec<(u32, f64)>,
     /// From one CPU's store to the other's.
     pub store_ping_pong: Vec<(u32, f64)>,
+    /// The same between the hardware threads of one core, if it has several.
+    #[serde(default)]
+    pub siblings: Option<Siblings>,
+}
+
+/// What was measured between two hardware threads of one core, in ns; medians of all such pairs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Siblings {
+    /// A load of a line that the other has modified.
+    pub load: f64,
+    /// A compare-and-swap on such a line.
+    pub cas: f64,
+    /// From one's compare-and-swap to the other's, on one word that both change in turns.
+    pub cas_ping_pong: f64,
+    /// From one's store to the other's.
+    pub store_ping_pong: f64,
 }
 
 impl Measured {

@@ -264,8 +264,9 @@ fn where_nobody_is_too_many_it_is_as_with_mcs() {
         let wait = name.split_once(':').expect("a wait").1;
         let (history, mcs) = (run(&plan), of(&format!("mcs:{wait}"))(&plan));
         let ratio = history.len() as f64 / mcs.len() as f64;
-        // Who barges wins where MCS would put threads to sleep.
-        assert!(ratio > 0.96 && (ratio < 1.04 || wait != "wait=spin"), "{name}: {ratio}");
+        // Who pops a stack in which somebody sleeps wakes him.
+        let least = if *name == "lifo-cr:wait=park" { 0.96 } else { 0.99 };
+        assert!((least..1.01).contains(&ratio), "{name}: {ratio}");
         assert_eq!(working_set(&history, 50), 2.0, "{name}");
         let counts = counts(&history, 2);
         assert!(counts.iter().max().unwrap() * 10 <= counts.iter().min().unwrap() * 11, "{name}: {counts:?}");
@@ -282,14 +283,18 @@ fn longest_idle(history: &[Had]) -> u64 {
     (0..history.len().saturating_sub(1)).map(gap).max().unwrap_or(0)
 }
 
+/// Locks whose waiters go away, and look again by themselves: nobody tells them that the lock is free.
+const BACK_OFF: [&str; 3] = ["tas", "hbo", "c-bo-mcs"];
+
 #[test]
 fn no_lock_is_free_while_somebody_waits() {
     for (threads, outside) in [(2, 500), (3, 20_000), (8, 40_000), (16, 0)] {
         let plan = Plan { outside, ..busy(threads, 4, &Tunables::DEFAULT) };
-        for (_, name, run) in all() {
+        for (lock, name, run) in all() {
             let idle = longest_idle(&run(&plan));
-            // Whoever was asleep is awake by then, and whoever took a break has ended it.
-            assert!(idle < 500_000, "{name}, {threads} threads: free for {idle} ns");
+            // Whoever was asleep is awake by then, after 17 us; whoever took a break, of 1 ms at most, has ended it.
+            let bound = if BACK_OFF.contains(&lock.name) { 1_100_000 } else { 50_000 };
+            assert!(idle < bound, "{name}, {threads} threads: free for {idle} ns");
         }
     }
 }

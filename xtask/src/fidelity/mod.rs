@@ -47,7 +47,8 @@ pub(crate) struct Options {
     /// Run nothing: make the page of the JSON again
     #[arg(long)]
     render: bool,
-    /// Run only the rows whose names contain this; the others stay as they are, and the page says which were made when
+    /// Run only the rows whose names contain this, and those that the file does not have as the table has them; the others stay as they
+    /// are, and the page says which were made when
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["quick", "render"])]
     rows: Option<String>,
 }
@@ -68,22 +69,26 @@ pub(crate) fn run(options: &Options) -> Result<Option<Tally>> {
     Ok(None)
 }
 
-/// The report as it is, but for the rows whose names contain this.
+/// The report as it is, but for the rows whose names contain this, and those that it does not have.
 fn made_later(text: &str, fresh: bool) -> Result<Report> {
     let report = Report::read()?;
-    let mut groups = table::groups();
-    for group in &mut groups {
-        group.rows.retain(|row| row.what.contains(text));
-    }
-    groups.retain(|group| !group.rows.is_empty());
-    if groups.is_empty() {
+    let all = report::outline(&table::groups());
+    if !all.iter().any(|row| row.what.contains(text)) {
         bail!("no row has \"{text}\" in its name: docs/fidelity.md has all names");
     }
-    let merged = report.with(&simulated(&groups, fresh)?)?;
-    if merged.outline() != report::outline(&table::groups()) {
-        bail!("the table has other rows than the file: run {COMMAND}");
+    let there = report.outline();
+    let mut groups = table::groups();
+    for group in &mut groups {
+        let is_there = |row: &Row| {
+            let is_it = |other: &&report::Outline| other.title == group.title && other.what == row.what;
+            there.iter().find(is_it) == all.iter().find(is_it)
+        };
+        group.rows = std::mem::take(&mut group.rows)
+            .into_iter()
+            .filter(|row| row.what.contains(text) || !is_there(row))
+            .collect();
     }
-    Ok(merged)
+    report.with(&simulated(&groups, fresh)?, &table::groups())
 }
 
 fn simulated(groups: &[Group], fresh: bool) -> Result<Report> {

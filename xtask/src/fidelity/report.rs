@@ -96,21 +96,28 @@ impl Report {
         Ok(Self { provenance, machines: machines(groups)?, groups: groups.iter().map(shown).collect() })
     }
 
-    /// The same with the rows of `newer` in the place of those that it has made, each with its date.
-    pub(super) fn with(self, newer: &Self) -> Result<Self> {
+    /// The rows of the table: of `newer`, each with its date, or as they were.
+    pub(super) fn with(self, newer: &Self, table: &[Group]) -> Result<Self> {
         let Provenance { flashlock, date, .. } = &newer.provenance;
         let later = Later { flashlock: flashlock.clone(), date: date.clone() };
-        let mut report = self;
-        for group in &newer.groups {
-            let there = report.groups.iter_mut().find(|there| there.title == group.title);
-            let rows = &mut there.with_context(|| format!("a new table: {}", group.title))?.rows;
-            for row in &group.rows {
-                let there = rows.iter_mut().find(|there| there.what == row.what);
-                let there = there.with_context(|| format!("a new row: {}, {}", group.title, row.what))?;
-                *there = Entry { later: Some(later.clone()), ..row.clone() };
-            }
-        }
-        Ok(report)
+        let find = |report: &Self, group: &Group, row: &Row| {
+            let there = report.groups.iter().find(|there| there.title == group.title);
+            there.and_then(|there| there.rows.iter().find(|there| there.what == row.what).cloned())
+        };
+        let entry = |group: &Group, row: &Row| {
+            let made = find(newer, group, row).map(|made| Entry { later: Some(later.clone()), ..made });
+            made.or_else(|| find(&self, group, row)).with_context(|| format!("not run: {}, {}", group.title, row.what))
+        };
+        let group = |group: &Group| {
+            let rows = group.rows.iter().map(|row| entry(group, row)).collect::<Result<_>>()?;
+            Ok(Shown { title: group.title.to_owned(), about: group.about.to_owned(), rows })
+        };
+        let groups = table.iter().map(group).collect::<Result<_>>()?;
+        let mut machines = self.machines.clone();
+        machines.retain(|old| newer.machines.iter().all(|new| new.name != old.name));
+        machines.extend(newer.machines.iter().cloned());
+        machines.sort_by_key(|one| self.machines.iter().position(|old| old.name == one.name).unwrap_or(usize::MAX));
+        Ok(Self { groups, machines, ..self })
     }
 
     pub(super) fn file() -> PathBuf {

@@ -105,6 +105,11 @@ impl Goal {
         }
     }
 
+    /// Whether no run missed it.
+    pub(super) fn holds_all(&self, ours: &Ours) -> bool {
+        self.distance(ours.low) == 0.0 && self.distance(ours.high) == 0.0
+    }
+
     /// What is to be said of a figure.
     pub(super) fn judge(&self, ours: &Ours) -> Verdict {
         match self.distance(ours.value) {
@@ -183,6 +188,8 @@ mod tests {
         assert_eq!(goal.judge(&ours(1.6, 2.0, 2.5)), Verdict::Missed { by: 0.25, reached: true });
         assert_eq!(goal.judge(&ours(1.8, 2.0, 2.5)), Verdict::Missed { by: 0.25, reached: false });
         assert_eq!(goal.judge(&ours(0.5, 1.0, 1.1)), Verdict::Missed { by: -0.25, reached: false });
+        assert!(goal.holds_all(&ours(1.25, 1.5, 1.75)));
+        assert!(!goal.holds_all(&ours(1.0, 1.5, 1.75)) && !goal.holds_all(&ours(1.25, 1.5, 2.0)));
         // A band around the goal reaches it.
         assert_eq!(goal.judge(&ours(1.0, 2.0, 2.5)), Verdict::Missed { by: 0.25, reached: true });
     }

@@ -5,7 +5,7 @@ use std::fs;
 use flashlock_native::topology::Topology;
 use flashlock_report::units;
 use flashlock_sim::Description;
-use flashlock_sim::description::{Cache, Measured};
+use flashlock_sim::description::{Cache, Measured, Siblings};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::pairs::{self, Remote, Travel};
@@ -52,6 +52,7 @@ impl Session {
         }
         let style = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len}  {msg}").map_err(Failure::new)?;
         let pairs: usize = (0..distances as u32).map(|distance| shape.pairs(distance, effort.pairs()).len()).sum();
+        let pairs = pairs + shape.siblings().len().min(effort.pairs());
         let progress = ProgressBar::new((5 + distances + pairs) as u64).with_style(style);
         progress.enable_steady_tick(TICK);
         Ok(Self { effort, shape, found, sheet, progress })
@@ -71,6 +72,7 @@ impl Session {
             self.step(&format!("lines between CPUs, distance {distance}"));
             self.lines(distance);
         }
+        self.siblings();
         self.found.measured_ns = self.found.measured_ns.take().filter(|all| *all != Measured::default());
         self.step("the system's calls and switches");
         let calls = self.calls(home);
@@ -173,30 +175,30 @@ impl Session {
         sheet.put("memory load", in_memory, "ns", "random walk through 4 times the last level", &mut latency.dram[0]);
     }
 
-    /// Between all pairs of CPUs so far from each other, or a sample.
-    fn travels(&mut self, distance: u32) -> Vec<Travel> {
-        let pairs = self.shape.pairs(distance, self.effort.pairs());
+    /// What travels between all these pairs of CPUs, or a sample; `between` says which they are, `of` what is made of it.
+    fn travels(&mut self, between: &str, all: &[[u32; 2]], of: &'static str) -> Vec<Travel> {
+        let pairs = shape::sample(all, self.effort.pairs());
         let (wanted, rounds) = (pairs.len(), self.effort.rounds_of(pairs.len()));
         let travel = |(number, pair): (usize, &[u32; 2])| {
-            self.step(&format!("lines between CPUs, distance {distance}: pair {} of {wanted}", number + 1));
+            self.step(&format!("lines between CPUs, {between}: pair {} of {wanted}", number + 1));
             pairs::travel(rounds, *pair)
         };
         let travels: Vec<Travel> = pairs.iter().enumerate().filter_map(travel).collect();
-        let (all, measured) = (self.shape.all_pairs(distance).len(), travels.len());
+        let (all, measured) = (all.len(), travels.len());
         if measured < all {
-            self.sheet.remarks.push(format!("lines between CPUs, distance {distance}: {measured} of {all} pairs"));
+            self.sheet.remarks.push(format!("lines between CPUs, {between}: {measured} of {all} pairs"));
         }
         if measured > 0 {
             let pairs = format!("{} of {}", units::count(measured as u64), units::count(all as u64));
-            let how = "of CPUs of different cores; the figures of lines between CPUs are their medians";
-            self.sheet.tell(format!("pairs, distance {distance}"), pairs, how);
+            self.sheet.tell(format!("pairs, {between}"), pairs, of);
         }
         travels
     }
 
     /// What travels so far: the median of pairs of CPUs.
     fn lines(&mut self, distance: u32) {
-        let travels = self.travels(distance);
+        let how = "of CPUs of different cores; the figures of lines between CPUs are their medians";
+        let travels = self.travels(&format!("distance {distance}"), &self.shape.all_pairs(distance), how);
         let of_pairs = |of: fn(&Travel) -> f64| middle(travels.iter().map(of));
         let Self { found, sheet, shape, .. } = self;
         let latency = &mut found.latency_ns;
@@ -220,6 +222,35 @@ impl Session {
         sheet.note(name("hand-over by stores"), stores, how, distance, &mut measured.store_ping_pong);
         if distance > 0 {
             self.remote(distance);
+        }
+    }
+
+    /// What the hardware threads of a core see of each other. The simulation gives them one cache, and takes none of it.
+    fn siblings(&mut self) {
+        let all = self.shape.siblings();
+        if all.is_empty() {
+            return;
+        }
+        let how = "of hardware threads of one core; the figures of siblings are their medians";
+        let travels = self.travels("siblings", &all, how);
+        let of_pairs = |of: fn(&Travel) -> f64| middle(travels.iter().map(of));
+        let measured = || {
+            Some(Siblings {
+                load: of_pairs(|all| all.load)?,
+                cas: of_pairs(|all| all.cas)?,
+                cas_ping_pong: of_pairs(|all| all.handover)?,
+                store_ping_pong: of_pairs(|all| all.stores)?,
+            })
+        };
+        let Some(found) = measured() else { return self.sheet.miss("lines between siblings") };
+        let found = self.found.measured_ns.get_or_insert_default().siblings.insert(found);
+        for (what, ns, how) in [
+            ("load", &mut found.load, "of a line that the other hardware thread of the core has just written"),
+            ("CAS", &mut found.cas, "the same with compare-and-swap"),
+            ("hand-over", &mut found.cas_ping_pong, "half a round trip of a word that both change by CAS"),
+            ("hand-over by stores", &mut found.store_ping_pong, "the same, but each polls and then stores"),
+        ] {
+            self.sheet.put(format!("siblings: {what}"), Some(*ns), "ns", how, ns);
         }
     }
 
@@ -339,4 +370,28 @@ pub(super) fn free_memory() -> Option<usize> {
     let line = info.lines().find(|line| line.starts_with("MemAvailable:"))?;
     let kib: usize = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a machine that seems to have one core with two hardware threads, whatever CPUs these really are.
+    #[test]
+    fn siblings_are_measured_where_there_are_any() {
+        let of = |threads| {
+            let machine = Topology::imagined([1, 1, threads]).expect("a machine");
+            let mut session = Session::new(Effort { quick: true }, &machine).expect("a session");
+            session.siblings();
+            (session.found.measured_ns.and_then(|all| all.siblings), session.sheet.text("t", "d", 80))
+        };
+        let can_be_had = (0..2).all(|cpu| cpu::on(cpu, || ()).is_some());
+        let (found, text) = of(2);
+        assert_eq!(found.is_some(), can_be_had);
+        assert_eq!(text.contains("siblings: hand-over by stores"), can_be_had, "{text}");
+        assert_eq!(text.contains("lines between siblings"), !can_be_had, "{text}");
+        assert!(found.is_none_or(|all| all.cas_ping_pong > 0.0 && all.store_ping_pong > 0.0));
+        let (found, text) = of(1);
+        assert!(found.is_none() && !text.contains("siblings"), "{text}");
+    }
 }

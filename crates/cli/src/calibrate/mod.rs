@@ -30,6 +30,7 @@ use std::time::Duration;
 use flashlock_native::topology::Topology;
 use flashlock_report::date;
 use flashlock_report::machine::Machine;
+use flashlock_report::table;
 use flashlock_sim::Description;
 
 use crate::failure::Failure;
@@ -146,7 +147,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let how = if args.quick { "calibrate --quick" } else { "calibrate" };
     let (version, date) = (env!("CARGO_PKG_VERSION"), date::now());
     let source = format!("Measured by flashlock {version} ({how}) on {date}. {}", sheet.source(DEFAULTS));
-    found.source = screen::paragraph(&source, 120);
+    found.source = table::paragraph(&source, 120);
     let text = found.text();
     // A description that cannot be read back must not be kept.
     Description::parse(&text)

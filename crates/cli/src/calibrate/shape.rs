@@ -71,7 +71,18 @@ impl Shape {
         self.topology.distances.iter().flatten().copied().max().unwrap_or(0)
     }
 
-    /// All pairs of usable CPUs of different cores so far from each other. Between those of one core nothing travels.
+    /// All pairs of usable CPUs of one core: those between which no line travels.
+    pub(super) fn siblings(&self) -> Vec<[u32; 2]> {
+        let cores = self.nodes.iter().flat_map(|node| &node.usable);
+        let pairs = |core: &'_ Core| {
+            let core = core.clone();
+            let pairs = (0..core.len()).flat_map(move |b| (0..b).map(move |a| (a, b)));
+            pairs.map(|(a, b)| [core[a], core[b]]).collect::<Vec<_>>()
+        };
+        cores.flat_map(pairs).collect()
+    }
+
+    /// All pairs of usable CPUs of different cores so far from each other.
     pub(super) fn all_pairs(&self, distance: u32) -> Vec<[u32; 2]> {
         let cpus: Vec<(usize, &Core, u32)> = self
             .nodes
@@ -91,10 +102,14 @@ impl Shape {
 
     /// The same, or a sample of at most `limit`.
     pub(super) fn pairs(&self, distance: u32, limit: usize) -> Vec<[u32; 2]> {
-        let all = self.all_pairs(distance);
-        let wanted = limit.min(all.len());
-        (0..wanted).map(|index| all[index * all.len() / wanted]).collect()
+        sample(&self.all_pairs(distance), limit)
     }
+}
+
+/// These, or so many of them, evenly spread.
+pub(super) fn sample(all: &[[u32; 2]], limit: usize) -> Vec<[u32; 2]> {
+    let wanted = limit.min(all.len());
+    (0..wanted).map(|index| all[index * all.len() / wanted]).collect()
 }
 
 /// The nodes, package by package; by last-level cache, if that is known and wanted, else by NUMA node. One at least.
@@ -190,6 +205,11 @@ mod tests {
         assert!(shape.remarks.is_empty(), "{:?}", shape.remarks);
         assert_eq!((shape.all_pairs(0).len(), shape.all_pairs(1).len()), (2 * 36 * 34 / 2, 36 * 36));
         assert_eq!(shape.pairs(0, usize::MAX), shape.all_pairs(0));
+        let siblings = shape.siblings();
+        assert_eq!(siblings.len(), 36, "one pair a core");
+        assert!(siblings.iter().all(|pair| (0..2).all(|distance| !shape.all_pairs(distance).contains(pair))));
+        // Each pair of two CPUs is measured somewhere.
+        assert_eq!(siblings.len() + shape.all_pairs(0).len() + shape.all_pairs(1).len(), 72 * 71 / 2);
         assert_eq!(
             (shape.pairs(0, 3).len(), shape.pairs(1, 2), shape.pairs(2, 5)),
             (3, vec![[0, 18], [12, 18]], vec![])
@@ -219,7 +239,7 @@ mod tests {
     fn a_machine_that_shows_nothing_is_one_core() {
         let shape = Shape::of(&Topology::default());
         assert_eq!((shape.topology.packages, shape.topology.cores_per_node, shape.farthest()), (1, 1, 0));
-        assert!(shape.pairs(0, 5).is_empty());
+        assert!(shape.pairs(0, 5).is_empty() && shape.siblings().is_empty());
     }
 
     #[test]

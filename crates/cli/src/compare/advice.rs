@@ -4,11 +4,12 @@ use flashlock_locks::catalogue::DEFAULT;
 use flashlock_report::results::{Better, Group, Results};
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
 use flashlock_report::statistics::{Direction, Standing, Verdict};
+use flashlock_report::table::paragraph;
 use flashlock_report::units::three_digits;
 
 use super::plan::Plan;
 use super::text::interval;
-use crate::screen::{HEADING, paragraph, styled};
+use crate::screen::{HEADING, styled};
 
 /// Less than this many times better is said to be little.
 const LITTLE: f64 = 1.05;

@@ -2,12 +2,13 @@
 
 use flashlock_report::results::{Better, Group, Noise, Results};
 use flashlock_report::statistics::Ratio;
-use flashlock_report::{table, units};
+use flashlock_report::table::{self, paragraph};
+use flashlock_report::units;
 
 use super::advice;
 use super::merit::name;
 use super::plan::Plan;
-use crate::screen::{BAD, HEADING, WARNING, paragraph, styled};
+use crate::screen::{BAD, HEADING, WARNING, styled};
 
 /// How a warning begins.
 const LOUD: &str = "Noisy:";

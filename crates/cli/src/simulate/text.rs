@@ -1,10 +1,11 @@
 //! A simulation's result for people.
 
 use flashlock_report::results::{Group, Point, Results};
-use flashlock_report::{table, units};
+use flashlock_report::table::{self, paragraph};
+use flashlock_report::units;
 use flashlock_sim::{Description, Use};
 
-use crate::screen::{BAD, HEADING, paragraph, styled};
+use crate::screen::{BAD, HEADING, styled};
 
 /// No figure.
 const NONE: &str = "–";

@@ -31,6 +31,7 @@ macro_rules! for_each_option {
             (Eldest, "eldest", eldest = 1000, 1..=1_000_000_000, "releases", "of which one serves the eldest passive waiter"),
             (Evict, "evict", evict = 0, 0..=1, "switch,", "1: a waiter that has lost its CPU when its turn comes is passed over, and queues anew; 0: it is handed the lock"),
             (Meetings, "meetings", meetings = 512, 1..=1_000_000_000, "meetings", "of readers, until those of a lock count apart; a writer makes up for 16"),
+            (Spinners, "spinners", spinners = 8, 0..=31, "arrivals", "that poll at a time before they queue; one at most where CPUs are short"),
             (Writers, "writers", writers = 1024, 1..=1_000_000_000, "writers", "of a lock whose readers count apart, until they count together again"),
         }
     };
@@ -160,7 +161,7 @@ impl OptionInfo {
 
 impl OptionId {
     /// What is known of it.
-    pub fn info(self) -> &'static OptionInfo {
+    pub const fn info(self) -> &'static OptionInfo {
         &OPTIONS[self as usize]
     }
 }

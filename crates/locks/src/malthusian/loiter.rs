@@ -8,12 +8,11 @@
 //!
 //! **Use it** when the lock is mostly free or contended by few, but now and then by many: it is fast for few, and lets the many sleep. **Rather not** when threads may be stopped for long while they wait; `shfl` copes with that.
 //!
-//! **Departures.** (1) At most one arrival polls at a time, as far as the word says; the paper leaves the cap open. One whose
-//! compare-and-swap fails [`TOO_OFTEN`] culls itself. It polls for the spin budget, as everybody; not at random times, as the
-//! paper's many do so as not to go in step: it is alone. See *How far it restricts*. (2) The paper delays the wake-up of the standby thread, to see whether somebody takes the lock meanwhile. After the release the
-//! memory of the lock may be freed, so here the releaser looks *before*: while an arrival polls, that one is the successor, and will wake
-//! the standby thread in its turn. (3) A slow-path holder releases the inner lock first, then the outer word: the inner
-//! release may wake a thread, within the section. (4) In a forked child whoever first comes to the slow path forgets those who waited ([`settle`]).
+//! **Departures.** (1) Where CPUs are short ([`Machine::crowded`]), one arrival polls at a time, for one spin budget, as one polls who
+//! contends with a holder for his word: each polling thread has a CPU that the holder may need. (2) The paper delays the wake-up of the standby thread, to see whether somebody takes the lock meanwhile. After the release the
+//! memory of the lock may be freed, so here the releaser looks *before*: while arrivals poll, one of them is the successor, and will wake
+//! the standby thread in its turn; one that gives up looks at the word once more. (3) A slow-path holder releases the inner lock first, then the outer word: the inner
+//! release may wake a thread, within the section. (4) In a forked child whoever first comes to the slow path forgets those who waited ([`settle`](crate::settle)).
 //!
 //! ## State: the outer word
 //! | bit | set by | cleared by | meaning |
@@ -23,10 +22,12 @@
 //! | [`SLEEPS`] | the standby thread, before it sleeps on the word | it, or who wakes it | |
 //! | [`IMPATIENT`] | the standby thread, after `bound=` µs | it, or the grant | the next release is to hand the lock over |
 //! | [`GRANTED`] | the releaser, instead of freeing the word | the standby thread, which then holds the lock | |
-//! | [`SPINS`] | an arrival that polls | it; any release | |
+//!
+//! How many arrivals poll is counted behind the word, in the lowest bits of [`LoiterQueue::arrivals`], where no store of a release overwrites
+//! it: so the count is exact. Above it is the epoch of the process: whoever settles in a forked child leaves 0 there.
 //!
 //! ```text
-//!   arrivals ── poll ──┐                                     ACS: the holder, those outside, one arrival
+//!   arrivals ── poll ──┐                                     ACS: the holder, those outside, up to spinners= arrivals
 //!                      ├──> [outer word] ──> section
 //!   inner ──> standby ─┘                                     PS: those who wait for the inner lock
 //!     └── [B] <── [C] <── [D]
@@ -38,12 +39,17 @@
 //! each lock, so one timer. A store never *sets* a flag that was not there when it was decided on, and never [`IMPATIENT`].
 //!
 //! ## How far it restricts
-//! Less than [`mcscr`](super::mcscr). Each moment with a second arrival sends a thread to the end of the inner queue, each without any brings its first
-//! back: with one arrival, which polls for the spin budget, that happens so often that all threads circulate. On a simulated SPARC T5 (`flashlock simulate
-//! randarray --machine sparc-t5 --threads 32`) it makes 0.32 of MCSCR's operations, with a working set of 32 threads, where MCSCR's is 5. It takes all three of
-//! the paper's knobs to change that: with up to 16 arrivals, which poll for 50 µs and do not mind failed attempts, it makes 0.86, with a working set of
-//! 14. (Eight arrivals for 20 µs make 0.79; 16 for the budget 0.41, four for 50 µs 0.58, one for 20 µs 0.35; 16 that go after three failures 0.51.) These are not the
-//! defaults: where CPUs are short, each polling arrival has one that the holder may need.
+//! Each arrival that finds no place to poll, or polls in vain, goes to the end of the inner queue, and brings its first thread nearer to the word: if that
+//! happens often, all threads circulate. So up to `spinners=` arrivals (8) poll, each for [`BUDGETS`] spin budgets, long enough for those that circulate to find
+//! each other; an arrival culls itself only when [`TOO_OFTEN`] attempts have failed; and the standby thread is **timid**: while arrivals poll it
+//! does not contend, but waits for a grant, or, asleep, for a release that finds none polling. Pauses between looks are random, within [`BACK_OFF`] steps, so that arrivals do not pounce together.
+//!
+//! On a simulated SPARC T5 (`flashlock simulate randarray --machine sparc-t5 --threads 32`) it makes 0.99 of MCSCR's operations, `loiter-cna` 0.97, with a
+//! working set of 9 threads, where MCSCR's is 5 (22 November 2026, medians of three seeds). Each of the knobs is needed: four arrivals make 0.56, one 0.33,
+//! one budget 0.51, going after three failures 0.44, each with all 32 threads circulating; 16 arrivals are never met. The random part of the
+//! pauses may not be long: up to 32 steps make 0.72. Where nothing is done outside and sections are shorter than a µs, eight who poll disturb the holder
+//! more than one: on two sockets of 18 cores `kvmap` with 4 or
+//! 18 threads makes 0.8 of what one makes that polls as where CPUs are short, and 1.1 to 1.7 of MCSCR's operations.
 //!
 //! ## Invariants
 //! 1. Who changes the word from not HELD to HELD, or clears GRANTED, holds the lock.
@@ -67,10 +73,11 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::catalogue::OptionId;
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
 use crate::raw::RawLock;
-use crate::settle::settle;
+use crate::settle::settle_above;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
 const FREE: u32 = 0;
@@ -84,11 +91,22 @@ pub const SLEEPS: u32 = 4;
 pub const IMPATIENT: u32 = 8;
 /// It is being handed the lock.
 pub const GRANTED: u32 = 16;
-/// An arrival polls the word.
-pub const SPINS: u32 = 32;
 
-/// After so many failed attempts on the word an arrival stops polling: enough others circulate.
-const TOO_OFTEN: u32 = 3;
+/// The lowest bits of [`LoiterQueue::arrivals`], which count; above them is the epoch.
+pub const COUNT_BITS: u32 = 5;
+/// Those bits.
+const COUNT: u32 = (1 << COUNT_BITS) - 1;
+const _: () = assert!(OptionId::Spinners.info().most <= COUNT);
+
+/// For so many spin budgets an arrival polls at most.
+const BUDGETS: u32 = 4;
+/// After so many failed attempts on the word it stops: enough others circulate.
+const TOO_OFTEN: u32 = 16;
+/// It adds fewer steps than that, a random number of them, to the pause after each look that finds the word held.
+const BACK_OFF: u32 = 4;
+/// Budgets and failures where CPUs are short; and then one arrival polls at a time.
+const BUDGETS_CROWDED: u32 = 1;
+const TOO_OFTEN_CROWDED: u32 = 3;
 /// How long (µs) the standby thread sleeps at most before it looks at the word again.
 pub const POLL: u32 = 1_000;
 
@@ -104,8 +122,8 @@ pub struct Loiter<I, W: WaitPolicy = SpinThenPark>(PhantomData<(I, W)>);
 /// What is behind the outer word.
 #[repr(C)]
 pub struct LoiterQueue<M: Machine, Q> {
-    /// The epoch of those who wait.
-    pub epoch: M::Word,
+    /// How many arrivals poll; and, above [`COUNT_BITS`], the epoch of all who wait.
+    pub arrivals: M::Word,
     /// The inner lock's.
     pub inner: Q,
 }
@@ -116,57 +134,102 @@ struct Lock<'a, M: Machine, I: Inner<M>> {
     queue: &'a LoiterQueue<M, I::Queue>,
 }
 
-/// How polling as an arrival went.
-#[derive(PartialEq, Eq)]
-enum Polled {
-    Won,
-    Lost,
-}
-
 impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
     /// To be called before the slow paths. In a forked child only the holder is left.
     fn settle(&self) {
-        settle::<M>(&self.queue.epoch, || {
+        settle_above::<M, COUNT_BITS>(&self.queue.arrivals, || {
             I::forget(&self.queue.inner);
             self.word.fetch_and(HELD, Relaxed);
         });
     }
 
-    /// Polls the word, if nobody else does.
-    fn arrive(&self) -> Polled {
-        if self.word.fetch_or(SPINS, Relaxed) & SPINS != 0 {
-            return Polled::Lost;
-        }
-        let (mut polled, mut failures) = (Polled::Lost, 0);
-        M::spin_until(self.word, Relaxed, Patience::Contend, |seen| {
-            if seen & HELD != 0 {
-                return false;
+    /// How many arrivals poll.
+    fn arrivals(&self) -> u32 {
+        self.queue.arrivals.load(Relaxed) & COUNT
+    }
+
+    /// n arrivals -> n + 1, unless they are as many as may poll. Whether it was counted.
+    fn join(&self, most: u32) -> bool {
+        let arrivals = &self.queue.arrivals;
+        let mut seen = arrivals.load(Relaxed);
+        while seen & COUNT < most {
+            match arrivals.compare_exchange(seen, seen + 1, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
             }
-            if self.word.compare_exchange(seen, (seen | HELD) & !SPINS, Acquire, Relaxed).is_ok() {
-                polled = Polled::Won;
-                return true;
-            }
-            failures += 1;
-            failures >= TOO_OFTEN
-        });
-        if polled == Polled::Lost {
-            self.word.fetch_and(!SPINS, Relaxed);
         }
-        polled
+        false
+    }
+
+    /// n arrivals -> n - 1. (If it is 0, a signal handler has forked while its thread polled: that is in a child now, where nobody was counted.)
+    fn retire(&self) {
+        let arrivals = &self.queue.arrivals;
+        let mut seen = arrivals.load(Relaxed);
+        while seen & COUNT != 0 {
+            match arrivals.compare_exchange(seen, seen - 1, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Polls the word, unless enough others do. Whether it was won.
+    fn arrive(&self) -> bool {
+        let crowded = M::crowded();
+        let most = M::tunables().spinners;
+        if !self.join(if crowded { most.min(1) } else { most }) {
+            return false;
+        }
+        let won = if crowded {
+            self.poll(Patience::Contend, BUDGETS_CROWDED, TOO_OFTEN_CROWDED)
+        } else {
+            self.poll(Patience::Budget, BUDGETS, TOO_OFTEN)
+        };
+        self.retire();
+        // A release may have freed the word for our sake, and woken nobody.
+        won || try_barge::<M>(self.word)
+    }
+
+    /// Polls for so many budgets, as long as there are CPUs for that, and at most so many attempts fail. Whether the word was won.
+    fn poll(&self, patience: Patience, budgets: u32, failures: u32) -> bool {
+        let (mut won, mut failed) = (false, 0);
+        for budget in 0..budgets {
+            let ended = M::spin_until(self.word, Relaxed, patience, |seen| {
+                if seen & HELD != 0 {
+                    M::pause(M::random() % BACK_OFF);
+                    return false;
+                }
+                won = self.word.compare_exchange(seen, seen | HELD, Acquire, Relaxed).is_ok();
+                failed += u32::from(!won);
+                won || failed >= failures
+            });
+            if ended.is_some() || (budget + 1 < budgets && M::crowded()) {
+                break;
+            }
+        }
+        won
     }
 
     /// For the standby thread. (free, or GRANTED) -> (HELD, SLOW)
     fn try_take(&self, seen: u32) -> bool {
         let is_mine = seen & HELD == 0 || seen & GRANTED != 0;
-        is_mine && self.word.compare_exchange(seen, HELD | SLOW | (seen & SPINS), Acquire, Relaxed).is_ok()
+        is_mine && self.word.compare_exchange(seen, HELD | SLOW, Acquire, Relaxed).is_ok()
     }
 
-    /// Contends for the word as the standby thread.
+    /// Contends for the word as the standby thread: timidly, for while arrivals poll it does not.
     fn stand_by<W: WaitPolicy>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let began = M::micros();
         loop {
             let patience = if W::PARKS { Patience::Contend } else { Patience::Until(M::sooner(POLL, until)) };
-            if M::spin_until(self.word, Relaxed, patience, |seen| self.try_take(seen)).is_some() {
+            let mut taken = false;
+            M::spin_until(self.word, Relaxed, patience, |seen| {
+                if seen & GRANTED == 0 && self.arrivals() != 0 {
+                    return W::PARKS; // One that sleeps is woken, or looks again.
+                }
+                taken = self.try_take(seen);
+                taken
+            });
+            if taken {
                 return Ok(());
             }
             if until.is_some_and(|deadline| M::expired(&deadline)) {
@@ -176,9 +239,12 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             let wants = if W::PARKS { SLEEPS } else { 0 } | if is_impatient { IMPATIENT } else { 0 };
             let seen = self.word.load(Relaxed);
             if seen & HELD == 0 || seen & GRANTED != 0 {
+                if self.try_take(seen) {
+                    return Ok(());
+                }
                 continue;
             }
-            let said = seen & !SPINS | wants;
+            let said = seen | wants;
             if self.word.compare_exchange(seen, said, Relaxed, Relaxed).is_ok() && W::PARKS {
                 M::trace(Event::Park);
                 M::park(self.word, said, Some(M::sooner(POLL, until)));
@@ -205,7 +271,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         let stamp = M::stamp();
         self.settle();
         // The inner lock counts acquisitions, those that find it held as contended, and those that give up.
-        if self.arrive() == Polled::Won {
+        if self.arrive() {
             M::trace(Event::Acquire);
             M::trace(Event::Contended);
         } else {
@@ -245,8 +311,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         }
         let mut seen = self.word.load(Relaxed);
         while seen & IMPATIENT != 0 {
-            let granted = HELD | SLOW | GRANTED | (seen & SPINS);
-            match self.word.compare_exchange(seen, granted, Release, Relaxed) {
+            match self.word.compare_exchange(seen, HELD | SLOW | GRANTED, Release, Relaxed) {
                 Ok(_) => {
                     M::trace(Event::Grant);
                     return self.wake_if(seen & SLEEPS != 0);
@@ -254,8 +319,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
                 Err(now) => seen = now,
             }
         }
-        // While an arrival polls, he is the successor (departure 2).
-        let keeps = if seen & SPINS != 0 { seen & SLEEPS } else { 0 };
+        // While arrivals poll, one of them is the successor (departure 2).
+        let keeps = if self.arrivals() != 0 { seen & SLEEPS } else { 0 };
         self.word.store(keeps, Release);
         self.wake_if(seen & SLEEPS != 0 && keeps == 0);
     }
@@ -275,20 +340,23 @@ fn try_take<M: Machine>(word: &M::Word) -> bool {
     word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
 }
 
+/// free -> HELD, whatever the standby thread has said.
+fn try_barge<M: Machine>(word: &M::Word) -> bool {
+    let seen = word.load(Relaxed);
+    seen & HELD == 0 && word.compare_exchange(seen, seen | HELD, Acquire, Relaxed).is_ok()
+}
+
 impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
     type Queue = LoiterQueue<M, I::Queue>;
 
     fn new_queue() -> Self::Queue {
-        LoiterQueue { epoch: M::Word::new(0), inner: I::new_queue() }
+        LoiterQueue { arrivals: M::Word::new(0), inner: I::new_queue() }
     }
 
     /// free -> HELD, whatever the standby thread has said.
     #[inline]
     fn try_lock(word: &M::Word, _: &Self::Queue) -> bool {
-        let taken = try_take::<M>(word) || {
-            let seen = word.load(Relaxed);
-            seen & HELD == 0 && word.compare_exchange(seen, seen | HELD, Acquire, Relaxed).is_ok()
-        };
+        let taken = try_take::<M>(word) || try_barge::<M>(word);
         if taken {
             M::trace(Event::Acquire);
         }

@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use flashlock_locks::cond::Chain;
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::{Handle, Word as _};
-use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::machine::{Handle, Machine as _, Tunables, Word as _};
+use flashlock_locks::malthusian::loiter::{COUNT_BITS, IMPATIENT, SLEEPS};
+use flashlock_locks::malthusian::{Loiter, Mcscr};
 use flashlock_locks::node::{LEFT, state};
 use flashlock_locks::numa::{Cna, QspinCna};
 use flashlock_locks::queue::{Mcs, Qspin};
+use flashlock_locks::raw::RawLock;
 use flashlock_locks::shuffle::front::{GRANTED, NOTIFY, named, naming};
 use flashlock_locks::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::spin::Ticket;
@@ -21,6 +23,7 @@ use flashlock_model::{Loom, Setup};
 use loom::thread;
 
 use crate::common::{ALL, HASTY, Lock, Mutex, adopt, adopted_section, sleepers, world};
+use crate::exclusion::RESTLESS;
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
 /// All waits are overdue: the releaser hands over.
@@ -286,12 +289,66 @@ fn forked_with_a_head() {
     other.join().expect("no panic");
     assert!(!mutex.is_locked());
     assert_eq!((mutex.queue.head.load(Relaxed), mutex.queue.left().count()), (0, 0));
-    <Loom as flashlock_locks::machine::Machine>::give_node(dead); // As the parent does.
+    Loom::give_node(dead); // As the parent does.
 }
 
 #[test]
 fn a_forked_child_forgets_the_dead_head() {
     explore("shfl-spin, forked", Preemptions(3), SETUP, forked_with_a_head);
+}
+
+/// A child, forked while others polled for the lock and one stood by, starts a thread: the dead poll no more, and nobody waits for them.
+fn forked_with_arrivals() {
+    let mutex = Arc::new(Mutex::<Loiter<Mcs<Park>, Park>>::new());
+    mutex.lock();
+    assert!(<Mcs<Park> as RawLock<Loom>>::try_lock(&mutex.word, &mutex.queue.inner));
+    mutex.word.fetch_or(SLEEPS | IMPATIENT, Relaxed);
+    mutex.queue.arrivals.store(counting(Tunables::DEFAULT.spinners), Relaxed);
+    world().fork();
+    let other = {
+        let mutex = mutex.clone();
+        thread::spawn(move || mutex.section())
+    };
+    mutex.visit();
+    mutex.unlock();
+    mutex.section();
+    other.join().expect("no panic");
+    assert!(!mutex.is_locked());
+    assert_eq!(mutex.queue.arrivals.load(Relaxed), counting(0));
+}
+
+/// What says that so many arrivals poll, in this process.
+fn counting(arrivals: u32) -> u32 {
+    Loom::epoch() << COUNT_BITS | arrivals
+}
+
+#[test]
+fn a_forked_child_counts_no_dead_arrivals() {
+    explore("loiter, forked", Preemptions(2), RESTLESS, forked_with_arrivals);
+}
+
+/// Whoever polls, or would, while so many may: in the end nobody does.
+fn arrivals(spinners: &'static Tunables, crowded: bool) {
+    let setup = Setup { tunables: spinners, crowded, ..RESTLESS };
+    explore("loiter, counted", Preemptions(2), setup, || {
+        let mutex = Arc::new(Mutex::<Loiter<Mcs<Park>, Park>>::new());
+        let others = [0; 2].map(|_| {
+            let mutex = mutex.clone();
+            thread::spawn(move || mutex.section())
+        });
+        others.into_iter().for_each(|other| other.join().expect("no panic"));
+        assert!([0, counting(0)].contains(&mutex.queue.arrivals.load(Relaxed)) && !mutex.is_locked());
+    });
+}
+
+#[test]
+fn arrivals_are_counted() {
+    const ONE: Tunables = Tunables { spinners: 1, ..Tunables::DEFAULT };
+    const NONE: Tunables = Tunables { spinners: 0, ..Tunables::DEFAULT };
+    for (tunables, crowded) in [(&Tunables::DEFAULT, false), (&Tunables::DEFAULT, true), (&ONE, false), (&NONE, false)]
+    {
+        arrivals(tunables, crowded);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What makes a [`Description`] one of a machine that can be simulated.
 
-use super::{Description, MAX_CORES, MAX_CPUS, MAX_NODES, Measured, Umwait};
+use super::{Description, MAX_CORES, MAX_CPUS, MAX_NODES, Measured, Siblings, Umwait};
 
 /// What all caches have together, at most: what is simulated of them takes a tenth of it.
 const MAX_CACHE_KIB: u64 = 1 << 24;
@@ -131,6 +131,12 @@ impl Description {
             let rises = list.is_sorted_by(|a, b| a.0 < b.0) && list.iter().all(|(distance, _)| *distance < farthest);
             if !rises || list.iter().any(|(_, ns)| !(0.0..=1e6).contains(ns)) {
                 return Err(format!("{name}: distances in rising order, each with 0 to 1,000,000 ns"));
+            }
+        }
+        let siblings = self.measured_ns.iter().filter_map(|all| all.siblings.as_ref());
+        for Siblings { load, cas, cas_ping_pong, store_ping_pong } in siblings {
+            if ![load, cas, cas_ping_pong, store_ping_pong].iter().all(|ns| (0.0..=1e6).contains(*ns)) {
+                return Err("measured_ns.siblings: each from 0 to 1,000,000 ns".to_owned());
             }
         }
         match &self.hypervisor {

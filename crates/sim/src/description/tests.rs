@@ -182,6 +182,14 @@ fn measured(ping_pong: &str) -> String {
     format!("[measured_ns]\ncas = [[0, 60.0]]\ncas_ping_pong = {ping_pong}\nstore_ping_pong = []\n\n[power]")
 }
 
+/// The same, with what siblings measured.
+fn with_siblings(load: &str) -> String {
+    let siblings = format!(
+        "[measured_ns.siblings]\nload = {load}\ncas = 9.0\ncas_ping_pong = 20.0\nstore_ping_pong = 15.0\n\n[power]"
+    );
+    measured("[]").replace("[power]", &siblings)
+}
+
 #[test]
 fn what_was_measured_besides_is_kept_and_changes_nothing() {
     let text = Description::shipped("2x18x2").unwrap();
@@ -190,6 +198,9 @@ fn what_was_measured_besides_is_kept_and_changes_nothing() {
     assert_eq!(machine.measured_ns.as_ref().unwrap().cas_ping_pong, [(0, 50.0), (1, 180.0)]);
     assert_eq!(Description::parse(&machine.text()).unwrap(), machine);
     assert_eq!(Description { measured_ns: None, ..machine }, shipped("2x18x2"));
+    let machine = Description::parse(&text.replace("[power]", &with_siblings("2.0"))).unwrap();
+    assert_eq!(machine.measured_ns.as_ref().unwrap().siblings.as_ref().unwrap().load, 2.0);
+    assert_eq!(Description::parse(&machine.text()).unwrap(), machine);
 }
 
 #[test]
@@ -239,6 +250,8 @@ fn wrong_numbers_are_refused() {
         ("[power]", &measured("[[0, 50.0], [2, 180.0]]"), "measured_ns.cas_ping_pong: distances in rising order"),
         ("[power]", &measured("[[0, -1.0]]"), "measured_ns.cas_ping_pong: distances in rising order"),
         ("[power]", &measured("[0.0]"), "invalid type: floating point"),
+        ("[power]", &with_siblings("-1.0"), "measured_ns.siblings: each from 0"),
+        ("[power]", &with_siblings("inf"), "measured_ns.siblings: each from 0"),
     ] {
         let error = complaint("2x18x2", from, to);
         assert!(error.contains(says), "{to}: {error}");

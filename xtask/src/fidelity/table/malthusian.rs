@@ -11,12 +11,12 @@ const TWO_NODES: Setting = Setting::new("2x18x2", "randarray").millis(20.0).effo
 const CROWDED: Setting = ARRAY.millis(100.0);
 const FULL: Setting = ARRAY.millis(40.0);
 
-/// The columns of figure 4, each as long as 50,000 acquisitions take.
+/// The columns of figure 4: as long as 50,000 acquisitions take, or until the circulating set has long been what it stays.
 const COLUMNS: [(&str, Point); 4] = [
     ("MCS-S", ARRAY.millis(100.0).under(MCS, 32)),
     ("MCS-STP", ARRAY.millis(400.0).under(MCS_STP, 32)),
-    ("MCSCR-S", ARRAY.millis(160.0).under(MCSCR, 32)),
-    ("MCSCR-STP", ARRAY.millis(160.0).under(MCSCR_STP, 32)),
+    ("MCSCR-S", ARRAY.millis(1000.0).under(MCSCR, 32)),
+    ("MCSCR-STP", ARRAY.millis(1000.0).under(MCSCR_STP, 32)),
 ];
 
 pub(super) fn groups() -> Vec<Group> {
@@ -164,7 +164,7 @@ fn figure_4() -> Group {
     Group {
         title: "Random access array at 32 threads, figure 4",
         about: "Malthusian Locks, section 6.1; machine, workload and locks as above. The paper's runs took 10 s, ours as \
-                much virtual time as 50,000 acquisitions take, and more: 100 to 400 ms.",
+                much virtual time as 50,000 acquisitions take, and more: 100 and 400 ms, and 1 s for MCSCR; before that, a quarter as much is not counted.",
         rows,
     }
 }

@@ -26,7 +26,9 @@ const MAKING: u32 = 1 << 30;
 const HOLDING: u32 = 1 << 29;
 /// Bits of an epoch that are kept there.
 const EPOCH: u32 = 0xffff;
-/// How long (µs) that reader waits for the others to go, at most.
+/// How long (µs) that reader waits for its turn, at most: where very many meet, most of them wait in the queue, as it would have done.
+const IN_LINE: u32 = 1_000;
+/// And then for readers to go, which are kept out meanwhile.
 const PATIENCE: u32 = 100;
 
 /// The `heat` with which the calling process says so.
@@ -113,7 +115,7 @@ impl<M: Machine> CstRwState<M> {
             return; // Another is about to.
         }
         let index = Side::of(&self.side).or_else(|| self.make_index());
-        let acquired = index.is_some() && self.base.acquire_uncounted::<W>(M::sooner(PATIENCE, until)).is_ok();
+        let acquired = index.is_some() && self.base.acquire_uncounted::<W>(M::sooner(IN_LINE, until), PATIENCE).is_ok();
         match index {
             Some(index) if acquired && self.is_folded() => {
                 self.heat.store(making::<M>() | HOLDING, Relaxed); // Nobody counts meetings now.

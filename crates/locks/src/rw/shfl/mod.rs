@@ -221,7 +221,7 @@ impl<M: Machine> ShflRwState<M> {
         if !want.writes() && self.count.load(Relaxed) >= FULL {
             return Err(Refusal::Overflow);
         }
-        self.wait::<W, P>(want, until).map_err(|TimedOut| Refusal::TimedOut)
+        self.wait::<W, P>(want, until, None).map_err(|TimedOut| Refusal::TimedOut)
     }
 
     /// Acquires for writing if that is possible at once; uncounted, too.
@@ -230,12 +230,13 @@ impl<M: Machine> ShflRwState<M> {
             || self.admit(Want::Write(Writer::Fair), BAR_WRITERS & self.bars_that_hold(), 0)
     }
 
-    /// Acquires for writing, for the lock's own purposes.
-    pub(crate) fn acquire_uncounted<W: WaitPolicy>(&self, until: Deadline) -> Result<(), TimedOut> {
+    /// Acquires for writing, for the lock's own purposes. Once it is first, readers that come are kept out, for so long (µs) at most: were
+    /// they let in, those that come and go from very many CPUs would never be gone all at once.
+    pub(crate) fn acquire_uncounted<W: WaitPolicy>(&self, until: Deadline, at_head: u32) -> Result<(), TimedOut> {
         if self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok() {
             return Ok(());
         }
-        self.wait::<W, RolesApart>(Want::Write(Writer::Fair), Some(until))
+        self.wait::<W, RolesApart>(Want::Write(Writer::Preferred), Some(until), Some(at_head))
     }
 
     /// The release of a lock that somebody waits for. `count` is what the releaser saw.

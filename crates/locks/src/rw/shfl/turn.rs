@@ -42,12 +42,13 @@ impl Wait {
 }
 
 impl<M: Machine> ShflRwState<M> {
-    /// Waits for the lock, and acquires it.
+    /// Waits for the lock, and acquires it. `at_head`: how long (µs) it waits at most once it is first.
     #[cold]
     pub(super) fn wait<W: WaitPolicy, P: Admission>(
         &self,
         want: Want,
         until: Option<Deadline>,
+        at_head: Option<u32>,
     ) -> Result<(), TimedOut> {
         M::trace(Event::RwContended);
         if W::SPINS && self.queue.arrive(&self.count, |seen| want.could(seen) && self.admit(want, want.bars(), 0)) {
@@ -65,7 +66,10 @@ impl<M: Machine> ShflRwState<M> {
             let contended = match turn {
                 Turn::Won => return Ok(()),
                 Turn::TimedOut => Contended::TimedOut,
-                Turn::Head => self.contend::<W, P>(me, want, until, false),
+                Turn::Head => {
+                    let until = at_head.map_or(until, |us| Some(M::sooner(us, until)));
+                    self.contend::<W, P>(me, want, until, false)
+                }
                 Turn::HeadHolding => self.contend::<W, P>(me, want, until, true),
             };
             match contended {
