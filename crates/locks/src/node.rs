@@ -138,6 +138,8 @@ pub const SHUFFLER: u32 = 1 << 31;
 pub const RETIRED: u32 = 1 << 29;
 /// Bit of [`Node::batch`]: its thread is [`Machine::urgent`]; never to be set aside.
 pub const URGENT: u32 = 1 << 28;
+/// Bit of [`Node::batch`]: its thread says when it ran ([`Node::since`]), and knows what to do when it is evicted.
+pub const PUBLISHES: u32 = 1 << 27;
 /// Bit of [`Node::batch`]: the shuffler is walking the queue; nobody may take it out.
 pub const WALKING: u32 = 1 << 30;
 

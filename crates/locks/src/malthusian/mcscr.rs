@@ -68,9 +68,10 @@ use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::state;
 use crate::policy::one_in;
-use crate::queue::aside::{AsideLock, Holder, Succession};
+use crate::queue::aside::AsideLock;
 use crate::queue::link::{Link, handle_in};
 use crate::queue::service::{AsTuned, Service};
+use crate::queue::succession::{Holder, Succession};
 use crate::wait::SpinThenPark;
 
 /// The MCSCR lock; waiters wait by policy `W`, and those are served whom `S` serves.

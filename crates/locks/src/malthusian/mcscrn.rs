@@ -52,9 +52,10 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::policy::one_in;
-use crate::queue::aside::{AsideLock, Holder, Succession};
+use crate::queue::aside::AsideLock;
 use crate::queue::link::Link;
 use crate::queue::service::AsTuned;
+use crate::queue::succession::{Holder, Succession};
 use crate::wait::SpinThenPark;
 
 /// The MCSCRN lock; waiters wait by policy `W`.

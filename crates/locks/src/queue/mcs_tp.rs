@@ -10,7 +10,8 @@
 //! **Departures.** Those of [`mcs`](super::mcs), whose queue this is. (1) Waiters may sleep (`wait=stp`): one that sleeps is woken, not
 //! passed over. (2) The holder does not publish when his section began; a waiter whose spin budget is spent sleeps, or offers its
 //! CPU, whether the holder runs or not. (3) The last waiter is passed over like the others: then the lock is free. (4) Who offers his CPU to
-//! others says so: he publishes a time long ago. (He has just looked, and would pass for running in the very moment in which he stops.)
+//! others says so: he publishes a time long ago. (He has just looked, and would pass for running in the very moment in which he stops.) Who has
+//! polled for a millisecond offers it time and again, and may so lose his place though nobody wanted his CPU.
 //!
 //! This is MCS with the option that `mcscr` has as `evict=1` (Dice, *Malthusian Locks*, §7); so `mcs` has none of that name.
 //!
@@ -21,7 +22,8 @@
 //! ```
 //!
 //! ## Invariants (beside those of `mcs`)
-//! 1. A node becomes LEAVING only by the releaser, and only from WAITING; its thread does nothing but wait for EVICTED.
+//! 1. A node becomes LEAVING only by the releaser, only from WAITING, and only if its thread publishes (`PUBLISHES`); that then does nothing but
+//!    wait for EVICTED.
 //! 2. An EVICTED node is named by no link, and is its thread's.
 //!
 //! ## Orderings (beside those of `mcs`)
@@ -37,14 +39,14 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, Patience, Word};
-use crate::node::{Node, is_head, state};
+use crate::node::{Node, PUBLISHES, is_head, state};
 use crate::queue::mcs::Mcs;
 use crate::queue::service::{Service, Turn};
 use crate::wait::left::LeftBehind;
 use crate::wait::{self, SpinThenPark, WaitPolicy};
 
 /// A waiter that has published nothing for so long (µs) does not run.
-const STALE: u32 = 50;
+const STALE: i32 = 50;
 
 /// The time-published MCS lock; waiters wait by policy `W`.
 pub type McsTp<W = SpinThenPark> = Mcs<W, TimePublished>;
@@ -53,7 +55,9 @@ pub type McsTp<W = SpinThenPark> = Mcs<W, TimePublished>;
 pub struct TimePublished;
 
 impl Service for TimePublished {
+    /// Relaxed: what names the node publishes it.
     fn arrive<M: Machine>(node: &Node<M>) {
+        node.batch.store(PUBLISHES, Relaxed);
         publish(node);
     }
 
@@ -89,14 +93,21 @@ impl Service for TimePublished {
 
     /// WAITING, but not running -> LEAVING
     fn passes_over<M: Machine>(node: &Node<M>) -> bool {
-        let is_stale = M::micros().wrapping_sub(node.since.load(Relaxed)) > STALE;
-        // Relaxed: what the waiter wrote before it queued came with the link that names it.
-        let evicted = is_stale && node.state.compare_exchange(state::WAITING, state::LEAVING, Relaxed, Relaxed).is_ok();
+        // Relaxed: what the waiter wrote before it queued came with the link that names it. One that queued before the option was known
+        // does not publish, and does not know what EVICTED means.
+        let evicted = node.batch.load(Relaxed) & PUBLISHES != 0
+            && is_stale(M::micros(), node.since.load(Relaxed))
+            && node.state.compare_exchange(state::WAITING, state::LEAVING, Relaxed, Relaxed).is_ok();
         if evicted {
             M::trace(Event::Evict);
         }
         evicted
     }
+}
+
+/// Whether `since` is too long ago. It may be a little later than `now`: it is read after that, and clocks of two CPUs may differ.
+fn is_stale(now: u32, since: u32) -> bool {
+    now.wrapping_sub(since).cast_signed() > STALE
 }
 
 /// Says that the waiter runs. Relaxed: a hint.
@@ -117,5 +128,20 @@ fn poll<M: Machine, W: WaitPolicy>(node: &Node<M>, patience: Patience) {
         });
     } else {
         M::spin_published(&node.state, &node.since, Acquire, patience, is_told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_stale;
+    use crate::machine::LONG_AGO;
+
+    #[test]
+    fn who_has_published_lately_runs() {
+        for now in [0, 3, 1 << 31, u32::MAX] {
+            let stale = |ago: u32| is_stale(now, now.wrapping_sub(ago));
+            assert_eq!([0, 50, 51, LONG_AGO, LONG_AGO + 1_000_000].map(stale), [false, false, true, true, true]);
+            assert!(!is_stale(now, now.wrapping_add(1)), "published after the clock was read");
+        }
     }
 }

@@ -109,6 +109,19 @@ fn successors_that_do_not_run() {
     });
 }
 
+/// A waiter that queued before it was known that `evict=1` would not know what it is told: it is handed the lock.
+#[test]
+fn who_does_not_publish_is_served() {
+    static EVICT: Tunables = Tunables { evict: 1, ..Tunables::DEFAULT };
+    play("evict, unseen", 1, &EVICT, || {
+        let script = Mcscr::new();
+        script.arrive(&[0, 0]);
+        script.lose_cpu_unseen(1);
+        expect(&script, script.release(0), 1, &[], &[0]);
+        assert_eq!(world().events(Event::Evict), 0);
+    });
+}
+
 /// A forked child, whose parent had active and passive waiters.
 #[test]
 fn a_forked_child_forgets_both_lists() {

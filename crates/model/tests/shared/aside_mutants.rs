@@ -7,9 +7,10 @@ use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Wo
 use flashlock_locks::node::state;
 use flashlock_locks::numa::Cna;
 use flashlock_locks::numa::cna::SameNode;
-use flashlock_locks::queue::aside::{AsideLock, AsideQueue, Holder, Succession};
+use flashlock_locks::queue::aside::{AsideLock, AsideQueue};
 use flashlock_locks::queue::link::Link;
 use flashlock_locks::queue::service::Everybody;
+use flashlock_locks::queue::succession::{Holder, Succession};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
 
