@@ -119,6 +119,7 @@ fn who_does_not_publish_is_served() {
         script.lose_cpu_unseen(1);
         expect(&script, script.release(0), 1, &[], &[0]);
         assert_eq!(world().events(Event::Evict), 0);
+        script.drain();
     });
 }
 

@@ -20,10 +20,8 @@ pub(crate) const EVICTS_SLEEPERS: u8 = 1;
 pub(crate) const LETS_GO_EARLY: u8 = 2;
 /// A waiter that is passed over does not wait until it is let go.
 pub(crate) const GOES_EARLY: u8 = 3;
-/// It takes that for its turn.
-pub(crate) const TAKES_IT: u8 = 4;
 /// A waiter that gives up stores ABANDONED, though it is passed over just now.
-pub(crate) const ABANDONS: u8 = 5;
+pub(crate) const ABANDONS: u8 = 4;
 
 /// [`TimePublished`], with the bug.
 pub(crate) struct MutantService<const B: u8>;
@@ -36,14 +34,10 @@ impl<const B: u8> Service for MutantService<B> {
         let told = |seen| is_head(seen) || matches!(seen, state::LEAVING | state::EVICTED);
         let patience = W::patience(until, Patience::Forever);
         match B {
-            GOES_EARLY => match M::spin_until(&node.state, Acquire, patience, told) {
-                Some(seen) if is_head(seen) => Turn::Head,
-                _ => Turn::Evicted,
+            GOES_EARLY => match M::spin_until(&node.state, Acquire, Patience::Budget, told) {
+                Some(state::LEAVING | state::EVICTED) => Turn::Evicted,
+                _ => TimePublished::await_turn::<M, W>(node, until, left),
             },
-            TAKES_IT => {
-                let _ = TimePublished::await_turn::<M, W>(node, until, left);
-                Turn::Head
-            }
             ABANDONS if M::spin_until(&node.state, Acquire, patience, told).is_none() => {
                 left.add();
                 node.state.store(state::ABANDONED, Release);
