@@ -17,15 +17,15 @@ use crate::steps::{Tally, watched};
 use crate::torture;
 use crate::workspace;
 
-/// Two nodes: without them `cna` never has a waiter for its secondary queue, nor `shfl` one to move. Of two cores each: so some of the threads
-/// share one, of which `hmcs` with three levels makes a group.
-const TOPOLOGY: &str = "2x2x1";
+/// Two nodes: without them `cna` never has a waiter for its secondary queue, nor `shfl` one to move. Of two cores of two hardware threads each: of the
+/// threads that share such a part `hmcs` with more than two levels makes a group.
+const TOPOLOGY: &str = "2x2x2";
 
 /// A lock with options, and what must happen under it.
 type Choice = (&'static str, &'static [Event]);
 
 /// The choices. Small numbers, so that it happens often.
-const CHOICES: [Choice; 22] = [
+const CHOICES: [Choice; 23] = [
     ("cna:threshold=8,reduction=2,refresh=3", &[Event::Alteration, Event::HandoffOther]),
     ("cna:countdown=1,threshold=8,wait=park", &[Event::Alteration, Event::HandoffOther]),
     ("qspin-cna:flush=3,stay=0", &[Event::Alteration, Event::HandoffOther]),
@@ -34,6 +34,7 @@ const CHOICES: [Choice; 22] = [
     ("c-bo-mcs:passes=4", &[Event::SideBlock, Event::CohortPass, Event::CohortMove]),
     ("hmcs:passes=4", &[Event::SideBlock, Event::CohortPass, Event::CohortMove]),
     ("hmcs:levels=3,near=2,passes=4", &[Event::SideBlock, Event::CohortNear, Event::CohortPass, Event::CohortMove]),
+    ("hmcs:levels=4,near=2,passes=4", &[Event::SideBlock, Event::CohortNear, Event::CohortPass, Event::CohortMove]),
     ("cst:passes=4", &[Event::SideBlock, Event::CohortPass, Event::CohortMove, Event::CohortAside]),
     ("shfl", &[Event::Shuffle, Event::HandoffOther]),
     ("shfl:policy=llc", &[Event::Shuffle, Event::HandoffOther]),
@@ -56,11 +57,13 @@ const NEVER: [(&str, &[Event]); 2] =
 
 /// The waits that spin. Where threads outnumber CPUs, a queue that hands itself to descheduled spinners is too slow for the same
 /// checks: fewer threads, and fewer checks.
-const SPINNING: [Choice; 7] = [
+const SPINNING: [Choice; 9] = [
     ("mcs:wait=spin", &[Event::HandoffOther]),
     ("cna:wait=spin,threshold=8,reduction=2", &[Event::Alteration, Event::HandoffOther]),
-    ("mcs-tp:wait=spin", &[Event::Skip]),
+    ("mcs-tp:wait=spin", &[Event::Evict]),
     ("mcscr:wait=spin,eldest=4", &[Event::Cull, Event::Reprovision]),
+    ("mcscr:wait=spin,evict=1,eldest=4", &[Event::Cull, Event::Evict]),
+    ("mcscrn:wait=spin,evict=1,eldest=4", &[Event::HandoffOther, Event::Evict]),
     ("shfl:wait=spin", &[Event::HandoffOther]),
     ("shfl-spin", &[Event::HandoffOther]),
     ("shfl-spin:policy=levels", &[Event::HandoffOther]),

@@ -137,6 +137,9 @@ impl Local {
     pub const COUNT: usize = 4;
 }
 
+/// How much earlier than now (µs) a time is that says of a waiter that it does not run.
+pub const LONG_AGO: u32 = 1 << 30;
+
 /// The [`Machine::epoch`] of a process that was not forked off another one in which somebody had asked for it.
 pub const FIRST_EPOCH: u32 = 1;
 
@@ -170,6 +173,25 @@ pub trait Machine: Sized + 'static {
     /// so that a simulator can skip the time and a model checker can switch threads.
     fn spin_until(word: &Self::Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool)
     -> Option<u32>;
+
+    /// [`spin_until`](Machine::spin_until) of a waiter that others are to see running: whenever it has looked it writes the time
+    /// ([`micros`](Machine::micros)) into `since`, at least once in [`REST`](crate::wait::polling::REST) while it runs; and a time
+    /// [long ago](LONG_AGO) before it offers its CPU to others. Relaxed: a hint.
+    fn spin_published(
+        word: &Self::Word,
+        since: &Self::Word,
+        order: Ordering,
+        patience: Patience,
+        mut done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        Self::spin_until(word, order, patience, |seen| {
+            let done = done(seen);
+            if !done {
+                since.store(Self::micros(), Ordering::Relaxed);
+            }
+            done
+        })
+    }
 
     /// [`spin_until`](Machine::spin_until), but between polls the CPU rests until the word's line changes, if it can do that; not for more
     /// than [`REST`](crate::wait::polling::REST) at a time, so that `done` is asked now and then.
@@ -225,9 +247,9 @@ pub trait Machine: Sized + 'static {
         u32::from(a != b)
     }
 
-    /// Which of the groups of CPUs within its NUMA node the thread runs in: those that share a last-level cache, if a NUMA node has several, else
-    /// a core's; from 0, and 0 where the machine tells of none.
-    fn near_group() -> u32 {
+    /// Which of the groups of CPUs the thread runs in. At depth 0 they are those of its NUMA node: CPUs that share a last-level cache, if a NUMA node
+    /// has several, else a core's. At depth 1 those of that group: a core's, if the first are not. From 0, and 0 where the machine tells of none.
+    fn near_group(_depth: u32) -> u32 {
         0
     }
 

@@ -22,6 +22,7 @@
 //!          (given back)   (given back by whoever reaches it)
 //!
 //!   HEAD, NAPPING --did not run when it could, removed by a holder--> EVICTED --> (queues anew)
+//!   WAITING --does not run when its turn comes--> LEAVING --removed by the releaser--> EVICTED --> (queues anew)
 //!
 //!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue;
 //!                         the first of those that are moved is CLAIMED there --> HEAD (see `cond/chain`)
@@ -49,7 +50,7 @@ pub mod state {
     pub const NAPPING: u32 = 3;
     /// Its thread has gone; whoever reaches the node gives it back.
     pub const ABANDONED: u32 = 4;
-    /// It was head, but did not run; a holder has taken it out of the queue. Its thread queues anew.
+    /// It was head, or was to have the lock, but did not run; a holder has taken it out of the queue. Its thread queues anew.
     pub const EVICTED: u32 = 9;
     /// On a condition variable.
     pub const QUEUED: u32 = 5;
@@ -68,7 +69,8 @@ pub mod state {
     pub const TOLD: u32 = 12;
     /// Of a request to a [closure lock](crate::closure): it was run.
     pub const SERVED: u32 = 13;
-    /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it.
+    /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it. In a lock's queue: about to be
+    /// [`EVICTED`] by the releaser, who uses the node until then.
     pub const LEAVING: u32 = 7;
 }
 
@@ -109,7 +111,7 @@ pub struct Node<M: Machine> {
     pub epoch: M::Word,
     /// Shuffling: its place in its group (0: in none), and whether it is the shuffler ([`SHUFFLER`]), and at it ([`WALKING`]).
     pub batch: M::Word,
-    /// When it became head, [`Machine::micros`].
+    /// When it became head, [`Machine::micros`]; where releases pass over who does not run, when its thread last said that it does.
     pub since: M::Word,
     /// How many releases have passed this head over.
     pub passes: M::Word,
@@ -136,6 +138,8 @@ pub const SHUFFLER: u32 = 1 << 31;
 pub const RETIRED: u32 = 1 << 29;
 /// Bit of [`Node::batch`]: its thread is [`Machine::urgent`]; never to be set aside.
 pub const URGENT: u32 = 1 << 28;
+/// Bit of [`Node::batch`]: its thread says when it ran ([`Node::since`]), and knows what to do when it is evicted.
+pub const PUBLISHES: u32 = 1 << 27;
 /// Bit of [`Node::batch`]: the shuffler is walking the queue; nobody may take it out.
 pub const WALKING: u32 = 1 << 30;
 

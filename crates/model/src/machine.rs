@@ -85,8 +85,8 @@ impl<C: Checker> Machine for Model<C> {
         World::<C>::current(World::numa)
     }
 
-    fn near_group() -> u32 {
-        World::<C>::current(World::near)
+    fn near_group(depth: u32) -> u32 {
+        World::<C>::current(|world| world.near(depth))
     }
 
     fn epoch() -> u32 {

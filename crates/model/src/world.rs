@@ -87,7 +87,7 @@ impl Setup {
 #[derive(Clone, Copy, Default)]
 struct PerThread {
     numa: u32,
-    near: u32,
+    near: [u32; 2],
     urgent: bool,
     /// Freezes when this many more waits have begun (0: never).
     freeze_in: u32,
@@ -219,13 +219,13 @@ impl<C: Checker> World<C> {
         self.with_thread(|mine| mine.numa = node);
     }
 
-    /// Says in which group of CPUs of its NUMA node the calling thread runs.
-    pub fn set_near(&self, group: u32) {
-        self.with_thread(|mine| mine.near = group);
+    /// Says in which group of CPUs of its NUMA node the calling thread runs, and in which group of that.
+    pub fn set_near(&self, groups: [u32; 2]) {
+        self.with_thread(|mine| mine.near = groups);
     }
 
-    pub(crate) fn near(&self) -> u32 {
-        self.with_thread(|mine| mine.near)
+    pub(crate) fn near(&self, depth: u32) -> u32 {
+        self.with_thread(|mine| mine.near[depth as usize])
     }
 
     /// What `Machine::random` says from now on.

@@ -185,6 +185,12 @@ pub fn expired(deadline: &Deadline) -> bool {
     (now.tv_sec, now.tv_nsec) >= (deadline.sec, libc::c_long::from(deadline.nsec))
 }
 
+/// [`now`] in microseconds, wrapping.
+#[inline]
+pub fn micros() -> u32 {
+    (now() / 1000) as u32
+}
+
 /// The point of the monotonic clock so many microseconds from now, or `other` if that comes first.
 pub fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
     let now = kernel_now(libc::CLOCK_MONOTONIC);

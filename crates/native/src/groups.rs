@@ -1,7 +1,7 @@
 //! # Groups of CPUs within a NUMA node
 //!
-//! For locks of three levels: CPUs that share a last-level cache, where a node has several of these, else the hardware threads of a core. Read
-//! once from `/sys`, into a table by CPU, and only if such a lock is chosen ([`prepare`]); until then, and of a CPU beyond
+//! For locks of three levels: CPUs that share a last-level cache, where a node has several of these, else the hardware threads of a core. For
+//! those of four: within each such cache, cores. Read once from `/sys`, into a table by CPU, and only if such a lock is chosen ([`prepare`]); until then, and of a CPU beyond
 //! [`MOST_CPUS`], all are of group 0.
 //!
 //! | what | where |
@@ -10,8 +10,8 @@
 //! | who shares a cache | `/sys/devices/system/cpu/cpuN/cache/index3/shared_cpu_list`, or `index2` |
 //! | a core's hardware threads | `/sys/devices/system/cpu/cpuN/topology/thread_siblings_list` |
 //!
-//! A group is named by its first CPU, and numbered in the order of these within its node. An [imagined](crate::numa) machine lays threads round-robin over its
-//! nodes, and in each over its cores.
+//! A group is named by its first CPU, and numbered in the order of these within its node, or its group. An [imagined](crate::numa) machine lays threads round-robin over its
+//! nodes, in each over its cores, and in each of these over its hardware threads: those are the groups of either depth.
 
 use core::sync::atomic::{
     AtomicU16, AtomicU32,
@@ -28,21 +28,28 @@ const NONE: u16 = u16::MAX;
 /// Room for a list of CPUs.
 const ROOM: usize = 1024;
 
-static GROUPS: [AtomicU16; MOST_CPUS] = [const { AtomicU16::new(0) }; MOST_CPUS];
+/// A group for each CPU.
+type Table = [AtomicU16; MOST_CPUS];
+/// By depth: those of a NUMA node, and those of such a group.
+static GROUPS: [Table; 2] = [const { [const { AtomicU16::new(0) }; MOST_CPUS] }; 2];
 static SOURCE: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const READ: u32 = 1;
 const VIRTUAL: u32 = 2;
-/// How many nodes, and cores in each, are imagined.
-static IMAGINED: [AtomicU32; 2] = [AtomicU32::new(1), AtomicU32::new(1)];
+/// How many nodes, cores in each, and hardware threads in each of these are imagined.
+static IMAGINED: [AtomicU32; 3] = [const { AtomicU32::new(1) }; 3];
 
-/// The calling thread's group within its NUMA node.
-pub(crate) fn group() -> u32 {
+/// The calling thread's group of that depth: within its NUMA node, or within the group in which it is there.
+pub(crate) fn group(depth: u32) -> u32 {
     match SOURCE.load(Acquire) {
-        READ => GROUPS.get(numa::cpu() as usize).map_or(0, |group| group.load(Relaxed).into()),
+        READ => {
+            let group = GROUPS.get(depth as usize).and_then(|table| table.get(numa::cpu() as usize));
+            group.map_or(0, |group| group.load(Relaxed).into())
+        }
         VIRTUAL => {
-            let [nodes, cores] = IMAGINED.each_ref().map(|number| number.load(Relaxed));
-            thread::place() / nodes % cores
+            let [nodes, cores, threads] = IMAGINED.each_ref().map(|number| number.load(Relaxed));
+            let within = thread::place() / nodes;
+            if depth == 0 { within % cores } else { within / cores % threads }
         }
         _ => 0,
     }
@@ -51,9 +58,8 @@ pub(crate) fn group() -> u32 {
 /// Fills the table. Called once, outside lock paths, after [`numa::prepare`]. `imagined`: how many nodes, cores in each, and hardware
 /// threads in each of these.
 pub fn prepare(imagined: Option<[u32; 3]>) {
-    if let Some([nodes, cores, _]) = imagined {
-        IMAGINED[0].store(nodes.max(1), Relaxed);
-        IMAGINED[1].store(cores.max(1), Relaxed);
+    if let Some(imagined) = imagined {
+        IMAGINED.iter().zip(imagined).for_each(|(place, number)| place.store(number.max(1), Relaxed));
         SOURCE.store(VIRTUAL, Release);
         return;
     }
@@ -70,28 +76,38 @@ pub fn prepare(imagined: Option<[u32; 3]>) {
     SOURCE.store(READ, Release);
 }
 
-/// Groups the CPUs of a node: by last-level cache, if there are several, else by core.
+/// Groups the CPUs of a node: by last-level cache, and within these by core, if there are several; else by core, and no further.
 fn group_node(cpus: &[u8]) {
     const LAST_LEVEL: [&str; 2] = ["/cache/index3/shared_cpu_list", "/cache/index2/shared_cpu_list"];
-    let by_cache = LAST_LEVEL.iter().any(|shared| number_groups(cpus, shared).is_some_and(|groups| groups > 1));
-    if !by_cache {
-        number_groups(cpus, "/topology/thread_siblings_list");
+    const CORE: &str = "/topology/thread_siblings_list";
+    let [outer, inner] = &GROUPS;
+    let by_cache = LAST_LEVEL.iter().find_map(|shared| number_groups(outer, cpus, shared, |_| 0)).is_some_and(|groups| groups > 1);
+    if by_cache {
+        number_groups(inner, cpus, CORE, |cpu| get(outer, cpu));
+    } else {
+        number_groups(outer, cpus, CORE, |_| 0);
     }
 }
 
-/// Numbers the groups of a node's CPUs, of which each CPU's file `shared` lists its own; how many there are. `None` if a CPU does not tell,
-/// or shares with one of another node.
-fn number_groups(cpus: &[u8], shared: &str) -> Option<u16> {
+/// Numbers the groups of a node's CPUs, of which each CPU's file `shared` lists its own, anew in each of the groups that `around` tells of; how many
+/// there are in all. `None` if a CPU does not tell, or shares with one of another node.
+fn number_groups(table: &Table, cpus: &[u8], shared: &str, around: impl Fn(u32) -> u16) -> Option<u16> {
+    let set = |cpu: u32, group| {
+        if let Some(place) = table.get(cpu as usize) {
+            place.store(group, Relaxed);
+        }
+    };
     each_cpu(cpus, |cpu| set(cpu, NONE));
-    let (mut groups, mut all) = (0, true);
+    let (mut numbers_in, mut groups, mut all) = ([0; MOST_CPUS], 0, true);
     each_cpu(cpus, |cpu| {
         let mut text = [0; ROOM];
         let path = Path::new(&["/sys/devices/system/cpu/cpu"], &[cpu], shared);
         let first = numbers(sys::read(path.as_c_str(), &mut text)).next();
-        let known = first.filter(|&first| first < cpu).map(get);
+        let known = first.filter(|&first| first < cpu).map(|first| get(table, first));
         match (first, known) {
             (Some(first), None) if first == cpu => {
-                set(cpu, groups);
+                let number = numbers_in.get_mut(usize::from(around(cpu))).map_or(0, |number| core::mem::replace(number, *number + 1));
+                set(cpu, number);
                 groups += 1;
             }
             (_, Some(group)) if group != NONE => set(cpu, group),
@@ -104,14 +120,8 @@ fn number_groups(cpus: &[u8], shared: &str) -> Option<u16> {
     all.then_some(groups)
 }
 
-fn set(cpu: u32, group: u16) {
-    if let Some(place) = GROUPS.get(cpu as usize) {
-        place.store(group, Relaxed);
-    }
-}
-
-fn get(cpu: u32) -> u16 {
-    GROUPS.get(cpu as usize).map_or(NONE, |group| group.load(Relaxed))
+fn get(table: &Table, cpu: u32) -> u16 {
+    table.get(cpu as usize).map_or(NONE, |group| group.load(Relaxed))
 }
 
 /// Does it for each CPU of a list like `0-3,7`.
@@ -137,7 +147,7 @@ mod tests {
         }
     }
 
-    /// The same groups, as the topology for people tells them: by last-level cache where a node has several, else by core.
+    /// The same groups, as the topology for people tells them: by last-level cache where a node has several, and below them by core; else by core.
     #[test]
     fn groups_are_those_of_the_topology() {
         prepare(None);
@@ -149,8 +159,12 @@ mod tests {
             let by_cache = node.cpus.iter().any(|&cpu| cache(cpu) != cache(node.cpus[0]));
             for (&a, &b) in node.cpus.iter().flat_map(|a| node.cpus.iter().map(move |b| (a, b))) {
                 let together = if by_cache { cache(a) == cache(b) } else { core(a) == core(b) };
-                assert_eq!(get(a) == get(b), together, "CPUs {a} and {b}: {} and {}", get(a), get(b));
-                assert!(get(a) != NONE);
+                let [(outer_a, inner_a), (outer_b, inner_b)] = [a, b].map(|cpu| (get(&GROUPS[0], cpu), get(&GROUPS[1], cpu)));
+                assert_eq!(outer_a == outer_b, together, "CPUs {a} and {b}: {outer_a} and {outer_b}");
+                if together {
+                    assert_eq!(inner_a == inner_b, !by_cache || core(a) == core(b), "CPUs {a} and {b}: {inner_a} and {inner_b}");
+                }
+                assert!(outer_a != NONE && inner_a != NONE);
             }
         }
     }

@@ -123,6 +123,16 @@ impl<S: Sink> Machine for Native<S> {
         spin::spin_until(&word.0, order, patience, done)
     }
 
+    fn spin_published(
+        word: &Word32,
+        since: &Word32,
+        order: Ordering,
+        patience: Patience,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        spin::spin_published(&word.0, &since.0, order, patience, done)
+    }
+
     #[inline]
     fn rest_until(word: &Word32, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
         spin::rest_until(&word.0, order, patience, done)
@@ -181,8 +191,8 @@ impl<S: Sink> Machine for Native<S> {
         near::distance(a, b)
     }
 
-    fn near_group() -> u32 {
-        groups::group()
+    fn near_group(depth: u32) -> u32 {
+        groups::group(depth)
     }
 
     #[inline]
@@ -196,7 +206,7 @@ impl<S: Sink> Machine for Native<S> {
     }
 
     fn micros() -> u32 {
-        (clock::now() / 1000) as u32
+        clock::micros()
     }
 
     fn random() -> u32 {

@@ -10,7 +10,7 @@ use core::sync::atomic::{
     Ordering::{self, Relaxed},
 };
 
-use flashlock_locks::machine::Patience;
+use flashlock_locks::machine::{LONG_AGO, Patience};
 use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause, rest};
 
 use crate::{clock, sys, thread, umwait};
@@ -62,15 +62,40 @@ pub fn crowded() -> bool {
 
 /// See [`Machine::spin_until`](flashlock_locks::machine::Machine::spin_until).
 #[inline]
-pub fn spin_until(
+pub fn spin_until(word: &AtomicU32, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
+    if matches!(patience, Patience::Contend) {
+        return contend(word, order, done);
+    }
+    spin(word, order, patience, done, || ())
+}
+
+/// See [`Machine::spin_published`](flashlock_locks::machine::Machine::spin_published).
+pub fn spin_published(
     word: &AtomicU32,
+    since: &AtomicU32,
     order: Ordering,
     patience: Patience,
     mut done: impl FnMut(u32) -> bool,
 ) -> Option<u32> {
-    if matches!(patience, Patience::Contend) {
-        return contend(word, order, done);
-    }
+    let looks = |seen| {
+        let done = done(seen);
+        if !done {
+            since.store(clock::micros(), Relaxed);
+        }
+        done
+    };
+    spin(word, order, patience, looks, || since.store(clock::micros().wrapping_sub(LONG_AGO), Relaxed))
+}
+
+/// Looks a few times in a row, then polls. `offers`: is called before the CPU is offered to others.
+#[inline]
+fn spin(
+    word: &AtomicU32,
+    order: Ordering,
+    patience: Patience,
+    mut done: impl FnMut(u32) -> bool,
+    offers: impl FnMut(),
+) -> Option<u32> {
     for _ in 0..QUICK_POLLS {
         let seen = word.load(order);
         if done(seen) {
@@ -78,7 +103,7 @@ pub fn spin_until(
         }
         spin_loop();
     }
-    poll(word, order, patience, &mut done)
+    poll(word, order, patience, &mut done, offers)
 }
 
 /// [`Patience::Contend`]
@@ -94,14 +119,20 @@ fn contend(word: &AtomicU32, order: Ordering, mut done: impl FnMut(u32) -> bool)
         thread::set_contention(Contention::found_free(away, clock::now()));
         return Some(seen);
     }
-    let won = poll(word, order, Patience::Contend, &mut done);
+    let won = poll(word, order, Patience::Contend, &mut done, || ());
     thread::set_contention(learned.had_to_poll(away, won.is_some().then(clock::now)));
     won
 }
 
 /// Polls until the patience is spent.
 #[inline]
-fn poll(word: &AtomicU32, order: Ordering, patience: Patience, done: &mut impl FnMut(u32) -> bool) -> Option<u32> {
+fn poll(
+    word: &AtomicU32,
+    order: Ordering,
+    patience: Patience,
+    done: &mut impl FnMut(u32) -> bool,
+    mut offers: impl FnMut(),
+) -> Option<u32> {
     let mut wait = Wait::begin(patience);
     let (mut gap, mut polls) = (1u32, 0u32);
     loop {
@@ -115,7 +146,7 @@ fn poll(word: &AtomicU32, order: Ordering, patience: Patience, done: &mut impl F
         gap = next_pause(gap, &patience);
         polls = polls.wrapping_add(1);
         if polls.is_multiple_of(CLOCK_EVERY) {
-            wait.look()?;
+            wait.look(&mut offers)?;
         }
     }
 }
@@ -153,7 +184,7 @@ pub unsafe fn watch(
         if done(seen) {
             return Some(seen);
         }
-        let waited = wait.look()?;
+        let waited = wait.look(|| ())?;
         let left =
             if matches!(patience, Patience::Budget) { (budget_ns() + 1).saturating_sub(waited) } else { u64::MAX };
         // SAFETY: the caller's.
@@ -176,9 +207,10 @@ impl Wait {
         Self { patience, start, last: start }
     }
 
-    /// For how long it has lasted, in ns; `None` when the patience is spent. Gives the CPU to others, if they want it and the wait does not end.
+    /// For how long it has lasted, in ns; `None` when the patience is spent. Gives the CPU to others, if they want it and
+    /// the wait does not end; `offers` is called before.
     #[inline]
-    fn look(&mut self) -> Option<u64> {
+    fn look(&mut self, mut offers: impl FnMut()) -> Option<u64> {
         let now = clock::now();
         let waited = now.saturating_sub(self.start);
         let preempted = now.saturating_sub(self.last) > PREEMPTED_NS;
@@ -189,7 +221,10 @@ impl Wait {
         match self.patience {
             Patience::Budget | Patience::Contend if preempted || waited > budget_ns() => return None,
             Patience::Until(deadline) if clock::expired(&deadline) => return None,
-            Patience::Forever | Patience::Until(_) if preempted || waited > YIELD_AFTER => sys::yield_now(),
+            Patience::Forever | Patience::Until(_) if preempted || waited > YIELD_AFTER => {
+                offers();
+                sys::yield_now();
+            }
             _ => {}
         }
         Some(waited)

@@ -8,8 +8,11 @@ use std::cell::UnsafeCell;
 use std::sync::{Arc, Once};
 
 use flashlock_locks::machine::{Clock, Deadline, Machine, Word};
+use flashlock_locks::malthusian::Mcscr;
+use flashlock_locks::queue::mcs_tp::TimePublished;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
+use flashlock_locks::wait::{Spin, SpinThenPark};
 use flashlock_locks::{for_each_lock, for_each_rw_lock};
 use flashlock_native::{Native, NoStats, Word32, groups, numa, parts, settings};
 
@@ -198,6 +201,13 @@ macro_rules! for_all {
 }
 
 for_each_lock!(for_all);
+
+/// `mcscr:evict=1`: the option is the process's, and is off here.
+#[test]
+fn mcscr_that_evicts() {
+    mutex::<Mcscr<Spin, TimePublished>>();
+    mutex::<Mcscr<SpinThenPark, TimePublished>>();
+}
 
 macro_rules! for_all_rw {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {

@@ -121,6 +121,16 @@ impl Machine for Sim {
         spin::spin_until(word, order, patience, done)
     }
 
+    fn spin_published(
+        word: &Word,
+        since: &Word,
+        order: Ordering,
+        patience: Patience,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        spin::spin_published(word, since, order, patience, done)
+    }
+
     fn rest_until(word: &Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
         spin::rest_until(word, order, patience, done)
     }
@@ -238,7 +248,11 @@ impl Machine for Sim {
     }
 
     /// A node's cores share its last-level cache.
-    fn near_group() -> u32 {
+    /// A simulated NUMA node has one last-level cache.
+    fn near_group(depth: u32) -> u32 {
+        if depth > 0 {
+            return 0;
+        }
         with(|kernel| {
             let core = kernel.my_core();
             kernel.shape.core_in_node(core)

@@ -5,16 +5,17 @@
 //! On machines with `umwait`, who is to rest (`wait=umwait`) waits with that after the first polls; on others it polls.
 //!
 //! What polling finds unchanged is not simulated poll by poll: the thread looks when the line has changed, at the poll that would have
-//! come next, and otherwise now and then, for the sake of what it does between polls.
+//! come next, and otherwise now and then, for the sake of what it does between polls: who says there that it runs, as often as a CPU
+//! at rest looks.
 
 use std::sync::atomic::Ordering;
 
-use flashlock_locks::machine::{Patience, Word as _};
-use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause, rest};
+use flashlock_locks::machine::{LONG_AGO, Machine as _, Patience, Word as _};
+use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, REST, YIELD_AFTER, budget, next_pause, rest};
 
 use crate::access::spend;
 use crate::kernel::Kernel;
-use crate::machine::Word;
+use crate::machine::{Sim, Word};
 use crate::simulation::{suspend, with};
 use crate::thread::Use;
 use crate::{Ps, ps, us};
@@ -45,7 +46,7 @@ pub(crate) fn spin_until(
     patience: Patience,
     done: impl FnMut(u32) -> bool,
 ) -> Option<u32> {
-    wait(word, order, patience, done, false)
+    wait(word, order, patience, done, How::Polls)
 }
 
 /// [`Machine::rest_until`](flashlock_locks::machine::Machine::rest_until)
@@ -55,7 +56,36 @@ pub(crate) fn rest_until(
     patience: Patience,
     done: impl FnMut(u32) -> bool,
 ) -> Option<u32> {
-    wait(word, order, patience, done, with(|kernel| kernel.machine.umwait.is_some()))
+    let how = if with(|kernel| kernel.machine.umwait.is_some()) { How::Rests } else { How::Polls };
+    wait(word, order, patience, done, how)
+}
+
+/// [`Machine::spin_published`](flashlock_locks::machine::Machine::spin_published)
+pub(crate) fn spin_published(
+    word: &Word,
+    since: &Word,
+    order: Ordering,
+    patience: Patience,
+    mut done: impl FnMut(u32) -> bool,
+) -> Option<u32> {
+    let looks = |seen| {
+        let done = done(seen);
+        if !done {
+            since.store(Sim::micros(), Ordering::Relaxed);
+        }
+        done
+    };
+    wait(word, order, patience, looks, How::Publishes(since))
+}
+
+/// What a waiter does between polls.
+#[derive(Clone, Copy)]
+enum How<'a> {
+    Polls,
+    /// Its CPU waits with [`Umwait`](crate::description::Umwait).
+    Rests,
+    /// It says in this word that it runs.
+    Publishes(&'a Word),
 }
 
 fn wait(
@@ -63,7 +93,7 @@ fn wait(
     order: Ordering,
     patience: Patience,
     mut done: impl FnMut(u32) -> bool,
-    rests: bool,
+    how: How<'_>,
 ) -> Option<u32> {
     if matches!(patience, Patience::Contend) {
         return contend(word, order, done);
@@ -75,7 +105,7 @@ fn wait(
         }
         spend(pause(), Use::Polling);
     }
-    poll(word, order, patience, &mut done, rests)
+    poll(word, order, patience, &mut done, how)
 }
 
 fn contend(word: &Word, order: Ordering, mut done: impl FnMut(u32) -> bool) -> Option<u32> {
@@ -87,7 +117,7 @@ fn contend(word: &Word, order: Ordering, mut done: impl FnMut(u32) -> bool) -> O
         with(|kernel| kernel.me().contention = Contention::found_free(away, kernel.now / 1000));
         return Some(seen);
     }
-    let won = poll(word, order, Patience::Contend, &mut done, false);
+    let won = poll(word, order, Patience::Contend, &mut done, How::Polls);
     with(|kernel| kernel.me().contention = learned.had_to_poll(away, won.is_some().then_some(kernel.now / 1000)));
     won
 }
@@ -98,14 +128,14 @@ fn poll(
     order: Ordering,
     patience: Patience,
     done: &mut impl FnMut(u32) -> bool,
-    rests: bool,
+    how: How<'_>,
 ) -> Option<u32> {
     let (start, pause) = (now(), pause());
     let mut gap = 1;
     let mut seen = word.peek();
     let mut preempted_before = with(|kernel| kernel.me().involuntary);
     loop {
-        wait_for_change(word, seen, pause * Ps::from(gap), start, patience, rests);
+        wait_for_change(word, seen, pause * Ps::from(gap), start, patience, how);
         seen = word.load(order);
         if done(seen) {
             return Some(seen);
@@ -119,10 +149,13 @@ fn poll(
                 return None;
             }
             Patience::Until(deadline) if with(|kernel| kernel.expired(&deadline)) => return None,
-            Patience::Forever | Patience::Until(_)
-                if (preempted || waited > 1000 * YIELD_AFTER) && with(Kernel::offer) =>
-            {
-                suspend();
+            Patience::Forever | Patience::Until(_) if preempted || waited > 1000 * YIELD_AFTER => {
+                if let How::Publishes(since) = how {
+                    since.store(Sim::micros().wrapping_sub(LONG_AGO), Ordering::Relaxed);
+                }
+                if with(Kernel::offer) {
+                    suspend();
+                }
             }
             _ => {}
         }
@@ -131,21 +164,22 @@ fn poll(
 
 /// Until the word's line changes, seen from the first poll after that on; or until the thread looks anyway. `seen`: what the word
 /// held when it looked last.
-fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patience, rests: bool) {
+fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patience, how: How<'_>) {
     if word.peek() != seen {
         return spend(gap, Use::Polling);
     }
     with(|kernel| {
         let line = kernel.arena.line(word.address()).expect("words that are polled lie in simulated memory");
         let now = kernel.now;
-        let look = now + gap.max((now - start) / 4);
+        let longest = if matches!(how, How::Publishes(_)) { 1000 * *REST.end() } else { Ps::MAX };
+        let look = now + gap.max(((now - start) / 4).min(longest));
         let look = match patience {
             Patience::Contend => now + gap,
             Patience::Forever => look,
             Patience::Budget => look.min((start + kernel.budget() + 1).max(now + gap)),
             Patience::Until(deadline) => look.min(kernel.deadline(&deadline).max(now + gap)),
         };
-        match kernel.machine.umwait.filter(|_| rests) {
+        match kernel.machine.umwait.filter(|_| matches!(how, How::Rests)) {
             // It is at rest as soon as it has looked once more, for the change could come before that.
             Some(wait) => {
                 let longest = us(wait.max_us).min(1000 * rest((now - start) / 1000));

@@ -37,7 +37,7 @@ fn hold<L: RawLock<Sim>>(threads: u32, tunables: &'static Tunables) -> (Vec<Plac
             for _ in 0..ROUNDS {
                 let (word, queue) = &**lock;
                 L::lock(word, queue);
-                log.write((Sim::numa_node(), Sim::near_group()));
+                log.write((Sim::numa_node(), Sim::near_group(0)));
                 compute(300.0);
                 L::unlock(word, queue);
             }

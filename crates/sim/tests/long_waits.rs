@@ -5,11 +5,15 @@ mod common;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use flashlock_locks::event::Event;
 use flashlock_locks::for_each_lock;
-use flashlock_locks::machine::Word as _;
+use flashlock_locks::machine::{Tunables, Word as _};
+use flashlock_locks::malthusian::{Mcscr, Mcscrn};
+use flashlock_locks::queue::{Mcs, McsTp};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::shuffle::Shfl;
 use flashlock_locks::spin::Futex;
+use flashlock_locks::wait::Spin;
 use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute, now};
 
 /// How often the second of two threads sleeps while the first one holds the lock for 100 ms, each with a CPU of its own.
@@ -77,4 +81,68 @@ fn sections_beside_others<L: RawLock<Sim>>() -> u64 {
 fn a_lock_is_not_handed_over_more_often_than_it_is_worth() {
     let (shfl, futex) = (sections_beside_others::<Shfl>(), sections_beside_others::<Futex>());
     assert!(shfl * 4 > futex * 3, "{shfl}, and {futex} of a lock that is free for all");
+}
+
+/// What became of a lock whose waiters poll for ever.
+#[derive(Debug)]
+struct Crowd {
+    sections: u64,
+    /// Hand-overs after which the lock stood still for 100 µs or more.
+    still: u64,
+    evictions: u64,
+    /// Of the thread that had the lock least often.
+    least: u64,
+}
+
+/// Eight threads on four CPUs want the lock for a tenth of a second, in slices of 3 ms.
+fn crowd<L: RawLock<Sim>>(tunables: &'static Tunables) -> Crowd {
+    const END: u64 = 100_000_000;
+    const STILL: u64 = 100_000;
+    let mut machine = common::tiny(4, 1);
+    machine.scheduler.slice_us = 3000.0;
+    let mut simulation = Simulation::new(&machine, Options { tunables, ..Options::default() });
+    let lock = Rc::new(simulation.place("lock", (Word::new(0), L::new_queue())));
+    let (released, still) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let had: Rc<[Cell<u64>; 8]> = Rc::default();
+    for thread in 0..had.len() {
+        let (lock, had) = (Rc::clone(&lock), Rc::clone(&had));
+        let (released, still) = (Rc::clone(&released), Rc::clone(&still));
+        simulation.spawn(move || {
+            while now() < END {
+                let asked = now();
+                L::lock(&lock.0, &lock.1);
+                let stood_still = released.get() > asked && now() - released.get() > STILL;
+                still.set(still.get() + u64::from(stood_still));
+                compute(500.0);
+                had[thread].set(had[thread].get() + 1);
+                released.set(now());
+                L::unlock(&lock.0, &lock.1);
+                compute(500.0);
+            }
+        });
+    }
+    let outcome = simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
+    Crowd {
+        sections: had.iter().map(Cell::get).sum(),
+        still: still.get(),
+        evictions: outcome.counts[Event::Evict as usize],
+        least: had.iter().map(Cell::get).min().unwrap_or(0),
+    }
+}
+
+/// `evict=1`, and `mcs-tp`: whoever has lost his CPU is passed over, and the lock goes on among those who have one. There is about a
+/// tenfold between what is compared.
+#[test]
+fn waiters_that_lost_their_cpu_are_passed_over() {
+    static EVICT: Tunables = Tunables { evict: 1, ..Tunables::DEFAULT };
+    let pairs = [
+        ("mcs", crowd::<Mcs<Spin>>(&Tunables::DEFAULT), crowd::<McsTp<Spin>>(&Tunables::DEFAULT)),
+        ("mcscr", crowd::<Mcscr<Spin>>(&Tunables::DEFAULT), crowd::<Mcscr<Spin>>(&EVICT)),
+        ("mcscrn", crowd::<Mcscrn<Spin>>(&Tunables::DEFAULT), crowd::<Mcscrn<Spin>>(&EVICT)),
+    ];
+    for (lock, off, on) in pairs {
+        println!("{lock}: {off:?}, with evictions {on:?}");
+        assert!(on.sections > 3 * off.sections && 2 * on.still < off.still, "{lock}: {off:?}, {on:?}");
+        assert!(on.evictions > 0 && off.evictions == 0 && on.least > off.least, "{lock}: {off:?}, {on:?}");
+    }
 }

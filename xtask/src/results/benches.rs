@@ -283,6 +283,20 @@ mod tests {
     use crate::workspace;
 
     #[test]
+    fn the_locks_measured_have_the_sizes_of_the_catalogue() {
+        let file = workspace::path("docs/results/million.json");
+        let results = Results::read(&file).expect("the results are there");
+        for point in &results.points {
+            assert!(!point.runs.is_empty(), "{}, {}: no run", point.lock, point.cell);
+            for run in &point.runs {
+                let of_state = run.values[LOCK_BYTES] - run.values["extra_bytes_per_mutex"];
+                let now = lock_bytes(&point.lock, 0.0);
+                assert!((of_state - now).abs() < 0.01, "{}: {of_state} bytes when measured, {now} now", point.lock);
+            }
+        }
+    }
+
+    #[test]
     fn a_compact_lock_is_smaller_than_glibcs_and_a_hierarchical_one_larger() {
         let file = workspace::path("docs/results/million.json");
         let results = Results::read(&file).expect("the results are there");

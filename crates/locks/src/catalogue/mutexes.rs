@@ -149,7 +149,7 @@ macro_rules! for_each_lock {
                 source: "malthusian/mcscr.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "in the long run: the eldest passive waiter is served once in eldest= releases",
-                strict: true, claims: [Serves, Restricts], options: [Eldest],
+                strict: true, claims: [Serves, Restricts], options: [Eldest, Evict],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (Mcscrn, "mcscrn", [stp => $crate::malthusian::Mcscrn<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscrn<$crate::wait::Spin>, park => $crate::malthusian::Mcscrn<$crate::wait::Park>, umwait => $crate::malthusian::Mcscrn<$crate::wait::Umwait>], {
@@ -158,7 +158,7 @@ macro_rules! for_each_lock {
                 source: "malthusian/mcscrn.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "in the long run: once in eldest= releases another NUMA node has its turn",
-                strict: true, claims: [Serves, Local, Restricts], options: [Eldest],
+                strict: true, claims: [Serves, Local, Restricts], options: [Eldest, Evict],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
             (Loiter, "loiter", [stp => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Umwait>, $crate::wait::Umwait>], {

@@ -11,7 +11,8 @@
 //!
 //! **Departures.** Those of [`queue::aside`](crate::queue::aside). (1) The text
 //! lets the releaser excise any node between its own and the tail: here it is the first, so the lock goes to who came after it.
-//! (2) A first waiter that has given up is taken out instead of culled.
+//! (2) A first waiter that has given up is taken out instead of culled. (3) `evict=1`, see below, knows who runs by what waiters publish; in the text
+//! (§7, which did not use it in its measurements) it is the kernel that tells (`schedctl`).
 //!
 //! ## The two lists
 //! ```text
@@ -35,6 +36,24 @@
 //! long-term fairness there is. **Work conservation**: the last row is the only one that frees the lock, and nobody waits there.
 //! All steps take constant time.
 //!
+//! ## Preempted waiters: `evict=1`
+//! With more threads that poll than CPUs, the successor may have lost his CPU, and all stand still until he has it again (§7: *lock waiter
+//! preemption*). With `evict=1` who polls publishes the time, as in `mcs-tp`; the release looks at the **tentative successor** of the
+//! table above, whichever row it is from. Has he published nothing for 50 µs, or that he offers his CPU to others, he is **evicted** from the chain, and
+//! the release chooses anew. When he runs, he arrives anew, at the tail of the main queue.
+//!
+//! - Nobody else is evicted: a preempted waiter that is culled, or passive already, is in nobody's way. When his turn comes he may run again.
+//! - He is not culled instead: a release re-provisions from the passive list, the newest first, and would come upon him again at once. Evicted he comes back by
+//!   himself, when he runs. So the ACS is made of threads that run, and the PS is as it was.
+//! - Who sleeps is woken, as ever: only who polls can be told to be preempted. So under `wait=park` the option does next to nothing, and under `stp` it is
+//!   about the first microseconds of a wait.
+//! - Work conservation, for whom it can be: the lock is free while nobody waits *but those who were evicted*, none of whom runs. The first to run has it.
+//! - Everybody is served, but for who never runs when his turn comes: the eldest, too, may be evicted, and is the youngest then.
+//!
+//! It is for `wait=spin` where a CPU for each thread is not sure: with eight threads on four simulated CPUs there are about ten times as many sections as without
+//! (`crates/sim/tests/long_waits.rs`). With other waits rather not: the passive waiters of `stp` take no CPU from the active ones, which is better still, and then
+//! to publish the time only costs.
+//!
 //! ## State, invariants and orderings
 //! Those of [`queue::aside`](crate::queue::aside), and: `prev` of a passive node that is not the newest names the next newer one.
 //! `prev`, like all of the passive list, is the holder's: Relaxed.
@@ -43,23 +62,28 @@
 //! **Cannot:** what `mcs` cannot; and bound a wait in time: the eldest of n passive waiters waits for 1,000 releases on average,
 //! the newest, at worst, for n times as many.
 
+use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::state;
 use crate::policy::one_in;
-use crate::queue::aside::{AsideLock, Holder, Succession};
+use crate::queue::aside::AsideLock;
 use crate::queue::link::{Link, handle_in};
+use crate::queue::service::{AsTuned, Service};
+use crate::queue::succession::{Holder, Succession};
 use crate::wait::SpinThenPark;
 
-/// The MCSCR lock; waiters wait by policy `W`.
-pub type Mcscr<W = SpinThenPark> = AsideLock<Fewest, W>;
+/// The MCSCR lock; waiters wait by policy `W`, and those are served whom `S` serves.
+pub type Mcscr<W = SpinThenPark, S = AsTuned> = AsideLock<Fewest<S>, W>;
 
 /// As few threads as keep the lock busy.
-pub struct Fewest;
+pub struct Fewest<S = AsTuned>(PhantomData<S>);
 
-impl Succession for Fewest {
+impl<S: Service> Succession for Fewest<S> {
+    type Service = S;
+
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
         if let Some(eldest) = holder.aside
             && is_eldests_turn::<M>()

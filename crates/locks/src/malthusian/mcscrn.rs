@@ -37,6 +37,9 @@
 //! A new home: the node of the remote waiter that came first. All its waiters go before the main queue, in order; those that were
 //! passive are remote now, the last of the ring.
 //!
+//! `evict=1`: a successor that does not run is evicted, and arrives anew when he does, as in `mcscr`. The release chooses anew for
+//! the same home; he may be of another NUMA node when he comes back.
+//!
 //! ## State, invariants and orderings
 //! Those of [`queue::aside`](crate::queue::aside), and: in the ring, who is home comes before who is not; and the successor is
 //! at home from then on. The ring is the holder's: Relaxed. Links of the main queue may be written at that moment: Acquire.
@@ -50,8 +53,10 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::policy::one_in;
-use crate::queue::aside::{AsideLock, Holder, Succession};
+use crate::queue::aside::AsideLock;
 use crate::queue::link::Link;
+use crate::queue::service::AsTuned;
+use crate::queue::succession::{Holder, Succession};
 use crate::wait::SpinThenPark;
 
 /// The MCSCRN lock; waiters wait by policy `W`.
@@ -181,6 +186,8 @@ fn remote_ones<M: Machine>(home: Home, first: Link) -> (Option<Piece>, Link) {
 }
 
 impl Succession for FewestAtHome {
+    type Service = AsTuned;
+
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
         let home = Home::of::<M>(holder);
         let mut ring = Ring::<M>(holder, PhantomData);

@@ -60,8 +60,10 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::event::Event;
 use crate::machine::{Handle, Local, Machine, Word};
 use crate::policy::one_in;
-use crate::queue::aside::{AsideLock, Holder, Succession};
+use crate::queue::aside::AsideLock;
 use crate::queue::link::Link;
+use crate::queue::service::Everybody;
+use crate::queue::succession::{Holder, Succession};
 use crate::wait::SpinThenPark;
 
 /// The CNA lock; waiters wait by policy `W`.
@@ -71,6 +73,8 @@ pub type Cna<W = SpinThenPark> = AsideLock<SameNode, W>;
 pub struct SameNode;
 
 impl Succession for SameNode {
+    type Service = Everybody;
+
     fn arrive<M: Machine>() -> u32 {
         let refresh = M::tunables().refresh;
         if refresh <= 1 {

@@ -20,7 +20,7 @@
 //! |---|---|---|
 //! | a hand-over within the node goes to | the first waiter; if he sleeps, everybody waits until he has woken up | the first waiter that is awake |
 //! | order within the node | first come, first served | the same among the awake; sleepers after them, each in his turn |
-//! | levels | two or three | two |
+//! | levels | two to four | two |
 //!
 //! ```text
 //!   part:  since (tail) ─────────────────────┐

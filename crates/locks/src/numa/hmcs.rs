@@ -10,25 +10,26 @@
 //! **Use it** when one lock is hot on a machine with several NUMA nodes, each thread has a CPU, and fairness among the nodes matters: their turns are counted. **Rather not** when locks are many or mostly free: each costs memory for each NUMA node, and an acquisition takes as many locks as there are levels.
 //!
 //! ```text
-//!   levels=2              levels=3
-//!     machine  tail         machine    tail
-//!     node     part         node       part  passes=: its hand-overs to other groups, until the next node
-//!                           group        part  near=: hand-overs within it, until the next group of the node
+//!   levels=2          levels=3            levels=4
+//!     machine  tail     machine    tail     machine    tail
+//!     node     part     node       part     node       part    passes=: its hand-overs to other caches, until the next node
+//!                       cache, or             cache      part    near=: its hand-overs to other cores, until the next cache
+//!                       core         part       core       part    near=: hand-overs within it, until the next core
 //! ```
 //!
 //! **Departures.** Those of [`cohort`](super::cohort), and those of [`mcs`](crate::queue::mcs) at all levels: so no thread keeps a node while it holds
 //! the lock, and the upper queues are of threads' nodes; the paper's have a node for each queue below them. (1) There are two levels, NUMA nodes and the
-//! machine, or three, with groups of CPUs that share a last-level cache where a NUMA node has several, else of the hardware threads of a core. The paper's lock takes any number
+//! machine; or three, with groups of CPUs that share a last-level cache where a NUMA node has several, else of the hardware threads of a core; or four, with both. The paper's lock takes any number
 //! of levels, and so does this code (each is a type around the next: [`parts`](super::cohort::parts)); the machine tells of no more. A machine does not get
-//! three levels unasked: the third is one lock more to acquire when nobody waits. (2) A queue that must let the lock go, for it has had it
+//! more than two unasked: each is one lock more to acquire when nobody waits. The fourth only costs where a NUMA node has one last-level cache. (2) A queue that must let the lock go, for it has had it
 //! for so long, is released before the one above it (departure 2 of `cohort`); the paper's releases from the top down.
 //!
 //! ## State, invariants, orderings
 //! Those of [`cohort`](super::cohort); the global lock's `tail` is the lock's word. A part's `passes` is the paper's count in the status of a node: 0 for
 //! "the upper lock is yet to be acquired".
 //!
-//! **Cannot:** let anybody in while the one that was chosen does not run. Give its side block (128 bytes, and 128 for each NUMA node; with three levels 128 more
-//! for each NUMA node, and 128 for each group) back if the program frees the lock without destroying it. Cannot share its mutex with code that bypasses flashlock.
+//! **Cannot:** let anybody in while the one that was chosen does not run. Give its side block (128 bytes, and 128 for each NUMA node; with more levels 128 more
+//! for each part that others are below, and 128 for each group) back if the program frees the lock without destroying it. Cannot share its mutex with code that bypasses flashlock.
 
 use crate::numa::cohort::Cohort;
 use crate::numa::cohort::global::GlobalMcs;
@@ -36,5 +37,5 @@ use crate::numa::cohort::local::LocalMcs;
 use crate::numa::cohort::parts::ByOption;
 use crate::wait::SpinThenPark;
 
-/// The HMCS lock, of two or three levels; waiters wait by policy `W`.
+/// The HMCS lock, of two to four levels; waiters wait by policy `W`.
 pub type Hmcs<W = SpinThenPark> = Cohort<GlobalMcs<W>, LocalMcs<W>, ByOption>;

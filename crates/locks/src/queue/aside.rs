@@ -15,7 +15,8 @@
 //! (3) A link carries the NUMA node of the waiter that it names (CNA §6). (4) A waiter may leave by time-out. Its node stays; the
 //! holder that hands the lock to it holds the lock *with that node* instead, and chooses anew. Nodes aside, which may not be
 //! reached for long, are gone through now and then when there are many abandoned ones ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)); a queue full of them lets
-//! nobody join ([`LeftBehind`]).
+//! nobody join ([`LeftBehind`]). (5) A successor that does not run may be passed over, if the lock's [`Service`] says so: that is (4), but for
+//! its node, which goes back to its thread.
 //!
 //! ## State                                                            ## The queue, somebody being aside
 //! ```text
@@ -37,7 +38,8 @@
 //! 4. A successor, once chosen, is in neither list but at the head of the rest of the main queue: its link leads to it, and is 0 iff
 //!    it is the tail or its successor is linking itself.
 //! 5. A node is given back by its thread after HEAD, when its link is in the lock; or, if it was kept, or after ABANDONED, by the
-//!    holder, when he has handed the lock over, freed it, or holds it with another. By then it is named by no link.
+//!    holder, when he has handed the lock over, freed it, or holds it with another. By then it is named by no link. After LEAVING he
+//!    does not give it back then, but makes it EVICTED: it is its thread's, which queues anew.
 //! 6. After HEAD is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
 //! 7. In a forked child all of the parent's nodes come first, and those that the holder of that time reaches by a kept node are all
 //!    dead, as that is: he forgets them with it. Nobody gives it back: a fork may have come between a hand-over and
@@ -53,6 +55,8 @@
 //! | link store / load | Release / Acquire | each other | the successor's node must be seen prepared |
 //! | `state` -> HEAD | AcqRel | `state` load in `wait::turn` | hands over this section, and the lists |
 //! | links and `prev` aside, `front` of a kept node | Relaxed | – | the holder's alone, handed over with the lock |
+//! | `state` -> LEAVING | Relaxed | – | what its thread wrote came with the link |
+//! | `state` -> EVICTED | Release | `state` loads of its thread, Acquire | the holder has read and written its links for the last time |
 //! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaver's last look comes before the node's next use |
 //!
 //! No checker can tell the links' orderings, nor the last row's, from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
@@ -68,6 +72,8 @@ use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::malthusian::loiter::Inner;
 use crate::node::state;
 use crate::queue::link::{Link, NO_LINK, handle_in};
+use crate::queue::service::{Service, Turn};
+use crate::queue::succession::{Holder, Succession};
 use crate::raw::RawLock;
 use crate::wait::left::{self, LeftBehind};
 use crate::wait::{self, WaitPolicy};
@@ -87,73 +93,8 @@ pub struct AsideQueue<M: Machine> {
     pub front: M::Word,
 }
 
-/// Who releases a lock: what he found, and what he makes of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Holder {
-    /// His node, if he has kept it. The main queue begins behind it.
-    pub node: Option<Handle>,
-    /// The last of those set aside; if there is one, he has kept his node.
-    pub aside: Option<Handle>,
-}
-
-/// Who follows the holder. Called in his release, when somebody waits.
-pub trait Succession: 'static {
-    /// The NUMA node of a thread that is about to queue.
-    fn arrive<M: Machine>() -> u32 {
-        M::numa_node()
-    }
-
-    /// The NUMA node of the releaser.
-    fn here<M: Machine>() -> u32 {
-        M::numa_node()
-    }
-
-    /// Chooses the successor; `first` begins the main queue. May set waiters aside, and take some back. The
-    /// successor's link leads to what is left of the main queue (invariant 4).
-    fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle;
-
-    /// The main queue is empty: takes waiters from aside, where `last` is the last. The first of them, who will
-    /// have the lock, and the last, whose link is written by the caller.
-    fn recall<M: Machine>(holder: &mut Holder, last: Handle) -> (Handle, Handle);
-}
-
 /// A lock on such a queue, with succession `S` and waiting policy `W`.
 pub struct AsideLock<S: Succession, W: WaitPolicy>(PhantomData<(S, W)>);
-
-impl Holder {
-    /// Who holds the lock with a node that he has kept, and what he was told with it.
-    fn with<M: Machine>(node: Handle) -> Self {
-        Self { node: Some(node), aside: wait::handed(node.node::<M>()) }
-    }
-
-    /// Gives back the nodes aside whose threads have gone.
-    #[cold]
-    fn sweep<M: Machine>(&mut self, last: Handle, left: &LeftBehind<M>) {
-        let mut here = Link::from_word(last.node::<M>().next.load(Relaxed));
-        let (mut first, mut kept) = (0, None::<Handle>);
-        while let Some(link) = here {
-            let (handle, node) = (link.to(), link.to().node::<M>());
-            here = if handle == last { None } else { Link::from_word(node.next.load(Relaxed)) };
-            if node.state.load(Acquire) == state::ABANDONED {
-                left.remove();
-                M::give_node(handle);
-                continue;
-            }
-            match kept {
-                Some(before) => {
-                    before.node::<M>().next.store(link.word(), Relaxed);
-                    node.prev.store(before.word(), Relaxed);
-                }
-                None => first = link.word(),
-            }
-            kept = Some(handle);
-        }
-        if let Some(kept) = kept {
-            kept.node::<M>().next.store(first, Relaxed);
-        }
-        self.aside = kept;
-    }
-}
 
 impl<M: Machine> AsideQueue<M> {
     /// Nodes of waiters that gave up, in both lists.
@@ -182,19 +123,20 @@ impl<M: Machine> AsideQueue<M> {
         {
             holder.sweep::<M>(last, self.left());
         }
+        let mut is_evicted = false; // Whether he holds it with the node of one that was passed over.
         while let Some(successor) = self.successor::<S>(&mut holder) {
-            if wait::grant_with::<M>(successor, holder.aside, S::here::<M>) {
-                break;
+            let evicts = S::Service::passes_over(successor.node::<M>());
+            if !evicts {
+                if wait::grant_with::<M>(successor, holder.aside, S::here::<M>) {
+                    break;
+                }
+                self.left().remove();
             }
-            // It has given up: we hold the lock with its node (departure 4).
-            self.left().remove();
-            if let Some(before) = holder.node.replace(successor) {
-                M::give_node(before);
-            }
+            // It has given up, or does not run: we hold the lock with its node (departures 4 and 5).
+            part_with::<M, S::Service>(holder.node.replace(successor), is_evicted);
+            is_evicted = evicts;
         }
-        if let Some(node) = holder.node {
-            M::give_node(node);
-        }
+        part_with::<M, S::Service>(holder.node, is_evicted);
     }
 
     /// The successor; or nobody waits, and the lock is free now.
@@ -271,6 +213,15 @@ impl<M: Machine> AsideQueue<M> {
     }
 }
 
+/// Gives back the node that a releaser held the lock with, if any; one that was passed over to its thread.
+fn part_with<M: Machine, S: Service>(node: Option<Handle>, is_evicted: bool) {
+    match node {
+        Some(node) if is_evicted => S::let_go::<M>(node.node()),
+        Some(node) => M::give_node(node),
+        None => {}
+    }
+}
+
 /// Waits for somebody who has swapped himself into `tail` to link himself.
 fn await_link<M: Machine>(next: &M::Word) -> u32 {
     loop {
@@ -290,20 +241,32 @@ impl<S: Succession, W: WaitPolicy> AsideLock<S, W> {
             return ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut));
         }
         let me = M::take_node();
-        let (node, numa) = (me.node::<M>(), S::arrive::<M>());
-        node.prepare_on(numa, state::WAITING);
-        let previous = queue.tail.swap(me.word(), AcqRel);
-        if previous != FREE {
-            queue.link(previous, Link::new(me, numa));
-            if let Err(timed_out) = wait::turn::<M, W>(node, until, queue.left()) {
+        while let Some(turn) = Self::queue_up(queue, me, until) {
+            if let Turn::TimedOut = turn {
                 // The node is the queue's now (invariant 5).
                 M::trace(Event::TimedOut);
-                return Err(timed_out);
+                return Err(TimedOut);
             }
         }
         queue.own(me);
         M::waited(stamp);
         Ok(())
+    }
+
+    /// Queues, and waits; how that ended, if not with the lock.
+    fn queue_up<M: Machine>(queue: &AsideQueue<M>, me: Handle, until: Option<Deadline>) -> Option<Turn> {
+        let (node, numa) = (me.node::<M>(), S::arrive::<M>());
+        node.prepare_on(numa, state::WAITING);
+        S::Service::arrive(node);
+        let previous = queue.tail.swap(me.word(), AcqRel);
+        if previous == FREE {
+            return None;
+        }
+        queue.link(previous, Link::new(me, numa));
+        match S::Service::await_turn::<M, W>(node, until, queue.left()) {
+            Turn::Head => None,
+            other => Some(other),
+        }
     }
 }
 
@@ -370,6 +333,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
         }
     }
 
+    /// Who was moved here sleeps, or has slept: nobody passes him over.
     fn lock_adopted(_: &M::Word, queue: &AsideQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.

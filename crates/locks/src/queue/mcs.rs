@@ -51,6 +51,7 @@ use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::malthusian::loiter::Inner;
 use crate::node::{Node, state};
+use crate::queue::service::{Everybody, Service, Turn};
 use crate::raw::RawLock;
 use crate::wait::left::{self, LeftBehind};
 use crate::wait::{self, SpinThenPark, WaitPolicy};
@@ -60,42 +61,7 @@ const FREE: u32 = 0;
 pub(crate) const HELD: u32 = Handle::RESERVED;
 
 /// The MCS lock; waiters wait by policy `W`, and are served as `S` says.
-pub struct Mcs<W: WaitPolicy = SpinThenPark, S: Service = InOrder>(PhantomData<(W, S)>);
-
-/// Which waiters the lock goes to, and how they wait for it.
-pub trait Service: 'static {
-    /// A waiter is about to queue.
-    fn arrive<M: Machine>(_: &Node<M>) {}
-
-    /// Waits for the turn of `node`, by policy `W`.
-    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn;
-
-    /// Whether the waiter, whose turn it is, is to be passed over; then its state is LEAVING.
-    fn passes_over<M: Machine>(node: &Node<M>) -> bool;
-}
-
-/// How a wait in the queue ended.
-pub enum Turn {
-    /// The lock is ours.
-    Head,
-    /// Passed over; the node is in no queue.
-    Evicted,
-    /// Gave up; the node is the queue's.
-    TimedOut,
-}
-
-/// First come, first served.
-pub struct InOrder;
-
-impl Service for InOrder {
-    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn {
-        wait::turn::<M, W>(node, until, left).map_or(Turn::TimedOut, |()| Turn::Head)
-    }
-
-    fn passes_over<M: Machine>(_: &Node<M>) -> bool {
-        false
-    }
-}
+pub struct Mcs<W: WaitPolicy = SpinThenPark, S: Service = Everybody>(PhantomData<(W, S)>);
 
 /// The queue of an MCS lock: 8 bytes. The lock's word is not used.
 #[repr(C)]
@@ -261,8 +227,7 @@ impl<M: Machine> Words<'_, M> {
                 self.bury(alone)
             } else if S::passes_over(node) {
                 let after = self.unlink(next, node, alone);
-                // Release: we have read its link for the last time.
-                node.state.store(state::EVICTED, Release);
+                S::let_go(node);
                 after
             } else {
                 if wait::grant::<M>(next, M::numa_node) {

@@ -9,7 +9,11 @@
 //!
 //! **Departures.** Those of [`mcs`](super::mcs), whose queue this is. (1) Waiters may sleep (`wait=stp`): one that sleeps is woken, not
 //! passed over. (2) The holder does not publish when his section began; a waiter whose spin budget is spent sleeps, or offers its
-//! CPU, whether the holder runs or not. (3) The last waiter is passed over like the others: then the lock is free.
+//! CPU, whether the holder runs or not. (3) The last waiter is passed over like the others: then the lock is free. (4) Who offers his CPU to
+//! others says so: he publishes a time long ago. (He has just looked, and would pass for running in the very moment in which he stops.) Who has
+//! polled for a millisecond offers it time and again, and may so lose his place though nobody wanted his CPU.
+//!
+//! This is MCS with the option that `mcscr` has as `evict=1` (Dice, *Malthusian Locks*, §7); so `mcs` has none of that name.
 //!
 //! ## State
 //! As in `mcs`. A node beside what it is there:
@@ -18,25 +22,28 @@
 //! ```
 //!
 //! ## Invariants (beside those of `mcs`)
-//! 1. A node becomes LEAVING only by the releaser, and only from WAITING; its thread does nothing but wait for EVICTED.
+//! 1. A node becomes LEAVING only by the releaser, only from WAITING, and only if its thread publishes (`PUBLISHES`); that then does nothing but
+//!    wait for EVICTED.
 //! 2. An EVICTED node is named by no link, and is its thread's.
 //!
 //! ## Orderings (beside those of `mcs`)
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | `state` -> EVICTED | Release | `state` loads, Acquire | the releaser has read the link for the last time |
+//! | `state` -> EVICTED | Release | `state` loads, Acquire | the releaser has accessed the node for the last time |
+//! | `state` -> LEAVING | Relaxed | – | what its thread wrote came with the link that names it |
 //! | `since` | Relaxed | – | a hint: an old value costs a place in the queue |
 //!
 //! **Cannot:** what `mcs` cannot, but for waiters that were preempted; and be fair: who loses his CPU loses his place.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, Patience, Word};
-use crate::node::{Node, state};
-use crate::queue::mcs::{Mcs, Service, Turn};
+use crate::node::{Node, PUBLISHES, is_head, state};
+use crate::queue::mcs::Mcs;
+use crate::queue::service::{Service, Turn};
 use crate::wait::left::LeftBehind;
-use crate::wait::{SpinThenPark, WaitPolicy};
+use crate::wait::{self, SpinThenPark, WaitPolicy};
 
 /// A waiter that has published nothing for so long (µs) does not run.
 const STALE: i32 = 50;
@@ -44,25 +51,19 @@ const STALE: i32 = 50;
 /// The time-published MCS lock; waiters wait by policy `W`.
 pub type McsTp<W = SpinThenPark> = Mcs<W, TimePublished>;
 
-/// Who runs, or sleeps, is served in order; who has lost his CPU is passed over.
+/// Who runs, or sleeps, is served; who has lost his CPU is passed over.
 pub struct TimePublished;
 
 impl Service for TimePublished {
-    /// Says that the waiter runs.
+    /// Relaxed: what names the node publishes it.
     fn arrive<M: Machine>(node: &Node<M>) {
-        node.since.store(M::micros(), Relaxed);
+        node.batch.store(PUBLISHES, Relaxed);
+        publish(node);
     }
 
     fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn {
-        let poll = |patience| {
-            let told = |seen| {
-                Self::arrive(node);
-                matches!(seen, state::HEAD | state::EVICTED | state::LEAVING)
-            };
-            W::poll::<M>(&node.state, Acquire, patience, told);
-        };
         if W::SPINS {
-            poll(W::patience(until, Patience::Budget));
+            poll::<M, W>(node, W::patience(until, Patience::Budget));
         }
         if W::PARKS {
             // WAITING -> PARKED. Fails if it is our turn, or if we are passed over; both show below.
@@ -71,56 +72,76 @@ impl Service for TimePublished {
         loop {
             let seen = node.state.load(Acquire);
             match seen {
-                state::HEAD => return Turn::Head,
                 state::EVICTED => return Turn::Evicted,
                 state::LEAVING => {
                     M::spin_until(&node.state, Acquire, Patience::Forever, |seen| seen != state::LEAVING);
                 }
+                _ if is_head(seen) => return Turn::Head,
                 _ if until.is_some_and(|deadline| M::expired(&deadline)) => {
-                    left.add();
-                    // Release orders our last look at the node before its next use.
-                    if node.state.compare_exchange(seen, state::ABANDONED, Release, Relaxed).is_ok() {
+                    if wait::abandon(node, seen, left).is_err() {
                         return Turn::TimedOut;
                     }
-                    left.remove();
                 }
                 state::PARKED => {
                     M::trace(Event::Park);
                     M::park(&node.state, state::PARKED, until);
                 }
-                _ => poll(W::patience(until, Patience::Budget)),
+                _ => poll::<M, W>(node, W::patience(until, Patience::Budget)),
             }
         }
     }
 
     /// WAITING, but not running -> LEAVING
     fn passes_over<M: Machine>(node: &Node<M>) -> bool {
-        let is_stale = is_stale(M::micros(), node.since.load(Relaxed));
-        // Acquire: the link that the releaser reads next.
-        let evicted = is_stale && node.state.compare_exchange(state::WAITING, state::LEAVING, Acquire, Relaxed).is_ok();
+        // Relaxed: what the waiter wrote before it queued came with the link that names it. One that queued before the option was known
+        // does not publish, and does not know what EVICTED means.
+        let evicted = node.batch.load(Relaxed) & PUBLISHES != 0
+            && is_stale(M::micros(), node.since.load(Relaxed))
+            && node.state.compare_exchange(state::WAITING, state::LEAVING, Relaxed, Relaxed).is_ok();
         if evicted {
-            M::trace(Event::Skip);
+            M::trace(Event::Evict);
         }
         evicted
     }
 }
 
-/// Whether a waiter that said at `since` that it runs does not run any more. It may have said so after the clock was read, or by another CPU's
-/// clock, which is ahead: then it runs.
+/// Whether `since` is too long ago. It may be a little later than `now`: it is read after that, and clocks of two CPUs may differ.
 fn is_stale(now: u32, since: u32) -> bool {
     now.wrapping_sub(since).cast_signed() > STALE
 }
 
+/// Says that the waiter runs. Relaxed: a hint.
+fn publish<M: Machine>(node: &Node<M>) {
+    node.since.store(M::micros(), Relaxed);
+}
+
+/// Polls until the waiter is told something, or the patience is spent, and says meanwhile that it runs.
+fn poll<M: Machine, W: WaitPolicy>(node: &Node<M>, patience: Patience) {
+    let is_told = |seen| is_head(seen) || matches!(seen, state::LEAVING | state::EVICTED);
+    if W::RESTS {
+        M::rest_until(&node.state, Acquire, patience, |seen| {
+            let told = is_told(seen);
+            if !told {
+                publish(node);
+            }
+            told
+        });
+    } else {
+        M::spin_published(&node.state, &node.since, Acquire, patience, is_told);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::is_stale;
+    use crate::machine::LONG_AGO;
 
     #[test]
-    fn a_time_after_the_clock_was_read_is_no_old_one() {
-        for now in [0, 7, 1 << 31, u32::MAX] {
-            let earlier = |us: u32| is_stale(now, now.wrapping_sub(us));
-            assert!(earlier(STALE.cast_unsigned() + 1) && earlier(1 << 30));
-            assert!(!earlier(STALE.cast_unsigned()) && !earlier(0) && !earlier(u32::MAX) && !earlier(u32::MAX - 100));
+    fn who_has_published_lately_runs() {
+        for now in [0, 3, 1 << 31, u32::MAX] {
+            let stale = |ago: u32| is_stale(now, now.wrapping_sub(ago));
+            assert_eq!([0, 50, 51, LONG_AGO, LONG_AGO + 1_000_000].map(stale), [false, false, true, true, true]);
+            assert!(!is_stale(now, now.wrapping_add(1)), "published after the clock was read");
         }
     }
 }

@@ -6,6 +6,8 @@ pub mod link;
 pub mod mcs;
 pub mod mcs_tp;
 pub mod qspin;
+pub mod service;
+pub mod succession;
 
 pub use clh::Clh;
 pub use mcs::Mcs;

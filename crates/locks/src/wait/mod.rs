@@ -213,11 +213,11 @@ pub(crate) fn hand_off<M: Machine>(here: impl FnOnce() -> u32, waiter: &Node<M>)
     M::counted_on(waiter).map(|there| if there == here() { Event::HandoffSame } else { Event::HandoffOther })
 }
 
-/// `seen` (WAITING or PARKED) -> ABANDONED. If its turn came meanwhile, the waiter has the lock after all.
+/// `seen` (WAITING or PARKED) -> ABANDONED. If it was told something meanwhile (in most queues: that it has the lock), it does not leave.
 ///
 /// Release orders the leaver's last look at its node before its reuse by whoever finds it abandoned; Acquire on failure is
 /// the hand-off.
-fn abandon<M: Machine>(node: &Node<M>, seen: u32, left: &LeftBehind<M>) -> Result<(), TimedOut> {
+pub(crate) fn abandon<M: Machine>(node: &Node<M>, seen: u32, left: &LeftBehind<M>) -> Result<(), TimedOut> {
     left.add();
     match node.state.compare_exchange(seen, state::ABANDONED, Release, Acquire) {
         Ok(_) => Err(TimedOut),

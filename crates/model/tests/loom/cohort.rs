@@ -1,4 +1,4 @@
-//! Cohort locks, with their side block made: two of a NUMA node, and of two, and with three levels of two groups of CPUs of a NUMA node; time-outs; the lock
+//! Cohort locks, with their side block made: two of a NUMA node, and of two, and with more levels of two groups of CPUs of a NUMA node, or two cores; time-outs; the lock
 //! freed after use; a forked child; seeded bugs.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use flashlock_locks::numa::cohort::Cohort;
 use flashlock_locks::numa::cohort::global::GlobalMcs;
 use flashlock_locks::numa::cohort::level::LocalLock;
 use flashlock_locks::numa::cohort::local::LocalTicket;
-use flashlock_locks::numa::cohort::parts::{NumaNodes, Within};
+use flashlock_locks::numa::cohort::parts::Groups;
 use flashlock_locks::numa::cst::LocalCst;
 use flashlock_locks::numa::{CBoMcs, CPtlTkt, CTktTkt, Cst, Hmcs};
 use flashlock_locks::side::Side;
@@ -33,10 +33,14 @@ const CROWDED: Setup = Setup { crowded: true, ..SETUP };
 /// The same, with groups of CPUs below NUMA nodes.
 const THREE_LEVELS: Setup = Setup { tunables: &Tunables { levels: 3, ..Tunables::DEFAULT }, ..SETUP };
 
-/// Where two threads run: side by side, or in two groups of a NUMA node, or in two NUMA nodes.
+/// The same, with cores below those.
+const FOUR_LEVELS: Setup = Setup { tunables: &Tunables { levels: 4, ..Tunables::DEFAULT }, ..SETUP };
+
+/// Where two threads run: side by side, or in two cores of a group, or in two groups of a NUMA node, or in two NUMA nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum On {
     One,
+    Cores,
     Groups,
     Two,
 }
@@ -45,7 +49,8 @@ impl On {
     /// The calling thread runs where the first of the two does, or where the second.
     fn settle(self, second: u32) {
         world().set_numa(second * u32::from(self == Self::Two));
-        world().set_near(second * u32::from(self == Self::Groups));
+        let [groups, cores] = [Self::Groups, Self::Cores].map(|depth| second * u32::from(self == depth));
+        world().set_near([groups, cores]);
     }
 }
 
@@ -182,6 +187,8 @@ cohorts! {
     cst_asleep: Cst<Park>, Cst<Spin>, SETUP, [(On::One, Event::CohortAside), (On::Two, Event::CohortMove)];
     hmcs_of_three_levels: Hmcs<Park>, Hmcs<Spin>, THREE_LEVELS,
         [(On::One, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
+    hmcs_of_four_levels: Hmcs<Park>, Hmcs<Spin>, FOUR_LEVELS,
+        [(On::One, Event::CohortNear), (On::Cores, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
 }
 
 const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {
@@ -229,7 +236,7 @@ fn seeded_bugs_are_found() {
     find("keeps the dead", Preemptions(1), SETUP, || forked::<Of<KeepsTheDead>>(On::Two, 6));
     find("lets in who holds the local lock", BOUND, SETUP, || sections::<Of<NoGlobal>>(On::Two));
 
-    type Three<B> = Cohort<Broken<B>, Broken<B>, Within<NumaNodes>>;
+    type Three<B> = Cohort<Broken<B>, Broken<B>, Groups>;
     explore("the mutants' skeleton, three levels", BOUND, SETUP, || sections::<Three<Sound>>(On::Groups));
     find("keeps the middle level", BOUND, SETUP, || sections::<Three<KeepsTheMiddle>>(On::Two));
     find("keeps the dead of a group", Preemptions(1), SETUP, || forked::<Three<KeepsTheDeadBelow>>(On::Groups, 6));
@@ -278,6 +285,9 @@ fn sleepers_aside() {
     type Of<B> = Cohort<GlobalMcs<Park>, BrokenCst<B>>;
     explore("the mutants' skeleton, cst", Preemptions(2), SETUP, asleep::<Of<Sound>>);
     find("forgets who sleeps", Preemptions(2), SETUP, asleep::<Of<ForgetsSleepers>>);
+    const UNPUBLISHED: &[Weaken] = &[weak(Field::NodeOther, Op::CasToNode, Release, Relaxed)];
+    let unpublished = Setup { weaken: UNPUBLISHED, ..SETUP };
+    find("cst: the eldest is not published", Preemptions(2), unpublished, asleep::<Cst<Park>>);
     explore("cst forked, two asleep", Preemptions(2), SETUP, forked_with_sleepers::<LocalCst<Spin>>);
     find(
         "keeps those asleep in a forked child",
@@ -285,6 +295,15 @@ fn sleepers_aside() {
         SETUP,
         forked_with_sleepers::<BrokenCst<KeepsSleepers>>,
     );
+}
+
+/// One who sleeps in the queue of his NUMA node is handed the lock, or leaves, as another does.
+#[test]
+fn sleepers_in_the_queue() {
+    let shows = [Event::CohortPass, Event::TimedOut, Event::Wake];
+    explore("c-bo-mcs, two asleep", Preemptions(2), SETUP, asleep::<CBoMcs<Park>>).shows(&shows);
+    explore("hmcs, two asleep", Preemptions(2), SETUP, asleep::<Hmcs<Park>>).shows(&shows);
+    explore("hmcs of three levels, two asleep", Preemptions(2), THREE_LEVELS, asleep::<Hmcs<Park>>);
 }
 
 /// A part that several make at once, and the index.

@@ -12,7 +12,8 @@ use flashlock_model::loom::{explore, find};
 use loom::thread;
 
 use crate::common::{ALL, Lock, Mutex, all_done, joins, sections, world};
-use crate::compact_mutants::{GoesAtOnce, HboByStore, MutantTp, PassesOverSleepers};
+use crate::compact_mutants::HboByStore;
+use crate::evict_mutants::{EVICTS_SLEEPERS, GOES_EARLY, MutantTp};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(6) };
 /// Whoever said that he runs said so long ago.
@@ -83,7 +84,7 @@ pub(crate) fn passed_over<L: Lock>(joiners: usize) {
 
 #[test]
 fn passing_over_who_does_not_run() {
-    let shows = [Event::Skip];
+    let shows = [Event::Evict];
     explore("mcs-tp spin, stale", ALL, STALE, || passed_over::<McsTp<Spin>>(1)).shows(&shows);
     explore("mcs-tp stp, stale", ALL, STALE, || passed_over::<McsTp<SpinThenPark>>(1)).shows(&shows);
     explore("mcs-tp spin, two stale", Preemptions(1), STALE, || passed_over::<McsTp<Spin>>(2)).shows(&shows);
@@ -94,9 +95,9 @@ fn passing_over_who_does_not_run() {
 
 #[test]
 fn seeded_bugs_are_found() {
-    find("mcs-tp: passes over who may fall asleep", ALL, SETUP, || passed_over::<MutantTp<PassesOverSleepers>>(1));
+    find("mcs-tp: passes over who may fall asleep", ALL, SETUP, || passed_over::<MutantTp<EVICTS_SLEEPERS>>(1));
     find("mcs-tp: goes before he is out of the queue", Preemptions(2), STALE, || {
-        passed_over::<MutantTp<GoesAtOnce>>(2);
+        passed_over::<MutantTp<GOES_EARLY>>(2);
     });
     find("hbo: acquires by a store", Preemptions(3), SETUP, sections::<HboByStore>(&[1, 1]));
 }

@@ -130,7 +130,7 @@ fn shuffle_reduction() {
 /// releasing.
 #[test]
 fn a_node_number_that_is_refreshed() {
-    use flashlock_locks::queue::aside::Succession;
+    use flashlock_locks::queue::succession::Succession;
     use flashlock_model::Shuttle;
 
     static REFRESHED: Tunables = Tunables { refresh: 3, ..Tunables::DEFAULT };

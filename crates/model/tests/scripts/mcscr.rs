@@ -89,6 +89,40 @@ fn always_the_eldest() {
     });
 }
 
+/// `evict=1`: a successor that does not run is passed over, whichever list it is from; nobody else is.
+#[test]
+fn successors_that_do_not_run() {
+    static EVICT: Tunables = Tunables { evict: 1, ..Tunables::DEFAULT };
+    play("evict", 1, &EVICT, || {
+        let script = Mcscr::new();
+        script.arrive(&[0, 0, 0, 0, 0]);
+        script.lose_cpu(0);
+        script.lose_cpu(1);
+        expect(&script, script.release(0), 3, &[4], &[2, 0]);
+        assert_eq!(script.evicted(), [1], "0 was surplus: it is passive like 2");
+        script.lose_cpu(4);
+        expect(&script, script.release(0), 2, &[], &[0]);
+        assert_eq!(script.evicted(), [4]);
+        assert_eq!(script.release(0), None, "nobody waits who runs");
+        assert_eq!(script.evicted(), [0]);
+        assert_eq!(world().events(Event::Evict), 3);
+    });
+}
+
+/// A waiter that queued before it was known that `evict=1` would not know what it is told: it is handed the lock.
+#[test]
+fn who_does_not_publish_is_served() {
+    static EVICT: Tunables = Tunables { evict: 1, ..Tunables::DEFAULT };
+    play("evict, unseen", 1, &EVICT, || {
+        let script = Mcscr::new();
+        script.arrive(&[0, 0]);
+        script.lose_cpu_unseen(1);
+        expect(&script, script.release(0), 1, &[], &[0]);
+        assert_eq!(world().events(Event::Evict), 0);
+        script.drain();
+    });
+}
+
 /// A forked child, whose parent had active and passive waiters.
 #[test]
 fn a_forked_child_forgets_both_lists() {

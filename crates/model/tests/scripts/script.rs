@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::cond::Chain;
 use flashlock_locks::cond::chain::claimed;
-use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
+use flashlock_locks::machine::{Handle, LONG_AGO, Machine, Tunables, Word as _};
 use flashlock_locks::malthusian::LifoCr;
 use flashlock_locks::node::{self, Node, state};
-use flashlock_locks::queue::aside::{AsideLock, Succession};
+use flashlock_locks::queue::aside::AsideLock;
 use flashlock_locks::queue::link::Link;
+use flashlock_locks::queue::succession::Succession;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
 use flashlock_locks::wait::left::LeftBehind;
@@ -127,6 +128,29 @@ impl<L: Scripted> Script<L> {
         assert!(node.state.compare_exchange(state::PARKED, state::ABANDONED, Relaxed, Relaxed).is_ok());
         L::left(self.queue()).add();
         self.waiters.borrow_mut().iter_mut().filter(|waiter| waiter.id == id).for_each(|waiter| waiter.gone = true);
+    }
+
+    /// A waiter polls, and loses its CPU.
+    pub(crate) fn lose_cpu(&self, id: Id) {
+        self.handle(id).node::<Shuttle>().batch.store(node::PUBLISHES, Relaxed);
+        self.lose_cpu_unseen(id);
+        self.waiters.borrow_mut().iter_mut().filter(|waiter| waiter.id == id).for_each(|waiter| waiter.gone = true);
+    }
+
+    /// The same of one that came before evictions were known, and does not publish when it ran.
+    pub(crate) fn lose_cpu_unseen(&self, id: Id) {
+        let node: &Node<Shuttle> = self.handle(id).node();
+        node.since.store(Shuttle::micros().wrapping_sub(LONG_AGO), Relaxed);
+        assert!(node.state.compare_exchange(state::PARKED, state::WAITING, Relaxed, Relaxed).is_ok());
+    }
+
+    /// Who was passed over since the last time; their nodes are given back.
+    pub(crate) fn evicted(&self) -> Vec<Id> {
+        let is_evicted = |waiter: &Waiter| waiter.handle.node::<Shuttle>().state.load(Relaxed) == state::EVICTED;
+        let (evicted, rest): (Vec<_>, Vec<_>) = self.waiters.take().into_iter().partition(is_evicted);
+        self.waiters.replace(rest);
+        evicted.iter().for_each(|waiter| Shuttle::give_node(waiter.handle));
+        evicted.iter().map(|waiter| waiter.id).collect()
     }
 
     /// The holder, on this NUMA node, releases; who has the lock now. Nobody has it only if nobody waits.

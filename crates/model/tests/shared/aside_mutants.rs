@@ -9,8 +9,9 @@ use flashlock_locks::malthusian::mcscrn::FewestAtHome;
 use flashlock_locks::node::state;
 use flashlock_locks::numa::Cna;
 use flashlock_locks::numa::cna::SameNode;
-use flashlock_locks::queue::aside::{AsideLock, AsideQueue, Holder, Succession};
+use flashlock_locks::queue::aside::{AsideLock, AsideQueue};
 use flashlock_locks::queue::link::Link;
+use flashlock_locks::queue::succession::{Holder, Succession};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
 
@@ -147,6 +148,8 @@ pub(crate) type Mutant<S> = AsideLock<S, Park>;
 /// Takes only the first of those aside back who should come, and forgets the others.
 pub(crate) struct DropsTheRest<S = SameNode>(PhantomData<S>);
 impl<S: Succession> Succession for DropsTheRest<S> {
+    type Service = S::Service;
+
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
         S::choose::<M>(holder, first)
     }
@@ -173,6 +176,8 @@ impl ForgetsThoseAside {
 }
 
 impl Succession for ForgetsThoseAside {
+    type Service = <FewestAtHome as Succession>::Service;
+
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
         let home = Self::home::<M>(holder);
         let successor = FewestAtHome::choose::<M>(holder, first);

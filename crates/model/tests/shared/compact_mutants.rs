@@ -1,4 +1,4 @@
-//! Compact locks with one bug each: LIFO-CR whose release is done wrong, MCS-TP whose waiters are, HBO that is acquired by a store.
+//! Compact locks with one bug each: LIFO-CR whose release is done wrong, HBO that is acquired by a store.
 
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -8,11 +8,8 @@ use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Wo
 use flashlock_locks::malthusian::LifoCr;
 use flashlock_locks::malthusian::lifo_cr::{HELD, LifoQueue};
 use flashlock_locks::node::{Node, state};
-use flashlock_locks::queue::mcs::{Mcs, Service, Turn};
-use flashlock_locks::queue::mcs_tp::TimePublished;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::spin::Hbo;
-use flashlock_locks::wait::left::LeftBehind;
 use flashlock_locks::wait::{Park, WaitPolicy, grant};
 
 /// LIFO-CR, with what takes a successor from [`LifoBug`]; for waiters that do not give up.
@@ -94,34 +91,6 @@ impl<M: Machine, B: LifoBug> RawLock<M> for MutantLifo<B> {
     }
     fn lock_adopted(word: &M::Word, queue: &Self::Queue, me: Handle) {
         <SoundLifo as RawLock<M>>::lock_adopted(word, queue, me);
-    }
-}
-
-/// MCS-TP with this way of passing over, and of being passed over.
-pub(crate) type MutantTp<S> = Mcs<Park, S>;
-
-/// Passes over whoever was found awake, though he may fall asleep before he is told.
-pub(crate) struct PassesOverSleepers;
-impl Service for PassesOverSleepers {
-    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn {
-        TimePublished::await_turn::<M, W>(node, until, left)
-    }
-    fn passes_over<M: Machine>(node: &Node<M>) -> bool {
-        node.state.load(Acquire) == state::WAITING
-    }
-}
-
-/// Who is to be passed over queues anew at once, not when he is out of the queue.
-pub(crate) struct GoesAtOnce;
-impl Service for GoesAtOnce {
-    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn {
-        if node.state.load(Acquire) == state::LEAVING {
-            return Turn::Evicted;
-        }
-        TimePublished::await_turn::<M, W>(node, until, left)
-    }
-    fn passes_over<M: Machine>(node: &Node<M>) -> bool {
-        TimePublished::passes_over(node)
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn rounds<L: Lock>(load: Load) -> impl Fn() + Send + Sync + Clone + '
         let mutex = Arc::new(Mutex::<L>::new());
         let work = move |mutex: &Mutex<L>, me: u32| {
             world().set_numa(me % load.nodes);
-            world().set_near(me / load.nodes % 2);
+            world().set_near([me / load.nodes % 2, 0]);
             (0..load.rounds).filter(|_| acquisition(mutex, load)).count() as u32
         };
         let threads: Vec<_> = (1..load.threads)

@@ -11,7 +11,7 @@ use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 
 use flashlock_model::Setup;
 
-use crate::common::{FLOWING, Load, Lock, OVERDUE, SCHEDULES, STALE, STILL, both, rounds};
+use crate::common::{FLOWING, Load, Lock, OVERDUE, SCHEDULES, STILL, both, rounds};
 
 const UNTIMED: Load = Load { threads: 4, rounds: 3, nodes: 2, timed: false, hold: 0 };
 const TIMED: Load = Load { timed: true, ..UNTIMED };
@@ -89,18 +89,6 @@ rounds! {
     shfl_spin: Shfl<Spin>;
     shfl_stp: Shfl<SpinThenPark>;
     shfl_park: Shfl<Park>;
-}
-
-/// Nobody has run for long: who is found polling is passed over, and queues anew.
-#[test]
-fn mcs_tp_passes_over() {
-    fn shows<L: Lock>(name: &str) {
-        let [random, _] = both(name, SCHEDULES, STALE, rounds::<L>(UNTIMED));
-        random.shows(&[Event::Skip]);
-    }
-    shows::<McsTp<Spin>>("mcs-tp spin stale");
-    shows::<McsTp<SpinThenPark>>("mcs-tp stp stale");
-    shows::<McsTp<Park>>("mcs-tp park stale");
 }
 
 /// Six threads on two NUMA nodes: in each, two of a group of CPUs and one of another.

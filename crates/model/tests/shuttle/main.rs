@@ -10,6 +10,9 @@ mod common;
 #[path = "../shared/compact_mutants.rs"]
 mod compact_mutants;
 mod cond;
+#[path = "../shared/evict_mutants.rs"]
+mod evict_mutants;
+mod evictions;
 mod exclusion;
 mod frozen;
 mod lifetime;

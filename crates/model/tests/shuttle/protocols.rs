@@ -13,6 +13,7 @@ use crate::aside_mutants::*;
 use crate::common::{FLOWING, Load, Lock, OVERDUE, STALE, STILL, both, rounds};
 use crate::compact_mutants::*;
 use crate::cond::producers_and_consumers;
+use crate::evict_mutants::{EVICTS_SLEEPERS, GOES_EARLY, MutantTp};
 use crate::lifetime::last_frees;
 use crate::mutants::*;
 use crate::qspin_mutants::{DropsElsewhere, ForgetsThem, InheritsNothing, MutantQspin};
@@ -96,8 +97,8 @@ fn compact() {
     broken_long::<MutantLifo<PopsByStore>>("lifo-cr: pops by a store", stays, load);
     broken_long::<MutantLifo<TakesTheSecond>>("lifo-cr: takes the second, forgets the first", stays, load);
     broken_long::<MutantLifo<LosesThoseBetween>>("lifo-cr: those above the eldest are lost", stays, load);
-    broken::<MutantTp<PassesOverSleepers>>("mcs-tp: passes over who may fall asleep", STILL);
-    broken::<MutantTp<GoesAtOnce>>("mcs-tp: goes before he is out of the queue", STALE);
+    broken::<MutantTp<EVICTS_SLEEPERS>>("mcs-tp: passes over who may fall asleep", STILL);
+    broken::<MutantTp<GOES_EARLY>>("mcs-tp: goes before he is out of the queue", STALE);
     broken::<HboByStore>("hbo: acquires by a store", STILL);
 }
 

@@ -13,7 +13,8 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::level::{Global, Place, Waiting};
 use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
-use crate::queue::mcs::{InOrder, Words};
+use crate::queue::mcs::Words;
+use crate::queue::service::Everybody;
 use crate::spin::tas;
 use crate::spin::ticket::Numbers;
 use crate::wait::{SpinThenPark, WaitPolicy};
@@ -173,11 +174,11 @@ impl<W: WaitPolicy> Global for GlobalMcs<W> {
             return Ok(());
         }
         waiting.begin();
-        at.words().wait::<W, InOrder>(until)
+        at.words().wait::<W, Everybody>(until)
     }
 
     fn unlock<M: Machine>(at: &Place<'_, M, McsRest<M>>) {
-        at.words().unlock::<InOrder>();
+        at.words().unlock::<Everybody>();
     }
 
     fn is_held<M: Machine>(word: &M::Word, _: &McsRest<M>) -> bool {

@@ -14,7 +14,8 @@ use super::level::{LocalLock, Waiting};
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
 use crate::node::Node;
-use crate::queue::mcs::{InOrder, Words};
+use crate::queue::mcs::Words;
+use crate::queue::service::Everybody;
 use crate::spin::ticket::Numbers;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
@@ -34,7 +35,7 @@ impl<W: WaitPolicy> LocalLock for LocalMcs<W> {
             return Ok(());
         }
         waiting.begin();
-        words(part).wait::<W, InOrder>(until)
+        words(part).wait::<W, Everybody>(until)
     }
 
     fn has_waiters<M: Machine>(part: &Node<M>) -> bool {
@@ -42,11 +43,11 @@ impl<W: WaitPolicy> LocalLock for LocalMcs<W> {
     }
 
     fn pass<M: Machine>(part: &Node<M>) -> bool {
-        words(part).pass::<InOrder>()
+        words(part).pass::<Everybody>()
     }
 
     fn unlock<M: Machine>(part: &Node<M>) {
-        words(part).unlock::<InOrder>();
+        words(part).unlock::<Everybody>();
     }
 
     fn reset<M: Machine>(part: &Node<M>, held: bool) {

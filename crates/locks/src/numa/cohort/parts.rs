@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   NumaNodes:       global ── NUMA node
-//!   Within<P>:       global ── … P … ── group of CPUs within it
+//!   Within<P, D>:    global ── … P … ── group of CPUs within it, of depth D
 //! ```
 //!
 //! `check_at` of a part is how many hand-overs it keeps what is above it: written before the part is published, for tunables are constant.
@@ -38,23 +38,32 @@ impl Parts for NumaNodes {
     }
 }
 
-/// Below each of `P`, one for each [group of CPUs](Machine::near_group).
-pub struct Within<P>(PhantomData<P>);
+/// Below each of `P`, one for each [group of CPUs](Machine::near_group) of this depth.
+pub struct Within<P, const DEPTH: u32>(PhantomData<P>);
 
-impl<P: Parts> Parts for Within<P> {
+impl<P: Parts, const DEPTH: u32> Parts for Within<P, DEPTH> {
     fn home<M: Machine>(side: Side<M>) -> Handle {
         let above = P::home(side);
         let prepare = |part: &Node<M>| part.check_at.store(M::tunables().near_passes, Relaxed);
-        Side::below(above).part_or_make(M::near_group(), Some(above), prepare)
+        Side::below(above).part_or_make(M::near_group(DEPTH), Some(above), prepare)
     }
 }
 
-/// NUMA nodes, and groups within them if the user wants three levels.
+/// NUMA nodes, and groups of CPUs within them.
+pub type Groups = Within<NumaNodes, 0>;
+/// The same, and groups within these.
+pub type GroupsOfGroups = Within<Groups, 1>;
+
+/// As many levels as the user wants.
 pub struct ByOption;
 
 impl Parts for ByOption {
     #[inline]
     fn home<M: Machine>(side: Side<M>) -> Handle {
-        if M::tunables().levels < 3 { NumaNodes::home(side) } else { Within::<NumaNodes>::home(side) }
+        match M::tunables().levels {
+            ..3 => NumaNodes::home(side),
+            3 => Groups::home(side),
+            _ => GroupsOfGroups::home(side),
+        }
     }
 }
