@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::child::{Finished, Program};
-use crate::locks::{Chosen, Exception, Under};
+use crate::locks::{self, Chosen, Exception, Under};
 use crate::steps::Tally;
 use crate::suite::{self, Suite};
 use crate::torture;
@@ -22,6 +22,9 @@ pub(crate) struct Options {
     /// Under every interposable lock (what happens without --lock, too)
     #[arg(long, conflicts_with = "lists")]
     all: bool,
+    /// Checks that repeat themselves for three seconds do so for one, but under glibc and the default locks
+    #[arg(long)]
+    brief: bool,
     /// Only checks whose name (area.title) matches
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
@@ -30,7 +33,12 @@ pub(crate) struct Options {
 impl Options {
     /// The checks that match, under these locks; no glob stands for all checks.
     pub(crate) fn under(chosen: Chosen, globs: Vec<String>) -> Self {
-        Self { chosen, all: false, globs }
+        Self { chosen, all: false, brief: false, globs }
+    }
+
+    /// The same, as `--brief` says.
+    pub(crate) fn brief(chosen: Chosen, globs: Vec<String>) -> Self {
+        Self { brief: true, ..Self::under(chosen, globs) }
     }
 }
 
@@ -38,6 +46,10 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let locks = options.chosen.locks()?;
     let mut suite = Conformance::build(&options.globs, Vec::new())?;
     suite.chosen = options.chosen.clone();
+    if options.brief {
+        let defaults = locks::interposable()?.into_iter().filter(|lock| lock.default);
+        suite.be_brief(defaults.map(|lock| lock.name).collect());
+    }
     if let Some(lock) = locks.first() {
         Under::lock(&lock.name)?.assert_bound(&suite.program)?;
     }
@@ -54,6 +66,8 @@ pub(crate) struct Conformance {
     others: Vec<PathBuf>,
     /// Whose machine the locks imagine.
     chosen: Chosen,
+    /// Those under which checks take their time; `None`: all.
+    thorough: Option<Vec<String>>,
 }
 
 impl Conformance {
@@ -69,7 +83,7 @@ impl Conformance {
     /// The same with a program that has been built already.
     pub(crate) fn of(program: PathBuf, globs: &[String], others: Vec<PathBuf>) -> Result<Self> {
         let (checks, is_whole, chosen) = (Vec::new(), globs.is_empty(), Chosen::default());
-        let mut suite = Self { program, checks, is_whole, others, chosen };
+        let mut suite = Self { program, checks, is_whole, others, chosen, thorough: None };
         let listed = suite.start(&Under::Glibc, &["--list".to_owned()], globs, Duration::from_secs(20))?;
         suite.checks = listed.successful()?.lines().map(str::to_owned).collect();
         if suite.checks.is_empty() {
@@ -78,9 +92,24 @@ impl Conformance {
         Ok(suite)
     }
 
+    /// From now on, checks that repeat themselves take their time under glibc and these locks only.
+    pub(crate) fn be_brief(&mut self, but_under: Vec<String>) {
+        self.thorough = Some(but_under);
+    }
+
+    fn is_brief(&self, under: &Under) -> bool {
+        match (&self.thorough, under) {
+            (Some(thorough), Under::Lock { name, .. }) => !thorough.contains(name),
+            _ => false,
+        }
+    }
+
     fn start(&self, under: &Under, options: &[String], checks: &[String], limit: Duration) -> Result<Finished> {
         let mut command = Command::new(&self.program);
         command.args(options).args(checks);
+        if self.is_brief(under) {
+            command.env("CONFORMANCE_SECONDS", "1");
+        }
         under.apply(&mut command, &self.others);
         self.chosen.imagine(&mut command);
         Program::new(command, limit).run()

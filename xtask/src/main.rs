@@ -99,7 +99,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
     match task {
         Task::Setup(options) => setup::run(options).map(|()| None),
         Task::Test(options) => test::run(options).map(Some),
-        Task::Models => test::models(0).map(Some),
+        Task::Models => test::models().map(Some),
         Task::Conformance(options) => conformance::run(options).map(Some),
         Task::Torture(options) => torture::run(options).map(Some),
         Task::Options => options::run().map(Some),

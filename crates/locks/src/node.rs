@@ -1,7 +1,7 @@
 //! # Queue nodes
 //!
 //! One cache line per waiting thread. A thread needs a node only while it waits: the holder keeps none (see `queue/mcs`
-//! and `shuffle/shfl`), so the number of nodes is bounded by the number of threads, plus those that timed-out waiters
+//! and `shuffle/shfl`; but for `queue/clh`, and one who has waiters [set aside](crate::queue::aside)), so the number of nodes is bounded by the number of threads, plus those that timed-out waiters
 //! left behind in a queue and that nobody has reached yet.
 //!
 //! Nodes live in a **type-stable pool**: their memory is never unmapped and never becomes anything else. A thread that

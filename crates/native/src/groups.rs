@@ -81,7 +81,8 @@ fn group_node(cpus: &[u8]) {
     const LAST_LEVEL: [&str; 2] = ["/cache/index3/shared_cpu_list", "/cache/index2/shared_cpu_list"];
     const CORE: &str = "/topology/thread_siblings_list";
     let [outer, inner] = &GROUPS;
-    let by_cache = LAST_LEVEL.iter().find_map(|shared| number_groups(outer, cpus, shared, |_| 0)).is_some_and(|groups| groups > 1);
+    let by_cache =
+        LAST_LEVEL.iter().find_map(|shared| number_groups(outer, cpus, shared, |_| 0)).is_some_and(|groups| groups > 1);
     if by_cache {
         number_groups(inner, cpus, CORE, |cpu| get(outer, cpu));
     } else {
@@ -106,7 +107,9 @@ fn number_groups(table: &Table, cpus: &[u8], shared: &str, around: impl Fn(u32) 
         let known = first.filter(|&first| first < cpu).map(|first| get(table, first));
         match (first, known) {
             (Some(first), None) if first == cpu => {
-                let number = numbers_in.get_mut(usize::from(around(cpu))).map_or(0, |number| core::mem::replace(number, *number + 1));
+                let number = numbers_in
+                    .get_mut(usize::from(around(cpu)))
+                    .map_or(0, |number| core::mem::replace(number, *number + 1));
                 set(cpu, number);
                 groups += 1;
             }
@@ -159,10 +162,15 @@ mod tests {
             let by_cache = node.cpus.iter().any(|&cpu| cache(cpu) != cache(node.cpus[0]));
             for (&a, &b) in node.cpus.iter().flat_map(|a| node.cpus.iter().map(move |b| (a, b))) {
                 let together = if by_cache { cache(a) == cache(b) } else { core(a) == core(b) };
-                let [(outer_a, inner_a), (outer_b, inner_b)] = [a, b].map(|cpu| (get(&GROUPS[0], cpu), get(&GROUPS[1], cpu)));
+                let [(outer_a, inner_a), (outer_b, inner_b)] =
+                    [a, b].map(|cpu| (get(&GROUPS[0], cpu), get(&GROUPS[1], cpu)));
                 assert_eq!(outer_a == outer_b, together, "CPUs {a} and {b}: {outer_a} and {outer_b}");
                 if together {
-                    assert_eq!(inner_a == inner_b, !by_cache || core(a) == core(b), "CPUs {a} and {b}: {inner_a} and {inner_b}");
+                    assert_eq!(
+                        inner_a == inner_b,
+                        !by_cache || core(a) == core(b),
+                        "CPUs {a} and {b}: {inner_a} and {inner_b}"
+                    );
                 }
                 assert!(outer_a != NONE && inner_a != NONE);
             }

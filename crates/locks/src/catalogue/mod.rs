@@ -72,9 +72,9 @@ pub struct LockInfo {
     pub id: LockId,
     /// What is known of any lock.
     pub facts: Facts,
-    /// Atomic read-modify-writes in an uncontended acquisition.
+    /// Atomic read-modify-writes in an uncontended acquisition, but for those of the pool where it takes a queue node.
     pub atomics_lock: u32,
-    /// Atomic read-modify-writes in an uncontended release.
+    /// Atomic read-modify-writes in an uncontended release, with the same exception.
     pub atomics_unlock: u32,
     /// Whether it hands over strictly, also to a waiter that is not running.
     pub strict: bool,

@@ -8,8 +8,8 @@
 //! **Use it** when you would use `mcscr`, and the machine has several NUMA nodes. **Rather not** when there is one node (use `mcscr`), or each wait must be short.
 //!
 //! **Departures.** Those of [`queue::aside`](crate::queue::aside). (1) The two lists, passive and remote, are one ring: the passive
-//! ones first, the newest at the front; then the remote ones, in the order in which they came. So the lock stays as small as MCSCR's;
-//! what is between the two parts is looked for, once in `eldest=` releases. (2) If nobody at home waits at all, another node becomes home at once. (3) Which
+//! ones first, the newest at the front; then the remote ones, in the order in which they were set aside, and behind those, after a change of home, who was passive, the
+//! newest first. So the lock stays as small as MCSCR's; where one part ends is looked for, when home is to change. (2) If nobody at home waits at all, another node becomes home at once. (3) Which
 //! node is home is written nowhere. Who has the lock after a wait is at home, whatever row below it was; so home is where the holder queued,
 //! and, while nobody is aside, where he runs.
 //!

@@ -77,7 +77,7 @@ macro_rules! define_chosen {
     };
 }
 
-// A new policy is its file, and a row here.
+// A new policy is its file, a `mod` in `policy/mod.rs`, a row here, and one more in the range of the option `policy`.
 define_chosen! {
     0 => "numa": SameNumaNode,
     1 => "llc": SameCache,

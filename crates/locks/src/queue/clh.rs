@@ -42,11 +42,12 @@
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | `tail` exchange | AcqRel | itself; `tail` CAS node -> 0, Release | publishes the node; sees the last section if the lock was free |
+//! | `tail` load of a try, and of `is_locked` | Acquire | `tail` exchange | the node that it names is seen prepared |
 //! | `tail` CAS of who leaves, me -> previous | Release | the next exchange of `tail` | `previous` is published anew |
 //! | `state` -> RELEASED, -> ABANDONED | Release | `state` loads of the successor, Acquire | hands over the section; the way on (`prev`), and the node |
 //! | `owner` | Relaxed | – | the holder's, handed over with the lock |
 //!
-//! No checker can tell the second row's from Relaxed: [the models](../models.md#what-neither-can-tell) argue for it.
+//! No checker can tell the second and the third row's from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** let a newcomer in while the first waiter is not running. Cannot share its mutex with code that bypasses flashlock.
 //! Every acquisition takes a node, so that it costs more than [`mcs`](super::mcs)'s where nobody contends.
@@ -280,6 +281,6 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
     }
 
     fn is_locked(_: &M::Word, queue: &ClhQueue<M>) -> bool {
-        !ClhQueue::<M>::is_free(queue.tail.load(Relaxed))
+        !ClhQueue::<M>::is_free(queue.tail.load(Acquire))
     }
 }

@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | [`Spin`] | `spin` | polls until its turn comes | never more threads than CPUs |
 //! | [`SpinThenPark`] | `stp` | polls for about one context-switch round trip, then sleeps; 2-competitive | default |
-//! | [`Park`] | `park` | sleeps at once | CPU time matters more than latency |
+//! | [`Park`] | `park` | sleeps at once, in a queue; who contends for a word (`loiter`, `c-bo-mcs`) polls before | CPU time matters more than latency |
 //! | [`Umwait`] | `umwait` | lets its CPU rest until the line changes, for as long as `stp` would poll, then sleeps | CPUs that have it, with hardware threads that share a core, or where power counts |
 //!
 //! **`umwait` is `stp` whose polls are rests** (Dice, §5.1: to wait for a change of a line "is tantamount to spinning, but more polite", and

@@ -285,9 +285,6 @@ fn sleepers_aside() {
     type Of<B> = Cohort<GlobalMcs<Park>, BrokenCst<B>>;
     explore("the mutants' skeleton, cst", Preemptions(2), SETUP, asleep::<Of<Sound>>);
     find("forgets who sleeps", Preemptions(2), SETUP, asleep::<Of<ForgetsSleepers>>);
-    const UNPUBLISHED: &[Weaken] = &[weak(Field::NodeOther, Op::CasToNode, Release, Relaxed)];
-    let unpublished = Setup { weaken: UNPUBLISHED, ..SETUP };
-    find("cst: the eldest is not published", Preemptions(2), unpublished, asleep::<Cst<Park>>);
     explore("cst forked, two asleep", Preemptions(2), SETUP, forked_with_sleepers::<LocalCst<Spin>>);
     find(
         "keeps those asleep in a forked child",

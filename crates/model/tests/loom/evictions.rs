@@ -11,13 +11,13 @@ use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::{explore, find};
 
 use crate::aside::{STAYS, choice_against_joiner, recall_against_joiner};
-use crate::common::{sections, timed};
+use crate::common::{Racers, sections, timed};
 use crate::evict_mutants::*;
 
 /// The option is on.
 const EVICT: Tunables = Tunables { evict: 1, ..Tunables::DEFAULT };
 /// The clock leaps: whoever is awake seems not to run when his turn comes.
-const LEAPING: Setup = Setup { polls: 1, micros_step: 60, tunables: &EVICT, ..STAYS };
+pub(crate) const LEAPING: Setup = Setup { polls: 1, micros_step: 60, tunables: &EVICT, ..STAYS };
 /// It goes on more slowly: only a waiter that has not looked since somebody else did seems not to run.
 const GOING: Setup = Setup { micros_step: 30, ..LEAPING };
 
@@ -59,17 +59,18 @@ evicting! {
     mcscr_spin: Mcscr<Spin>, 2, 1;
     mcscr_stp: Mcscr<SpinThenPark>, 2, 2;
     mcscr_park: Mcscr<Park>, 2, 2;
+    mcscrn_spin: Mcscrn<Spin>, 2, 1;
     mcscrn_stp: Mcscrn<SpinThenPark>, 2, 2;
 }
 
 /// Somebody sleeps, in the main queue or aside, as a joiner is passed over: the lock goes to the sleeper.
 #[test]
 fn a_joiner_is_evicted_and_a_sleeper_woken() {
-    let bound = Preemptions(2);
-    let moved = [Event::Evict, Event::Wake];
-    explore("evicted, recall", bound, LEAPING, recall_against_joiner::<Mcscr<SpinThenPark>>).shows(&moved);
-    let culled = [Event::Evict, Event::Cull, Event::Reprovision];
-    explore("evicted, choice", bound, LEAPING, choice_against_joiner::<Mcscr<SpinThenPark>>).shows(&culled);
+    let depth = Racers::Three.depth();
+    let recall = || recall_against_joiner::<Mcscr<SpinThenPark>>(Racers::Three);
+    explore("evicted, recall", depth, LEAPING, recall).shows(&[Event::Evict, Event::Wake]);
+    let choice = || choice_against_joiner::<Mcscr<SpinThenPark>>(Racers::Three);
+    explore("evicted, choice", depth, LEAPING, choice).shows(&[Event::Evict, Event::Cull, Event::Reprovision]);
 }
 
 #[test]

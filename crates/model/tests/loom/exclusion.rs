@@ -75,6 +75,7 @@ excluding! {
     loiter_spin: Loiter<Mcs<Spin>, Spin>, 2, 1, RESTLESS;
     loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, 2, 1, RESTLESS;
     loiter_park: Loiter<Mcs<Park>, Park>, 2, 1, RESTLESS;
+    loiter_cna: Loiter<Cna<Park>, Park>, 2, 1, RESTLESS;
     lifo_cr_spin: LifoCr<Spin>, 3, 1;
     lifo_cr_stp: LifoCr<SpinThenPark>, 3, 2;
     lifo_cr_park: LifoCr<Park>, 3, 3;

@@ -16,7 +16,8 @@ use flashlock_model::{Loom, Setup};
 
 use crate::aside::{LEAVES, STAYS};
 use crate::common::{
-    ALL, Lock, Mutex, Racers, adopt, adopted_section, all_done, gives_up, joins, release_as_one_comes, sleepers, world,
+    ALL, Lock, Mutex, Racers, adopt, adopted_section, all_done, come_back, gives_up, joins, puts_himself,
+    release_as_one_comes, sleepers, world,
 };
 use crate::compact_mutants::{LosesThoseBetween, MutantLifo, PopsByStore, TakesTheSecond};
 
@@ -111,6 +112,20 @@ fn the_eldest_taken_as_somebody_is_pushed() {
     check::<LifoCr<SpinThenPark>>("eldest, push, stp", LEAVES, &[1, 0], &[Event::Eldest]);
     check::<LifoCr<Park>>("eldest, push, park", LEAVES, &[1, 0], &[Event::Eldest]);
     check::<LifoCr<Park>>("eldest, push, three", LEAVES, &[2, 1, 0], &[Event::Eldest]);
+}
+
+/// Somebody has the lock while one who sleeps is pushed: if it is free again, he is handed it at once.
+pub(crate) fn adopted_as_the_lock_is_used() {
+    let mutex = Arc::new(Mutex::<LifoCr<Park>>::new());
+    let (me, puts) = puts_himself(&mutex, 0);
+    let threads = [puts, come_back(&mutex, vec![me])];
+    mutex.section();
+    all_done(&mutex, threads);
+}
+
+#[test]
+fn pushed_as_the_lock_is_used() {
+    explore("lifo-cr, adopted", Preemptions(3), STAYS, adopted_as_the_lock_is_used).shows(&[Event::Wake]);
 }
 
 #[test]

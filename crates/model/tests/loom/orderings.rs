@@ -19,7 +19,7 @@ use crate::common::Racers::Three;
 use crate::common::{HASTY, sections};
 use crate::exclusion::RESTLESS;
 use crate::forked::{NOTHING, forked_in_queueing};
-use crate::{cond, lifo, qspin, queues, states};
+use crate::{cond, evictions, lifo, qspin, queues, states};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
 const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
@@ -66,6 +66,7 @@ found! {
     mcs_tp_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<McsTp<Spin>>(&[1, 1]);
     mcs_tp_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<McsTp<Spin>>(&[1, 1]);
     mcs_tp_evicted: [weak(Field::NodeState, Op::Store, Release, Relaxed)], queues::STALE, || queues::passed_over::<McsTp<Park>>(2);
+    mcscr_evicted: [weak(Field::NodeState, Op::Store, Release, Relaxed)], evictions::LEAPING, || queues::passed_over::<Mcscr<Park>>(2);
     mcscrn_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
     mcscrn_lock: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
     mcscrn_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
@@ -81,6 +82,7 @@ found! {
     lifo_pop: [weak(Field::LockTail, Op::Load, Acquire, Relaxed)], STAYS, lifo::pushed_as_the_stack_is_popped;
     lifo_pop_failed: [weak(Field::LockTail, Op::CasFailed, Acquire, Relaxed)], STAYS, lifo::pushed_as_the_stack_is_popped;
     lifo_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<LifoCr<Spin>>(&[1, 1]);
+    lifo_adopt: [weak(Field::LockTail, Op::Cas, AcqRel, Release)], STAYS, lifo::adopted_as_the_lock_is_used;
     lifo_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<LifoCr<Spin>>(&[1, 1]);
 
     ticket_unlock: [weak(Field::TicketServing, Op::Store, Release, Relaxed)], SETUP, sections::<Ticket>(&[1, 1]);

@@ -7,7 +7,7 @@ use flashlock_locks::event::Event;
 use flashlock_locks::queue::{Clh, McsTp};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
-use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::{explore, find};
 use loom::thread;
 

@@ -7,10 +7,9 @@ use flashlock_locks::cond::Chain;
 use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word as _};
 use flashlock_locks::malthusian::LifoCr;
 use flashlock_locks::malthusian::lifo_cr::{HELD, LifoQueue};
-use flashlock_locks::node::{Node, state};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::spin::Hbo;
-use flashlock_locks::wait::{Park, WaitPolicy, grant};
+use flashlock_locks::wait::{Park, grant};
 
 /// LIFO-CR, with what takes a successor from [`LifoBug`]; for waiters that do not give up.
 pub(crate) struct MutantLifo<B>(PhantomData<B>);

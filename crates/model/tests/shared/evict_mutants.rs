@@ -8,8 +8,8 @@ use flashlock_locks::node::{Node, is_head, state};
 use flashlock_locks::queue::mcs::Mcs;
 use flashlock_locks::queue::mcs_tp::TimePublished;
 use flashlock_locks::queue::service::{Service, Turn};
-use flashlock_locks::wait::{Park, WaitPolicy};
 use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::wait::{Park, WaitPolicy};
 
 /// MCSCR whose service has the bug `B`, one of the constants below.
 pub(crate) type Evicting<const B: u8, W> = Mcscr<W, MutantService<B>>;

@@ -11,7 +11,7 @@ use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 
 use flashlock_model::Setup;
 
-use crate::common::{FLOWING, Load, Lock, OVERDUE, SCHEDULES, STILL, both, rounds};
+use crate::common::{FLOWING, Load, OVERDUE, SCHEDULES, STILL, both, rounds};
 
 const UNTIMED: Load = Load { threads: 4, rounds: 3, nodes: 2, timed: false, hold: 0 };
 const TIMED: Load = Load { timed: true, ..UNTIMED };
