@@ -8,7 +8,7 @@ use super::figure::Figure;
 use super::page;
 use super::point::{Effort, Setting};
 use super::reasons;
-use super::report::{Report, outline};
+use super::report::{Report, facts, outline};
 use super::runs::Runs;
 use super::table;
 use crate::steps::Tally;
@@ -125,7 +125,11 @@ fn page_is_up_to_date() -> Result<String, String> {
         let more = missing.len() - 1;
         return Err(format!("reasons.md does not say why '{what}' of '{title}' misses; and {more} others"));
     }
+    let anew = report.clone().told_anew(&table::groups(), facts).map_err(|error| format!("{error:#}"))?;
     match fs::read_to_string(page::file()) {
+        Ok(_) if anew != report => {
+            Err("docs/results/fidelity.json has other words than the table and the machines' files: run cargo xtask fidelity --render".to_owned())
+        }
         Ok(page) if page == page::render(&report) => Ok(format!("{} rows", report.outline().len())),
         Ok(_) => {
             Err("docs/fidelity.md differs from what is made of its parts: run cargo xtask fidelity --render".to_owned())

@@ -120,6 +120,27 @@ impl Report {
         Ok(Self { groups, machines, ..self })
     }
 
+    /// The same runs, in the words and with the goals that the table and the machines' files have now. A row that was run
+    /// otherwise than the table says, and a machine whose numbers have changed, stay as they were.
+    pub(super) fn told_anew(mut self, table: &[Group], facts: impl Fn(&str) -> Result<Facts>) -> Result<Self> {
+        for machine in &mut self.machines {
+            let now = facts(&machine.name)?;
+            if (&now.latency_ns, &now.clock) == (&machine.latency_ns, &machine.clock) {
+                *machine = now;
+            }
+        }
+        for group in table {
+            let Some(shown) = self.groups.iter_mut().find(|shown| shown.title == group.title) else { continue };
+            group.about.clone_into(&mut shown.about);
+            for row in &group.rows {
+                if let Some(entry) = shown.rows.iter_mut().find(|entry| entry.what == row.what) {
+                    entry.tell_anew(row);
+                }
+            }
+        }
+        Ok(self)
+    }
+
     pub(super) fn file() -> PathBuf {
         workspace::path("docs/results/fidelity.json")
     }
@@ -225,6 +246,20 @@ impl Entry {
             later: None,
         }
     }
+
+    /// As the row is now, if the same was run for it.
+    fn tell_anew(&mut self, row: &Row) {
+        if self.commands != commands(row) {
+            return;
+        }
+        self.input = row.role == Role::Input;
+        (self.paper, self.goal) = (row.paper.clone(), row.goal.clone());
+        match (&row.role, &self.ours) {
+            (Role::Open(why), _) => self.verdict = Verdict::Open { why: (*why).to_owned() },
+            (_, Some(ours)) => self.verdict = row.goal.judge(ours),
+            (_, None) => (),
+        }
+    }
 }
 
 /// Each machine that a row runs on, in the order in which they come.
@@ -240,7 +275,8 @@ fn machines(groups: &[Group]) -> Result<Vec<Facts>> {
     names.into_iter().map(facts).collect()
 }
 
-fn facts(machine: &str) -> Result<Facts> {
+/// As the simulator has it.
+pub(super) fn facts(machine: &str) -> Result<Facts> {
     let mut command = Command::new(workspace::command()?);
     command.args(["simulate", "--machine", machine, "--show-machine"]);
     let text = Program::new(command, Duration::from_secs(20)).run()?.successful()?;
@@ -254,4 +290,62 @@ pub(super) fn write(report: &Report, page: &str) -> Result<()> {
         println!("wrote {}", workspace::shown(&path));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fidelity::figure::Figure;
+    use crate::fidelity::point::{Setting, Typical};
+
+    fn row(paper: f64, threads: u32) -> Row {
+        let figure = Figure::speed(Setting::new("m", "w").under("mcs", threads));
+        Row::test("A", Paper::number(paper), Goal::near(paper, 0.5), figure)
+    }
+
+    fn machine(source: &str, step_ns: f64) -> Facts {
+        let latency_ns = Latencies { transfer: vec![1.0], llc: vec![2.0], dram: vec![3.0], rmw: 4.0 };
+        Facts { name: "m".into(), title: "M".into(), source: source.into(), latency_ns, clock: Clock { step_ns } }
+    }
+
+    /// A machine and a row that was put in and met, of one thread.
+    fn old() -> Report {
+        let Row { what, paper, goal, .. } = row(1.0, 1);
+        let entry = Entry {
+            what,
+            input: true,
+            paper,
+            goal,
+            ours: Some(Ours { value: 1.0, typical: Typical::Mean, low: 1.0, high: 1.0 }),
+            besides: BTreeMap::new(),
+            verdict: Verdict::Met,
+            commands: commands(&row(1.0, 1)),
+            later: None,
+        };
+        let group = Shown { title: "G".into(), about: "old".into(), rows: vec![entry] };
+        Report { provenance: Provenance::default(), machines: vec![machine("old", 1.0)], groups: vec![group] }
+    }
+
+    #[test]
+    fn what_was_run_alike_is_told_and_judged_anew() {
+        let anew = |row| {
+            let table = [Group { title: "G", about: "new", rows: vec![row] }];
+            old().told_anew(&table, |_| Ok(machine("new", 1.0))).expect("the machine is there")
+        };
+        let told = anew(row(2.0, 1));
+        let [entry] = &told.groups[0].rows[..] else { panic!("one row") };
+        assert_eq!((told.groups[0].about.as_str(), told.machines[0].source.as_str()), ("new", "new"));
+        assert_eq!((entry.input, entry.paper.value), (false, Some(2.0)));
+        assert_eq!(entry.verdict, Verdict::Missed { by: -0.5, reached: false });
+        // Of two threads it was not run, nor is there a row of another name.
+        for other in [row(2.0, 2), Row { what: "B".into(), ..row(2.0, 1) }] {
+            assert_eq!(anew(other).groups[0].rows, old().groups[0].rows);
+        }
+    }
+
+    #[test]
+    fn a_machine_with_other_numbers_is_not_the_one_that_was_run() {
+        let told = old().told_anew(&[], |_| Ok(machine("new", 2.0))).expect("the machine is there");
+        assert_eq!(told, old());
+    }
 }

@@ -65,27 +65,20 @@ fn inputs() -> Group {
     };
     Group {
         title: "What was put in",
-        about: "Throughputs with which parameters were set: those of one thread and of MCS at two threads (CNA, section 7.1.1), and \
-                of three loops one thread and the peak of the unpatched kernel (CNA's kernel patch), from which the lengths of \
-                their sections follow. They prove nothing, and are not counted below. `mcs:wait=spin` stands for MCS, \
-                `qspin:wait=spin` for the kernel's spin lock.",
+        about: "Throughputs with which parameters were set: those of one thread and of MCS at two threads (CNA, section 7.1.1); of three loops \
+                one thread of the unpatched kernel (CNA's kernel patch), from which the work outside follows; and the peak of leveldb, from which the lengths of its \
+                sections follow. The peaks of open1 and lock2 were to set theirs, too, but nothing is left of these once the travel of \
+                their lines, 320 ns, is subtracted from 298 and 191 ns: so these peaks are tests, in the tables of the patch. What is put in proves nothing, and is not \
+                counted below. `mcs:wait=spin` stands for MCS, `qspin:wait=spin` for the kernel's spin lock. Besides, 0.7 µs of work outside: [with its rows](#key-value-map-with-work-outside).",
         rows: vec![
             map("Key-value map, two sockets, MCS, 1 thread", 5.3, TWO, 1),
             map("Key-value map, two sockets, MCS, 2 threads", 1.7, TWO, 2),
             map("Key-value map, four sockets, MCS, 1 thread", 6.2, FOUR, 1),
             map("Key-value map, four sockets, MCS, 2 threads", 1.5, FOUR, 2),
             loops("open1, stock, 1 thread", 0.511, "open1", 1),
-            loops("open1, stock, peak (8 threads)", 1.675, "open1", 8),
             loops("lock2, stock, 1 thread", 1.581, "lock2", 1),
-            loops("lock2, stock, peak (4 threads)", 5.240, "lock2", 4),
             loops("leveldb readrandom, stock, 1 thread", 0.530, "leveldb-readrandom", 1),
             loops("leveldb readrandom, stock, peak (2 threads)", 0.839, "leveldb-readrandom", 2),
-            Row::input(
-                "Lock torture, stock, 1 thread",
-                Paper::number(2.702e7 / 30e6).and("2.702 · 10⁷ ops in 30 s, if it ran as long as in the paper"),
-                Goal::within(2.702e7 / 30e6, USUAL),
-                Figure::speed(Setting::new("4x18x2", "locktorture").under(QSPIN, 1)),
-            ),
         ],
     }
 }
@@ -220,9 +213,9 @@ fn four_sockets() -> Group {
 }
 
 fn torture() -> Group {
-    let row = |what: &str, paper, machine, workload, threads| {
+    let row = |what: &str, paper, words: &str, machine, workload, threads| {
         let setting = Setting::new(machine, workload);
-        Row::test(what, Paper::number(paper), Goal::within(paper, USUAL), kernel_gain(setting, threads))
+        Row::test(what, Paper::number(paper).and(words), Goal::within(paper, USUAL), kernel_gain(setting, threads))
     };
     Group {
         title: "The kernel's lock torture",
@@ -236,10 +229,17 @@ fn torture() -> Group {
                 Goal::above(1.0),
                 kernel_gain(Setting::new("2x18x2", "locktorture"), 8),
             ),
-            row("Two sockets, 70 threads", 1.14, "2x18x2", "locktorture", 70),
-            row("Two sockets, 70 threads, with lockstat", 1.32, "2x18x2", "lockstat", 70),
-            row("Four sockets, 142 threads", 1.65, "4x18x2", "locktorture", 142),
-            row("Four sockets, 142 threads, with lockstat", 1.99, "4x18x2", "lockstat", 142),
+            row("Two sockets, 70 threads", 1.14, "", "2x18x2", "locktorture", 70),
+            row("Two sockets, 70 threads, with lockstat", 1.32, "\"grows up to\"", "2x18x2", "lockstat", 70),
+            row(
+                "Four sockets, 142 threads",
+                1.65,
+                "\"up to\"; at how many threads it does not say",
+                "4x18x2",
+                "locktorture",
+                142,
+            ),
+            row("Four sockets, 142 threads, with lockstat", 1.99, "\"grows up to\"", "4x18x2", "lockstat", 142),
         ],
     }
 }
@@ -250,19 +250,26 @@ fn kernel_gain(setting: Setting, threads: u32) -> Figure {
 }
 
 fn programs() -> Group {
-    let kernel = |machine, workload, threads| kernel_gain(Setting::new(machine, workload), threads);
+    let kernel = |machine, workload, threads| kernel_gain(Setting::new(machine, workload).with(&["--pack"]), threads);
     let leveldb = Setting::new("2x18x2", "leveldb-readrandom");
     let will_it_scale = || Paper::words("1.42 to 1.57");
+    let peak = |what: &str, figure| {
+        let paper = Paper::number(0.9).and("\"slightly underperforms\", \"about 10 %\"");
+        Row::test(what, paper, Goal::within(0.9, USUAL), figure)
+    };
     // 10 % beyond either end.
     let range = || Goal::between(1.28, 1.73, "± 10 %");
     Group {
         title: "Programs and will-it-scale, two sockets",
-        about: "CNA, sections 7.1.2, 7.1.3 and 7.2.2, at 70 threads. The kernel's locks as above. The lengths of the sections of `open1`, \
+        about: "CNA, sections 7.1.2, 7.1.3 and 7.2.2, at 70 threads. The kernel's locks as above; will-it-scale's loops (`open1`, `lock2`) with `--pack`, \
+                for it ties its threads to cores, one socket after the other. At which threads its peaks are, the text does not say: taken are those of the patch's tables. The lengths of the sections of `open1`, \
                 `lock2` and `leveldb-readrandom` are those that follow from the four-socket kernel's tables; the paper's leveldb is \
                 a program with MCS or CNA for its mutexes, on another machine.",
         rows: vec![
             Row::test("open1: CNA / stock", will_it_scale(), range(), kernel("2x18x2", "open1", 70)),
             Row::test("lock2: CNA / stock", will_it_scale(), range(), kernel("2x18x2", "lock2", 70)),
+            peak("open1 at the peak, 8 threads: CNA / stock", kernel("2x18x2", "open1", 8)),
+            peak("lock2 at the peak, 4 threads: CNA / stock", kernel("2x18x2", "lock2", 4)),
             Row::open("open2: CNA / stock", will_it_scale(), NO_WORKLOAD),
             Row::open("lock1: CNA / stock", will_it_scale(), NO_WORKLOAD),
             Row::test(

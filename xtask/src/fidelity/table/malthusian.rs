@@ -11,9 +11,9 @@ const TWO_NODES: Setting = Setting::new("2x18x2", "randarray").millis(20.0).effo
 const CROWDED: Setting = ARRAY.millis(100.0);
 const FULL: Setting = ARRAY.millis(40.0);
 
-/// The columns of figure 4: as long as 50,000 acquisitions take, or until the circulating set has long been what it stays.
+/// The columns of figure 4: as long as 50,000 acquisitions take with each of the latencies, or until the circulating set has long been what it stays.
 const COLUMNS: [(&str, Point); 4] = [
-    ("MCS-S", ARRAY.millis(100.0).under(MCS, 32)),
+    ("MCS-S", ARRAY.millis(120.0).under(MCS, 32)),
     ("MCS-STP", ARRAY.millis(400.0).under(MCS_STP, 32)),
     ("MCSCR-S", ARRAY.millis(1000.0).under(MCSCR, 32)),
     ("MCSCR-STP", ARRAY.millis(1000.0).under(MCSCR_STP, 32)),
@@ -30,8 +30,8 @@ fn figure_3() -> Group {
     let row = |what: &str, words: &str, goal, figure| Row::test(what, Paper::words(words), goal, figure);
     Group {
         title: "Random access array, figure 3",
-        about: "Malthusian Locks, section 6.1. Machine `sparc-t5`, workload `randarray`. `mcs:wait=spin` stands for MCS-S, \
-                `mcs:wait=stp` for MCS-STP, `mcscr:wait=spin` for MCSCR-S, `mcscr:wait=stp` for MCSCR-STP.",
+        about: "Malthusian Locks, section 6.1. Machine `sparc-t5`, of which nothing was set with a figure of the paper's but the time of a wake-up; \
+                workload `randarray`. `mcs:wait=spin` stands for MCS-S, `mcs:wait=stp` for MCS-STP, `mcscr:wait=spin` for MCSCR-S, `mcscr:wait=stp` for MCSCR-STP.",
         rows: vec![
             Row::test(
                 "Threads at the peak, MCS-S",
@@ -99,7 +99,8 @@ fn figure_3() -> Group {
             Row::open(
                 "MCSCR-STP / null, more than 48 threads",
                 Paper::words("more than 1"),
-                "`null` excludes nobody, so that what it guards falls apart with more than one thread",
+                "this workload only reads, and would bear it, but its count of sections, by which the command checks that a lock excludes, \
+                 would not: the command runs `null` with one thread only",
             ),
         ],
     }
@@ -144,12 +145,18 @@ fn figure_4() -> Group {
     rows.push(switches("MCS-STP", Paper::number(798.0).and("798 K in 1 M"), Goal::within(798.0, USUAL), stp));
     rows.push(switches("MCSCR-S", Paper::number(0.0).and("11 in 13 M"), Goal::below(0.1), cr_s));
     rows.push(switches("MCSCR-STP", Paper::number(0.375).and("6 K in 16 M"), Goal::below(1.0), cr_stp));
-    for (lock, point, misses, millions) in [("MCSCR-S", cr_s, 0.152, 13.0), ("MCSCR-STP", cr_stp, 0.172, 16.0)] {
+    let fewer: fn(f64) -> Goal = |_| Goal::below(0.05);
+    let near: fn(f64) -> Goal = |paper| Goal::within(paper, USUAL);
+    for (lock, point, misses, millions, goal) in [
+        ("MCS-STP", stp, 10.0, 1.0, near),
+        ("MCSCR-S", cr_s, 0.152, 13.0, fewer),
+        ("MCSCR-STP", cr_stp, 0.172, 16.0, fewer),
+    ] {
         let ratio = (misses / millions) / (11.0 / 7.0);
         rows.push(Row::test(
             format!("Misses of the last level per operation: {lock} / MCS-S"),
             Paper::number(ratio).and(format!("{misses} M in {millions} M, 11 M in 7 M")),
-            Goal::below(0.05),
+            goal(ratio),
             Figure::ratio("llc_misses", point, s),
         ));
     }
@@ -164,7 +171,7 @@ fn figure_4() -> Group {
     Group {
         title: "Random access array at 32 threads, figure 4",
         about: "Malthusian Locks, section 6.1; machine, workload and locks as above. The paper's runs took 10 s, ours as \
-                much virtual time as 50,000 acquisitions take, and more: 100 and 400 ms, and 1 s for MCSCR; before that, a quarter as much is not counted.",
+                much virtual time as 50,000 acquisitions take with each of the latencies, and more: 120 ms for MCS-S, 400 for MCS-STP, and 1 s for MCSCR; before that, a quarter as much is not counted.",
         rows,
     }
 }

@@ -1,4 +1,5 @@
-//! Every figure that the papers give and that a simulation could have, and how near it is to come.
+//! The figures that the papers give, in numbers or in words of more and less, of what a simulation could run, and how near it is
+//! to come. Those of workloads that do not exist here are open rows, or are named on the page as what it leaves out.
 //!
 //! The goals were set before the simulator was written; where nothing was set, 10 % are taken. None is loosened because it is
 //! missed.
