@@ -156,13 +156,7 @@ impl Kernel {
             Source::Memory => Use::Memory,
         };
         self.me().last_miss = (line, asked);
-        let must_wait = self.advance(shared(served.done - now, overlap), usage);
-        // Of that time, it waited so long for others.
-        let times = &mut self.me().times;
-        let queued = shared(served.queued, overlap);
-        times[usage as usize] -= queued;
-        times[Use::Queueing as usize] += queued;
-        must_wait
+        self.advance_queued(shared(served.queued, overlap), shared(served.done - now, overlap), usage)
     }
 
     /// The acting thread goes on loading, if it has anything to load. Whether it must let others act first.

@@ -25,6 +25,7 @@ use flashlock_locks::machine::Tunables;
 
 use crate::arena::Arena;
 use crate::description::Description;
+use crate::measured::Measured;
 use crate::memory::Memory;
 use crate::shape::Shape;
 use crate::stuck::Why;
@@ -44,6 +45,8 @@ enum What {
     Timer(Tid, u32),
     /// The CPU's slice is over.
     Slice(u32, u32),
+    /// The part that counts begins (0) or ends (1).
+    Edge(usize),
 }
 
 /// What comes next.
@@ -87,13 +90,16 @@ pub(crate) struct Kernel {
     /// Cores of each package that are not idle.
     package_load: Vec<u32>,
     events: Events,
+    /// Steps: each action of a thread that takes time, when it begins, whether or not others act before it is over; each thread that
+    /// gets a CPU; each slice and each sleep that time has ended. Not each event: a void one is none, nor one that an action has made.
     pub(crate) happened: u64,
     /// By line, the first of those that poll it, plus one.
     pollers: Vec<u32>,
     /// For [`Kernel::changed`].
     told: Vec<Tid>,
     pub(crate) sleepers: BTreeMap<usize, VecDeque<Tid>>,
-    pub(crate) counts: Vec<u64>,
+    /// What the locks traced, in the order of `Event::ALL`.
+    pub(crate) traced: Vec<u64>,
     pub(crate) nodes_made: u32,
     unfinished: u32,
     /// In CPUs' queues.
@@ -101,8 +107,7 @@ pub(crate) struct Kernel {
     /// When the program did something last: locks that only wait do not count.
     pub(crate) progress: Ps,
     pub(crate) preempted: Option<Ps>,
-    /// Of the threads' polling, what was waiting without polls.
-    pub(crate) waited_at_ease: Ps,
+    pub(crate) measured: Measured,
     /// When somebody was woken last, and how long being woken took lately.
     pub(crate) woke: (Ps, Ps),
 }
@@ -138,13 +143,13 @@ impl Kernel {
             pollers: vec![0; Arena::lines() as usize],
             told: Vec::new(),
             sleepers: BTreeMap::new(),
-            counts: vec![0; LockEvent::ALL.len()],
+            traced: vec![0; LockEvent::ALL.len()],
             nodes_made: 0,
             unfinished: 0,
             queued: 0,
             progress: 0,
             preempted: None,
-            waited_at_ease: 0,
+            measured: Measured::default(),
             woke: (0, 0),
             machine: machine.clone(),
             shape,
@@ -175,11 +180,25 @@ impl Kernel {
     /// The acting thread is busy for so long. Whether it must let others act first; else it already is that much later.
     #[inline]
     pub(crate) fn advance(&mut self, time: Ps, usage: Use) -> bool {
+        let tid = self.current.expect("a simulated thread is acting");
+        self.book(tid, usage, self.now, time);
+        self.pass(time, usage)
+    }
+
+    /// The same of a thread that first waits for others, for so long of that time.
+    #[inline]
+    pub(crate) fn advance_queued(&mut self, queued: Ps, time: Ps, usage: Use) -> bool {
+        let tid = self.current.expect("a simulated thread is acting");
+        self.book(tid, Use::Queueing, self.now, queued);
+        self.book(tid, usage, self.now + queued, time - queued);
+        self.pass(time, usage)
+    }
+
+    #[inline]
+    fn pass(&mut self, time: Ps, usage: Use) -> bool {
         let cpu = self.me().cpu;
         let until = self.with_hypervisor(cpu, self.now, self.now + time);
-        self.happened += 1;
-        let me = self.me();
-        me.spend(usage, time);
+        self.happened += u64::from(time > 0);
         if self.events.first().is_none_or(|first| until < first) {
             self.now = until;
             return false;
@@ -251,7 +270,6 @@ impl Kernel {
                 return Next::Over;
             }
             let Some((at, what)) = self.events.pop() else { return Next::Stuck(Why::Deadlock) };
-            self.happened += 1;
             match what {
                 What::Resume(tid, generation) if self.is_valid(tid, generation) => {
                     self.now = at;
@@ -273,6 +291,7 @@ impl Kernel {
                     self.now = at;
                     self.end_of_slice(cpu);
                 }
+                What::Edge(edge) => self.edge(edge),
                 What::Resume(..) | What::Timer(..) | What::Slice(..) => {}
             }
         }
@@ -281,6 +300,11 @@ impl Kernel {
     /// The program does something that takes so long.
     pub(crate) fn progresses(&mut self, time: Ps) {
         self.progress = self.progress.max(self.now + time);
+    }
+
+    /// [`Kernel::edge`] is to be called then. That changes nothing for anybody else.
+    pub(crate) fn remind(&mut self, at: Ps, edge: usize) {
+        self.events.push(at, What::Edge(edge));
     }
 
     fn is_valid(&self, tid: Tid, generation: u32) -> bool {

@@ -127,10 +127,6 @@ impl Thread {
             involuntary: 0,
         }
     }
-
-    pub(crate) fn spend(&mut self, usage: Use, time: Ps) {
-        self.times[usage as usize] += time;
-    }
 }
 
 /// A hardware thread.

@@ -171,6 +171,7 @@ impl Experiment<'_> {
         let counts = Rc::new(RefCell::new(vec![[0_u64; 2]; self.threads as usize]));
         LOG.set(Log::new(self.warm_up, self.trace));
         let (from, to, seed) = (self.warm_up, self.warm_up + self.length, self.seed);
+        simulation.measure(from..to);
         for number in 0..self.threads {
             let (shared, counts) = (Rc::clone(&shared), Rc::clone(&counts));
             // A queue of threads that come back at once keeps its order for ever. Were it that of their numbers, it would be
@@ -206,9 +207,8 @@ impl Experiment<'_> {
         let operations: u64 = counts.iter().sum();
         let (acquisitions, busiest) = (log.acquisitions() as f64, log.busiest());
         let history = busiest.map(|lock| lock.history.as_slice()).unwrap_or_default();
-        // What is known of the whole run is taken for the part that counts.
-        let share = self.length as f64 / outcome.ns.max(1.0);
-        let each = |ns: f64| (operations > 0).then(|| ns * share / operations as f64);
+        let length = self.length as f64;
+        let each = |all: f64| (operations > 0).then(|| all / operations as f64);
         let busy: f64 = Use::ALL
             .iter()
             .zip(outcome.times)
@@ -216,14 +216,14 @@ impl Experiment<'_> {
             .map(|(_, ns)| ns)
             .sum();
         let traffic = &outcome.traffic;
-        let count = |event: Event| outcome.counts[event as usize] as f64 * share;
+        let count = |event: Event| outcome.counts[event as usize] as f64;
         let mut figures: BTreeMap<String, f64> = BTreeMap::new();
         let mut put = |name: &str, value: Option<f64>| {
             if let Some(value) = value.filter(|value| value.is_finite()) {
                 figures.insert(name.to_owned(), value);
             }
         };
-        put("ops_per_us", Some(operations as f64 * 1e3 / self.length as f64));
+        put("ops_per_us", Some(operations as f64 * 1e3 / length));
         put("acquisitions", (operations > 0).then(|| acquisitions / operations as f64));
         put("steps", Some(outcome.events as f64));
         put("gini", history::gini(&counts));
@@ -234,15 +234,15 @@ impl Experiment<'_> {
         put("node_moves", busiest.map(|lock| lock.moves as f64 / lock.history.len() as f64));
         put(
             "switches_per_1000",
-            (acquisitions > 0.0).then(|| outcome.voluntary_switches as f64 * share * 1e3 / acquisitions),
+            (acquisitions > 0.0).then(|| outcome.voluntary_switches as f64 * 1e3 / acquisitions),
         );
         put("alterations_per_1000", (acquisitions > 0.0).then(|| count(Event::Alteration) * 1e3 / acquisitions));
-        put("cpus_used", Some(busy / outcome.ns.max(1.0)));
+        put("cpus_used", Some(busy / length));
         put("llc_misses", each(traffic.memory as f64));
         put("llc_misses_by_itself", each(traffic.displaced_by_itself as f64));
         put("llc_misses_by_others", each(traffic.displaced_by_others as f64));
         put("remote_lines", each(traffic.remote as f64));
-        put("watts", Some(outcome.joules * 1e9 / outcome.ns.max(1.0)));
+        put("watts", Some(outcome.joules * 1e9 / length));
         for (usage, ns) in Use::ALL.iter().zip(outcome.times) {
             put(&format!("{}_ns", usage.name()), each(ns));
         }
@@ -254,24 +254,47 @@ impl Experiment<'_> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_deadlock_is_called_one() {
-        let machine = Description::find("2x18x2").unwrap();
-        // Who takes messages alone waits for ever for somebody to put one in.
-        let alone = Experiment {
-            machine: &machine,
-            work: Work::Messages,
-            lookups: 0,
+    /// For a millisecond, with few threads.
+    fn short(machine: &Description, work: Work, threads: u32) -> Experiment<'_> {
+        Experiment {
+            machine,
+            work,
+            lookups: work.reads().unwrap_or_default(),
             external: 0,
-            threads: 1,
-            warm_up: 1_000,
+            threads,
+            warm_up: 250_000,
             length: 1_000_000,
             seed: 1,
             placement: 1,
             packed: false,
             waiting: Waiting::Sleeping,
             trace: false,
-        };
+        }
+    }
+
+    /// Threads begin at different times within the warm-up.
+    #[test]
+    fn only_the_time_that_counts_is_counted() {
+        let machine = Description::find("2x18x2").unwrap();
+        let lock = Candidate::parse("mcs:wait=spin").unwrap();
+        let figures = |work, threads| short(&machine, work, threads).run(&lock).unwrap().figures;
+        let (one, all) = (figures(Work::Kvmap, 1)["compute_ns"], figures(Work::Kvmap, 72)["compute_ns"]);
+        assert!((0.5..2.0).contains(&(all / one)), "an operation computes {one} ns alone, and {all} with all CPUs");
+        for threads in [1, 2, 8, 32] {
+            let found = figures(Work::OneInSix, threads);
+            let cpus = found["cpus_used"];
+            assert!((cpus / f64::from(threads) - 1.0).abs() < 1e-6, "{cpus} CPUs used by {threads} threads");
+            let times: f64 = Use::ALL.iter().map(|usage| found[&format!("{}_ns", usage.name())]).sum();
+            let together = f64::from(threads) * 1e3 / found["ops_per_us"];
+            assert!((times / together - 1.0).abs() < 1e-6, "{times} ns of {together}");
+        }
+    }
+
+    #[test]
+    fn a_deadlock_is_called_one() {
+        let machine = Description::find("2x18x2").unwrap();
+        // Who takes messages alone waits for ever for somebody to put one in.
+        let alone = short(&machine, Work::Messages, 1);
         let error = alone.run(&Candidate::parse("shfl").unwrap()).unwrap_err();
         assert!(error.starts_with("deadlock or lost wake-up after") && error.contains("thread 0 sleeps on"), "{error}");
         let polls = Experiment { waiting: Waiting::Polling, ..alone };

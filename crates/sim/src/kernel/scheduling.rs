@@ -53,6 +53,7 @@ impl Kernel {
         this.since = self.now;
         this.current = next;
         let Some(tid) = next else { return };
+        self.happened += 1;
         if was_idle {
             self.load(cpu, true);
         }
@@ -60,11 +61,11 @@ impl Kernel {
         let thread = &mut self.threads[tid as usize];
         let State::Ready { since, rest } = thread.state else { unreachable!("it is in a queue") };
         thread.cpu = cpu;
-        thread.spend(Use::Scheduling, switched - since);
         thread.generation += 1;
         thread.state = State::Busy { until: switched + rest, usage: Use::Scheduling };
         let event = What::Resume(tid, thread.generation);
         self.events.push(switched + rest, event);
+        self.book(tid, Use::Scheduling, since, switched - since);
         self.arm(cpu, self.os.slice);
     }
 
@@ -117,6 +118,7 @@ impl Kernel {
     }
 
     pub(super) fn end_of_slice(&mut self, cpu: u32) {
+        self.happened += 1;
         self.cpus[cpu as usize].armed = false;
         self.spread_queue(cpu);
         if self.cpus[cpu as usize].queue.is_empty() {
@@ -181,6 +183,7 @@ impl Kernel {
                 self.sleepers.remove(&address);
             }
         }
+        self.happened += 1;
         self.threads[tid as usize].timed_out = true;
         self.wake(tid);
     }
@@ -189,10 +192,10 @@ impl Kernel {
     pub(crate) fn wake(&mut self, tid: Tid) {
         let thread = &mut self.threads[tid as usize];
         let State::Asleep { since, .. } = thread.state else { unreachable!("it sleeps") };
-        thread.spend(Use::Parked, self.now - since);
         thread.state = State::Ready { since: self.now, rest: 0 };
         thread.generation += 1;
         let cpu = self.place(self.threads[tid as usize].cpu);
+        self.book(tid, Use::Parked, since, self.now - since);
         self.enqueue(tid, cpu, self.os.slice / 3);
     }
 
