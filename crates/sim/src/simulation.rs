@@ -12,6 +12,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use flashlock_locks::machine::Tunables;
 
+use crate::Ps;
 use crate::access::{access_line, read_all};
 use crate::arena::Arena;
 use crate::description::Description;
@@ -21,7 +22,6 @@ use crate::placement::{mix, order};
 use crate::stuck::{self, Name};
 pub use crate::stuck::{Stuck, Why};
 use crate::thread::{State, Use};
-use crate::Ps;
 
 /// Of a coroutine's stack.
 const STACK_BYTES: usize = 64 << 10;
@@ -274,6 +274,17 @@ impl Region {
         if is_acting() {
             access_line(self.first + line, Access::Store, || ());
         }
+    }
+
+    /// The acting thread accesses this line next. Nothing happens but on the computer that simulates, which fetches what is known of it.
+    pub fn expect(&self, line: u32) {
+        debug_assert!(line < self.lines);
+        with(|kernel| {
+            if kernel.current.is_some() {
+                let core = kernel.my_core();
+                kernel.memory.expect(&kernel.shape, core, self.first + line);
+            }
+        });
     }
 
     fn load(&self, lines: impl IntoIterator<Item = u32>, overlap: f64) {

@@ -24,6 +24,9 @@ impl Lines for Touched {
     fn write(&self, line: u32) {
         self.0.write(line);
     }
+    fn expect(&self, line: u32) {
+        self.0.expect(line);
+    }
 }
 
 /// A linked structure that the workload has itself: each visit is a load and a step.
