@@ -8,6 +8,8 @@
 //! same node, a whole core first; if there is none, it queues where it was. A CPU with nothing to do takes a thread from the
 //! longest queue, nearest first; and when a slice is over, those who wait for that CPU go to idle ones, if there are any: who was
 //! woken where all CPUs of the node were taken does not wait for ever while others idle. CPUs that were idle for long take longer to wake up.
+//! A thread that has said that it keeps its CPU ([`Kernel::keep_cpu`]), as a kernel's threads do around a spin lock, loses it only where it
+//! says that it does so no more.
 //!
 //! ## Invariants
 //! 1. Events happen in order of time, those of one time in the order in which they were made: a run depends on nothing else.
@@ -273,7 +275,7 @@ impl Kernel {
             match what {
                 What::Resume(tid, generation) if self.is_valid(tid, generation) => {
                     self.now = at;
-                    if at > self.progress + STALLED {
+                    if self.is_stalled() {
                         return Next::Stuck(Why::NoProgress(STALLED / 1000));
                     }
                     self.stop_polling(tid);
@@ -289,12 +291,20 @@ impl Kernel {
                 }
                 What::Slice(cpu, generation) if self.cpus[cpu as usize].generation == generation => {
                     self.now = at;
+                    // Threads may take turns while none of them ever acts.
+                    if self.is_stalled() {
+                        return Next::Stuck(Why::NoProgress(STALLED / 1000));
+                    }
                     self.end_of_slice(cpu);
                 }
                 What::Edge(edge) => self.edge(edge),
                 What::Resume(..) | What::Timer(..) | What::Slice(..) => {}
             }
         }
+    }
+
+    fn is_stalled(&self) -> bool {
+        self.now > self.progress + STALLED
     }
 
     /// The program does something that takes so long.

@@ -50,7 +50,8 @@ pub use footprint::footprint;
 pub use machine::{Sim, Word};
 pub use memory::Traffic;
 pub use program::{
-    compute, delay, nap, now, set_priority, step, thread_cpu, thread_node, thread_number, thread_time,
+    compute, delay, disable_preemption, enable_preemption, gives_back, nap, now, set_priority, step, takes, thread_cpu,
+    thread_node, thread_number, thread_time, wants,
 };
 pub use simulation::{Options, Outcome, Placed, Region, Simulation, Stuck, Why};
 pub use thread::Use;

@@ -71,3 +71,40 @@ pub fn thread_node() -> u32 {
         kernel.shape.node(core)
     })
 }
+
+/// From now on the acting thread does not lose its CPU, whoever wants it, as kernels' threads do not around a spin lock. It may still give
+/// it up, and sleep.
+pub fn disable_preemption() {
+    with(|kernel| kernel.keep_cpu(true));
+}
+
+/// The acting thread may lose its CPU again: at once, if its slice is over.
+pub fn enable_preemption() {
+    if with(|kernel| kernel.keep_cpu(false)) {
+        suspend();
+    }
+}
+
+/// The acting thread wants this from now on, a lock; or nothing. Should the run hang, that is said of it.
+pub fn wants(what: Option<&'static str>) {
+    with(|kernel| kernel.me().wants = what);
+}
+
+/// It has this, and wants nothing else.
+pub fn takes(what: &'static str) {
+    with(|kernel| {
+        let me = kernel.me();
+        me.wants = None;
+        me.has.push(what);
+    });
+}
+
+/// It has this no more.
+pub fn gives_back(what: &'static str) {
+    with(|kernel| {
+        let has = &mut kernel.me().has;
+        if let Some(at) = has.iter().rposition(|other| *other == what) {
+            has.remove(at);
+        }
+    });
+}

@@ -21,7 +21,7 @@ use flashlock_workloads::{
 };
 
 use super::candidate::Candidate;
-use super::ground::{LOG, Log, Section, Simulated, Watched};
+use super::ground::{LOG, Log, Preemption, Section, Simulated, Watched};
 
 /// What a lock guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -61,6 +61,11 @@ impl Work {
     /// Whether threads wait for something else than the lock while they hold it, so that they give it away.
     pub(super) fn waits_inside(self) -> bool {
         matches!(self, Self::Buffers | Self::BuffersSem | Self::Messages)
+    }
+
+    /// Whether the lock is a kernel's spin lock, around which that does not preempt: neither who has it nor who waits for it.
+    fn is_in_kernel(self) -> bool {
+        matches!(self, Self::Locktorture | Self::Lockstat | Self::Open1 | Self::Lock2)
     }
 
     /// Whether some threads only read under the lock.
@@ -127,9 +132,13 @@ impl Experiment<'_> {
         let (seed, placement, packed, tunables) = (self.seed, self.placement, self.packed, lock.tunables);
         let simulation = Simulation::new(self.machine, Options { seed, placement, packed, tunables });
         let kind = lock.kind();
-        let watched = || Watched::new(kind);
-        let lock = watched();
-        let steps = |steps: &[sections::Step]| Sections::<_, Simulated>::new(watched(), watched(), steps);
+        // A lock whose waiters sleep is no spin lock, there as here.
+        let spins = self.work.is_in_kernel() && self.waiting == Waiting::Polling;
+        let preemption = if spins { Preemption::Off } else { Preemption::On };
+        let watched = |name| Watched::new(name, kind, preemption);
+        let lock = watched("the lock");
+        let steps =
+            |steps: &[sections::Step]| Sections::<_, Simulated>::new(watched("lock A"), watched("lock B"), steps);
         match self.work {
             Work::Kvmap => {
                 let mix = Mix { lookups: self.lookups, external: self.external, ..Mix::PAPER };
@@ -232,10 +241,7 @@ impl Experiment<'_> {
         put("lwss", history::average_lwss(history, WINDOW));
         put("mttr", history::mttr(history));
         put("node_moves", busiest.map(|lock| lock.moves as f64 / lock.history.len() as f64));
-        put(
-            "switches_per_1000",
-            (acquisitions > 0.0).then(|| outcome.voluntary_switches as f64 * 1e3 / acquisitions),
-        );
+        put("switches_per_1000", (acquisitions > 0.0).then(|| outcome.voluntary_switches as f64 * 1e3 / acquisitions));
         put("alterations_per_1000", (acquisitions > 0.0).then(|| count(Event::Alteration) * 1e3 / acquisitions));
         put("cpus_used", Some(busy / length));
         put("llc_misses", each(traffic.memory as f64));
@@ -252,6 +258,8 @@ impl Experiment<'_> {
 
 #[cfg(test)]
 mod tests {
+    use flashlock_locks::catalogue::LOCKS;
+
     use super::*;
 
     /// For a millisecond, with few threads.
@@ -287,6 +295,36 @@ mod tests {
             let times: f64 = Use::ALL.iter().map(|usage| found[&format!("{}_ns", usage.name())]).sum();
             let together = f64::from(threads) * 1e3 / found["ops_per_us"];
             assert!((times / together - 1.0).abs() < 1e-6, "{times} ns of {together}");
+        }
+    }
+
+    /// Four CPUs, and a slice in which an operation has room.
+    fn small() -> Description {
+        let mut machine = Description::find("2x18x2").unwrap();
+        (machine.topology.cores_per_node, machine.topology.threads_per_core) = (2, 1);
+        machine.scheduler.slice_us = 50.0;
+        machine
+    }
+
+    /// Under a lock that spins nobody waits for who has lost its CPU, if it is a kernel's.
+    #[test]
+    fn kernels_do_not_preempt_around_their_locks() {
+        let machine = small();
+        let speed = |work, threads, lock: &Candidate| {
+            let run = Experiment { waiting: lock.waiting(), ..short(&machine, work, threads) }.run(lock);
+            run.unwrap_or_else(|error| panic!("{} with {threads} threads: {error}", lock.text)).figures["ops_per_us"]
+        };
+        let mcs = Candidate::parse("mcs:wait=spin").unwrap();
+        for work in [Work::Locktorture, Work::Lockstat, Work::Open1, Work::Lock2] {
+            let (few, many) = (speed(work, 4, &mcs), speed(work, 9, &mcs));
+            assert!(many > 0.7 * few, "{work:?}: {few} with a CPU for each thread, {many} with more threads");
+        }
+        let (few, many) = (speed(Work::LeveldbReadrandom, 4, &mcs), speed(Work::LeveldbReadrandom, 9, &mcs));
+        assert!(many < 0.5 * few, "a program's threads are: {few} and {many}");
+        // None of them waits for ever for a CPU that a waiter keeps.
+        for lock in LOCKS.iter().filter(|lock| lock.waits.contains(&"spin")) {
+            let spins = Candidate::parse(&format!("{}:wait=spin", lock.name)).unwrap();
+            assert!(speed(Work::Lockstat, 9, &spins) > 0.0 && speed(Work::Open1, 9, &spins) > 0.0, "{}", spins.text);
         }
     }
 
