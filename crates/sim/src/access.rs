@@ -3,6 +3,9 @@
 //! **Store buffer.** A store takes its time when its line has come and all earlier stores have; the thread does not wait for that, unless
 //! its buffer is full. Until then nobody else reaches the line. A read-modify-write waits until the buffer is empty. So stores
 //! take as long as on x86; but their values are sequentially consistent: what weaker orders allow, a checker must show.
+//! **Departure.** A line's server serves loads and read-modify-writes when they arrive. A store takes its turn when it is *issued*, though it is
+//! served no earlier than it would arrive: from then on the line is the storing core's, and the server is taken until the store is done. So
+//! a load that is issued later but arrives earlier, for its way is shorter, waits behind the store.
 //! **Overlap.** A core that waits for a load already executes what comes next, as far as its
 //! reorder buffer reaches: a store to the line that was just loaded asked for it that much earlier.
 
@@ -156,13 +159,7 @@ impl Kernel {
             Source::Memory => Use::Memory,
         };
         self.me().last_miss = (line, asked);
-        let must_wait = self.advance(shared(served.done - now, overlap), usage);
-        // Of that time, it waited so long for others.
-        let times = &mut self.me().times;
-        let queued = shared(served.queued, overlap);
-        times[usage as usize] -= queued;
-        times[Use::Queueing as usize] += queued;
-        must_wait
+        self.advance_queued(shared(served.queued, overlap), shared(served.done - now, overlap), usage)
     }
 
     /// The acting thread goes on loading, if it has anything to load. Whether it must let others act first.

@@ -8,6 +8,8 @@
 //! same node, a whole core first; if there is none, it queues where it was. A CPU with nothing to do takes a thread from the
 //! longest queue, nearest first; and when a slice is over, those who wait for that CPU go to idle ones, if there are any: who was
 //! woken where all CPUs of the node were taken does not wait for ever while others idle. CPUs that were idle for long take longer to wake up.
+//! A thread that has said that it keeps its CPU ([`Kernel::keep_cpu`]), as a kernel's threads do around a spin lock, loses it only where it
+//! says that it does so no more.
 //!
 //! ## Invariants
 //! 1. Events happen in order of time, those of one time in the order in which they were made: a run depends on nothing else.
@@ -25,6 +27,7 @@ use flashlock_locks::machine::Tunables;
 
 use crate::arena::Arena;
 use crate::description::Description;
+use crate::measured::Measured;
 use crate::memory::Memory;
 use crate::shape::Shape;
 use crate::stuck::Why;
@@ -44,6 +47,8 @@ enum What {
     Timer(Tid, u32),
     /// The CPU's slice is over.
     Slice(u32, u32),
+    /// The part that counts begins (0) or ends (1).
+    Edge(usize),
 }
 
 /// What comes next.
@@ -87,13 +92,16 @@ pub(crate) struct Kernel {
     /// Cores of each package that are not idle.
     package_load: Vec<u32>,
     events: Events,
+    /// Steps: each action of a thread that takes time, when it begins, whether or not others act before it is over; each thread that
+    /// gets a CPU; each slice and each sleep that time has ended. Not each event: a void one is none, nor one that an action has made.
     pub(crate) happened: u64,
     /// By line, the first of those that poll it, plus one.
     pollers: Vec<u32>,
     /// For [`Kernel::changed`].
     told: Vec<Tid>,
     pub(crate) sleepers: BTreeMap<usize, VecDeque<Tid>>,
-    pub(crate) counts: Vec<u64>,
+    /// What the locks traced, in the order of `Event::ALL`.
+    pub(crate) traced: Vec<u64>,
     pub(crate) nodes_made: u32,
     unfinished: u32,
     /// In CPUs' queues.
@@ -101,8 +109,7 @@ pub(crate) struct Kernel {
     /// When the program did something last: locks that only wait do not count.
     pub(crate) progress: Ps,
     pub(crate) preempted: Option<Ps>,
-    /// Of the threads' polling, what was waiting without polls.
-    pub(crate) waited_at_ease: Ps,
+    pub(crate) measured: Measured,
     /// When somebody was woken last, and how long being woken took lately.
     pub(crate) woke: (Ps, Ps),
 }
@@ -138,13 +145,13 @@ impl Kernel {
             pollers: vec![0; Arena::lines() as usize],
             told: Vec::new(),
             sleepers: BTreeMap::new(),
-            counts: vec![0; LockEvent::ALL.len()],
+            traced: vec![0; LockEvent::ALL.len()],
             nodes_made: 0,
             unfinished: 0,
             queued: 0,
             progress: 0,
             preempted: None,
-            waited_at_ease: 0,
+            measured: Measured::default(),
             woke: (0, 0),
             machine: machine.clone(),
             shape,
@@ -175,11 +182,25 @@ impl Kernel {
     /// The acting thread is busy for so long. Whether it must let others act first; else it already is that much later.
     #[inline]
     pub(crate) fn advance(&mut self, time: Ps, usage: Use) -> bool {
+        let tid = self.current.expect("a simulated thread is acting");
+        self.book(tid, usage, self.now, time);
+        self.pass(time, usage)
+    }
+
+    /// The same of a thread that first waits for others, for so long of that time.
+    #[inline]
+    pub(crate) fn advance_queued(&mut self, queued: Ps, time: Ps, usage: Use) -> bool {
+        let tid = self.current.expect("a simulated thread is acting");
+        self.book(tid, Use::Queueing, self.now, queued);
+        self.book(tid, usage, self.now + queued, time - queued);
+        self.pass(time, usage)
+    }
+
+    #[inline]
+    fn pass(&mut self, time: Ps, usage: Use) -> bool {
         let cpu = self.me().cpu;
         let until = self.with_hypervisor(cpu, self.now, self.now + time);
-        self.happened += 1;
-        let me = self.me();
-        me.spend(usage, time);
+        self.happened += u64::from(time > 0);
         if self.events.first().is_none_or(|first| until < first) {
             self.now = until;
             return false;
@@ -251,11 +272,10 @@ impl Kernel {
                 return Next::Over;
             }
             let Some((at, what)) = self.events.pop() else { return Next::Stuck(Why::Deadlock) };
-            self.happened += 1;
             match what {
                 What::Resume(tid, generation) if self.is_valid(tid, generation) => {
                     self.now = at;
-                    if at > self.progress + STALLED {
+                    if self.is_stalled() {
                         return Next::Stuck(Why::NoProgress(STALLED / 1000));
                     }
                     self.stop_polling(tid);
@@ -271,16 +291,30 @@ impl Kernel {
                 }
                 What::Slice(cpu, generation) if self.cpus[cpu as usize].generation == generation => {
                     self.now = at;
+                    // Threads may take turns while none of them ever acts.
+                    if self.is_stalled() {
+                        return Next::Stuck(Why::NoProgress(STALLED / 1000));
+                    }
                     self.end_of_slice(cpu);
                 }
+                What::Edge(edge) => self.edge(edge),
                 What::Resume(..) | What::Timer(..) | What::Slice(..) => {}
             }
         }
     }
 
+    fn is_stalled(&self) -> bool {
+        self.now > self.progress + STALLED
+    }
+
     /// The program does something that takes so long.
     pub(crate) fn progresses(&mut self, time: Ps) {
         self.progress = self.progress.max(self.now + time);
+    }
+
+    /// [`Kernel::edge`] is to be called then. That changes nothing for anybody else.
+    pub(crate) fn remind(&mut self, at: Ps, edge: usize) {
+        self.events.push(at, What::Edge(edge));
     }
 
     fn is_valid(&self, tid: Tid, generation: u32) -> bool {

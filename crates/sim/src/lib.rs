@@ -12,6 +12,8 @@
 //! | `machine`, `access`, `spin`, `arena` | the `Machine` that the locks see |
 //! | `placement` | where threads begin |
 //! | [`simulation`] | how to run something |
+//! | `program` | what a simulated thread may do, beside what locks ask for |
+//! | `measured` | what is reported of a run |
 //! | `footprint`, `host` | how much memory that takes, and how to have it in time |
 //!
 //! ```
@@ -32,8 +34,10 @@ mod footprint;
 mod host;
 mod kernel;
 mod machine;
+mod measured;
 mod memory;
 mod placement;
+mod program;
 mod shape;
 pub mod simulation;
 mod spin;
@@ -45,10 +49,11 @@ pub use description::Description;
 pub use footprint::footprint;
 pub use machine::{Sim, Word};
 pub use memory::Traffic;
-pub use simulation::{Options, Outcome, Placed, Region, Simulation, Stuck, Why};
-pub use simulation::{
-    compute, delay, nap, now, set_priority, step, thread_cpu, thread_node, thread_number, thread_time,
+pub use program::{
+    compute, delay, disable_preemption, enable_preemption, gives_back, nap, now, set_priority, step, takes, thread_cpu,
+    thread_node, thread_number, thread_time, wants,
 };
+pub use simulation::{Options, Outcome, Placed, Region, Simulation, Stuck, Why};
 pub use thread::Use;
 
 /// Virtual time, in picoseconds.

@@ -322,7 +322,7 @@ impl Machine for Sim {
     }
 
     fn trace(event: Event) {
-        with(|kernel| kernel.counts[event as usize] += 1);
+        with(|kernel| kernel.traced[event as usize] += 1);
     }
 }
 

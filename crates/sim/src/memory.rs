@@ -6,8 +6,9 @@
 //! **Model.** Each core has a private cache (two levels, shared by its hardware threads), each node a last-level cache and
 //! memory. A line is in one of the states of MESI, kept in one place: the exclusive owner, if there is one; the cores with a copy;
 //! the last-level caches with a copy. An access that the core's copy allows is a *hit*. All others go to the line's *server*,
-//! one for each line, which serves one after the other in order of arrival: an exclusive copy travels for as long as a transfer
-//! takes, and nobody else is served meanwhile; copies of a shared line are given out as fast as its home can.
+//! one for each line, which serves one after the other in order of arrival (stores: in that of their issue, see [`access`](crate::access)):
+//! an exclusive copy travels for as long as a transfer takes, and nobody else is served meanwhile; copies of a shared line are given out
+//! as fast as its home can.
 //!
 //! | the line is … | read | write, read-modify-write |
 //! |---|---|---|

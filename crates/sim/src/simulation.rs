@@ -4,7 +4,7 @@
 //! host threads can have one each.
 
 use std::cell::{Cell, RefCell};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -12,7 +12,8 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use flashlock_locks::machine::Tunables;
 
-use crate::access::{access_line, read_all, spend};
+use crate::Ps;
+use crate::access::{access_line, read_all};
 use crate::arena::Arena;
 use crate::description::Description;
 use crate::kernel::{Kernel, Next};
@@ -21,7 +22,6 @@ use crate::placement::{mix, order};
 use crate::stuck::{self, Name};
 pub use crate::stuck::{Stuck, Why};
 use crate::thread::{State, Use};
-use crate::{Ps, ps};
 
 /// Of a coroutine's stack.
 const STACK_BYTES: usize = 64 << 10;
@@ -62,12 +62,12 @@ pub struct Simulation {
     seed: u64,
 }
 
-/// What a run took.
+/// What a run took: all but the first two, of the part that was to be [measured](Simulation::measure).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Virtual time, in ns.
+    /// Virtual time of the whole run, in ns.
     pub ns: f64,
-    /// Steps of the simulation.
+    /// Steps of the simulation, in the whole run.
     pub events: u64,
     /// Thread time in ns, by its [`Use`].
     pub times: [f64; Use::ALL.len()],
@@ -111,6 +111,11 @@ impl Simulation {
         unsafe { placed.at.write(value) };
         self.names.push((placed.at.as_ptr().expose_provenance(), size_of::<T>(), name.to_owned()));
         placed
+    }
+
+    /// What is reported of the run is to be of this part of it, in ns of virtual time; of all of it otherwise. What happens is the same.
+    pub fn measure(&mut self, part: Range<u64>) {
+        with(|kernel| kernel.measure(1000 * part.start..1000 * part.end));
     }
 
     /// One more thread, on the next CPU. It begins with [`Simulation::run`].
@@ -163,16 +168,14 @@ impl Drop for Simulation {
 
 fn outcome(kernel: &mut Kernel) -> Outcome {
     let ns = |time: Ps| time as f64 / 1e3;
-    let mut times = [0.0; Use::ALL.len()];
-    for thread in &kernel.threads {
-        times.iter_mut().zip(thread.times).for_each(|(sum, time)| *sum += ns(time));
-    }
-    let (traffic, power) = (kernel.memory.traffic, &kernel.machine.power);
+    let times = kernel.measured.times.map(ns);
+    let (counts, power) = (kernel.measured_counts(), &kernel.machine.power);
+    let traffic = counts.traffic;
     let busy: f64 = [Use::Compute, Use::Local, Use::Remote, Use::Memory, Use::Queueing]
         .map(|usage| times[usage as usize])
         .iter()
         .sum();
-    let (polled, at_ease) = (times[Use::Polling as usize], ns(kernel.waited_at_ease));
+    let (polled, at_ease) = (times[Use::Polling as usize], ns(kernel.measured.at_ease));
     let wait_w = kernel.machine.umwait.map_or(0.0, |wait| wait.wait_w);
     let watt_ns = busy * power.busy_w + (polled - at_ease) * power.poll_w + at_ease * wait_w;
     let nj = traffic.local as f64 * power.local_nj + (traffic.remote + traffic.memory) as f64 * power.remote_nj;
@@ -181,9 +184,9 @@ fn outcome(kernel: &mut Kernel) -> Outcome {
         events: kernel.happened,
         times,
         traffic,
-        counts: kernel.counts.clone(),
-        voluntary_switches: kernel.threads.iter().map(|thread| thread.voluntary).sum(),
-        involuntary_switches: kernel.threads.iter().map(|thread| thread.involuntary).sum(),
+        counts: counts.traced,
+        voluntary_switches: counts.voluntary,
+        involuntary_switches: counts.involuntary,
         joules: (watt_ns + nj) / 1e9,
     }
 }
@@ -273,6 +276,17 @@ impl Region {
         }
     }
 
+    /// The acting thread accesses this line next. Nothing happens but on the computer that simulates, which fetches what is known of it.
+    pub fn expect(&self, line: u32) {
+        debug_assert!(line < self.lines);
+        with(|kernel| {
+            if kernel.current.is_some() {
+                let core = kernel.my_core();
+                kernel.memory.expect(&kernel.shape, core, self.first + line);
+            }
+        });
+    }
+
     fn load(&self, lines: impl IntoIterator<Item = u32>, overlap: f64) {
         let lines = lines.into_iter().map(|line| {
             debug_assert!(line < self.lines);
@@ -282,69 +296,4 @@ impl Region {
             read_all(lines, overlap);
         }
     }
-}
-
-/// The acting thread computes for so long, at the base clock and alone on its core; longer otherwise.
-pub fn compute(ns: f64) {
-    let time = with(|kernel| {
-        let time = ps(ns * kernel.slowness());
-        kernel.progresses(time);
-        time
-    });
-    spend(time, Use::Compute);
-}
-
-/// The acting thread is busy until so much time has passed.
-pub fn delay(ns: f64) {
-    with(|kernel| kernel.progresses(ps(ns)));
-    spend(ps(ns), Use::Compute);
-}
-
-/// The acting thread sleeps for so long, and for the timer's slack.
-pub fn nap(ns: f64) {
-    with(|kernel| {
-        let time = ps(ns) + kernel.os.slack;
-        kernel.progresses(time);
-        kernel.sleep(0, Some(kernel.now + time));
-    });
-    suspend();
-}
-
-/// What a step through a linked structure costs, beside its load: a comparison, and a branch that is often guessed wrong.
-pub fn step() {
-    let ns = with(|kernel| kernel.machine.clock.step_ns);
-    compute(ns);
-}
-
-/// Virtual time, in ns.
-pub fn now() -> u64 {
-    with(|kernel| kernel.now / 1000)
-}
-
-/// The number of the acting thread, in order of [`Simulation::spawn`].
-pub fn thread_number() -> u32 {
-    with(|kernel| kernel.current.expect("a simulated thread is acting"))
-}
-
-/// Gives the acting thread a priority, which locks may ask for. The simulated scheduler treats all threads alike.
-pub fn set_priority(priority: i32) {
-    with(|kernel| kernel.me().priority = priority);
-}
-
-/// For how long the acting thread has used its time so, in ns.
-pub fn thread_time(usage: Use) -> u64 {
-    with(|kernel| kernel.me().times[usage as usize] / 1000)
-}
-
-/// The CPU that the acting thread is on.
-pub fn thread_cpu() -> u32 {
-    with(|kernel| kernel.me().cpu)
-}
-
-/// The NUMA node that the acting thread is on.
-pub fn thread_node() -> u32 {
-    with(|kernel| {
-        let core = kernel.my_core();
-        kernel.shape.node(core)
-    })
 }

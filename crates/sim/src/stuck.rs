@@ -1,6 +1,7 @@
 //! # Who waits for what
 //!
-//! What is said of a run in which nobody can go on, or nobody gets on.
+//! What is said of a run in which nobody can go on, or nobody gets on: of each thread where it waits, which is the kernel's to know, and
+//! what it wants and has, which is what it has said itself. For of most locks waiters poll a line of their own.
 
 use std::fmt;
 
@@ -80,7 +81,9 @@ pub(crate) fn report(kernel: &Kernel, why: Why, names: &[Name]) -> Stuck {
             State::Busy { .. } => format!("is busy on CPU {}", thread.cpu),
             State::Done => unreachable!("filtered"),
         };
-        format!("thread {tid} {what}")
+        let wants = thread.wants.map(|lock| format!(", wants {lock}")).unwrap_or_default();
+        let has = thread.has.iter().map(|lock| format!(", has {lock}"));
+        format!("thread {tid} {what}{wants}{}", has.collect::<String>())
     });
     Stuck { why, at_ns: kernel.now / 1000, threads: described.collect() }
 }

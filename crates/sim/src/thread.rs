@@ -101,6 +101,11 @@ pub(crate) struct Thread {
     pub(crate) contention: Contention,
     /// What locks are told of it. The simulated scheduler treats all threads alike.
     pub(crate) priority: i32,
+    /// What it says that it wants, and has, in words: for those who look at a run that hangs.
+    pub(crate) wants: Option<&'static str>,
+    pub(crate) has: Vec<&'static str>,
+    /// Whether it does not lose its CPU when its slice is over.
+    pub(crate) keeps_cpu: bool,
     pub(crate) voluntary: u64,
     pub(crate) involuntary: u64,
 }
@@ -123,13 +128,12 @@ impl Thread {
             locals: [0; Local::COUNT],
             contention: Contention::default(),
             priority: 0,
+            wants: None,
+            has: Vec::new(),
+            keeps_cpu: false,
             voluntary: 0,
             involuntary: 0,
         }
-    }
-
-    pub(crate) fn spend(&mut self, usage: Use, time: Ps) {
-        self.times[usage as usize] += time;
     }
 }
 
@@ -143,6 +147,8 @@ pub(crate) struct Cpu {
     pub(crate) since: Ps,
     /// Ends of slices of earlier generations are void.
     pub(crate) generation: u32,
-    /// Whether an end of the current slice is under way.
+    /// Whether an end of the current slice is under way, or has come to a thread that keeps its CPU.
     pub(crate) armed: bool,
+    /// The latter.
+    pub(crate) overdue: bool,
 }

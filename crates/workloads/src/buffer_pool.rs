@@ -161,8 +161,13 @@ impl<L: Lock, S: Supply<L>, G: Ground> Workload for BufferPool<L, S, G> {
         }
         self.give(buffer);
         G::worked(size.updates * size.draw_ns);
-        for _ in 0..size.updates {
-            let line = size.line(random);
+        let mut next = size.line(random);
+        for left in (0..size.updates).rev() {
+            let line = next;
+            if left > 0 {
+                next = size.line(random);
+                own.expect(next);
+            }
             own.read(line);
             own.write(line);
         }

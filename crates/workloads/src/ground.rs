@@ -30,6 +30,10 @@ pub trait Lines: Send + Sync {
 
     /// Stores to a line.
     fn write(&self, line: u32);
+
+    /// A line will be accessed next. That takes no time and brings nothing nearer: a hint to who simulates this, who may look the line up.
+    #[inline(always)]
+    fn expect(&self, _line: u32) {}
 }
 
 /// Memory that needs no saying.

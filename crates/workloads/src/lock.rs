@@ -98,7 +98,8 @@ pub(crate) const LOST: &str = "operations were lost: two threads were inside at 
 /// A lock whose sections are counted by whoever holds it, and by nothing else: the count is read when a section begins and
 /// written when it ends, so that one which overlaps with another is lost. Both are atomic, for a lock may not exclude; each sees
 /// what the last holder wrote, as anything in a section does. The count has a line of its own: a store for each section, which a
-/// simulated ground is not told of.
+/// simulated ground is not told of. The lock comes first, whatever type it has: which sets of a simulated cache it is in, it says by its place.
+#[repr(C)]
 pub(crate) struct Counted<L> {
     lock: OwnLine<L>,
     count: OwnLine<AtomicU64>,

@@ -8,7 +8,8 @@
 //! each section.
 //! **Departures.** (1) All writers do not pause together every few seconds (locktorture's "stutter"), nor are they moved between
 //! CPUs ("shuffle"). (2) How many lines the lock statistics write the paper does not say ("several shared variables"): two are
-//! assumed.
+//! assumed. (3) That a kernel's spin lock disables preemption is up to who runs this: `flashlock simulate` does so; where this runs as a
+//! program, holder and waiters may lose their CPUs.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

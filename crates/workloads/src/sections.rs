@@ -24,6 +24,7 @@
 //!    near who wakes it, which gathers them on one socket as long as there is room.
 //! 3. Which sections there are follows from the programs and CNA's table 1; that those of one lock are equally long, how many
 //!    lines they touch, and all about a loop's second lock is guessed. Guesses are at the constants.
+//! 4. The locks of open1 and lock2 are a kernel's spin locks, which disable preemption: so does `flashlock simulate`, and nobody else.
 
 use alloc::vec::Vec;
 

@@ -21,7 +21,7 @@ use flashlock_workloads::{
 };
 
 use super::candidate::Candidate;
-use super::ground::{LOG, Log, Section, Simulated, Watched};
+use super::ground::{LOG, Log, Preemption, Section, Simulated, Watched};
 
 /// What a lock guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -61,6 +61,11 @@ impl Work {
     /// Whether threads wait for something else than the lock while they hold it, so that they give it away.
     pub(super) fn waits_inside(self) -> bool {
         matches!(self, Self::Buffers | Self::BuffersSem | Self::Messages)
+    }
+
+    /// Whether the lock is a kernel's spin lock, around which that does not preempt: neither who has it nor who waits for it.
+    fn is_in_kernel(self) -> bool {
+        matches!(self, Self::Locktorture | Self::Lockstat | Self::Open1 | Self::Lock2)
     }
 
     /// Whether some threads only read under the lock.
@@ -127,9 +132,13 @@ impl Experiment<'_> {
         let (seed, placement, packed, tunables) = (self.seed, self.placement, self.packed, lock.tunables);
         let simulation = Simulation::new(self.machine, Options { seed, placement, packed, tunables });
         let kind = lock.kind();
-        let watched = || Watched::new(kind);
-        let lock = watched();
-        let steps = |steps: &[sections::Step]| Sections::<_, Simulated>::new(watched(), watched(), steps);
+        // A lock whose waiters sleep is no spin lock, there as here.
+        let spins = self.work.is_in_kernel() && self.waiting == Waiting::Polling;
+        let preemption = if spins { Preemption::Off } else { Preemption::On };
+        let watched = |name| Watched::new(name, kind, preemption);
+        let lock = watched("the lock");
+        let steps =
+            |steps: &[sections::Step]| Sections::<_, Simulated>::new(watched("lock A"), watched("lock B"), steps);
         match self.work {
             Work::Kvmap => {
                 let mix = Mix { lookups: self.lookups, external: self.external, ..Mix::PAPER };
@@ -171,6 +180,7 @@ impl Experiment<'_> {
         let counts = Rc::new(RefCell::new(vec![[0_u64; 2]; self.threads as usize]));
         LOG.set(Log::new(self.warm_up, self.trace));
         let (from, to, seed) = (self.warm_up, self.warm_up + self.length, self.seed);
+        simulation.measure(from..to);
         for number in 0..self.threads {
             let (shared, counts) = (Rc::clone(&shared), Rc::clone(&counts));
             // A queue of threads that come back at once keeps its order for ever. Were it that of their numbers, it would be
@@ -206,9 +216,8 @@ impl Experiment<'_> {
         let operations: u64 = counts.iter().sum();
         let (acquisitions, busiest) = (log.acquisitions() as f64, log.busiest());
         let history = busiest.map(|lock| lock.history.as_slice()).unwrap_or_default();
-        // What is known of the whole run is taken for the part that counts.
-        let share = self.length as f64 / outcome.ns.max(1.0);
-        let each = |ns: f64| (operations > 0).then(|| ns * share / operations as f64);
+        let length = self.length as f64;
+        let each = |all: f64| (operations > 0).then(|| all / operations as f64);
         let busy: f64 = Use::ALL
             .iter()
             .zip(outcome.times)
@@ -216,14 +225,14 @@ impl Experiment<'_> {
             .map(|(_, ns)| ns)
             .sum();
         let traffic = &outcome.traffic;
-        let count = |event: Event| outcome.counts[event as usize] as f64 * share;
+        let count = |event: Event| outcome.counts[event as usize] as f64;
         let mut figures: BTreeMap<String, f64> = BTreeMap::new();
         let mut put = |name: &str, value: Option<f64>| {
             if let Some(value) = value.filter(|value| value.is_finite()) {
                 figures.insert(name.to_owned(), value);
             }
         };
-        put("ops_per_us", Some(operations as f64 * 1e3 / self.length as f64));
+        put("ops_per_us", Some(operations as f64 * 1e3 / length));
         put("acquisitions", (operations > 0).then(|| acquisitions / operations as f64));
         put("steps", Some(outcome.events as f64));
         put("gini", history::gini(&counts));
@@ -232,17 +241,14 @@ impl Experiment<'_> {
         put("lwss", history::average_lwss(history, WINDOW));
         put("mttr", history::mttr(history));
         put("node_moves", busiest.map(|lock| lock.moves as f64 / lock.history.len() as f64));
-        put(
-            "switches_per_1000",
-            (acquisitions > 0.0).then(|| outcome.voluntary_switches as f64 * share * 1e3 / acquisitions),
-        );
+        put("switches_per_1000", (acquisitions > 0.0).then(|| outcome.voluntary_switches as f64 * 1e3 / acquisitions));
         put("alterations_per_1000", (acquisitions > 0.0).then(|| count(Event::Alteration) * 1e3 / acquisitions));
-        put("cpus_used", Some(busy / outcome.ns.max(1.0)));
+        put("cpus_used", Some(busy / length));
         put("llc_misses", each(traffic.memory as f64));
         put("llc_misses_by_itself", each(traffic.displaced_by_itself as f64));
         put("llc_misses_by_others", each(traffic.displaced_by_others as f64));
         put("remote_lines", each(traffic.remote as f64));
-        put("watts", Some(outcome.joules * 1e9 / outcome.ns.max(1.0)));
+        put("watts", Some(outcome.joules * 1e9 / length));
         for (usage, ns) in Use::ALL.iter().zip(outcome.times) {
             put(&format!("{}_ns", usage.name()), each(ns));
         }
@@ -252,26 +258,81 @@ impl Experiment<'_> {
 
 #[cfg(test)]
 mod tests {
+    use flashlock_locks::catalogue::LOCKS;
+
     use super::*;
 
-    #[test]
-    fn a_deadlock_is_called_one() {
-        let machine = Description::find("2x18x2").unwrap();
-        // Who takes messages alone waits for ever for somebody to put one in.
-        let alone = Experiment {
-            machine: &machine,
-            work: Work::Messages,
-            lookups: 0,
+    /// For a millisecond, with few threads.
+    fn short(machine: &Description, work: Work, threads: u32) -> Experiment<'_> {
+        Experiment {
+            machine,
+            work,
+            lookups: work.reads().unwrap_or_default(),
             external: 0,
-            threads: 1,
-            warm_up: 1_000,
+            threads,
+            warm_up: 250_000,
             length: 1_000_000,
             seed: 1,
             placement: 1,
             packed: false,
             waiting: Waiting::Sleeping,
             trace: false,
+        }
+    }
+
+    /// Threads begin at different times within the warm-up.
+    #[test]
+    fn only_the_time_that_counts_is_counted() {
+        let machine = Description::find("2x18x2").unwrap();
+        let lock = Candidate::parse("mcs:wait=spin").unwrap();
+        let figures = |work, threads| short(&machine, work, threads).run(&lock).unwrap().figures;
+        let (one, all) = (figures(Work::Kvmap, 1)["compute_ns"], figures(Work::Kvmap, 72)["compute_ns"]);
+        assert!((0.5..2.0).contains(&(all / one)), "an operation computes {one} ns alone, and {all} with all CPUs");
+        for threads in [1, 2, 8, 32] {
+            let found = figures(Work::OneInSix, threads);
+            let cpus = found["cpus_used"];
+            assert!((cpus / f64::from(threads) - 1.0).abs() < 1e-6, "{cpus} CPUs used by {threads} threads");
+            let times: f64 = Use::ALL.iter().map(|usage| found[&format!("{}_ns", usage.name())]).sum();
+            let together = f64::from(threads) * 1e3 / found["ops_per_us"];
+            assert!((times / together - 1.0).abs() < 1e-6, "{times} ns of {together}");
+        }
+    }
+
+    /// Four CPUs, and a slice in which an operation has room.
+    fn small() -> Description {
+        let mut machine = Description::find("2x18x2").unwrap();
+        (machine.topology.cores_per_node, machine.topology.threads_per_core) = (2, 1);
+        machine.scheduler.slice_us = 50.0;
+        machine
+    }
+
+    /// Under a lock that spins nobody waits for who has lost its CPU, if it is a kernel's.
+    #[test]
+    fn kernels_do_not_preempt_around_their_locks() {
+        let machine = small();
+        let speed = |work, threads, lock: &Candidate| {
+            let run = Experiment { waiting: lock.waiting(), ..short(&machine, work, threads) }.run(lock);
+            run.unwrap_or_else(|error| panic!("{} with {threads} threads: {error}", lock.text)).figures["ops_per_us"]
         };
+        let mcs = Candidate::parse("mcs:wait=spin").unwrap();
+        for work in [Work::Locktorture, Work::Lockstat, Work::Open1, Work::Lock2] {
+            let (few, many) = (speed(work, 4, &mcs), speed(work, 9, &mcs));
+            assert!(many > 0.7 * few, "{work:?}: {few} with a CPU for each thread, {many} with more threads");
+        }
+        let (few, many) = (speed(Work::LeveldbReadrandom, 4, &mcs), speed(Work::LeveldbReadrandom, 9, &mcs));
+        assert!(many < 0.5 * few, "a program's threads are: {few} and {many}");
+        // None of them waits for ever for a CPU that a waiter keeps.
+        for lock in LOCKS.iter().filter(|lock| lock.waits.contains(&"spin")) {
+            let spins = Candidate::parse(&format!("{}:wait=spin", lock.name)).unwrap();
+            assert!(speed(Work::Lockstat, 9, &spins) > 0.0 && speed(Work::Open1, 9, &spins) > 0.0, "{}", spins.text);
+        }
+    }
+
+    #[test]
+    fn a_deadlock_is_called_one() {
+        let machine = Description::find("2x18x2").unwrap();
+        // Who takes messages alone waits for ever for somebody to put one in.
+        let alone = short(&machine, Work::Messages, 1);
         let error = alone.run(&Candidate::parse("shfl").unwrap()).unwrap_err();
         assert!(error.starts_with("deadlock or lost wake-up after") && error.contains("thread 0 sleeps on"), "{error}");
         let polls = Experiment { waiting: Waiting::Polling, ..alone };

@@ -24,6 +24,9 @@ impl Lines for Touched {
     fn write(&self, line: u32) {
         self.0.write(line);
     }
+    fn expect(&self, line: u32) {
+        self.0.expect(line);
+    }
 }
 
 /// A linked structure that the workload has itself: each visit is a load and a step.
@@ -189,14 +192,54 @@ thread_local! {
 }
 
 /// A lock whose acquisitions are noted.
+#[repr(C)]
 pub(super) struct Watched {
     lock: AnyLock,
+    preemption: Preemption,
+    /// For people.
+    name: &'static str,
+}
+
+// It begins a line, and shares it with nothing.
+const _: () = assert!(size_of::<Watched>() <= 64);
+
+/// Whether who has the lock, or waits for it, may lose its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Preemption {
+    On,
+    /// It may not: it is a kernel's spin lock.
+    Off,
+}
+
+impl Preemption {
+    fn begin(self) {
+        if self == Self::Off {
+            sim::disable_preemption();
+        }
+    }
+
+    fn end(self) {
+        if self == Self::Off {
+            sim::enable_preemption();
+        }
+    }
 }
 
 impl Watched {
     /// Free.
-    pub(super) fn new(kind: &'static Kind) -> Self {
-        Self { lock: AnyLock::new(kind) }
+    pub(super) fn new(name: &'static str, kind: &'static Kind, preemption: Preemption) -> Self {
+        Self { lock: AnyLock::new(kind), preemption, name }
+    }
+
+    /// The acting thread, which asked for it then, has it.
+    fn taken(&self, asked: Asked, thread: u32) {
+        sim::takes(self.name);
+        LOG.with_borrow_mut(|log| log.acquired(self.address(), asked, thread));
+    }
+
+    fn given_back(&self) {
+        LOG.with_borrow_mut(|log| log.released(self.address()));
+        sim::gives_back(self.name);
     }
 
     fn address(&self) -> usize {
@@ -207,11 +250,16 @@ impl Watched {
     fn noted(&self, run: fn(&AnyLock, &mut dyn FnMut()), inside: impl FnOnce()) {
         let (asked, thread) = (Asked::now(), sim::thread_number());
         let mut inside = Some(inside);
+        self.preemption.begin();
+        sim::wants(Some(self.name));
         run(&self.lock, &mut || {
-            LOG.with_borrow_mut(|log| log.acquired(self.address(), asked, thread));
+            self.taken(asked, thread);
             inside.take().into_iter().for_each(|inside| inside());
-            LOG.with_borrow_mut(|log| log.released(self.address()));
+            self.given_back();
         });
+        // It may have been another thread that did it.
+        sim::wants(None);
+        self.preemption.end();
     }
 }
 
@@ -219,13 +267,16 @@ impl Watched {
 unsafe impl Lock for Watched {
     fn acquire(&self) {
         let asked = Asked::now();
+        self.preemption.begin();
+        sim::wants(Some(self.name));
         self.lock.lock();
-        LOG.with_borrow_mut(|log| log.acquired(self.address(), asked, sim::thread_number()));
+        self.taken(asked, sim::thread_number());
     }
 
     fn release(&self) {
-        LOG.with_borrow_mut(|log| log.released(self.address()));
+        self.given_back();
         self.lock.unlock();
+        self.preemption.end();
     }
 
     fn section(&self, inside: impl FnOnce() + Send) {

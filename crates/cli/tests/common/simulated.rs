@@ -4,6 +4,7 @@ use std::fs;
 
 use assert_cmd::Command;
 use flashlock_report::results::Results;
+use flashlock_sim::Description;
 
 use super::{flashlock, scratch};
 
@@ -27,4 +28,13 @@ pub(crate) fn read(name: &str, args: &[&str]) -> Results {
     let file = scratch(name);
     fs::write(&file, output(&[&["--json"], args].concat())).unwrap();
     Results::read(&file).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The shipped machine with something replaced, as a file.
+pub(crate) fn machine(name: &str, from: &str, to: &str) -> String {
+    let text = Description::shipped("2x18x2").unwrap();
+    assert!(text.contains(from), "{from}");
+    let file = scratch(name);
+    fs::write(&file, text.replacen(from, to, 1)).unwrap();
+    file.to_str().unwrap().to_owned()
 }

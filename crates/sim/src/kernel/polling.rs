@@ -12,6 +12,7 @@ impl Kernel {
         let (since, cpu) = (self.now, self.threads[tid as usize].cpu);
         let until = self.with_hypervisor(cpu, since, until);
         self.busy(until, Use::Polling);
+        self.happened += 1;
         let first = &mut self.pollers[line as usize];
         let me = &mut self.threads[tid as usize];
         me.waited_for = self.arena.address(line);
@@ -47,7 +48,7 @@ impl Kernel {
         };
         let cpu = thread.cpu;
         let at = self.with_hypervisor(cpu, self.now, sees);
-        self.polled(tid, at - since, every);
+        self.polled(tid, since, at, every);
         let thread = &mut self.threads[tid as usize];
         thread.state = State::Busy { until: at, usage: Use::Polling };
         thread.generation += 1;
@@ -69,12 +70,14 @@ impl Kernel {
             }
             self.threads[before as usize].next_poller = after;
         }
-        self.polled(tid, self.now - since, every);
+        self.polled(tid, since, self.now, every);
         self.threads[tid as usize].state = State::Busy { until: self.now, usage: Use::Polling };
     }
 
-    fn polled(&mut self, tid: Tid, time: Ps, every: Ps) {
-        self.threads[tid as usize].spend(Use::Polling, time);
-        self.waited_at_ease += if every == 0 { time } else { 0 };
+    fn polled(&mut self, tid: Tid, since: Ps, until: Ps, every: Ps) {
+        self.book(tid, Use::Polling, since, until - since);
+        if every == 0 {
+            self.book_ease(since, until - since);
+        }
     }
 }

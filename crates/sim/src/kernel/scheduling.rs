@@ -49,10 +49,11 @@ impl Kernel {
         let this = &mut self.cpus[cpu as usize];
         let was_idle = this.current.is_none();
         this.generation += 1;
-        this.armed = false;
+        (this.armed, this.overdue) = (false, false);
         this.since = self.now;
         this.current = next;
         let Some(tid) = next else { return };
+        self.happened += 1;
         if was_idle {
             self.load(cpu, true);
         }
@@ -60,11 +61,11 @@ impl Kernel {
         let thread = &mut self.threads[tid as usize];
         let State::Ready { since, rest } = thread.state else { unreachable!("it is in a queue") };
         thread.cpu = cpu;
-        thread.spend(Use::Scheduling, switched - since);
         thread.generation += 1;
         thread.state = State::Busy { until: switched + rest, usage: Use::Scheduling };
         let event = What::Resume(tid, thread.generation);
         self.events.push(switched + rest, event);
+        self.book(tid, Use::Scheduling, since, switched - since);
         self.arm(cpu, self.os.slice);
     }
 
@@ -117,12 +118,19 @@ impl Kernel {
     }
 
     pub(super) fn end_of_slice(&mut self, cpu: u32) {
-        self.cpus[cpu as usize].armed = false;
+        self.happened += 1;
+        let this = &mut self.cpus[cpu as usize];
+        (this.armed, this.overdue) = (false, false);
         self.spread_queue(cpu);
-        if self.cpus[cpu as usize].queue.is_empty() {
+        let this = &mut self.cpus[cpu as usize];
+        if this.queue.is_empty() {
             return;
         }
-        let tid = self.cpus[cpu as usize].current.expect("a slice is somebody's");
+        let tid = this.current.expect("a slice is somebody's");
+        if self.threads[tid as usize].keeps_cpu {
+            (this.armed, this.overdue) = (true, true);
+            return;
+        }
         self.stop_polling(tid);
         self.preempted = Some(self.now);
         let thread = &mut self.threads[tid as usize];
@@ -132,6 +140,18 @@ impl Kernel {
         thread.involuntary += 1;
         self.queue(tid, cpu);
         self.release(cpu);
+    }
+
+    /// The acting thread keeps its CPU, or does no more. Whether it has just lost it, for its slice had been over.
+    pub(crate) fn keep_cpu(&mut self, keeps: bool) -> bool {
+        let me = self.me();
+        me.keeps_cpu = keeps;
+        let cpu = me.cpu;
+        if keeps || !self.cpus[cpu as usize].overdue {
+            return false;
+        }
+        self.end_of_slice(cpu);
+        matches!(self.me().state, State::Ready { .. })
     }
 
     /// Those who wait for this CPU go to idle ones, the nearest first, the last one of the queue first.
@@ -146,10 +166,10 @@ impl Kernel {
         }
     }
 
-    /// The acting thread lets others have its CPU, if somebody wants it. Whether it must stop acting.
+    /// The acting thread lets others have its CPU, if somebody wants it and it need not keep it. Whether it must stop acting.
     pub(crate) fn offer(&mut self) -> bool {
-        let cpu = self.me().cpu;
-        if self.cpus[cpu as usize].queue.is_empty() {
+        let (cpu, keeps) = (self.me().cpu, self.me().keeps_cpu);
+        if keeps || self.cpus[cpu as usize].queue.is_empty() {
             return self.advance(self.os.syscall, Use::Scheduling);
         }
         let tid = self.current.expect("a simulated thread is acting");
@@ -181,6 +201,7 @@ impl Kernel {
                 self.sleepers.remove(&address);
             }
         }
+        self.happened += 1;
         self.threads[tid as usize].timed_out = true;
         self.wake(tid);
     }
@@ -189,10 +210,10 @@ impl Kernel {
     pub(crate) fn wake(&mut self, tid: Tid) {
         let thread = &mut self.threads[tid as usize];
         let State::Asleep { since, .. } = thread.state else { unreachable!("it sleeps") };
-        thread.spend(Use::Parked, self.now - since);
         thread.state = State::Ready { since: self.now, rest: 0 };
         thread.generation += 1;
         let cpu = self.place(self.threads[tid as usize].cpu);
+        self.book(tid, Use::Parked, since, self.now - since);
         self.enqueue(tid, cpu, self.os.slice / 3);
     }
 

@@ -42,6 +42,21 @@ pub struct Traffic {
     pub walks: u64,
 }
 
+impl Traffic {
+    /// What came after that.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            hits: self.hits - before.hits,
+            local: self.local - before.local,
+            remote: self.remote - before.remote,
+            memory: self.memory - before.memory,
+            displaced_by_itself: self.displaced_by_itself - before.displaced_by_itself,
+            displaced_by_others: self.displaced_by_others - before.displaced_by_others,
+            walks: self.walks - before.walks,
+        }
+    }
+}
+
 /// What accesses cost.
 pub(super) struct Costs {
     pub(super) l1: Ps,

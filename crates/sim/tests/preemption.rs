@@ -1,0 +1,139 @@
+//! Threads that keep their CPU, as kernels' threads do around a spin lock, where more threads than CPUs want to run.
+
+mod common;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use common::{Log, simulation, tiny};
+use flashlock_locks::machine::{Machine, Patience, Word as _};
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::wait::Spin;
+use flashlock_sim::{
+    Outcome, Sim, Word, compute, disable_preemption, enable_preemption, nap, now, thread_cpu, thread_number,
+};
+
+const US: u64 = 1_000;
+
+#[test]
+fn the_end_of_a_slice_waits_until_preemption_is_enabled() {
+    for keeps in [true, false] {
+        let (mut simulation, log) = (simulation(&tiny(1, 1)), Log::new());
+        let (first, second) = (log.clone(), log.clone());
+        simulation.spawn(move || {
+            if keeps {
+                disable_preemption();
+            }
+            compute(250e3);
+            first.write(now());
+            if keeps {
+                enable_preemption();
+            }
+            first.write(now());
+        });
+        simulation.spawn(move || second.write(now()));
+        let outcome = simulation.run().unwrap();
+        let times = log.take();
+        if keeps {
+            // A switch and 250 us; the other one has the CPU after one more, and what it leaves comes after a third.
+            assert_eq!(times, [251 * US, 252 * US, 253 * US]);
+            assert_eq!(outcome.involuntary_switches, 1);
+        } else {
+            // After its slice of 100 us the other one runs, and returns at once.
+            assert_eq!(times, [101 * US, 253 * US, 253 * US]);
+        }
+    }
+}
+
+#[test]
+fn who_keeps_its_cpu_does_not_offer_it_but_may_sleep() {
+    let (mut simulation, log) = (simulation(&tiny(1, 1)), Log::new());
+    let word = Rc::new(simulation.place("word", Word::new(0)));
+    let (theirs, other, same) = (log.clone(), log.clone(), Rc::clone(&word));
+    simulation.spawn(move || {
+        disable_preemption();
+        // Whoever polls for so long offers its CPU otherwise.
+        let until = Sim::sooner(5_000, None);
+        assert_eq!(Sim::spin_until(&**word, Relaxed, Patience::Until(until), |seen| seen == 1), None);
+        theirs.write("polled");
+        nap(50e3);
+        theirs.write("slept");
+        enable_preemption();
+    });
+    simulation.spawn(move || {
+        other.write("other");
+        same.store(1, Relaxed);
+    });
+    let seen = simulation.run().unwrap();
+    assert_eq!(log.take(), ["polled", "other", "slept"]);
+    assert_eq!((seen.involuntary_switches, seen.voluntary_switches), (0, 1));
+}
+
+#[test]
+fn those_who_wait_for_a_kept_cpu_go_to_an_idle_one() {
+    let mut simulation = simulation(&tiny(2, 1));
+    let log = Log::new();
+    for number in 0..3 {
+        let log = log.clone();
+        simulation.spawn(move || {
+            if number == 0 {
+                disable_preemption();
+                let before = now();
+                compute(1e6);
+                assert_eq!(now() - before, 1_000 * US, "it is not interrupted");
+                enable_preemption();
+            } else {
+                compute(150e3);
+                log.write(thread_cpu());
+            }
+        });
+    }
+    simulation.run().unwrap();
+    let cpus = log.take();
+    assert_eq!((cpus.len(), cpus[0]), (2, cpus[1]), "the other one serves both");
+}
+
+/// Twelve threads on four CPUs want a lock. How often one began to want it on the CPU of another one that had it or waited for it, and
+/// what the run took.
+fn contended(keeps: bool) -> (u32, Outcome) {
+    let mut simulation = simulation(&tiny(4, 1));
+    let lock = Rc::new(simulation.place("lock", (Word::new(0), <Mcs<Spin> as RawLock<Sim>>::new_queue())));
+    let lost = Rc::new(Cell::new(0));
+    // What each CPU's thread is in the middle of.
+    let inside: Rc<[Cell<Option<u32>>; 4]> = Rc::default();
+    for _ in 0..12 {
+        let (lock, lost, inside) = (Rc::clone(&lock), Rc::clone(&lost), Rc::clone(&inside));
+        simulation.spawn(move || {
+            for _ in 0..200 {
+                if keeps {
+                    disable_preemption();
+                }
+                let here = &inside[thread_cpu() as usize];
+                let begins = |other: Option<u32>| lost.set(lost.get() + u32::from(other.is_some()));
+                begins(here.replace(Some(thread_number())));
+                <Mcs<Spin> as RawLock<Sim>>::lock(&lock.0, &lock.1);
+                compute(2e3);
+                <Mcs<Spin> as RawLock<Sim>>::unlock(&lock.0, &lock.1);
+                here.set(None);
+                if keeps {
+                    enable_preemption();
+                }
+                compute(1e3);
+            }
+        });
+    }
+    let outcome = simulation.run().unwrap();
+    (lost.get(), outcome)
+}
+
+#[test]
+fn nobody_loses_its_cpu_with_a_spin_lock_or_before_it() {
+    let (lost, kept) = contended(true);
+    assert_eq!(lost, 0);
+    assert!(kept.involuntary_switches > 20, "but outside they take turns: {kept:?}");
+    let (lost, free) = contended(false);
+    assert!(lost > 0, "without that, some do");
+    assert!(kept.ns * 2.0 < free.ns, "and the others wait for them: {} and {}", kept.ns, free.ns);
+}
