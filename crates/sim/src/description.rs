@@ -5,8 +5,8 @@
 //! machines differ in their descriptions only.
 //!
 //! **Where the numbers come from.** Published latencies and three facts for each machine: the time that a line takes between two
-//! caches, the speed of one thread, and MCS at two threads. What a paper measured besides is what the simulation is tested
-//! with, never what it is fitted to. Each file names its sources.
+//! caches, the speed of one thread, and MCS at two threads. What neither tells is assumed. What a paper measured besides is what the simulation is tested
+//! with, never what it is fitted to. Each file names its sources, and what is assumed in it.
 
 mod check;
 

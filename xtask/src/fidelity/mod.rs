@@ -48,9 +48,9 @@ pub(crate) struct Options {
     #[arg(long)]
     render: bool,
     /// Run only the rows whose names contain this, and those that the file does not have as the table has them; the others stay as they
-    /// are, and the page says which were made when
+    /// are, and the page says which were made when (may be repeated)
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["quick", "render"])]
-    rows: Option<String>,
+    rows: Vec<String>,
 }
 
 /// The full task writes a report and checks nothing; the quick one counts checks.
@@ -58,10 +58,10 @@ pub(crate) fn run(options: &Options) -> Result<Option<Tally>> {
     if options.quick {
         return quick::check(options.fresh).map(Some);
     }
-    let report = match &options.rows {
+    let report = match options.rows.as_slice() {
         _ if options.render => Report::read()?.told_anew(&table::groups(), report::facts)?,
-        Some(text) => made_later(text, options.fresh)?,
-        None => simulated(&table::groups(), options.fresh)?,
+        [] => simulated(&table::groups(), options.fresh)?,
+        texts => made_later(texts, options.fresh)?,
     };
     report::write(&report, &page::render(&report))?;
     let count = Count::of(&report.groups);
@@ -69,13 +69,14 @@ pub(crate) fn run(options: &Options) -> Result<Option<Tally>> {
     Ok(None)
 }
 
-/// The report as it is, but for the rows whose names contain this, and those that it does not have.
-fn made_later(text: &str, fresh: bool) -> Result<Report> {
+/// The report as it is, but for the rows whose names contain one of these, and those that it does not have.
+fn made_later(texts: &[String], fresh: bool) -> Result<Report> {
     let report = Report::read()?.told_anew(&table::groups(), report::facts)?;
     let all = report::outline(&table::groups());
-    if !all.iter().any(|row| row.what.contains(text)) {
+    if let Some(text) = texts.iter().find(|text| !all.iter().any(|row| row.what.contains(text.as_str()))) {
         bail!("no row has \"{text}\" in its name: docs/fidelity.md has all names");
     }
+    let is_named = |row: &Row| texts.iter().any(|text| row.what.contains(text.as_str()));
     let there = report.outline();
     let mut groups = table::groups();
     for group in &mut groups {
@@ -83,10 +84,8 @@ fn made_later(text: &str, fresh: bool) -> Result<Report> {
             let is_it = |other: &&report::Outline| other.title == group.title && other.what == row.what;
             there.iter().find(is_it) == all.iter().find(is_it)
         };
-        group.rows = std::mem::take(&mut group.rows)
-            .into_iter()
-            .filter(|row| row.what.contains(text) || !is_there(row))
-            .collect();
+        group.rows =
+            std::mem::take(&mut group.rows).into_iter().filter(|row| is_named(row) || !is_there(row)).collect();
     }
     report.with(&simulated(&groups, fresh)?, &table::groups())
 }
