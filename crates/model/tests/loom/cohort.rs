@@ -22,7 +22,7 @@ use flashlock_model::{Field, Loom, Op, Setup, Weaken};
 use loom::thread;
 
 use crate::cohort_mutants::*;
-use crate::common::{Lock, Mutex, sleepers, world};
+use crate::common::{ALL, Lock, Mutex, sleepers, world};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(14) };
 const BOUND: Depth = Preemptions(3);
@@ -140,7 +140,7 @@ fn forked<L: Lock>(on: On, steps: u32) {
 }
 
 macro_rules! cohorts {
-    ($($name:ident: $lock:ty, $spin:ty, $setup:expr, [$(($on:expr, $event:expr)),+];)*) => {$(
+    ($($name:ident: $lock:ty, $spin:ty, $depth:expr, $setup:expr, [$(($on:expr, $event:expr)),+];)*) => {$(
         mod $name {
             use super::*;
 
@@ -150,7 +150,7 @@ macro_rules! cohorts {
             fn exclude() {
                 $(
                     let name = concat!(stringify!($name), " ", stringify!($on));
-                    explore(name, BOUND, $setup, || sections::<$lock>($on)).shows(&[$event]);
+                    explore(name, $depth, $setup, || sections::<$lock>($on)).shows(&[$event]);
                 )+
             }
 
@@ -179,15 +179,15 @@ macro_rules! cohorts {
 }
 
 cohorts! {
-    c_bo_mcs: CBoMcs<Park>, CBoMcs<Spin>, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
-    c_tkt_tkt: CTktTkt, CTktTkt, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
-    c_ptl_tkt: CPtlTkt, CPtlTkt, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
-    hmcs: Hmcs<Park>, Hmcs<Spin>, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
-    cst: Cst<SpinThenPark>, Cst<Spin>, CROWDED, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
-    cst_asleep: Cst<Park>, Cst<Spin>, SETUP, [(On::One, Event::CohortAside), (On::Two, Event::CohortMove)];
-    hmcs_of_three_levels: Hmcs<Park>, Hmcs<Spin>, THREE_LEVELS,
+    c_bo_mcs: CBoMcs<Park>, CBoMcs<Spin>, ALL, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
+    c_tkt_tkt: CTktTkt, CTktTkt, ALL, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
+    c_ptl_tkt: CPtlTkt, CPtlTkt, ALL, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
+    hmcs: Hmcs<Park>, Hmcs<Spin>, BOUND, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
+    cst: Cst<SpinThenPark>, Cst<Spin>, BOUND, CROWDED, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
+    cst_asleep: Cst<Park>, Cst<Spin>, BOUND, SETUP, [(On::One, Event::CohortAside), (On::Two, Event::CohortMove)];
+    hmcs_of_three_levels: Hmcs<Park>, Hmcs<Spin>, BOUND, THREE_LEVELS,
         [(On::One, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
-    hmcs_of_four_levels: Hmcs<Park>, Hmcs<Spin>, FOUR_LEVELS,
+    hmcs_of_four_levels: Hmcs<Park>, Hmcs<Spin>, BOUND, FOUR_LEVELS,
         [(On::One, Event::CohortNear), (On::Cores, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
 }
 
