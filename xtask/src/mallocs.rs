@@ -44,7 +44,11 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let mut steps = Steps::default();
     for allocator in ALLOCATORS {
         let others = vec![PathBuf::from(allocator.library)];
-        steps.run(allocator.library, || suite::run(&Conformance::build(&GLOBS.map(str::to_owned), others)?, &locks));
+        steps.run(allocator.library, || {
+            let mut conformance = Conformance::build(&GLOBS.map(str::to_owned), others)?;
+            conformance.be_brief(Vec::new());
+            suite::run(&conformance, &locks)
+        });
     }
     Ok(steps.finish())
 }

@@ -115,7 +115,7 @@ fn under(choices: &[Choice], globs: &[&str], scenarios: &[&str], threads: u32) -
     let chosen = Chosen::of(choices.iter().map(|(lock, _)| (*lock).to_owned()).collect()).on(TOPOLOGY);
     let globs = globs.iter().map(|glob| (*glob).to_owned()).collect();
     let names = scenarios.iter().map(|scenario| (*scenario).to_owned()).collect();
-    let mut tally = conformance::run(&conformance::Options::under(chosen.clone(), globs))?;
+    let mut tally = conformance::run(&conformance::Options::brief(chosen.clone(), globs))?;
     tally += torture::run_locks(&torture::Options::some(chosen.clone(), names, threads))?;
     for (lock, events) in choices {
         tally += watched(lock, || happens((lock, scenarios[0]), events, &chosen, threads))?;

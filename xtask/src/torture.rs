@@ -49,7 +49,8 @@ pub(crate) struct Options {
 impl Options {
     /// All scenarios under these locks; an empty list stands for every lock.
     pub(crate) fn under(chosen: Chosen, quick: bool) -> Self {
-        let threads = if quick { vec![2, 8] } else { THREADS.to_vec() };
+        // Not alone: where there is nobody to exclude, the conformance suite says as much.
+        let threads = THREADS.into_iter().filter(|&threads| threads > 1 && !(quick && threads > 8)).collect();
         Self { chosen, threads, seconds: None, full: false, seed: None, only: Vec::new() }
     }
 

@@ -44,7 +44,7 @@ pub fn now() -> u64 {
     with(|kernel| kernel.now / 1000)
 }
 
-/// The number of the acting thread, in order of [`Simulation::spawn`].
+/// The number of the acting thread, in order of [`Simulation::spawn`](crate::Simulation::spawn).
 pub fn thread_number() -> u32 {
     with(|kernel| kernel.current.expect("a simulated thread is acting"))
 }

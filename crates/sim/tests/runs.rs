@@ -162,12 +162,12 @@ fn all_locks_exclude_and_end_with_few_threads() {
 
 #[test]
 fn all_locks_exclude_and_end_on_full_machines() {
-    torture_with(|cpus| cpus, 4_000, 3_000.0);
+    torture_with(|cpus| cpus, 2_500, 3_000.0);
 }
 
 #[test]
 fn all_locks_exclude_and_end_with_more_threads_than_cpus() {
-    torture_with(|cpus| cpus + cpus / 4, 4_000, 50.0);
+    torture_with(|cpus| cpus + cpus / 4, 2_500, 50.0);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn all_locks_exclude_and_end_where_threads_wait_for_cpus_all_the_time() {
     let mut machine = Description::find("2x18x2").unwrap();
     machine.topology.cores_per_node = 2;
     for seed in 0..4 {
-        let torture = Torture { threads: 24, rounds: rounds(240), seed, slice_us: 20.0 };
+        let torture = Torture { threads: 24, rounds: rounds(120), seed, slice_us: 20.0 };
         for_all(|lock, run| excludes(lock, run, &machine, torture));
     }
 }
@@ -184,7 +184,7 @@ fn all_locks_exclude_and_end_where_threads_wait_for_cpus_all_the_time() {
 fn all_locks_exclude_and_end_where_a_hypervisor_takes_cpus_away_and_where_waiters_rest() {
     for machine in [taken_away(), at_rest()] {
         for threads in [2, 7, 16, 20] {
-            let torture = Torture { threads, rounds: rounds(1_400_u32.div_ceil(threads)), seed: 4, slice_us: 50.0 };
+            let torture = Torture { threads, rounds: rounds(700_u32.div_ceil(threads)), seed: 4, slice_us: 50.0 };
             for_all(|lock, run| excludes(lock, run, &machine, torture));
         }
     }

@@ -9,7 +9,8 @@
 //!
 //! **Departures.** (1) A waiter may leave by time-out. Its node stays in the stack; the holder that pops it gives it back, and
 //! goes through the stack when there are many ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)); a stack full of them lets nobody join ([`LeftBehind`]).
-//! (2) Waiters of a broadcast are pushed as a block, the one that waited longest on top.
+//! (2) Waiters of a broadcast are pushed as a block, the one that waited longest on top. (3) It has no `evict=`, as `mcscr` has: the top came last, and is the
+//! likeliest to run.
 //!
 //! ## State                                                          ## The stack
 //! ```text

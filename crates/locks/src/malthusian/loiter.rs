@@ -14,6 +14,7 @@
 //! the standby thread in its turn; one that gives up looks at the word once more. Should it look before the store, and the releaser have counted it
 //! before that, nobody is woken: the lock is free until the standby thread looks by itself, for up to [`POLL`] µs. (3) A slow-path holder releases the inner lock first, then the outer word: the inner
 //! release may wake a thread, within the section. (4) In a forked child whoever first comes to the slow path forgets those who waited ([`settle`](crate::settle)).
+//! (5) It has no `evict=`, as `mcscr` has: arrivals go past a standby thread that does not run, until it has been granted the lock.
 //!
 //! ## State: the outer word
 //! | bit | set by | cleared by | meaning |
