@@ -78,6 +78,7 @@ use crate::event::Event;
 use crate::machine::{Deadline, Machine, Patience, Word};
 use crate::policy::RolesApart;
 use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
+use crate::rw::shfl::turn::Ends;
 use crate::rw::shfl::{ShflRwState, Want, counted, has_no_readers, is_written};
 use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
 use crate::side::Side;
@@ -226,9 +227,10 @@ impl<M: Machine> CstRwState<M> {
     fn read_slow<W: WaitPolicy>(&self, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
         let begun = M::micros();
         let mut patience = M::tunables().bound_us.max(1);
+        let longest = patience.saturating_mul(2 << MOST_DOUBLINGS).max(1 << 20);
         loop {
             let limit = if how == Reader::Behind { until } else { Some(M::sooner(patience, until)) };
-            match self.base.acquire::<W, RolesApart>(Want::Read(how), limit) {
+            match self.base.acquire::<W, RolesApart>(Want::Read(how), limit, Ends::ToLookAround) {
                 Ok(()) => {
                     M::trace(Event::RwRead);
                     self.move_aside::<W>();
@@ -249,7 +251,8 @@ impl<M: Machine> CstRwState<M> {
                 M::trace(Event::RwTimedOut);
                 return Err(Refusal::TimedOut);
             }
-            patience = patience.saturating_mul(2).min(1 << 20);
+            // As long as the base may have it wait for the writer that it would pass there, at least.
+            patience = patience.saturating_mul(2).min(longest);
         }
     }
 
@@ -339,7 +342,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         state.forget_the_dead::<W>();
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
-        let acquired = state.base.acquire::<W, RolesApart>(Want::Write(how), until);
+        let acquired = state.base.acquire::<W, RolesApart>(Want::Write(how), until, Ends::Late);
         let claimed = acquired.is_ok_and(|()| state.claim_counters::<W>(late, until));
         counted::<M>(if claimed { Ok(()) } else { Err(Refusal::TimedOut) }, Event::RwWrite)
     }

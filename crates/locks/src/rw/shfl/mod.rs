@@ -64,6 +64,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::policy::{Admission, RolesApart};
+use crate::rw::shfl::turn::Ends;
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 use crate::shuffle::ShflQueue;
 use crate::shuffle::front::{BESIDE, NOTIFY as UNTOLD, named, naming};
@@ -209,6 +210,7 @@ impl<M: Machine> ShflRwState<M> {
         &self,
         want: Want,
         until: Option<Deadline>,
+        ends: Ends,
     ) -> Result<(), Refusal> {
         let taken = if want.writes() {
             self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
@@ -221,7 +223,7 @@ impl<M: Machine> ShflRwState<M> {
         if !want.writes() && self.count.load(Relaxed) >= FULL {
             return Err(Refusal::Overflow);
         }
-        self.wait::<W, P>(want, until, None).map_err(|TimedOut| Refusal::TimedOut)
+        self.wait::<W, P>(want, until, ends).map_err(|TimedOut| Refusal::TimedOut)
     }
 
     /// Acquires for writing if that is possible at once; uncounted, too.
@@ -236,7 +238,7 @@ impl<M: Machine> ShflRwState<M> {
         if self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok() {
             return Ok(());
         }
-        self.wait::<W, RolesApart>(Want::Write(Writer::Preferred), Some(until), Some(at_head))
+        self.wait::<W, RolesApart>(Want::Write(Writer::Preferred), Some(until), Ends::SoonerAtHead(at_head))
     }
 
     /// The release of a lock that somebody waits for. `count` is what the releaser saw.
@@ -326,7 +328,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
     }
 
     fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        counted::<M>(state.acquire::<W, P>(Want::Read(how), until), Event::RwRead)
+        counted::<M>(state.acquire::<W, P>(Want::Read(how), until, Ends::Late), Event::RwRead)
     }
 
     fn try_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
@@ -340,7 +342,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
 
     #[inline]
     fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        counted::<M>(state.acquire::<W, P>(Want::Write(how), until), Event::RwWrite)
+        counted::<M>(state.acquire::<W, P>(Want::Write(how), until, Ends::Late), Event::RwWrite)
     }
 
     fn try_write(state: &ShflRwState<M>) -> bool {

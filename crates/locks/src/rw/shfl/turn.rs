@@ -20,16 +20,29 @@ use crate::wait::WaitPolicy;
 /// The longest patience (µs) of a waiter: after so much silence, it looks for itself.
 const PATIENCE_MAX: u32 = 80_000;
 
+/// What it means that the time of a wait is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// The caller's deadline has passed: it leaves, and readers that pass writers at all do so now.
+    Late,
+    /// The same; and once it is first it waits for so long (µs) at most.
+    SoonerAtHead(u32),
+    /// The caller looks at something else, and comes back.
+    ToLookAround,
+}
+
 /// A wait: what for, and how long it has lasted.
 struct Wait {
     want: Want,
     /// When it began, in µs.
     since: u32,
+    /// Whether it goes on when its time is over: then that is no reason to pass anybody.
+    goes_on: bool,
 }
 
 impl Wait {
-    fn begin<M: Machine>(want: Want) -> Self {
-        Self { want, since: M::micros() }
+    fn begin<M: Machine>(want: Want, ends: Ends) -> Self {
+        Self { want, since: M::micros(), goes_on: ends == Ends::ToLookAround }
     }
 
     /// How long (µs) the waiter sleeps, at first, before it looks for itself.
@@ -42,19 +55,19 @@ impl Wait {
 }
 
 impl<M: Machine> ShflRwState<M> {
-    /// Waits for the lock, and acquires it. `at_head`: how long (µs) it waits at most once it is first.
+    /// Waits for the lock, and acquires it.
     #[cold]
     pub(super) fn wait<W: WaitPolicy, P: Admission>(
         &self,
         want: Want,
         until: Option<Deadline>,
-        at_head: Option<u32>,
+        ends: Ends,
     ) -> Result<(), TimedOut> {
         M::trace(Event::RwContended);
         if W::SPINS && self.queue.arrive(&self.count, |seen| want.could(seen) && self.admit(want, want.bars(), 0)) {
             return Ok(());
         }
-        let wait = Wait::begin::<M>(want);
+        let wait = Wait::begin::<M>(want, ends);
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
         let take = || self.admit_out_of_turn(&wait, late());
         if let Some(ended) = self.queue.left().keep_out(until, take) {
@@ -67,7 +80,10 @@ impl<M: Machine> ShflRwState<M> {
                 Turn::Won => return Ok(()),
                 Turn::TimedOut => Contended::TimedOut,
                 Turn::Head => {
-                    let until = at_head.map_or(until, |us| Some(M::sooner(us, until)));
+                    let until = match ends {
+                        Ends::SoonerAtHead(us) => Some(M::sooner(us, until)),
+                        _ => until,
+                    };
                     self.contend::<W, P>(me, want, until, false)
                 }
                 Turn::HeadHolding => self.contend::<W, P>(me, want, until, true),
@@ -144,7 +160,7 @@ impl<M: Machine> ShflRwState<M> {
         let passed = &head.node::<M>().passes;
         let bound = u64::from(M::tunables().bound_us) << passed.load(Relaxed).min(MOST_DOUBLINGS);
         let waited = u64::from(M::micros().wrapping_sub(wait.since));
-        if !late && waited < bound {
+        if (!late || wait.goes_on) && waited < bound {
             return self.admit(wait.want, BAR_READERS, 0);
         }
         let barred = self.count.load(Relaxed) & BAR_READERS != 0;
