@@ -1,8 +1,8 @@
 //! # Queue nodes
 //!
-//! One cache line per waiting thread. A thread needs a node only while it waits: the holder keeps none (see `queue/mcs`
-//! and `shuffle/shfl`; but for `queue/clh`, and one who has waiters [set aside](crate::queue::aside)), so the number of nodes is bounded by the number of threads, plus those that timed-out waiters
-//! left behind in a queue and that nobody has reached yet.
+//! One cache line per waiting thread. A thread needs a node while it waits; in some locks (`shuffle/shfl`, `queue/qspin`, cohorts) until it has acquired, in
+//! others (`queue/clh`, and [`queue::aside`](crate::queue::aside) with `mcs`, `cna` and `mcscr`) until it releases what it has waited for. So the number of nodes is bounded
+//! by the number of threads, and of locks held, plus those that timed-out waiters left behind in a queue and that nobody has reached yet.
 //!
 //! Nodes live in a **type-stable pool**: their memory is never unmapped and never becomes anything else. A thread that
 //! acts on a stale handle therefore reads a valid node; every algorithm says which invariant keeps it from *changing*
@@ -33,7 +33,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::machine::{Handle, Machine, Word};
+use crate::machine::{FIRST_EPOCH, Handle, Machine, Word};
 
 /// Values of [`Node::state`].
 pub mod state {
@@ -182,9 +182,13 @@ impl<M: Machine> Node<M> {
 
     /// Whether its thread exists in this process. Relaxed: written before the node was published, and a fork orders
     /// everything before it.
+    ///
+    /// In a process of the first epoch there are no others, and the node's line is left alone: whoever asks is, as a rule, about to write to
+    /// it, and to fetch it for reading first would make two transfers of one.
     #[inline]
     pub fn is_alive(&self) -> bool {
-        self.epoch.load(Ordering::Relaxed) == M::epoch()
+        let epoch = M::epoch();
+        epoch == FIRST_EPOCH || self.epoch.load(Ordering::Relaxed) == epoch
     }
 }
 

@@ -14,7 +14,6 @@ use flashlock_locks::numa::cohort::CohortQueue;
 use flashlock_locks::numa::cohort::global::{McsRest, TicketWords};
 use flashlock_locks::queue::aside::AsideQueue;
 use flashlock_locks::queue::clh::ClhQueue;
-use flashlock_locks::queue::mcs::McsQueue;
 use flashlock_locks::rw::cst::CstRwState;
 use flashlock_locks::rw::futex::FutexRwState;
 use flashlock_locks::rw::shfl::ShflRwState;
@@ -59,18 +58,6 @@ impl<C: Checker> Tag for Node<Model<C>> {
             machine::Word::fetch_add(&word.raw, 0, Ordering::Relaxed); // So that the checker knows that it matters who comes first.
             word.tag(Field::Freed);
         }
-    }
-}
-
-impl<C: Checker> Tag for McsQueue<Model<C>> {
-    fn tag(&self) {
-        self.tail.tag(Field::LockTail);
-        self.next.tag(Field::LockNext);
-    }
-
-    fn free(&self) {
-        self.tail.tag(Field::Freed);
-        self.next.tag(Field::Freed);
     }
 }
 

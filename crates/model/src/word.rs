@@ -18,9 +18,9 @@ pub enum Field {
     Untagged,
     /// A lock's word.
     LockWord,
-    /// `McsQueue::tail`, `AsideQueue::tail`, `ClhQueue::tail`, `ShflQueue::tail`, `LifoQueue::top`.
+    /// `AsideQueue::tail`, `ClhQueue::tail`, `ShflQueue::tail`, `LifoQueue::top`.
     LockTail,
-    /// `McsQueue::next`, `AsideQueue::front`.
+    /// `AsideQueue::front`.
     LockNext,
     /// `TicketQueue`.
     TicketNext,

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::{Clock, Deadline, Local, Tunables, Word as _};
+use flashlock_locks::machine::{Clock, Deadline, FIRST_EPOCH, Local, Tunables, Word as _};
 
 use crate::arena::Arena;
 use crate::checker::Checker;
@@ -50,6 +50,8 @@ pub struct Setup {
     pub spurious: u32,
     /// By how many µs the clock of `Machine::micros` advances each time it is read.
     pub micros_step: u32,
+    /// [`Machine::epoch`](flashlock_locks::machine::Machine::epoch). With the first one nobody looks whether a node's thread is alive.
+    pub epoch: u32,
     /// What the user tuned.
     pub tunables: &'static Tunables,
     /// What `Machine::random` says; without it, the checker.
@@ -74,12 +76,20 @@ impl Setup {
             flow: 0,
             spurious: 0,
             micros_step: 0,
+            epoch: FIRST_EPOCH,
             tunables: &Tunables::DEFAULT,
             random: None,
             crowded: false,
             weaken: &[],
             fault: None,
         }
+    }
+
+    /// The same in a process whose parent had used locks: there whoever reaches a node looks whether its thread is alive, so that more is
+    /// accessed than in a first process, and nothing less.
+    #[must_use]
+    pub const fn in_a_child(self) -> Self {
+        Self { epoch: FIRST_EPOCH + 1, ..self }
     }
 }
 
@@ -141,7 +151,7 @@ impl<C: Checker> World<C> {
             now_seen: C::Atomic::new(0),
             now: Cell::new(0),
             micros: Cell::new(1),
-            epoch: Cell::new(1),
+            epoch: Cell::new(setup.epoch),
             vanishes_in: Cell::new(0),
             random: Cell::new(setup.random),
             threads: RefCell::new(Vec::new()),

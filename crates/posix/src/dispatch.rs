@@ -135,7 +135,7 @@ pub(crate) fn is_busted(wanted: &str) -> bool {
 fn choose(_wanted: &str, choice: &Choice, _stats: Option<i32>) -> (&'static Table, Whose) {
     #[cfg(feature = "busted")]
     if is_busted(_wanted) {
-        return (const { &Table::of::<flashlock_locks::spin::busted::Busted, Native<NoStats>>() }, Whose::Plain);
+        return (const { &Table::of::<flashlock_busted::Busted, Native<NoStats>>() }, Whose::Plain);
     }
     #[cfg(feature = "stats")]
     if _stats.is_some_and(stats::attach) {

@@ -82,7 +82,7 @@ fn resolve() -> &'static Table {
 fn choose(_wanted: &str, choice: RwChoice, _stats: Option<i32>) -> &'static Table {
     #[cfg(feature = "busted")]
     if is_busted(_wanted) {
-        return const { &Table::of::<flashlock_locks::rw::busted::BustedRw, Native<NoStats>>() };
+        return const { &Table::of::<flashlock_busted::BustedRw, Native<NoStats>>() };
     }
     #[cfg(feature = "stats")]
     if _stats.is_some_and(stats::attach) {

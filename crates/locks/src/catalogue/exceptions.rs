@@ -51,8 +51,9 @@ pub const TRIES: &[Exception] = group! {
 /// Of a lock whose waiters nap.
 pub const NAPS: &[Exception] = group! {
     "more threads than CPUs want one mutex all the time: each hand-over may wait for a nap, 0.1 ms, which is too slow for a check":
-        "malloc.threads_allocate", "malloc.libraries_come_and_go", "cond_stress.semaphore_of_eight_threads",
-        "sandbox.a_hundred_wait_for_a_mutex", "threads.specific_data_destructors_lock";
+        "malloc.threads_allocate", "malloc.libraries_come_and_go", "malloc.processes_fork",
+        "cond_stress.semaphore_of_eight_threads", "sandbox.a_hundred_wait_for_a_mutex",
+        "threads.specific_data_destructors_lock";
 };
 
 /// Of a readers-writer lock that prefers as glibc's does.

@@ -55,7 +55,7 @@ macro_rules! for_each_lock {
             }),
             (Mcs, "mcs", [stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>, spin => $crate::queue::Mcs<$crate::wait::Spin>, park => $crate::queue::Mcs<$crate::wait::Park>, umwait => $crate::queue::Mcs<$crate::wait::Umwait>], {
                 title: "queue lock, each waiter on its own cache line",
-                paper: "Mellor-Crummey & Scott, TOCS 1991 (K42 variant)",
+                paper: "Mellor-Crummey & Scott, TOCS 1991",
                 source: "queue/mcs.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",

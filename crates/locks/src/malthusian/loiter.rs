@@ -49,7 +49,7 @@
 //! On a simulated SPARC T5 (`flashlock simulate randarray --machine sparc-t5 --threads 32`) it makes nine tenths of MCSCR's operations, with a
 //! working set of 9 threads, where MCSCR's is 5 ([fidelity](../fidelity.md)); with `spinners=4` all 32 threads circulate, and it makes half. Where nothing is done outside and sections are shorter than a µs, eight who poll disturb the holder
 //! more than one: on two sockets of 18 cores `kvmap` with 4 or
-//! 18 threads makes 0.8 of what one makes that polls as where CPUs are short, and 1.1 to 1.7 of MCSCR's operations.
+//! 18 threads makes 0.8 of what one makes that polls as where CPUs are short, and 1.3 to 1.4 of MCSCR's operations.
 //!
 //! ## On several NUMA nodes
 //! `loiter-cna` is NUMA-friendly where the lock is saturated: then the standby threads follow each other on a node, and mostly the lock goes to them. The more who
@@ -57,10 +57,10 @@
 //!
 //! | `--external`, ns | acquisitions from another node: `loiter` | `loiter-cna` | its throughput / `loiter`'s |
 //! |---|---|---|---|
-//! | 0 | 0.17 | < 0.001 | 1.5 |
-//! | 1,000 | 0.005 | 0.018 | 1.07 |
-//! | 2,000 | 0.006 | 0.075 | 0.90 |
-//! | 5,000 | 0.048 | 0.13 | 0.85 |
+//! | 0 | 0.18 | 0.01 | 1.5 |
+//! | 1,000 | < 0.01 | 0.01 | 1.04 |
+//! | 2,000 | 0.01 | 0.08 | 0.85 |
+//! | 5,000 | 0.05 | 0.12 | 0.87 |
 //!
 //! ## Invariants
 //! 1. Who changes the word from not HELD to HELD, or clears GRANTED, holds the lock.

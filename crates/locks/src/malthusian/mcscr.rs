@@ -63,7 +63,7 @@
 //! the newest, at worst, for n times as many.
 
 use core::marker::PhantomData;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
@@ -83,6 +83,8 @@ pub struct Fewest<S = AsTuned>(PhantomData<S>);
 
 impl<S: Service> Succession for Fewest<S> {
     type Service = S;
+    /// Who has come since is surplus, too: twice as many threads would circulate where sections are short.
+    const SEES_LATECOMERS: bool = true;
 
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
         if let Some(eldest) = holder.aside
@@ -92,11 +94,10 @@ impl<S: Service> Succession for Fewest<S> {
             eldest.node::<M>().next.store(first.word(), Relaxed);
             return eldest;
         }
-        let node = first.to().node::<M>();
-        // Acquire: the second's node must be seen prepared. A second that has not linked itself yet is no surplus yet.
-        match Link::from_word(node.next.load(Acquire)) {
+        // A second that has not linked itself yet is no surplus yet.
+        match holder.behind::<M>(first.to()) {
             // Relaxed: a hint. Who gives up later is found when its turn comes.
-            Some(second) if node.state.load(Relaxed) != state::ABANDONED => {
+            Some(second) if first.to().node::<M>().state.load(Relaxed) != state::ABANDONED => {
                 cull::<M>(holder, first);
                 second.to()
             }

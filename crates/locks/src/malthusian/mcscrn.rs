@@ -48,7 +48,7 @@
 //! **Cannot:** what `mcs` cannot; and bound a wait in time: with n nodes a remote waiter waits for n × 1,000 releases on average.
 
 use core::marker::PhantomData;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
@@ -174,10 +174,10 @@ impl<M: Machine> Ring<'_, M> {
 }
 
 /// The remote waiters at the front of the main queue that others follow, and who follows them: that one is home, or the last.
-fn remote_ones<M: Machine>(home: Home, first: Link) -> (Option<Piece>, Link) {
+fn remote_ones<M: Machine>(holder: &Holder, home: Home, first: Link) -> (Option<Piece>, Link) {
     let (mut remote, mut here) = (None, first);
     while !home.has::<M>(here)
-        && let Some(next) = Link::from_word(here.to().node::<M>().next.load(Acquire))
+        && let Some(next) = holder.behind::<M>(here.to())
     {
         remote = Some(Piece { first, last: here.to() });
         here = next;
@@ -187,6 +187,8 @@ fn remote_ones<M: Machine>(home: Home, first: Link) -> (Option<Piece>, Link) {
 
 impl Succession for FewestAtHome {
     type Service = AsTuned;
+    /// As under `mcscr`.
+    const SEES_LATECOMERS: bool = true;
 
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
         let home = Home::of::<M>(holder);
@@ -195,14 +197,13 @@ impl Succession for FewestAtHome {
             served.last.node::<M>().next.store(first.word(), Relaxed);
             return served.first.to();
         }
-        let (remote, here) = remote_ones::<M>(home, first);
+        let (remote, here) = remote_ones::<M>(ring.0, home, first);
         if remote.is_some() {
             M::trace(Event::Alteration);
             ring.set(joined::<M>(&[ring.all(), remote]));
         }
         if home.has::<M>(here) {
-            // Acquire: the second's node must be seen prepared.
-            let second = Link::from_word(here.to().node::<M>().next.load(Acquire));
+            let second = ring.0.behind::<M>(here.to());
             let Some(second) = second.filter(|&second| home.has::<M>(second)) else { return here.to() };
             M::trace(Event::Cull);
             ring.set(joined::<M>(&[Some(Piece { first: here, last: here.to() }), ring.all()]));

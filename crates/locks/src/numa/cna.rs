@@ -55,7 +55,7 @@
 //! **Cannot:** what `mcs` cannot; and bound a wait in time: a waiter of another socket waits for N hand-overs on average,
 //! however long they take.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::event::Event;
 use crate::machine::{Handle, Local, Machine, Word};
@@ -176,7 +176,7 @@ fn find_local<M: Machine>(holder: &mut Holder, first: Link) -> Option<Handle> {
     }
     let mut before = first.to();
     loop {
-        let current = Link::from_word(before.node::<M>().next.load(Acquire))?;
+        let current = holder.behind::<M>(before)?;
         if current.numa::<M>() == here {
             set_aside::<M>(holder, first, before);
             return Some(current.to());

@@ -9,7 +9,7 @@
 //!
 //! **Use it** when one lock is hot on a machine with several NUMA nodes, and threads may outnumber CPUs. **Rather not** when locks are many or mostly free: each costs memory for each NUMA node that threads come from, and an acquisition takes two locks; `shfl` does as much with neither.
 //!
-//! **Departures.** Those of [`cohort`](super::cohort), of which this is one, and of [`mcs`](crate::queue::mcs). (1) The paper's per-node structures form a list that is
+//! **Departures.** Those of [`cohort`](super::cohort), of which this is one, and of [`queue::k42`](crate::queue::k42). (1) The paper's per-node structures form a list that is
 //! searched; here they are parts of a side block. (2) The rules for sleepers are this project's, after the paper's intention: an awake waiter is preferred at each hand-over within the node; a node
 //! in which nobody waits awake gives the global lock up, and wakes its eldest sleeper, who acquires it anew. So no node waits for a
 //! wake-up while another could go on. (3) Each turn of a node ends with its eldest sleeper, if it has any: so n sleepers are served within n turns. (4) The paper's
@@ -36,12 +36,12 @@
 //! | any aside | reached, or none awake | the local lock to the eldest that sleeps; the global lock is released |
 //! | none aside | reached | the local lock to the first; the global lock is released |
 //!
-//! ## Invariants (beside those of `cohort` and `mcs`)
+//! ## Invariants (beside those of `cohort` and `queue::k42`)
 //! 1. The list of sleepers is written and read by who holds the local lock. A node in it is in no other queue; its thread changes its state, from PARKED to
 //!    ABANDONED, and nothing else.
 //! 2. Who is granted the local lock from the list stands before the main queue when he is: `next` names its first, or he is its tail.
 //!
-//! ## Orderings (beside those of `cohort` and `mcs`)
+//! ## Orderings (beside those of `cohort` and `queue::k42`)
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | `state` WAITING -> HEAD | Release | `state` load in `wait::turn` | hands over this section |
@@ -62,7 +62,7 @@ use crate::numa::cohort::Cohort;
 use crate::numa::cohort::global::GlobalMcs;
 use crate::numa::cohort::level::{LocalLock, Waiting};
 use crate::numa::cohort::local::{LocalMcs, words};
-use crate::queue::mcs::{Alone, HELD};
+use crate::queue::k42::{Alone, HELD};
 use crate::wait::{self, SpinThenPark, Staying, WaitPolicy};
 
 /// The CST mutex; waiters wait by policy `W`.

@@ -17,7 +17,7 @@
 //!                       core         part       core       part    near=: hand-overs within it, until the next core
 //! ```
 //!
-//! **Departures.** Those of [`cohort`](super::cohort), and those of [`mcs`](crate::queue::mcs) at all levels: so no thread keeps a node while it holds
+//! **Departures.** Those of [`cohort`](super::cohort), and those of [`queue::k42`](crate::queue::k42) at all levels: so no thread keeps a node while it holds
 //! the lock, and the upper queues are of threads' nodes; the paper's have a node for each queue below them. (1) There are two levels, NUMA nodes and the
 //! machine; or three, with groups of CPUs that share a last-level cache where a NUMA node has several, else of the hardware threads of a core; or four, with both. The paper's lock takes any number
 //! of levels, and so does this code (each is a type around the next: [`parts`](super::cohort::parts)); the machine tells of no more. A machine does not get

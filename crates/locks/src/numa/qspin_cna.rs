@@ -89,8 +89,6 @@ pub enum Order {
     Flush,
 }
 
-/// Says nothing in a link: look into the node.
-const UNSAID: u32 = u32::MAX;
 /// `scan=` from this on is no limit.
 const NO_LIMIT: u32 = 1_000_000_000;
 
@@ -101,13 +99,13 @@ impl Succession for NodeFirst {
         Order::NotUpTo(front)
     }
 
-    fn arrive<M: Machine>(node: &Node<M>) -> u32 {
+    fn arrive<M: Machine>(node: &Node<M>) -> Option<u32> {
         Self::begin(node);
         if M::tunables().urgent != 0 && M::urgent() {
             node.batch.store(URGENT, Relaxed);
-            return UNSAID;
+            return None; // Whoever wants to know shall look into the node.
         }
-        node.numa.load(Relaxed)
+        Some(node.numa.load(Relaxed))
     }
 
     fn begin<M: Machine>(node: &Node<M>) {
@@ -130,13 +128,13 @@ impl Succession for NodeFirst {
         look(line, head, head, while_busy)
     }
 
-    fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Handle, Handle)> {
+    fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
         let last = secondary(front)?;
-        let first = Link::from_word(last.node::<M>().next.load(Relaxed)).map_or(last, Link::to);
-        Some((first, last))
+        let first = Link::from_word(last.node::<M>().next.load(Relaxed));
+        Some((first.unwrap_or_else(|| Link::silent(last)), last))
     }
 
-    fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, mut order: Order) -> Handle {
+    fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, mut order: Order) -> Link {
         let node = front.node::<M>();
         if line.left().wants_sweep() {
             sweep(line, node);
@@ -144,21 +142,17 @@ impl Succession for NodeFirst {
         if let Order::NotUpTo(last) = order {
             order = look(line, front, last, so_many); // The post-scan.
         }
-        match (order, Self::elsewhere(node)) {
-            (Order::Found, _) => {
-                // Not `next`: the post-scan may have moved that.
-                let found = Link::from_word(node.next.load(Relaxed)).unwrap_or(next);
-                carry(node, found.to().node::<M>(), found.said());
-                found.to()
-            }
-            (_, Some((first, last))) => {
-                M::trace(Event::Alteration);
-                last.node::<M>().next.store(next.word(), Relaxed);
-                first
-            }
-            // He carries nothing, as when he queued.
-            (_, None) => next.to(),
+        if let Order::Found = order {
+            // Not `next`: a scan may have moved that.
+            let found = Link::from_word(node.next.load(Relaxed)).unwrap_or(next);
+            carry(node, found.to().node::<M>(), found.said());
+            return found;
         }
+        // Only now: the line of the last of those elsewhere is far away.
+        let Some((first, last)) = Self::elsewhere(node) else { return next }; // He carries nothing, as when he queued.
+        M::trace(Event::Alteration);
+        last.node::<M>().next.store(next.word(), Relaxed);
+        first
     }
 }
 

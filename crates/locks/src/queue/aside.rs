@@ -7,9 +7,8 @@
 //! [`malthusian::mcscr`](crate::malthusian::mcscr) are this lock with two successions. **Sources.** Dice & Kogan, CNA, EuroSys'19,
 //! §4–5, and Dice, *Malthusian Locks*, EuroSys'17, §4: both edit the MCS chain in the release and nowhere else.
 //!
-//! **Departures** from both: (1) K42, as in `mcs`, as long as nobody is aside: the holder keeps no node, and the lock names his
-//! successor. If somebody is, he keeps it, and the lock names it. So a lock is 8 bytes, any thread may release it, and who was never
-//! contended with has touched no node. (2) Who is aside is told with the lock, in the word that makes the successor head, as in the
+//! **Departures** from both: (1) Who waited holds the lock with his node, which the lock names; who did not wait has none, and the lock names his
+//! successor, as in the variant K42. So a lock is 8 bytes, any thread may release it, and an uncontended acquisition touches no node. (2) Who is aside is told with the lock, in the word that makes the successor head, as in the
 //! papers; it stays there while he holds the lock. The list is
 //! circular and named by its last, which names its first (as in the kernel's CNA series, v10): one handle, and nothing to scan.
 //! (3) A link carries the NUMA node of the waiter that it names (CNA §6). (4) A waiter may leave by time-out. Its node stays; the
@@ -23,10 +22,10 @@
 //! | tail | front   | meaning                               |     tail ────────────────────────────────┐
 //! |------|---------|---------------------------------------|                                          v
 //! | 0    | 0       | free                                  |     front ─> [H] ──> [D] ──> [E] ──> [F] ──> 0
-//! | HELD | 0       | held, nobody waits                    |               └ HEAD, C
-//! | node | 0       | held, the first is linking itself     |                      └─────────────────┐
-//! | node | D       | held, D is first, nobody aside        |                                        v
-//! | H    | H, KEPT | held with H, all who wait are aside   |               ┌──> [A] ──> [B] ──> [C] ──┐
+//! | HELD | 0       | held without a node, nobody waits     |               └ HEAD, C
+//! | node | 0       | the same, the first is linking itself |                      └─────────────────┐
+//! | node | D       | the same, D is first                  |                                        v
+//! | H    | H, KEPT | held with H, who waits is aside       |               ┌──> [A] ──> [B] ──> [C] ──┐
 //! | node | H, KEPT | held with H, the queue begins behind  |               └──────────────────────────┘
 //! ```
 //!
@@ -34,11 +33,11 @@
 //! 1. `front` is written by the holder, and by the one waiter that found `HELD` in `tail`; it is 0 when `tail` becomes HELD or 0.
 //!    The list aside, all links and `prev` of nodes in it, and the upper part of the holder's own state are the holder's.
 //! 2. A node is set aside only if its link is not 0: its successor has linked itself, and never writes that link again.
-//! 3. `tail` is HELD only while nobody is aside. So a release whose CAS (HELD -> 0) succeeds leaves nobody.
+//! 3. `tail` is HELD only while the lock is held without a node, and then nobody is aside. So a release whose CAS (HELD -> 0) succeeds leaves nobody.
 //! 4. A successor, once chosen, is in neither list but at the head of the rest of the main queue: its link leads to it, and is 0 iff
 //!    it is the tail or its successor is linking itself.
-//! 5. A node is given back by its thread after HEAD, when its link is in the lock; or, if it was kept, or after ABANDONED, by the
-//!    holder, when he has handed the lock over, freed it, or holds it with another. By then it is named by no link. After LEAVING he
+//! 5. A node is given back by the holder, whose own it is or who found it ABANDONED, when he has handed the lock over, freed it, or holds it
+//!    with another. By then it is named by no link. After LEAVING he
 //!    does not give it back then, but makes it EVICTED: it is its thread's, which queues anew.
 //! 6. After HEAD is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
 //! 7. In a forked child all of the parent's nodes come first, and those that the holder of that time reaches by a kept node are all
@@ -51,10 +50,11 @@
 //! |---|---|---|---|
 //! | `tail.swap(node)` | AcqRel | itself; `tail` CAS of the holder | publishes the node; sees the last section if it was free, and the 0 in the link it writes next |
 //! | `tail` CAS HELD -> 0, H -> 0 | Release | `tail` swap/CAS of the next locker | hands over this section |
-//! | `tail` CAS node -> HELD, H -> C | Release | `tail.swap` | the link that the next joiner writes is 0 by then |
+//! | `tail` CAS H -> C | Release | `tail.swap` | the link that the next joiner writes is 0 by then |
 //! | link store / load | Release / Acquire | each other | the successor's node must be seen prepared |
 //! | `state` -> HEAD | AcqRel | `state` load in `wait::turn` | hands over this section, and the lists |
 //! | links and `prev` aside, `front` of a kept node | Relaxed | – | the holder's alone, handed over with the lock |
+//! | `tail` load before a choice | Relaxed | – | a hint: who has just joined may be overlooked until the next release |
 //! | `state` -> LEAVING | Relaxed | – | what its thread wrote came with the link |
 //! | `state` -> EVICTED | Release | `state` loads of its thread, Acquire | the holder has read and written its links for the last time |
 //! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaver's last look comes before the node's next use |
@@ -114,10 +114,10 @@ impl<M: Machine> AsideQueue<M> {
         Holder::default()
     }
 
-    /// Releases a lock that somebody waits for.
+    /// Releases a lock that somebody waits for; `tail` is what was seen there.
     #[cold]
-    fn release<S: Succession>(&self) {
-        let mut holder = self.holder();
+    fn release<S: Succession>(&self, tail: u32) {
+        let mut holder = Holder { last: handle_in(tail), ..self.holder() };
         if let Some(last) = holder.aside
             && self.left().wants_sweep()
         {
@@ -146,6 +146,9 @@ impl<M: Machine> AsideQueue<M> {
             let next = link.load(Acquire);
             if let Some(first) = Link::from_word(next) {
                 if holder.node.is_some() || first.to().node::<M>().is_alive() {
+                    if S::SEES_LATECOMERS {
+                        holder.last = handle_in(self.tail.load(Relaxed)); // Whom it names we do not follow.
+                    }
                     return Some(S::choose::<M>(holder, first));
                 }
                 // A forked child. Whoever has queued since found a dead tail, and links itself here.
@@ -186,21 +189,12 @@ impl<M: Machine> AsideQueue<M> {
         first
     }
 
-    /// The lock is ours: with our node, if somebody is aside; otherwise (tail = me) -> HELD, or moves my link into the lock, and
-    /// the node is free.
+    /// The lock is ours, with our node.
+    ///
+    /// Its link is not looked at, nor moved into the lock, before the release: whoever is behind us is just writing it, and so has the line. That store
+    /// brings the lock's own line here while we are in our section; the release needs it.
     fn own(&self, me: Handle) {
-        let node = me.node::<M>();
-        if wait::handed(node).is_some() {
-            return self.front.store(me.word() | KEPT, Relaxed);
-        }
-        let mut next = node.next.load(Acquire);
-        // Before `tail` may become HELD, for then a waiter may write `front` (invariant 1).
-        self.front.store(next, Relaxed);
-        if next == 0 && self.tail.compare_exchange(me.word(), HELD, Release, Relaxed).is_err() {
-            next = await_link::<M>(&node.next);
-            self.front.store(next, Relaxed);
-        }
-        M::give_node(me);
+        self.front.store(me.word() | KEPT, Relaxed);
     }
 
     /// Puts `first` behind `previous`, what `tail` held. Behind a node whose thread did not survive a fork it is the first of a
@@ -311,7 +305,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
     fn unlock(_: &M::Word, queue: &AsideQueue<M>) {
         match queue.tail.compare_exchange(HELD, FREE, Release, Relaxed) {
             Ok(_) | Err(FREE) => {}
-            Err(_) => queue.release::<S>(),
+            Err(tail) => queue.release::<S>(tail),
         }
     }
 

@@ -35,6 +35,11 @@ impl Link {
         Self { word: to.word() | said << NUMA_SHIFT, to }
     }
 
+    /// A link that does not say where its waiter is.
+    pub fn silent(to: Handle) -> Self {
+        Self { word: to.word(), to }
+    }
+
     /// The link in a word, or `None` if there is nobody.
     pub fn from_word(word: u32) -> Option<Self> {
         handle_in(word).map(|to| Self { word, to })

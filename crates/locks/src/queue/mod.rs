@@ -2,6 +2,7 @@
 
 pub mod aside;
 pub mod clh;
+pub mod k42;
 pub mod link;
 pub mod mcs;
 pub mod mcs_tp;

@@ -19,12 +19,23 @@ pub struct Holder {
     pub node: Option<Handle>,
     /// The last of those set aside; if there is one, he has kept his node.
     pub aside: Option<Handle>,
+    /// The last of the main queue when he last looked. Nobody was behind that one, and his line need not be touched to see it: it
+    /// would be fetched for reading, and then once more to tell him that he has the lock.
+    pub last: Option<Handle>,
 }
 
 impl Holder {
     /// Who holds the lock with a node that he has kept, and what he was told with it.
     pub(super) fn with<M: Machine>(node: Handle) -> Self {
-        Self { node: Some(node), aside: wait::handed(node.node::<M>()) }
+        Self { node: Some(node), aside: wait::handed(node.node::<M>()), last: None }
+    }
+
+    /// The waiter behind `waiter` in the main queue, as far as is known. Acquire: his node must be seen prepared.
+    pub fn behind<M: Machine>(&self, waiter: Handle) -> Option<Link> {
+        if Some(waiter) == self.last {
+            return None;
+        }
+        Link::from_word(waiter.node::<M>().next.load(Acquire))
     }
 
     /// Gives back the nodes aside whose threads have gone.
@@ -60,6 +71,10 @@ impl Holder {
 pub trait Succession: 'static {
     /// Whether he must run, if he is awake.
     type Service: Service;
+
+    /// Whether who has joined since the release began matters: then the holder looks at the tail again before he chooses, though its
+    /// line may have gone to who joined.
+    const SEES_LATECOMERS: bool = false;
 
     /// The NUMA node of a thread that is about to queue.
     fn arrive<M: Machine>() -> u32 {

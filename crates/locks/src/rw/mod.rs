@@ -20,8 +20,6 @@
 
 use crate::machine::{Deadline, Machine};
 
-#[cfg(feature = "busted")]
-pub mod busted;
 pub mod catalogue;
 pub mod cst;
 pub mod futex;

@@ -1,7 +1,5 @@
 //! Locks whose waiters poll or sleep on the lock itself.
 
-#[cfg(feature = "busted")]
-pub mod busted;
 pub mod futex;
 pub mod hbo;
 pub mod null;

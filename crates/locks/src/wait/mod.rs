@@ -173,6 +173,16 @@ pub fn grant<M: Machine>(waiter: Handle, here: fn() -> u32) -> bool {
     grant_with::<M>(waiter, None, here)
 }
 
+/// Hands the front to a waiter that neither sleeps nor gives up: WAITING -> HEAD, by a store, which the caller does not wait for. Release as in [`grant`].
+pub(crate) fn grant_patient<M: Machine>(waiter: Handle, here: fn() -> u32) {
+    let node = waiter.node::<M>();
+    let hand_off = hand_off(here, node); // Before the waiter may use the node for something else.
+    node.state.store(state::HEAD, Release);
+    if let Some(event) = hand_off {
+        M::trace(event);
+    }
+}
+
 /// [`grant`], and `with` it this handle ([`handed`]).
 pub(crate) fn grant_with<M: Machine>(waiter: Handle, with: Option<Handle>, here: fn() -> u32) -> bool {
     let node = waiter.node::<M>();

@@ -26,7 +26,7 @@ macro_rules! excluding {
 
             #[test]
             fn two_threads_again() {
-                let recycling = Setup { recycles: true, ..SETUP };
+                let recycling = Setup { recycles: true, ..SETUP }.in_a_child();
                 excludes::<$lock>(concat!(stringify!($name), " 2+2"), Preemptions($again), recycling, &[2, 2]);
             }
 

@@ -21,7 +21,8 @@ use crate::exclusion::RESTLESS;
 use crate::forked::{NOTHING, forked_in_queueing};
 use crate::{cond, evictions, lifo, qspin, queues, states};
 
-const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
+/// In a child, where more is accessed.
+const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) }.in_a_child();
 const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
 const BOUND: Depth = Preemptions(3);
 
@@ -91,7 +92,7 @@ found! {
     cna_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
     cna_lock_fast: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
     cna_enqueue_acquire: [weak(Field::LockTail, Op::Swap, AcqRel, Release)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
-    cna_enqueue_release: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)], STAYS, || aside::choice_against_joiner::<Cna<SpinThenPark>>(Three);
+    cna_enqueue_release: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)], STAYS.in_a_child(), || aside::choice_against_joiner::<Cna<SpinThenPark>>(Three);
     cna_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
     cna_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
     cna_recall: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], STAYS, || aside::recall_against_joiner::<Cna<SpinThenPark>>(Three);
@@ -100,9 +101,9 @@ found! {
     qspin_unlock: [weak(Field::LockWord, Op::Add, Release, Relaxed)], SETUP, sections::<Qspin<Spin>>(&[1, 1]);
     qspin_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Qspin<Spin>>(&[1, 1]);
     qspin_close: [weak(Field::LockWord, Op::Cas, AcqRel, Release)], SETUP, sections::<Qspin<Park>>(&[1, 1, 1]);
-    qspin_join_acquire: [weak(Field::LockWord, Op::Swap, AcqRel, Release)], qspin::SETUP, qspin::two_join;
-    qspin_join_release: [weak(Field::LockWord, Op::Swap, AcqRel, Acquire)], qspin::SETUP, qspin::two_join;
-    qspin_vacant: [weak(Field::LockWord, Op::Load, Acquire, Relaxed)], qspin::SETUP, qspin::tried_as_somebody_queues;
+    qspin_join_acquire: [weak(Field::LockWord, Op::Swap, AcqRel, Release)], qspin::SETUP.in_a_child(), qspin::two_join;
+    qspin_join_release: [weak(Field::LockWord, Op::Swap, AcqRel, Acquire)], qspin::SETUP.in_a_child(), qspin::two_join;
+    qspin_vacant: [weak(Field::LockWord, Op::Load, Acquire, Relaxed)], qspin::SETUP.in_a_child(), qspin::tried_as_somebody_queues;
     qspin_link_acquire: [weak(Field::NodeNext, Op::Swap, AcqRel, Release)], qspin::SETUP, qspin::left_to_joiner::<QspinCna<SpinThenPark>>;
     qspin_cna_tell: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], qspin::SETUP, qspin::front_goes_on::<QspinCna<SpinThenPark>>;
     qspin_cna_told: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], qspin::SETUP, qspin::front_goes_on::<QspinCna<SpinThenPark>>;

@@ -9,9 +9,10 @@ use flashlock_locks::machine::{Handle, Tunables, Word as _};
 use flashlock_locks::node::{Node, state};
 use flashlock_locks::numa::QspinCna;
 use flashlock_locks::queue::Qspin;
+use flashlock_locks::queue::link::Link;
 use flashlock_locks::queue::qspin::line::Line;
 use flashlock_locks::queue::qspin::word::{LOCKED, pending_mark, tail};
-use flashlock_locks::wait::{Park, SpinThenPark};
+use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::harness::Totals;
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::{explore, find};
@@ -148,6 +149,17 @@ pub(crate) fn front_goes_on<L: OneWord>() {
     Front::<L>::new(&[0], &[1]).run([]);
 }
 
+/// The same, if who is behind the head has promised to stay: it is told by a store. As it waits for the word, it finds one of its own node behind
+/// another, who joins those of the secondary queue of which it was told.
+pub(crate) fn front_goes_on_by_a_store() {
+    let mut front = Front::<QspinCna<Spin>>::new(&[0, 1, 0], &[1]);
+    let &[waiter, other, local, secondary] = &front.asleep[..] else { unreachable!("four wait") };
+    front.asleep = vec![waiter, local, secondary, other]; // As they are served.
+    node(waiter).state.store(state::WAITING, Relaxed);
+    node(front.head).next.store(Link::new(waiter, 0).word(), Relaxed);
+    front.run([]);
+}
+
 /// The head, which has made a secondary queue, leaves before its joiner has linked himself: nothing that the front carries is lost.
 pub(crate) fn left_to_joiner<L: OneWord>() {
     let front = Front::<L>::new(&[], &[1]);
@@ -186,7 +198,7 @@ fn head_leaves<L: OneWord>(secondary: &[u32]) {
     let joiner = joins(&front.mutex, 0);
     let threads = [come_back(&front.mutex, front.asleep.clone())];
     let (line, head) = (Line::<Loom> { word: &front.mutex.word }, front.head);
-    line.pass::<flashlock_locks::numa::qspin_cna::NodeFirst>(head, unordered(head));
+    line.pass::<flashlock_locks::numa::qspin_cna::NodeFirst, Park>(head, unordered(head));
     front.mutex.visit();
     front.mutex.unlock();
     for thread in threads.into_iter().chain([joiner]) {
@@ -242,6 +254,7 @@ fn giving_up_as_the_front_comes() {
 
 #[test]
 fn the_head_gives_up() {
+    check("qspin-cna, told by a store", front_goes_on_by_a_store);
     check("qspin-cna, head leaves", || head_leaves::<QspinCna<Park>>(&[]));
     check("qspin-cna, head leaves, secondary", || head_leaves::<QspinCna<Park>>(&[1]));
     check("qspin-cna, left to the joiner", left_to_joiner::<QspinCna<Park>>);

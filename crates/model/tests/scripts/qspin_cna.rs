@@ -79,7 +79,7 @@ impl Script {
     fn acquire(&self, order: Order) {
         let head = self.nodes.borrow()[self.head.get().expect("a head")];
         self.mutex.unlock();
-        self.line().acquire::<NodeFirst>(head, self.mutex.word.load(Relaxed), order).expect("the lock is free");
+        self.line().acquire::<NodeFirst, Park>(head, self.mutex.word.load(Relaxed), order).expect("the lock is free");
         assert!(!world().arena.taken().contains(&head), "who holds the lock keeps no node");
         let taken = world().arena.taken();
         let is_head =
@@ -207,10 +207,10 @@ fn the_break_is_restored() {
         script.mutex.unlock();
         let stale = script.mutex.word.load(Relaxed);
         script.arrive(&[0]);
-        let now = script.line().acquire::<NodeFirst>(head, stale, order).expect_err("somebody has joined");
+        let now = script.line().acquire::<NodeFirst, Park>(head, stale, order).expect_err("somebody has joined");
         assert_eq!(now, script.mutex.word.load(Relaxed));
         script.expect(3, &[4], &[1, 2]);
-        script.line().acquire::<NodeFirst>(head, now, order).expect("nobody else");
+        script.line().acquire::<NodeFirst, Park>(head, now, order).expect("nobody else");
         script.head.set(Some(4));
         script.expect(4, &[], &[1, 2]);
         script.drain();

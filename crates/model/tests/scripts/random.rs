@@ -48,7 +48,7 @@ impl Lists {
         while !(self.main.is_empty() && self.aside.is_empty() && self.stack.is_empty()) {
             let served = rule(self, here, drawn);
             if !served.gone {
-                self.home = (!self.aside.is_empty()).then_some(served.numa);
+                self.home = Some(served.numa);
                 return Some(served.id);
             }
             self.home = Some(served.numa);

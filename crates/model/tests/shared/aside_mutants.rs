@@ -39,7 +39,7 @@ pub(crate) const KEEPS_FRONT: u8 = 6;
 impl<const B: u8> MutantAside<B> {
     /// (tail = my node, aside) -> (tail = last of those aside), granted to the first. Whether that was the state.
     fn recall<M: Machine>(queue: &AsideQueue<M>) -> bool {
-        let Holder { node: Some(me), aside: Some(last) } = queue.holder() else { return false };
+        let Holder { node: Some(me), aside: Some(last), .. } = queue.holder() else { return false };
         if queue.tail.load(Acquire) != me.word() {
             return false;
         }

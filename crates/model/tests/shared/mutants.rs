@@ -6,7 +6,7 @@ use flashlock_locks::cond::Chain;
 use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Unparked, Word as _};
 use flashlock_locks::node::state;
 use flashlock_locks::queue::Mcs;
-use flashlock_locks::queue::mcs::McsQueue;
+use flashlock_locks::queue::aside::AsideQueue;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::shuffle::{Shfl, ShflQueue};
 use flashlock_locks::spin::Futex;
@@ -142,23 +142,23 @@ fn link_of<M: Machine>(next: &M::Word) -> Handle {
 }
 
 impl<const B: u8> MutantMcs<B> {
-    fn own<M: Machine>(queue: &McsQueue<M>, me: Handle) {
+    fn own<M: Machine>(queue: &AsideQueue<M>, me: Handle) {
         let node = me.node::<M>();
         let mut next = node.next.load(Acquire);
         if B != CLEARS_LATE {
-            queue.next.store(next, Relaxed);
+            queue.front.store(next, Relaxed);
         }
         if next == 0 {
             let alone = queue.tail.compare_exchange(me.word(), 1, Release, Relaxed).is_ok();
             if alone && B == CLEARS_LATE {
-                queue.next.store(0, Relaxed);
+                queue.front.store(0, Relaxed);
             }
             if !alone && B != DOES_NOT_AWAIT {
                 next = link_of::<M>(&node.next).word();
-                queue.next.store(next, Relaxed);
+                queue.front.store(next, Relaxed);
             }
         } else {
-            queue.next.store(next, Relaxed);
+            queue.front.store(next, Relaxed);
         }
         M::give_node(me);
     }
@@ -182,7 +182,7 @@ impl<const B: u8> MutantMcs<B> {
         }
     }
 
-    fn acquire<M: Machine>(queue: &McsQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+    fn acquire<M: Machine>(queue: &AsideQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
         if queue.tail.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
             return Ok(());
         }
@@ -192,7 +192,7 @@ impl<const B: u8> MutantMcs<B> {
         if previous != 0 {
             match Handle::from_word(previous) {
                 Some(previous) => previous.node::<M>().next.store(me.word(), Release),
-                None => queue.next.store(me.word(), Release),
+                None => queue.front.store(me.word(), Release),
             }
             Self::wait::<M>(me, until)?;
         }
@@ -200,8 +200,8 @@ impl<const B: u8> MutantMcs<B> {
         Ok(())
     }
 
-    fn hand_over<M: Machine>(queue: &McsQueue<M>) {
-        let mut next = link_of::<M>(&queue.next);
+    fn hand_over<M: Machine>(queue: &AsideQueue<M>) {
+        let mut next = link_of::<M>(&queue.front);
         loop {
             let node = next.node::<M>();
             let before = node.state.swap(state::HEAD, AcqRel);
@@ -213,7 +213,7 @@ impl<const B: u8> MutantMcs<B> {
             }
             let mut after = node.next.load(Acquire);
             if after == 0 {
-                queue.next.store(0, Relaxed);
+                queue.front.store(0, Relaxed);
                 if queue.tail.compare_exchange(next.word(), 0, Release, Relaxed).is_ok() {
                     return M::give_node(next);
                 }
@@ -226,7 +226,7 @@ impl<const B: u8> MutantMcs<B> {
 }
 
 impl<M: Machine, const B: u8> RawLock<M> for MutantMcs<B> {
-    type Queue = McsQueue<M>;
+    type Queue = AsideQueue<M>;
 
     fn new_queue() -> Self::Queue {
         <Mcs<Park> as RawLock<M>>::new_queue()

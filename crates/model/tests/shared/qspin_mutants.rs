@@ -27,7 +27,7 @@ macro_rules! mutant {
         fn unordered(front: Handle) -> Order {
             NodeFirst::unordered(front)
         }
-        fn arrive<M: Machine>(node: &Node<M>) -> u32 {
+        fn arrive<M: Machine>(node: &Node<M>) -> Option<u32> {
             NodeFirst::arrive(node)
         }
         fn begin<M: Machine>(first: &Node<M>) {
@@ -45,12 +45,12 @@ macro_rules! mutant {
         }
     };
     (@ elsewhere) => {
-        fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Handle, Handle)> {
+        fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
             NodeFirst::elsewhere(front)
         }
     };
     (@ choose) => {
-        fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, order: Order) -> Handle {
+        fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, order: Order) -> Link {
             NodeFirst::choose(line, front, next, order)
         }
     };
@@ -59,8 +59,8 @@ macro_rules! mutant {
 mutant! {
     /// Takes only the first of the secondary queue back.
     DropsElsewhere {
-        fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Handle, Handle)> {
-            NodeFirst::elsewhere(front).map(|(first, _)| (first, first))
+        fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
+            NodeFirst::elsewhere(front).map(|(first, _)| (first, first.to()))
         }
     } keeps rest inherit order choose
 }
@@ -69,7 +69,7 @@ mutant! {
     /// Opens the circle before it is known what to restore.
     #[allow(dead_code, reason = "for loom: shuttle does not find it")]
     DoesNotRestore {
-        fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Handle, Handle)> {
+        fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
             let (first, last) = NodeFirst::elsewhere(front)?;
             last.node::<M>().next.store(0, Relaxed);
             Some((first, last))
@@ -80,9 +80,9 @@ mutant! {
 mutant! {
     /// Tells the next head nothing of the secondary queue.
     ForgetsThem {
-        fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, order: Order) -> Handle {
+        fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, order: Order) -> Link {
             let chosen = NodeFirst::choose(line, front, next, order);
-            chosen.node::<M>().prev.store(0, Relaxed);
+            chosen.to().node::<M>().prev.store(0, Relaxed);
             chosen
         }
     } keeps rest inherit order elsewhere

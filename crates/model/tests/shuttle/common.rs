@@ -37,8 +37,6 @@ pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, ..Tu
 
 /// Time stands still: a wake-up that is lost is a deadlock.
 pub(crate) const STILL: Setup = Setup { recycles: true, polls: 3, ..Setup::new(16) };
-/// The same, and whoever has said that he runs said so long ago.
-pub(crate) const STALE: Setup = Setup { micros_step: 100, ..STILL };
 /// As [`STILL`], but all waits are overdue: locks are handed over.
 pub(crate) const OVERDUE: Setup = Setup { micros_step: 3, tunables: &HASTY, ..STILL };
 /// Time flows, sleeps end for no reason, and all waits are overdue. Who is impatient leaves a node behind.

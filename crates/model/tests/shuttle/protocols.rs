@@ -10,10 +10,10 @@ use flashlock_model::shuttle::{By, find};
 use flashlock_model::{Fault, Field, Setup};
 
 use crate::aside_mutants::*;
-use crate::common::{FLOWING, Load, Lock, OVERDUE, STALE, STILL, both, rounds};
+use crate::common::{FLOWING, Load, Lock, OVERDUE, STILL, both, rounds};
 use crate::compact_mutants::*;
 use crate::cond::producers_and_consumers;
-use crate::evict_mutants::{EVICTS_SLEEPERS, GOES_EARLY, MutantTp};
+use crate::evict_mutants::{EVICTS_SLEEPERS, MutantTp};
 use crate::lifetime::last_frees;
 use crate::mutants::*;
 use crate::qspin_mutants::{DropsElsewhere, ForgetsThem, InheritsNothing, MutantQspin};
@@ -98,7 +98,6 @@ fn compact() {
     broken_long::<MutantLifo<TakesTheSecond>>("lifo-cr: takes the second, forgets the first", stays, load);
     broken_long::<MutantLifo<LosesThoseBetween>>("lifo-cr: those above the eldest are lost", stays, load);
     broken::<MutantTp<EVICTS_SLEEPERS>>("mcs-tp: passes over who may fall asleep", STILL);
-    broken::<MutantTp<GOES_EARLY>>("mcs-tp: goes before he is out of the queue", STALE);
     broken::<HboByStore>("hbo: acquires by a store", STILL);
 }
 

@@ -13,8 +13,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::level::{Global, Place, Waiting};
 use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
-use crate::queue::mcs::Words;
-use crate::queue::service::Everybody;
+use crate::queue::k42::Words;
 use crate::spin::tas;
 use crate::spin::ticket::Numbers;
 use crate::wait::{SpinThenPark, WaitPolicy};
@@ -174,11 +173,11 @@ impl<W: WaitPolicy> Global for GlobalMcs<W> {
             return Ok(());
         }
         waiting.begin();
-        at.words().wait::<W, Everybody>(until)
+        at.words().wait::<W>(until)
     }
 
     fn unlock<M: Machine>(at: &Place<'_, M, McsRest<M>>) {
-        at.words().unlock::<Everybody>();
+        at.words().unlock();
     }
 
     fn is_held<M: Machine>(word: &M::Word, _: &McsRest<M>) -> bool {

@@ -14,8 +14,7 @@ use super::level::{LocalLock, Waiting};
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
 use crate::node::Node;
-use crate::queue::mcs::Words;
-use crate::queue::service::Everybody;
+use crate::queue::k42::Words;
 use crate::spin::ticket::Numbers;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
@@ -35,7 +34,7 @@ impl<W: WaitPolicy> LocalLock for LocalMcs<W> {
             return Ok(());
         }
         waiting.begin();
-        words(part).wait::<W, Everybody>(until)
+        words(part).wait::<W>(until)
     }
 
     fn has_waiters<M: Machine>(part: &Node<M>) -> bool {
@@ -43,11 +42,11 @@ impl<W: WaitPolicy> LocalLock for LocalMcs<W> {
     }
 
     fn pass<M: Machine>(part: &Node<M>) -> bool {
-        words(part).pass::<Everybody>()
+        words(part).pass()
     }
 
     fn unlock<M: Machine>(part: &Node<M>) {
-        words(part).unlock::<Everybody>();
+        words(part).unlock();
     }
 
     fn reset<M: Machine>(part: &Node<M>, held: bool) {

@@ -49,7 +49,7 @@
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | the locks' own | – | – | [`mcs`](crate::queue::mcs), [`ticket`](crate::spin::ticket), [`tas`](crate::spin::tas); [`global`], [`partitioned`] |
+//! | the locks' own | – | – | [`queue::k42`](crate::queue::k42), [`ticket`](crate::spin::ticket), [`tas`](crate::spin::tas); [`global`], [`partitioned`] |
 //! | `home`, `passes` | Relaxed | – | a local or the global lock orders them (invariants 1, 2) |
 //! | `check_at` of a part, its limit | Relaxed | – | written before the part is published |
 //!

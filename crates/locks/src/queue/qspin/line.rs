@@ -21,6 +21,7 @@
 //!    found LEFT. Then no link and no tail names it.
 //! 4. Once a successor is told (HEAD), the teller touches neither lock nor node, but for the wake of an address, unless it
 //!    holds the lock.
+//! 5. Where waiters do not sleep, the link to one that may give up, or that a condition variable has put to sleep, does not say where it is.
 //!
 //! ## Orderings
 //! Those of `next` and `state` in [`qspin`](super)'s table.
@@ -33,6 +34,7 @@ use crate::node::{LEFT, Node};
 use crate::queue::link::Link;
 use crate::queue::qspin::word::{FLAGS, LOCKED, SLEEPS, has_pending, is_locked, is_vacant, tail, tail_word, with_tail};
 use crate::wait;
+use crate::wait::WaitPolicy;
 use crate::wait::left::{self, LeftBehind};
 
 /// Who follows the head. What it needs to know travels with the front, in the head's node, and is written by the thread that has
@@ -44,8 +46,8 @@ pub trait Succession: 'static {
     /// Nothing was learned yet by who has the front in this node.
     fn unordered(front: Handle) -> Self::Order;
 
-    /// A thread is about to queue with this node. The NUMA node that its link shall say.
-    fn arrive<M: Machine>(node: &Node<M>) -> u32;
+    /// A thread is about to queue with this node. The NUMA node that its link shall say, if any.
+    fn arrive<M: Machine>(node: &Node<M>) -> Option<u32>;
 
     /// The node does not have the front, and carries nothing: before it is in the queue.
     fn begin<M: Machine>(node: &Node<M>);
@@ -57,10 +59,10 @@ pub trait Succession: 'static {
     fn order<M: Machine>(line: Line<'_, M>, head: Handle) -> Self::Order;
 
     /// Those who wait elsewhere, first and last, and are to be the queue when nobody is behind `front`.
-    fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Handle, Handle)>;
+    fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)>;
 
     /// Chooses who has the front after `front`, whose link is `next`, and gives him what it carries. His link leads to the rest.
-    fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, order: Self::Order) -> Handle;
+    fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, order: Self::Order) -> Link;
 }
 
 /// A lock's word, seen by those who queue.
@@ -91,7 +93,7 @@ enum Behind {
     /// Somebody who has linked himself.
     Waiter(Link),
     /// Nobody; those who waited elsewhere are the queue now, which begins with this one.
-    Elsewhere(Handle),
+    Elsewhere(Link),
     /// Nobody. The queue is empty.
     Nobody,
     /// Somebody who has not linked himself. The front, the node, and what it carries are his.
@@ -184,7 +186,7 @@ impl<M: Machine> Line<'_, M> {
     }
 
     /// Gives the front on, from a node that has it and is ours.
-    pub fn pass<S: Succession>(self, mut front: Handle, mut order: S::Order) {
+    pub fn pass<S: Succession, W: WaitPolicy>(self, mut front: Handle, mut order: S::Order) {
         loop {
             let next = match self.behind::<S>(front) {
                 Behind::Waiter(next) => S::choose(self, front, next, order),
@@ -193,12 +195,12 @@ impl<M: Machine> Line<'_, M> {
                 Behind::Joiner => return,
             };
             M::give_node(front);
-            if wait::grant::<M>(next, M::numa_node) {
+            if Self::grant::<W>(next) {
                 return;
             }
             // It has given up, and we have the front through its node.
             self.left().remove();
-            (front, order) = (next, S::unordered(next));
+            (front, order) = (next.to(), S::unordered(next.to()));
         }
     }
 
@@ -242,26 +244,38 @@ impl<M: Machine> Line<'_, M> {
     }
 
     /// (head = me, seen) -> LOCKED, and the front goes on. Whether the word was as seen.
-    pub fn acquire<S: Succession>(self, me: Handle, seen: u32, order: S::Order) -> Result<(), u32> {
+    pub fn acquire<S: Succession, W: WaitPolicy>(self, me: Handle, seen: u32, order: S::Order) -> Result<(), u32> {
         if tail(seen) != Some(me) {
             self.word.compare_exchange(seen, LOCKED | tail_word(seen), Acquire, Relaxed)?;
-            self.pass::<S>(me, order);
+            self.pass::<S, W>(me, order);
             return Ok(());
         }
         let behind = self.close::<S>(me, seen, locked_with_tail)?;
         M::give_node(me);
         if let Behind::Elsewhere(first) = behind {
-            self.tell::<S>(first);
+            self.tell::<S, W>(first);
         }
         Ok(())
     }
 
     /// Tells a waiter that it is the head, or, if it has given up, the one behind it.
-    pub fn tell<S: Succession>(self, next: Handle) {
-        if !wait::grant::<M>(next, M::numa_node) {
+    pub fn tell<S: Succession, W: WaitPolicy>(self, next: Link) {
+        if !Self::grant::<W>(next) {
             self.left().remove();
-            self.pass::<S>(next, S::unordered(next));
+            self.pass::<S, W>(next.to(), S::unordered(next.to()));
         }
+    }
+
+    /// Gives the front to a waiter. Whether it was still there.
+    ///
+    /// As a rule by an exchange, which says whether it was, and whether it sleeps; and for which the caller waits, who is about to enter his section. Where
+    /// waiters do not sleep, one whose link says where it is has promised to stay (invariant 5), and is told by a store, as in the kernel.
+    fn grant<W: WaitPolicy>(next: Link) -> bool {
+        if W::PARKS || next.said().is_none() {
+            return wait::grant::<M>(next.to(), M::numa_node);
+        }
+        wait::grant_patient::<M>(next.to(), M::numa_node);
+        true
     }
 }
 

@@ -65,6 +65,7 @@
 //! | `next` swap in `join`, `behind` | AcqRel | each other | one of the two sees the other; the node, and what the front carries |
 //! | `next` load | Acquire | `next` swap in `join` | the node that the link names must be seen prepared |
 //! | `state` swap to HEAD | AcqRel | `state` loads of the waiter, Acquire; its ABANDONED, Release | the head sees what the front carries; its last look at an abandoned node comes before the node's next use |
+//! | `state` store of HEAD | Release | the same loads | the same, where the waiter stays (invariant 5 of `line`) |
 //! | all else on `word` | Relaxed | – | says only who waits, or when to look |
 //!
 //! No checker can tell `restore`'s addition and the links' loads from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
@@ -102,17 +103,17 @@ impl Succession for Arrival {
     type Order = ();
 
     fn unordered(_: Handle) {}
-    fn arrive<M: Machine>(node: &Node<M>) -> u32 {
-        node.numa.load(Relaxed)
+    fn arrive<M: Machine>(node: &Node<M>) -> Option<u32> {
+        Some(node.numa.load(Relaxed))
     }
     fn begin<M: Machine>(_: &Node<M>) {}
     fn inherit<M: Machine>(_: &Node<M>, _: &Node<M>) {}
     fn order<M: Machine>(_: Line<'_, M>, _: Handle) {}
-    fn elsewhere<M: Machine>(_: &Node<M>) -> Option<(Handle, Handle)> {
+    fn elsewhere<M: Machine>(_: &Node<M>) -> Option<(Link, Handle)> {
         None
     }
-    fn choose<M: Machine>(_: Line<'_, M>, _: Handle, next: Link, _: ()) -> Handle {
-        next.to()
+    fn choose<M: Machine>(_: Line<'_, M>, _: Handle, next: Link, _: ()) -> Link {
+        next
     }
 }
 
@@ -143,9 +144,11 @@ impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
         let me = M::take_node();
         let node = me.node::<M>();
         node.prepare(state::WAITING);
-        match line.join::<S>(seen, Link::new(me, S::arrive(node)), me, true, W::PARKS) {
+        let said = S::arrive(node).filter(|_| W::PARKS || until.is_none()); // Invariant 5 of `line`.
+        let link = said.map_or_else(|| Link::silent(me), |numa| Link::new(me, numa));
+        match line.join::<S>(seen, link, me, true, W::PARKS) {
             Joined::Holding => {
-                line.pass::<S>(me, S::unordered(me));
+                line.pass::<S, W>(me, S::unordered(me));
                 return Ok(());
             }
             Joined::Head => {}
@@ -224,9 +227,9 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
         let (line, first) = (Line::<M> { word }, chain.first());
         S::begin(first.node::<M>());
         chain.park_followers::<M>(S::begin);
-        let link = Link::new(first, first.node::<M>().numa.load(Relaxed));
+        let link = Link::silent(first);
         if let Joined::Head = line.join::<S>(word.load(Relaxed), link, chain.last(), false, W::PARKS) {
-            line.tell::<S>(first);
+            line.tell::<S, W>(link);
         }
     }
 

@@ -94,7 +94,7 @@ impl<M: Machine> Line<'_, M> {
             let mut won = false;
             let attempt = |mut seen| {
                 while !won && !is_busy::<M>(seen) {
-                    match self.acquire::<S>(me, seen, order) {
+                    match self.acquire::<S, W>(me, seen, order) {
                         Ok(()) => won = true,
                         Err(now) => seen = now,
                     }
@@ -106,7 +106,7 @@ impl<M: Machine> Line<'_, M> {
                 return Ok(());
             }
             if until.is_some_and(|deadline| M::expired(&deadline)) && is_busy::<M>(self.word.load(Relaxed)) {
-                self.pass::<S>(me, order);
+                self.pass::<S, W>(me, order);
                 return Err(TimedOut);
             }
             if W::PARKS {

@@ -1,19 +1,15 @@
 //! # Busted: admits a reader or a writer too many once in ten thousand
 //!
-//! A test of the tests, like [`crate::spin::busted`]: it is [`FutexRw`], except that about one
-//! acquisition in 10,000 returns without the lock.
+//! It is [`FutexRw`], except that about one acquisition in 10,000 returns without the lock.
 
-use crate::machine::{Deadline, Machine};
-use crate::rw::futex::FutexRwState;
-use crate::rw::{FutexRw, RawRwLock, Reader, Refusal, Writer};
+use flashlock_locks::machine::{Deadline, Machine};
+use flashlock_locks::rw::futex::FutexRwState;
+use flashlock_locks::rw::{FutexRw, RawRwLock, Reader, Refusal, Writer};
+
+use crate::slips;
 
 /// The deliberately broken lock.
 pub struct BustedRw;
-
-/// Whether this acquisition shall fail to exclude.
-fn slips<M: Machine>() -> bool {
-    M::random().is_multiple_of(10_000)
-}
 
 impl<M: Machine> RawRwLock<M> for BustedRw {
     type State = FutexRwState<M>;

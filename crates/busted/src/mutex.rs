@@ -1,19 +1,15 @@
 //! # Busted: excludes all but once in ten thousand
 //!
-//! A test of the tests. It is [`Futex`](super::Futex), except that about one acquisition in 10,000 returns without the lock. A
-//! torture that does not catch it within a second is no torture. Built only with the feature `busted`.
+//! It is [`Futex`], except that about one acquisition in 10,000 returns without the lock.
 
-use crate::machine::{Deadline, Machine, TimedOut};
-use crate::raw::RawLock;
-use crate::spin::Futex;
+use flashlock_locks::machine::{Deadline, Machine, TimedOut};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::spin::Futex;
+
+use crate::slips;
 
 /// The deliberately broken lock.
 pub struct Busted;
-
-/// Whether this acquisition shall fail to exclude.
-fn slips<M: Machine>() -> bool {
-    M::random() % 10_000 == 0
-}
 
 impl<M: Machine> RawLock<M> for Busted {
     type Queue = ();
