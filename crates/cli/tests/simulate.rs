@@ -117,7 +117,7 @@ fn without_a_list_the_principal_locks_run() {
 /// circulates once.
 #[test]
 fn fewer_acquisitions_for_each_message() {
-    let options = ["messages", "--machine", "sparc-t5", "--threads", "16", "--seeds", "3", "--millis", "6"];
+    let options = ["messages", "--machine", "sparc-t5", "--threads", "16", "--seeds", "3", "--millis", "12"];
     let results = read("messages.json", &[&options[..], &["--locks", "mcs:wait=spin,mcscr:wait=spin"]].concat());
     let each = |lock: &str| results.figure("messages", "16", lock, "acquisitions").expect("a figure").median;
     let (fair, restricted) = (each("mcs:wait=spin"), each("mcscr:wait=spin"));
@@ -191,8 +191,8 @@ fn nodes_are_filled_one_after_the_other() {
         read("packed.json", &[&["--threads", "4", "--locks", "mcs", "--seeds", "1", "--millis", "0.2"], more].concat())
     };
     let moves = |results: &Results| results.figure("kvmap", "4", "mcs", "node_moves").unwrap().median;
-    assert!(moves(&run(&[])) > 0.2);
-    let packed = run(&["--pack"]);
+    assert!(moves(&run(&[])) > 0.2, "two on each of two nodes");
+    let packed = run(&["--place", "packed"]);
     assert_eq!(moves(&packed), 0.0, "four threads have room on one node");
     assert!(packed.about.contains("one NUMA node's cores after the other"), "{}", packed.about);
 }
@@ -214,7 +214,7 @@ fn tables_fit_the_screen() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
         // Nothing is broken within a word.
-        for word in ["threads", "scheduling", "ticket"] {
+        for word in ["threads", "system", "runnable", "ticket"] {
             assert!(text.lines().any(|line| line.trim_start().starts_with(word)), "no '{word}' in\n{text}");
         }
     }
@@ -225,6 +225,14 @@ fn tables_fit_the_screen() {
 #[test]
 fn machines_are_listed_shown_and_read_from_files() {
     let list = output(&["--list-machines", "--color=never"]);
+    let rows: Vec<Value> = serde_json::from_str(&output(&["--list-machines", "--json"])).unwrap();
+    let names: Vec<_> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, Description::names().collect::<Vec<_>>());
+    let of_four = rows.iter().find(|row| row["name"] == "4x18x2").unwrap();
+    assert_eq!(
+        ["packages", "numa_nodes", "cores", "cpus"].map(|field| of_four[field].as_u64().unwrap()),
+        [4, 4, 72, 144]
+    );
     for name in Description::names() {
         assert!(list.contains(name), "{name}");
         let shown = output(&["--machine", name, "--show-machine"]);
@@ -264,8 +272,9 @@ fn machines_that_are_none() {
         ("syntax.toml", "[topology]", "[topology", "line"),
         ("field.toml", "packages = 2", "package = 2", "unknown field `package`"),
         ("missing.toml", "packages = 2\n", "", "missing field `packages`"),
-        ("none.toml", "packages = 2", "packages = 0", "hardware threads"),
-        ("short.toml", "llc = [21.0, 86.0]", "llc = [21.0]", "latency_ns.llc: 2 numbers are needed"),
+        ("none.toml", "packages = 2", "packages = 0", "topology.packages = 0: 1 or more"),
+        ("short.toml", "llc = [21.0, 86.0]", "llc = [21.0]", "latency_ns.llc = [21.0]: 2 numbers are needed"),
+        ("negative.toml", "ghz = 2.3", "ghz = -2", "line 21: clock.ghz = -2.0: GHz from 0.001 to 1,000,000,000"),
     ];
     for (name, from, to, complaint) in cases {
         let refused = simulate(&["--machine", &machine(name, from, to)]).assert().code(2).stdout(is_empty());
@@ -281,10 +290,33 @@ fn machines_that_are_none() {
 #[test]
 fn wrong_usage() {
     simulate(&["--locks", "mcz"]).assert().code(2).stderr(contains("unknown lock 'mcz'; known are: tas"));
+    for nameless in ["", "mcs,,cna", "mcs,", ",mcs", ":wait=spin", " "] {
+        let refused = simulate(&["--locks", nameless, "--threads", "2"]).assert().code(2).stdout(is_empty());
+        refused.stderr(contains("names no lock").and(contains("known are: tas")));
+    }
     let one_run = simulate(&["--trace", "x.json"]).assert().code(2).stdout(is_empty());
     one_run.stderr(contains("--trace shows one run: name one lock and one number of threads"));
     let nothing = simulate(&["--plot", "x.svg", "--threads", "4", "--locks", "mcs"]).assert().code(2);
     nothing.stderr(contains("--plot compares: name several"));
+    // What is allowed is said of negative numbers, too, and not how to pass them as something else.
+    for (option, value, allowed) in [
+        ("--millis", "-1", "from 0.01 to 1000000"),
+        ("--external", "-5", "0..=1000000"),
+        ("--latencies", "-0.5", "from 0.01 to 100"),
+        ("--lookups", "-1", "0..=100"),
+        ("--threads", "-2", "1..=4096"),
+        ("--seeds", "-1", "1..=1000"),
+        ("--placements", "-1", "1..=1000"),
+        ("--seed", "-1", "from 0 to 18446744073709551615"),
+    ] {
+        let refused = simulate(&[option, value]).assert().code(2).stdout(is_empty());
+        refused.stderr(contains(format!("'{value}' for '{option}")).and(contains(allowed)).and(contains("tip:").not()));
+    }
+    for file in ["x.png", "x", "-", ".svg", ""] {
+        let refused = simulate(&["--plot", file, "--threads", "1,2", "--locks", "mcs", "--millis", "0.05"]).assert();
+        refused.code(2).stdout(is_empty()).stderr(contains("name a file that ends in .svg"));
+        assert!(file.is_empty() || !Path::new(file).exists(), "{file}");
+    }
     for args in [
         &["no-such-workload"][..],
         &["--threads", "0"],
@@ -295,7 +327,7 @@ fn wrong_usage() {
         &["--millis", "0"],
         &["--latencies", "-1"],
         &["--lookups", "101"],
-        &["--list-machines", "--json"],
+        &["--list-machines", "--plot", "x.svg"],
         &["--show-machine", "--explain"],
     ] {
         simulate(args).assert().code(2).stdout(is_empty()).stderr(starts_with("flashlock: "));
@@ -309,6 +341,8 @@ fn messages_begin_with_two_threads() {
     let cells: Vec<_> = read("few.json", &usual).points.into_iter().map(|point| point.cell).collect();
     assert_eq!(cells, ["2", "3"]);
     let one = simulate(&["messages", "--threads", "4,1"]).assert().code(2).stdout(is_empty());
+    let help = output(&["--help"]);
+    assert!(help.contains("Three consumers (half of the threads, if these are fewer than six)"), "{help}");
     one.stderr(contains("--threads: with 1 thread messages waits for ever").and(contains("2 at least")));
 }
 

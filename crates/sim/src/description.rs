@@ -9,6 +9,7 @@
 //! with, never what it is fitted to. Each file names its sources, and what is assumed in it.
 
 mod check;
+mod read;
 
 use std::path::Path;
 
@@ -198,7 +199,7 @@ pub struct Umwait {
     pub wake_ns: f64,
     /// After so many microseconds it looks anyway: the limit that the operating system sets.
     pub max_us: f64,
-    /// A core that only waits so, above an idle one, in watts.
+    /// A core whose hardware threads only wait so, above an idle one, in watts.
     pub wait_w: f64,
 }
 
@@ -216,9 +217,9 @@ pub struct Hypervisor {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
-    /// A core that computes, above an idle one, in watts.
+    /// A core, above an idle one, while any of its hardware threads computes, waits for lines or is in the system, in watts.
     pub busy_w: f64,
-    /// A core that only polls.
+    /// The same while none does, but one polls.
     pub poll_w: f64,
     /// A line carried within a node, in nanojoules.
     pub local_nj: f64,
@@ -312,11 +313,9 @@ impl Description {
         Self::parse(&text).map_err(|error| format!("'{name}': {error}"))
     }
 
-    /// From the text of a file.
+    /// From the text of a file. The error says what is wrong with which field, and in which line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let this: Self = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
-        this.check()?;
-        Ok(this)
+        read::read(text)
     }
 
     /// The text of a file.

@@ -6,17 +6,24 @@
 //! **Scheduling.** Each CPU has a queue. A thread that waits for a CPU gets it when the slice of the one that has it is over; one
 //! that was just woken after a third of it. A woken thread goes to the CPU it had, if that is idle, else to an idle one of the
 //! same node, a whole core first; if there is none, it queues where it was. A CPU with nothing to do takes a thread from the
-//! longest queue, nearest first; and when a slice is over, those who wait for that CPU go to idle ones, if there are any: who was
-//! woken where all CPUs of the node were taken does not wait for ever while others idle. CPUs that were idle for long take longer to wake up.
+//! longest queue of its node, else of the machine; and when a slice is over, those who wait for that CPU go to idle ones, if there
+//! are any: who was woken where all CPUs of the node were taken does not wait for ever while others idle. CPUs that were idle for
+//! long take longer to wake up.
 //! A thread that has said that it keeps its CPU ([`Kernel::keep_cpu`]), as a kernel's threads do around a spin lock, loses it only where it
 //! says that it does so no more.
 //!
 //! ## Invariants
 //! 1. Events happen in order of time, those of one time in the order in which they were made: a run depends on nothing else.
-//! 2. An unfinished thread has exactly one valid event, or polls, or sleeps on a word, or is in a CPU's queue.
-//! 3. A thread in state `Busy` or `Polling` is the `current` one of its CPU.
+//! 2. A thread that is `Busy` or `Polling`, or `Asleep` for a time, has exactly one valid event; one that is `Asleep` on a word is among
+//!    its sleepers, and has one valid event at most; one that is `Ready` is in the queue of its CPU, and has none.
+//! 3. A thread in state `Busy` or `Polling` is the `current` one of its CPU; nobody else is.
+//! 4. A thread's times add up to the time until when they are booked.
+//! 5. Nobody waits for an idle CPU; where somebody waits, the end of a slice is under way, or has come to a thread that keeps its CPU.
 
 mod events;
+mod hypervisor;
+#[cfg(test)]
+mod invariants;
 mod polling;
 mod scheduling;
 
@@ -31,9 +38,10 @@ use crate::measured::Measured;
 use crate::memory::Memory;
 use crate::shape::Shape;
 use crate::stuck::Why;
-use crate::thread::{Cpu, State, Thread, Tid, Use};
+use crate::thread::{Cpu, Doing, State, Thread, Tid, Use};
 use crate::{Ps, ps, us};
 use events::Events;
+use hypervisor::Turns;
 
 /// A program that has done nothing for so long is given up.
 const STALLED: Ps = 10_000_000_000_000;
@@ -78,6 +86,7 @@ pub(crate) struct Kernel {
     pub(crate) machine: Description,
     pub(crate) shape: Shape,
     pub(crate) os: Os,
+    pub(crate) hypervisor: Option<Turns>,
     pub(crate) memory: Memory,
     pub(crate) arena: Arena,
     pub(crate) tunables: &'static Tunables,
@@ -109,6 +118,8 @@ pub(crate) struct Kernel {
     /// When the program did something last: locks that only wait do not count.
     pub(crate) progress: Ps,
     pub(crate) preempted: Option<Ps>,
+    /// By core, until when [`Measured`] has what it drew.
+    pub(crate) charged: Vec<Ps>,
     pub(crate) measured: Measured,
     /// When somebody was woken last, and how long being woken took lately.
     pub(crate) woke: (Ps, Ps),
@@ -130,6 +141,7 @@ impl Kernel {
                 slack: us(os.timer_slack_us),
                 umwait_wake: machine.umwait.map_or(0, |wait| ps(wait.wake_ns)),
             },
+            hypervisor: machine.hypervisor.as_ref().map(|hypervisor| Turns::new(hypervisor, shape.cpus)),
             memory,
             arena,
             tunables,
@@ -151,6 +163,7 @@ impl Kernel {
             queued: 0,
             progress: 0,
             preempted: None,
+            charged: vec![0; shape.cores as usize],
             measured: Measured::default(),
             woke: (0, 0),
             machine: machine.clone(),
@@ -182,60 +195,46 @@ impl Kernel {
     /// The acting thread is busy for so long. Whether it must let others act first; else it already is that much later.
     #[inline]
     pub(crate) fn advance(&mut self, time: Ps, usage: Use) -> bool {
-        let tid = self.current.expect("a simulated thread is acting");
-        self.book(tid, usage, self.now, time);
-        self.pass(time, usage)
+        self.advance_queued(0, time, usage)
     }
 
     /// The same of a thread that first waits for others, for so long of that time.
     #[inline]
     pub(crate) fn advance_queued(&mut self, queued: Ps, time: Ps, usage: Use) -> bool {
         let tid = self.current.expect("a simulated thread is acting");
-        self.book(tid, Use::Queueing, self.now, queued);
-        self.book(tid, usage, self.now + queued, time - queued);
-        self.pass(time, usage)
-    }
-
-    #[inline]
-    fn pass(&mut self, time: Ps, usage: Use) -> bool {
-        let cpu = self.me().cpu;
-        let until = self.with_hypervisor(cpu, self.now, self.now + time);
+        let (cpu, now) = (self.threads[tid as usize].cpu, self.now);
+        self.draws(cpu, usage.draw());
         self.happened += u64::from(time > 0);
+        let until = self.after(cpu, time);
+        let queued = if queued > 0 { self.after(cpu, queued).min(until) } else { now };
         if self.events.first().is_none_or(|first| until < first) {
+            if queued > now {
+                self.book(tid, Use::Queueing, now, queued);
+            }
+            self.book(tid, usage, queued, until);
             self.now = until;
             return false;
         }
-        self.busy(until, usage);
+        self.busy(until, Doing { queued, ..Doing::new(now, usage) });
         true
     }
 
     /// The acting thread is busy until then.
-    fn busy(&mut self, until: Ps, usage: Use) {
+    fn busy(&mut self, until: Ps, doing: Doing) {
         let tid = self.current.expect("a simulated thread is acting");
         let me = &mut self.threads[tid as usize];
-        me.state = State::Busy { until, usage };
+        (me.state, me.doing) = (State::Busy { until }, doing);
         me.generation += 1;
         let event = What::Resume(tid, me.generation);
         self.events.push(until, event);
     }
 
-    /// When what takes from `from` to `to` on this CPU is over, if a hypervisor takes the CPU away now and then.
-    fn with_hypervisor(&self, cpu: u32, from: Ps, to: Ps) -> Ps {
-        let Some(vm) = &self.machine.hypervisor else { return to };
-        let (run, away) = (us(vm.run_ms * 1e3), us(vm.away_ms * 1e3));
-        // CPUs are away one after the other.
-        let phase = (run + away) / Ps::from(self.shape.cpus) * Ps::from(cpu);
-        let (mut at, mut rest) = (from, to - from);
-        loop {
-            let place = (at + phase) % (run + away);
-            let Some(left) = run.checked_sub(place).filter(|&left| left > 0) else {
-                at += run + away - place;
-                continue;
-            };
-            if rest <= left {
-                return at + rest;
-            }
-            (at, rest) = (at + left, rest - left);
+    /// When the CPU has run for so long from now on.
+    #[inline]
+    fn after(&self, cpu: u32, time: Ps) -> Ps {
+        match &self.hypervisor {
+            None => self.now + time,
+            Some(turns) => turns.after(cpu, self.now, time),
         }
     }
 
@@ -271,6 +270,8 @@ impl Kernel {
             if self.unfinished == 0 {
                 return Next::Over;
             }
+            #[cfg(test)]
+            self.check(self.events.first());
             let Some((at, what)) = self.events.pop() else { return Next::Stuck(Why::Deadlock) };
             match what {
                 What::Resume(tid, generation) if self.is_valid(tid, generation) => {
@@ -279,6 +280,7 @@ impl Kernel {
                         return Next::Stuck(Why::NoProgress(STALLED / 1000));
                     }
                     self.stop_polling(tid);
+                    self.settle(tid);
                     self.current = Some(tid);
                     if !self.read_on() {
                         return Next::Run(tid);

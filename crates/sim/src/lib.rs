@@ -13,7 +13,7 @@
 //! | `placement` | where threads begin |
 //! | [`simulation`] | how to run something |
 //! | `program` | what a simulated thread may do, beside what locks ask for |
-//! | `measured` | what is reported of a run |
+//! | `measured`, `power` | what is reported of a run |
 //! | `footprint`, `host` | how much memory that takes, and how to have it in time |
 //!
 //! ```
@@ -37,6 +37,7 @@ mod machine;
 mod measured;
 mod memory;
 mod placement;
+mod power;
 mod program;
 mod shape;
 pub mod simulation;
@@ -49,6 +50,7 @@ pub use description::Description;
 pub use footprint::footprint;
 pub use machine::{Sim, Word};
 pub use memory::Traffic;
+pub use placement::Place;
 pub use program::{
     compute, delay, disable_preemption, enable_preemption, gives_back, nap, now, set_priority, step, takes, thread_cpu,
     thread_node, thread_number, thread_time, wants,

@@ -92,7 +92,7 @@ impl flashlock_locks::machine::Word for Word {
 /// The acting thread's time, in a system call.
 fn system(time: impl FnOnce(&Kernel) -> Ps) {
     let time = with(|kernel| time(kernel));
-    spend(time, Use::Scheduling);
+    spend(time, Use::System);
 }
 
 impl Machine for Sim {
@@ -248,7 +248,6 @@ impl Machine for Sim {
     }
 
     /// A node's cores share its last-level cache.
-    /// A simulated NUMA node has one last-level cache.
     fn near_group(depth: u32) -> u32 {
         if depth > 0 {
             return 0;

@@ -1,14 +1,15 @@
 //! # What is measured of a run
 //!
 //! A run warms up before it is worth measuring, and ends when its last thread does. So all that is reported of it is of a part
-//! of it. An action that the part's beginning or end cuts in two counts in proportion: its time is known when it begins.
+//! of it. An action that the part's beginning or end cuts in two counts in proportion.
 
 use std::ops::Range;
 
 use crate::Ps;
 use crate::kernel::Kernel;
 use crate::memory::Traffic;
-use crate::thread::{Tid, Use};
+use crate::power::Draw;
+use crate::thread::{State, Tid, Use};
 
 /// What is counted: all of the run so far.
 #[derive(Clone, Debug)]
@@ -25,8 +26,8 @@ pub(crate) struct Measured {
     part: Range<Ps>,
     /// Of all threads together.
     pub(crate) times: [Ps; Use::ALL.len()],
-    /// Of the threads' polling, what was waiting without polls.
-    pub(crate) at_ease: Ps,
+    /// Of all cores together, by [`Draw`].
+    pub(crate) drawn: [Ps; Draw::COUNT],
     /// The counts where the part begins and where it ends, if that has come.
     edges: [Option<Counts>; 2],
 }
@@ -34,15 +35,22 @@ pub(crate) struct Measured {
 impl Default for Measured {
     /// All of the run.
     fn default() -> Self {
-        Self { part: 0..Ps::MAX, times: [0; Use::ALL.len()], at_ease: 0, edges: [None, None] }
+        Self { part: 0..Ps::MAX, times: [0; Use::ALL.len()], drawn: [0; Draw::COUNT], edges: [None, None] }
     }
 }
 
 impl Measured {
-    /// How much of this time belongs to it.
+    /// Where the part of this time that belongs to it begins and ends.
     #[inline]
-    fn overlap(&self, from: Ps, time: Ps) -> Ps {
-        (from + time).min(self.part.end).saturating_sub(from.max(self.part.start))
+    fn clip(&self, from: Ps, to: Ps) -> (Ps, Ps) {
+        let from = from.max(self.part.start);
+        (from, to.min(self.part.end).max(from))
+    }
+
+    /// A core draws this from then to then.
+    pub(crate) fn draw(&mut self, draw: Draw, from: Ps, to: Ps) {
+        let (from, to) = self.clip(from, to);
+        self.drawn[draw as usize] += to - from;
     }
 }
 
@@ -59,16 +67,39 @@ impl Kernel {
         self.measured.edges[edge] = Some(self.counts());
     }
 
-    /// A thread spends time from then on.
+    /// A thread spends its time so from then to then, but for when its CPU is away.
     #[inline]
-    pub(super) fn book(&mut self, tid: Tid, usage: Use, from: Ps, time: Ps) {
-        self.threads[tid as usize].times[usage as usize] += time;
-        self.measured.times[usage as usize] += self.measured.overlap(from, time);
+    pub(super) fn book(&mut self, tid: Tid, usage: Use, from: Ps, to: Ps) {
+        let thread = &mut self.threads[tid as usize];
+        let (begin, end) = self.measured.clip(from, to);
+        thread.times[usage as usize] += to - from;
+        self.measured.times[usage as usize] += end - begin;
+        let Some(turns) = self.hypervisor.as_ref().filter(|_| usage.has_cpu()) else { return };
+        for (times, from, to) in [(&mut thread.times, from, to), (&mut self.measured.times, begin, end)] {
+            let away = turns.away(thread.cpu, from, to);
+            times[usage as usize] -= away;
+            times[Use::Runnable as usize] += away;
+        }
     }
 
-    /// Of the time that it polls it does so without polls.
-    pub(super) fn book_ease(&mut self, from: Ps, time: Ps) {
-        self.measured.at_ease += self.measured.overlap(from, time);
+    /// What a busy thread was doing until now.
+    #[inline]
+    pub(super) fn settle(&mut self, tid: Tid) {
+        let thread = &mut self.threads[tid as usize];
+        let State::Busy { until } = thread.state else { unreachable!("it has a CPU") };
+        let (doing, now) = (thread.doing, self.now.min(until));
+        thread.doing.since = now;
+        if doing.queued <= doing.since {
+            return self.book(tid, doing.usage, doing.since, now);
+        }
+        let mut from = doing.since;
+        for (usage, to) in [(Use::System, doing.switched), (Use::Queueing, doing.queued), (doing.usage, now)] {
+            let to = to.min(now);
+            if from < to {
+                self.book(tid, usage, from, to);
+                from = to;
+            }
+        }
     }
 
     fn counts(&self) -> Counts {

@@ -28,14 +28,15 @@
 
 mod lines;
 mod parts;
+mod sets;
 
 pub use parts::Traffic;
 
 use crate::description::{Cache, Description};
-use crate::shape::{Cores, Shape};
+use crate::shape::Shape;
 use crate::tags::{Divisor, Tags, Victim};
 use crate::{Ps, ps};
-use lines::{Lines, Lost};
+use lines::{Line, Lines, Lost};
 use parts::{Bus, Costs, Tlb};
 
 /// What an access does.
@@ -78,10 +79,10 @@ pub(crate) struct Served {
 pub(crate) struct Memory {
     costs: Costs,
     lines: Lines,
-    l1: Vec<Tags>,
-    l2: Vec<Tags>,
-    llc: Vec<Tags>,
-    tlb: Vec<Tlb>,
+    l1: Tags,
+    l2: Tags,
+    llc: Tags,
+    tlb: Tlb,
     llc_bus: Vec<Bus>,
     dram_bus: Vec<Bus>,
     link: Vec<Bus>,
@@ -91,14 +92,14 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// What is known of a line that was touched, in bytes.
-    pub(crate) const LINE_BYTES: u64 = size_of::<lines::Line>() as u64;
+    pub(crate) const LINE_BYTES: u64 = size_of::<Line>() as u64;
 
     pub(crate) fn new(machine: &Description, shape: &Shape) -> Self {
         let latency = &machine.latency_ns;
         let list = |ns: &[f64]| ns.iter().map(|&ns| ps(ns)).collect();
-        let own = |cache: Cache| Tags::of_core(cache.kib * 16, cache.ways);
-        let shared = |cache: Cache| Tags::shared(cache.kib * 16, cache.ways);
-        let (cores, nodes) = (0..shape.cores, 0..shape.nodes);
+        let own = |cache: Cache| Tags::of_cores(shape.cores, cache.kib * 16, cache.ways);
+        let llc = machine.cache.llc;
+        let nodes = 0..shape.nodes;
         let tlb = machine.cache.tlb;
         Self {
             costs: Costs {
@@ -115,16 +116,14 @@ impl Memory {
                 dram: list(&latency.dram),
             },
             lines: Lines::default(),
-            l1: cores.clone().map(|_| own(machine.cache.l1)).collect(),
-            l2: cores.clone().map(|_| own(machine.cache.l2)).collect(),
-            llc: nodes.clone().map(|_| shared(machine.cache.llc)).collect(),
-            tlb: cores
-                .map(|_| Tlb {
-                    tags: Tags::of_core(tlb.entries, 8),
-                    latest: u32::MAX,
-                    lines_per_page: Divisor::new(tlb.page_kib * 16),
-                })
-                .collect(),
+            l1: own(machine.cache.l1),
+            l2: own(machine.cache.l2),
+            llc: Tags::shared(shape.nodes, llc.kib * 16, llc.ways),
+            tlb: Tlb {
+                tags: Tags::of_cores(shape.cores, tlb.entries, 8),
+                latest: vec![u32::MAX; shape.cores as usize],
+                lines_per_page: Divisor::new(tlb.page_kib * 16),
+            },
             llc_bus: nodes.clone().map(|_| Bus::new(machine.bandwidth.llc_gbs)).collect(),
             dram_bus: nodes.clone().map(|_| Bus::new(machine.bandwidth.dram_gbs)).collect(),
             link: nodes.map(|_| Bus::new(machine.bandwidth.link_gbs)).collect(),
@@ -142,16 +141,15 @@ impl Memory {
     #[inline]
     pub(crate) fn expect(&self, shape: &Shape, core: u32, line: u32) {
         self.lines.expect(line);
-        self.l1[core as usize].expect(line);
-        self.l2[core as usize].expect(line);
-        self.llc[shape.node(core) as usize].expect(line);
+        self.l1.expect(core, line);
+        self.l2.expect(core, line);
+        self.llc.expect(shape.node(core), line);
     }
 
     /// The core has asked for the line, and will soon have to drop others for it.
     #[inline]
     pub(crate) fn expect_victims(&self, shape: &Shape, core: u32, line: u32) {
-        let (llc, l2) = (&self.llc[shape.node(core) as usize], &self.l2[core as usize]);
-        let victims = [llc.next_victim(line), l2.next_victim(line)];
+        let victims = [self.llc.next_victim(shape.node(core), line), self.l2.next_victim(core, line)];
         victims.into_iter().flatten().for_each(|victim| self.lines.expect(victim));
     }
 
@@ -167,10 +165,10 @@ impl Memory {
             return None;
         }
         self.traffic.hits += 1;
-        let near = if self.l1[core as usize].keep(line) {
+        let near = if self.l1.keep(core, line) {
             self.costs.l1
         } else {
-            self.l2[core as usize].touch(line);
+            self.l2.touch(core, line);
             self.costs.l2
         };
         let walk = self.translate(core, line);
@@ -186,13 +184,9 @@ impl Memory {
     /// What translating the address costs.
     #[inline]
     fn translate(&mut self, core: u32, line: u32) -> Ps {
-        let tlb = &mut self.tlb[core as usize];
+        let tlb = &mut self.tlb;
         let page = tlb.lines_per_page.quotient(line);
-        if page == tlb.latest {
-            return 0;
-        }
-        tlb.latest = page;
-        if tlb.tags.keep(page) {
+        if std::mem::replace(&mut tlb.latest[core as usize], page) == page || tlb.tags.keep(core, page) {
             return 0;
         }
         self.traffic.walks += 1;
@@ -200,8 +194,15 @@ impl Memory {
     }
 
     /// How long a request that is no hit travels to where it is served.
+    #[inline]
     pub(crate) fn travel(&self, shape: &Shape, core: u32, line: u32, access: Access) -> Ps {
-        let (state, node) = (&self.lines[line], shape.node(core));
+        self.way(shape, core, &self.lines[line], access)
+    }
+
+    /// The same for a line of which this is known.
+    #[inline]
+    fn way(&self, shape: &Shape, core: u32, state: &Line, access: Access) -> Ps {
+        let node = shape.node(core);
         let ours = 1 << node;
         let here = match state.owner() {
             Some(owner) => shape.node(owner) == node,
@@ -214,17 +215,16 @@ impl Memory {
 
     /// An access that is no hit arrives where it is served, after it has travelled.
     pub(crate) fn serve(&mut self, shape: &Shape, now: Ps, core: u32, line: u32, access: Access) -> Served {
-        let travelled = self.travel(shape, core, line, access);
-        let node = shape.node(core);
-        self.lines[line].settle_at(node);
-        let (latency, from) = self.supply(shape, core, line, access);
+        let (mut state, node) = (self.lines[line], shape.node(core));
+        let travelled = self.way(shape, core, &state, access);
+        state.settle_at(node);
+        let (latency, from) = self.supply(shape, core, line, &mut state, access);
         let source = match from {
             None => Source::Memory,
             Some(other) if other == node => Source::Local,
             Some(_) => Source::Remote,
         };
-        let carried = self.carry(shape, now, node, line, from);
-        let state = &mut self.lines[line];
+        let carried = self.carry(shape, now, node, &state, from);
         let start = carried.max(state.free_at);
         let done = start + latency.saturating_sub(travelled);
         // An exclusive copy is on its way until it has arrived; a shared one can be given out again at once.
@@ -232,7 +232,7 @@ impl Memory {
         let done = if access == Access::Rmw { done + self.costs.rmw } else { done };
         state.free_at = if moves { done } else { start + self.costs.line };
         let walk = self.translate(core, line);
-        self.settle(shape, core, line, access);
+        self.settle(shape, core, line, state, access);
         Served { done: done + walk, queued: start - now, source }
     }
 
@@ -243,9 +243,9 @@ impl Memory {
     }
 
     /// How long the line takes to the core, and from which node; `None`: from memory.
-    fn supply(&mut self, shape: &Shape, core: u32, line: u32, access: Access) -> (Ps, Option<u32>) {
-        let (state, node) = (self.lines[line], shape.node(core));
-        let costs = &self.costs;
+    #[inline]
+    fn supply(&mut self, shape: &Shape, core: u32, line: u32, state: &mut Line, access: Access) -> (Ps, Option<u32>) {
+        let (node, costs) = (shape.node(core), &self.costs);
         if let Some(owner) = state.owner() {
             let other = shape.node(owner);
             let list = if state.is_dirty() || access.writes() { &costs.transfer } else { &costs.clean };
@@ -261,7 +261,7 @@ impl Memory {
                     Lost::ToItself => self.traffic.displaced_by_itself += 1,
                     Lost::ToAnother => self.traffic.displaced_by_others += 1,
                 }
-                self.lines[line].lose(Lost::No);
+                state.lose(Lost::No);
                 let home = state.home().expect("it has just been touched");
                 return (self.costs.dram[shape.distance(node, home)], None);
             }
@@ -285,8 +285,9 @@ impl Memory {
     }
 
     /// When the buses between there and here have carried what arrives now.
-    fn carry(&mut self, shape: &Shape, now: Ps, node: u32, line: u32, from: Option<u32>) -> Ps {
-        let home = self.lines[line].home().expect("who asks for it is in a node");
+    #[inline]
+    fn carry(&mut self, shape: &Shape, now: Ps, node: u32, state: &Line, from: Option<u32>) -> Ps {
+        let home = state.home().expect("who asks for it is in a node");
         let traffic = &mut self.traffic;
         let other = from.unwrap_or(home);
         let mut ready = self.llc_bus[node as usize].carry(now);
@@ -304,39 +305,43 @@ impl Memory {
         ready
     }
 
-    /// The line is where the access has brought it.
-    fn settle(&mut self, shape: &Shape, core: u32, line: u32, access: Access) {
+    /// The line, of which this is known, is where the access has brought it.
+    #[inline]
+    fn settle(&mut self, shape: &Shape, core: u32, line: u32, mut state: Line, access: Access) {
         let node = shape.node(core);
+        let known = &mut self.lines[line];
         if access.writes() {
+            *known = state;
             self.lines.give_to(line, core);
             let state = &mut self.lines[line];
             state.own(true);
             state.llc = 1 << node;
         } else {
-            let state = &mut self.lines[line];
             let alone = !state.has_copies() && state.llc & !(1 << node) == 0;
             state.disown();
             state.llc |= 1 << node;
-            self.lines.add_copy(line, core);
             if alone {
-                self.lines[line].own(false);
+                state.begin_at(core);
+            }
+            *known = state;
+            if !alone {
+                self.lines.add_copy(line, core);
             }
         }
         self.put_into_llc(shape, node, core, line);
-        self.l1[core as usize].keep(line);
-        let Some(victim) = self.l2[core as usize].insert(line, 0) else { return };
-        if !self.lines.has_copy(victim.line, core) {
-            return; // Invalidated before.
-        }
-        self.lines.remove_copies(victim.line, &Cores::only(core));
-        if !self.inclusive {
+        self.l1.keep(core, line);
+        let Some(victim) = self.l2.insert(core, line, 0) else { return };
+        // Else it had been invalidated before.
+        let had = self.lines.remove_copy(victim.line, core);
+        if had && !self.inclusive {
             // The last level may have dropped it while the core kept it.
             self.put_into_llc(shape, node, core, victim.line);
         }
     }
 
+    #[inline]
     fn put_into_llc(&mut self, shape: &Shape, node: u32, core: u32, line: u32) {
-        if let Some(victim) = self.llc[node as usize].insert(line, core) {
+        if let Some(victim) = self.llc.insert(node, line, core) {
             self.drop_from_llc(shape, node, core, victim);
         }
     }
@@ -347,7 +352,7 @@ impl Memory {
             return; // Invalidated before.
         }
         let cores = shape.cores_of(node);
-        if !self.inclusive && self.lines.copies(victim.line).intersects(cores) {
+        if !self.inclusive && self.lines.has_copy_in(victim.line, cores) {
             return; // The cores keep it.
         }
         let state = &mut self.lines[victim.line];

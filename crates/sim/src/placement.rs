@@ -1,14 +1,26 @@
 //! # Where threads begin
 //!
-//! Programs seldom tie their threads to CPUs. What the operating system then does with them differs from run to run, and is not
-//! told by who measured; so it is drawn. A thread begins on a core that is drawn from all that have none: systems leave no core idle
-//! while another has two threads to run. That they also tend to spread threads over nodes, or to gather those that share memory, is
-//! left out, for which of the two wins is not known.
+//! Programs seldom tie their threads to CPUs. Linux then puts each new one where least is to do: on the NUMA node with the fewest
+//! threads, and there on a core that has none (`find_idlest_group` in its `fair.c`, for forks). So threads **spread** over nodes, and two are on two
+//! of them: as in CNA (EuroSys 2019, section 7.1.1), whose lock with two threads "becomes contended with threads running on different sockets". What
+//! the system does later, when threads have slept or memory lies elsewhere, is left out: threads that only run and poll it leaves where they are.
 
 use crate::shape::Shape;
 
+/// How threads are placed that nobody has tied to CPUs, or somebody has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// In turn on all nodes: which comes first, and which of its cores, is drawn.
+    #[default]
+    Spread,
+    /// On cores drawn from all that have no thread yet.
+    Anywhere,
+    /// One node's cores after the other's: which node comes first, and which of its cores, is drawn.
+    Packed,
+}
+
 /// The CPUs in the order in which threads are placed. A core's second hardware thread comes after all cores have one.
-pub(crate) fn order(shape: &Shape, placement: u64, packed: bool) -> Vec<u32> {
+pub(crate) fn order(shape: &Shape, placement: u64, place: Place) -> Vec<u32> {
     let mut random = mix(placement);
     let mut shuffled = |mut list: Vec<u32>| {
         for last in (1..list.len()).rev() {
@@ -18,17 +30,26 @@ pub(crate) fn order(shape: &Shape, placement: u64, packed: bool) -> Vec<u32> {
         list
     };
     let siblings = shape.cpus_of(0).len();
-    let order = match packed {
-        true => {
-            let nodes = shuffled((0..shape.nodes).collect());
-            let cores = |node| shape.cpus_of_node(node).step_by(siblings).map(|cpu| shape.core(cpu)).collect();
-            let cores: Vec<u32> = nodes.into_iter().flat_map(|node| shuffled(cores(node))).collect();
-            cores.repeat(siblings)
-        }
-        false => (0..siblings).flat_map(|_| shuffled((0..shape.cores).collect())).collect(),
+    let nodes = shuffled((0..shape.nodes).collect());
+    let mut cores_of = |node| {
+        let cores = shape.cpus_of_node(node).step_by(siblings).map(|cpu| shape.core(cpu));
+        shuffled(cores.collect())
+    };
+    let cores: Vec<Vec<u32>> = nodes.into_iter().map(&mut cores_of).collect();
+    let order: Vec<u32> = match place {
+        Place::Spread => in_turn(&cores),
+        Place::Anywhere => shuffled((0..shape.cores).collect()),
+        Place::Packed => cores.concat(),
     };
     let sibling = |place: usize| (place / shape.cores as usize) as u32;
-    order.into_iter().enumerate().map(|(place, core)| shape.cpus_of(core).start + sibling(place)).collect()
+    let places = order.repeat(siblings).into_iter().enumerate();
+    places.map(|(place, core)| shape.cpus_of(core).start + sibling(place)).collect()
+}
+
+/// The first of each list, then the second of each, and so on.
+fn in_turn(lists: &[Vec<u32>]) -> Vec<u32> {
+    let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+    (0..longest).flat_map(|place| lists.iter().filter_map(move |list| list.get(place).copied())).collect()
 }
 
 /// A number that has little to do with the one it is made from (Steele and others' SplitMix64).
@@ -48,9 +69,16 @@ mod tests {
         Shape::new(&Description::find(name).unwrap())
     }
 
+    const ALL: [Place; 3] = [Place::Spread, Place::Anywhere, Place::Packed];
+
     /// The cores in that order.
-    fn cores(shape: &Shape, placement: u64, packed: bool) -> Vec<u32> {
-        order(shape, placement, packed).into_iter().map(|cpu| shape.core(cpu)).collect()
+    fn cores(shape: &Shape, placement: u64, place: Place) -> Vec<u32> {
+        order(shape, placement, place).into_iter().map(|cpu| shape.core(cpu)).collect()
+    }
+
+    /// On which nodes those are.
+    fn nodes(shape: &Shape, placement: u64, place: Place) -> Vec<u32> {
+        cores(shape, placement, place).into_iter().map(|core| shape.node(core)).collect()
     }
 
     fn distinct(mut list: Vec<u32>) -> usize {
@@ -62,9 +90,9 @@ mod tests {
     #[test]
     fn each_cpu_has_its_turn_and_no_core_a_second_one_before_all_had_one() {
         for shape in Description::names().map(shape) {
-            for packed in [false, true] {
-                let cores = cores(&shape, 7, packed);
-                assert_eq!(distinct(order(&shape, 7, packed)), shape.cpus as usize);
+            for place in ALL {
+                let cores = cores(&shape, 7, place);
+                assert_eq!(distinct(order(&shape, 7, place)), shape.cpus as usize);
                 for round in cores.chunks(shape.cores as usize) {
                     assert_eq!(distinct(round.to_vec()), shape.cores as usize);
                 }
@@ -75,34 +103,54 @@ mod tests {
     #[test]
     fn placements_differ_on_every_machine() {
         for shape in Description::names().map(shape) {
-            for packed in [false, true] {
-                assert_ne!(order(&shape, 1, packed), order(&shape, 2, packed));
+            for place in ALL {
+                assert_ne!(order(&shape, 1, place), order(&shape, 2, place));
             }
         }
     }
 
     #[test]
-    fn two_threads_are_on_one_socket_in_half_of_the_placements() {
-        let share = |name: &str, packed| {
+    fn any_core_may_be_the_first() {
+        let shape = shape("4x18x2");
+        for place in ALL {
+            let first = (1..=2000).map(|placement| cores(&shape, placement, place)[0]).collect();
+            assert_eq!(distinct(first), 72, "{place:?}");
+        }
+    }
+
+    #[test]
+    fn threads_spread_over_nodes() {
+        for shape in Description::names().map(shape) {
+            let count = shape.nodes as usize;
+            for placement in 1..=20 {
+                for round in nodes(&shape, placement, Place::Spread).chunks(count) {
+                    assert_eq!(distinct(round.to_vec()), count, "one on each node before any has one more");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn two_threads_anywhere_are_on_one_of_two_sockets_in_half_of_the_placements() {
+        let share = |name: &str, place| {
             let shape = shape(name);
             let together = |placement: &u64| {
-                let cores = cores(&shape, *placement, packed);
-                shape.node(cores[0]) == shape.node(cores[1])
+                let nodes = nodes(&shape, *placement, place);
+                nodes[0] == nodes[1]
             };
             (1..=1000).filter(together).count()
         };
         // 17 of the 35 other cores are on the same socket; 17 of 71 on four.
-        assert!((430..=540).contains(&share("2x18x2", false)), "{}", share("2x18x2", false));
-        assert!((190..=290).contains(&share("4x18x2", false)), "{}", share("4x18x2", false));
-        assert_eq!(share("2x18x2", true), 1000);
+        assert!((430..=540).contains(&share("2x18x2", Place::Anywhere)), "{}", share("2x18x2", Place::Anywhere));
+        assert!((190..=290).contains(&share("4x18x2", Place::Anywhere)), "{}", share("4x18x2", Place::Anywhere));
+        assert_eq!((share("2x18x2", Place::Packed), share("2x18x2", Place::Spread)), (1000, 0));
     }
 
     #[test]
     fn packed_threads_fill_one_node_after_the_other() {
         let shape = shape("4x18x2");
-        let cores = cores(&shape, 3, true);
-        for (index, node) in cores.chunks(18).enumerate() {
-            assert!(node.iter().all(|&core| shape.node(core) == shape.node(node[0])), "part {index}: {node:?}");
+        for (index, of_one) in nodes(&shape, 3, Place::Packed).chunks(18).enumerate() {
+            assert_eq!(distinct(of_one.to_vec()), 1, "part {index}: {of_one:?}");
         }
     }
 }

@@ -84,6 +84,7 @@ impl Shape {
         self.distance(a * self.nodes_per_shown, b * self.nodes_per_shown)
     }
 
+    #[inline]
     pub(crate) fn cores_of(&self, node: u32) -> &Cores {
         &self.cores_of[node as usize]
     }
@@ -108,28 +109,34 @@ pub(crate) struct Cores([u64; WORDS]);
 impl Cores {
     pub(crate) const NONE: Self = Self([0; WORDS]);
 
+    #[inline]
     pub(crate) fn only(core: u32) -> Self {
         let mut this = Self::NONE;
         this.insert(core);
         this
     }
 
+    #[inline]
     pub(crate) fn contains(&self, core: u32) -> bool {
         self.0[core as usize / 64] >> (core % 64) & 1 != 0
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, core: u32) {
         self.0[core as usize / 64] |= 1 << (core % 64);
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, core: u32) {
         self.0[core as usize / 64] &= !(1 << (core % 64));
     }
 
+    #[inline]
     pub(crate) fn remove_all(&mut self, others: &Self) {
         self.0.iter_mut().zip(others.0).for_each(|(mine, other)| *mine &= !other);
     }
 
+    #[inline]
     pub(crate) fn intersects(&self, others: &Self) -> bool {
         self.0.iter().zip(others.0).any(|(mine, other)| mine & other != 0)
     }

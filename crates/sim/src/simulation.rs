@@ -18,7 +18,8 @@ use crate::arena::Arena;
 use crate::description::Description;
 use crate::kernel::{Kernel, Next};
 use crate::memory::{Access, Traffic};
-use crate::placement::{mix, order};
+use crate::placement::{Place, mix, order};
+use crate::power::Draw;
 use crate::stuck::{self, Name};
 pub use crate::stuck::{Stuck, Why};
 use crate::thread::{State, Use};
@@ -39,18 +40,17 @@ thread_local! {
 pub struct Options {
     /// Of what the locks draw.
     pub seed: u64,
-    /// Of where threads begin: cores are drawn with it.
+    /// Of where threads begin: what is drawn of that, is drawn with it.
     pub placement: u64,
-    /// Threads fill the cores of one node after the other, and then their other hardware threads. Else each begins on a core
-    /// drawn from all that have none yet, as a thread does that nobody has tied to a CPU.
-    pub packed: bool,
+    /// How they are placed.
+    pub place: Place,
     /// What the user tuned.
     pub tunables: &'static Tunables,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, placement: 1, packed: false, tunables: &Tunables::DEFAULT }
+        Self { seed: 1, placement: 1, place: Place::Spread, tunables: &Tunables::DEFAULT }
     }
 }
 
@@ -96,7 +96,7 @@ impl Simulation {
         }
         arena.clear();
         let kernel = Kernel::new(machine, arena, options.tunables);
-        let order = order(&kernel.shape, options.placement, options.packed);
+        let order = order(&kernel.shape, options.placement, options.place);
         KERNEL.with_borrow_mut(|slot| {
             assert!(slot.is_none(), "a host thread simulates one computer at a time");
             *slot = Some(Box::new(kernel));
@@ -171,13 +171,9 @@ fn outcome(kernel: &mut Kernel) -> Outcome {
     let times = kernel.measured.times.map(ns);
     let (counts, power) = (kernel.measured_counts(), &kernel.machine.power);
     let traffic = counts.traffic;
-    let busy: f64 = [Use::Compute, Use::Local, Use::Remote, Use::Memory, Use::Queueing]
-        .map(|usage| times[usage as usize])
-        .iter()
-        .sum();
-    let (polled, at_ease) = (times[Use::Polling as usize], ns(kernel.measured.at_ease));
+    let drawn = |draw: Draw| ns(kernel.measured.drawn[draw as usize]);
     let wait_w = kernel.machine.umwait.map_or(0.0, |wait| wait.wait_w);
-    let watt_ns = busy * power.busy_w + (polled - at_ease) * power.poll_w + at_ease * wait_w;
+    let watt_ns = drawn(Draw::Busy) * power.busy_w + drawn(Draw::Poll) * power.poll_w + drawn(Draw::Rest) * wait_w;
     let nj = traffic.local as f64 * power.local_nj + (traffic.remote + traffic.memory) as f64 * power.remote_nj;
     Outcome {
         ns: ns(kernel.now),

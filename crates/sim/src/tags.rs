@@ -6,23 +6,26 @@
 //! Of every access that is no hit, each level is told, and what it is told of comes in no order: so sets begin where cache lines of this
 //! computer do, and have nothing in them but numbers of lines. Who brought one in stands beside them, for caches of which that is asked.
 
-use crate::host::prefetch;
+use crate::host::{equal, prefetch};
 
 /// No line.
 const EMPTY: u32 = u32::MAX;
 /// Numbers of lines in a cache line of this computer.
 const ALIGNED: usize = 64 / size_of::<u32>();
 
-/// The directory of one cache.
+/// The directories of caches that are alike: of each core, or of each node.
 #[derive(Debug)]
 pub(crate) struct Tags {
-    /// From `first` on, set by set, the most recently used first.
+    /// From `first` on, cache by cache, set by set, the most recently used first.
     lines: Vec<u32>,
     first: usize,
     /// Who brought them in, in the same order; empty for a cache of one core.
     by: Vec<u8>,
+    /// Of each cache.
     sets: Divisor,
     ways: usize,
+    /// From one cache to the next.
+    entries: usize,
 }
 
 /// A line that had to go.
@@ -37,32 +40,32 @@ impl Tags {
     /// Bytes for each line of a cache.
     pub(crate) const ENTRY: u64 = (size_of::<u32>() + size_of::<u8>()) as u64;
 
-    /// A core's own cache of so many lines, or of a few fewer, to make full sets.
-    pub(crate) fn of_core(lines: u32, ways: u32) -> Self {
+    /// So many caches that a core has for itself, each of so many lines, or of a few fewer, to make full sets.
+    pub(crate) fn of_cores(caches: u32, lines: u32, ways: u32) -> Self {
         let ways = ways.min(lines).max(1);
         let sets = (lines / ways).max(1);
-        let entries = (sets * ways) as usize;
-        let lines = vec![EMPTY; entries + ALIGNED];
+        let entries = (sets as usize * ways as usize).next_multiple_of(ALIGNED);
+        let lines = vec![EMPTY; caches as usize * entries + ALIGNED];
         let first = lines.as_ptr().align_offset(64).min(ALIGNED);
-        Self { lines, first, by: Vec::new(), sets: Divisor::new(sets), ways: ways as usize }
+        Self { lines, first, by: Vec::new(), sets: Divisor::new(sets), ways: ways as usize, entries }
     }
 
-    /// The same for one that several cores share. It spreads neighbours over its sets, and knows who brought what in.
-    pub(crate) fn shared(lines: u32, ways: u32) -> Self {
-        let mut this = Self::of_core(lines, ways);
+    /// The same for caches that several cores share. They spread neighbours over their sets, and know who brought what in.
+    pub(crate) fn shared(caches: u32, lines: u32, ways: u32) -> Self {
+        let mut this = Self::of_cores(caches, lines, ways);
         this.by = vec![0; this.lines.len() - ALIGNED];
         this
     }
 
-    /// Where the line's set begins.
+    /// Where the line's set begins in that cache.
     #[inline]
-    fn set(&self, line: u32) -> usize {
+    fn set(&self, cache: u32, line: u32) -> usize {
         let set = if self.by.is_empty() {
             self.sets.remainder(line)
         } else {
             ((u64::from(line.wrapping_mul(0x9e37_79b1)) * u64::from(self.sets.number)) >> 32) as u32
         };
-        set as usize * self.ways
+        cache as usize * self.entries + set as usize * self.ways
     }
 
     #[inline]
@@ -72,8 +75,8 @@ impl Tags {
 
     /// Somebody will ask for the line soon.
     #[inline]
-    pub(crate) fn expect(&self, line: u32) {
-        let set = self.set(line);
+    pub(crate) fn expect(&self, cache: u32, line: u32) {
+        let set = self.set(cache, line);
         prefetch(&self.lines[self.first + set]);
         prefetch(&self.lines[self.first + set + self.ways - 1]);
         self.by.get(set).into_iter().for_each(prefetch);
@@ -81,17 +84,20 @@ impl Tags {
 
     /// What would have to go if the line came in now.
     #[inline]
-    pub(crate) fn next_victim(&self, line: u32) -> Option<u32> {
-        let last = self.lines[self.first + self.set(line) + self.ways - 1];
+    pub(crate) fn next_victim(&self, cache: u32, line: u32) -> Option<u32> {
+        let last = self.lines[self.first + self.set(cache, line) + self.ways - 1];
         (last != EMPTY).then_some(last)
     }
 
     /// Whether the line is in; it has just been used.
     #[inline]
-    pub(crate) fn touch(&mut self, line: u32) -> bool {
-        let set = self.set(line);
-        let Some(at) = self.lines(set).iter().position(|other| *other == line) else { return false };
-        move_to_front(self.lines(set), line);
+    pub(crate) fn touch(&mut self, cache: u32, line: u32) -> bool {
+        let set = self.set(cache, line);
+        let lines = self.lines(set);
+        if !is_in(lines, line) {
+            return false;
+        }
+        let (at, _) = move_to_front(lines, line);
         if let Some(by) = self.by.get_mut(set..=set + at) {
             by.rotate_right(1);
         }
@@ -100,8 +106,8 @@ impl Tags {
 
     /// Brings a line in, in front of all others of its set; the last one goes.
     #[inline]
-    pub(crate) fn insert(&mut self, line: u32, by: u32) -> Option<Victim> {
-        let (ways, set) = (self.ways, self.set(line));
+    pub(crate) fn insert(&mut self, cache: u32, line: u32, by: u32) -> Option<Victim> {
+        let (ways, set) = (self.ways, self.set(cache, line));
         let (at, last) = move_to_front(self.lines(set), line);
         let mut victim = Victim { line: last, by: 0 };
         if let Some(bys) = self.by.get_mut(set..set + ways) {
@@ -114,8 +120,8 @@ impl Tags {
 
     /// Brings a line in. Whether it was in already.
     #[inline]
-    pub(crate) fn keep(&mut self, line: u32) -> bool {
-        let set = self.set(line);
+    pub(crate) fn keep(&mut self, cache: u32, line: u32) -> bool {
+        let set = self.set(cache, line);
         move_to_front(self.lines(set), line).1 == line
     }
 }
@@ -124,14 +130,40 @@ impl Tags {
 /// was there.
 #[inline]
 fn move_to_front(set: &mut [u32], line: u32) -> (usize, u32) {
-    let mut moved = line;
-    for (at, place) in set.iter_mut().enumerate() {
+    let last = set.len() - 1;
+    let (mut moved, mut at) = (line, 0);
+    let (blocks, rest) = set.as_chunks_mut();
+    for block in blocks {
+        let before @ [a, b, c, d] = *block;
+        let found = equal(&before, line);
+        if found != 0 {
+            let place = found.trailing_zeros() as usize;
+            *block = match place {
+                0 => [moved, b, c, d],
+                1 => [moved, a, c, d],
+                2 => [moved, a, b, d],
+                _ => [moved, a, b, c],
+            };
+            return (at + place, line);
+        }
+        *block = [moved, a, b, c];
+        (moved, at) = (d, at + 4);
+    }
+    for place in rest {
         moved = std::mem::replace(place, moved);
         if moved == line {
             return (at, line);
         }
+        at += 1;
     }
-    (set.len() - 1, moved)
+    (last, moved)
+}
+
+/// Whether the line is in.
+#[inline]
+fn is_in(set: &[u32], line: u32) -> bool {
+    let (blocks, rest) = set.as_chunks();
+    blocks.iter().any(|block| equal(block, line) != 0) || rest.contains(&line)
 }
 
 /// A number by which many are divided, by multiplication (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
@@ -169,33 +201,59 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes() {
-        let mut tags = Tags::of_core(4, 2);
-        assert_eq!((tags.insert(0, 7), tags.insert(2, 8)), (None, None));
-        assert!(tags.touch(0));
-        assert_eq!(tags.insert(4, 9), Some(Victim { line: 2, by: 0 }));
-        assert_eq!((tags.touch(0), tags.touch(2), tags.touch(4)), (true, false, true));
-        assert_eq!(tags.insert(1, 9), None, "another set");
-        assert_eq!((tags.keep(0), tags.keep(6), tags.keep(4)), (true, false, false));
+        let mut tags = Tags::of_cores(2, 4, 2);
+        assert_eq!((tags.insert(1, 0, 7), tags.insert(1, 2, 8)), (None, None));
+        assert!(tags.touch(1, 0));
+        assert_eq!(tags.insert(1, 4, 9), Some(Victim { line: 2, by: 0 }));
+        assert_eq!((tags.touch(1, 0), tags.touch(1, 2), tags.touch(1, 4)), (true, false, true));
+        assert_eq!(tags.insert(1, 1, 9), None, "another set");
+        assert_eq!((tags.keep(1, 0), tags.keep(1, 6), tags.keep(1, 4)), (true, false, false));
+        assert_eq!((tags.touch(0, 0), tags.insert(0, 0, 7)), (false, None), "another cache");
+    }
+
+    #[test]
+    fn sets_of_all_sizes_are_lists() {
+        for ways in 1..=21 {
+            let (mut tags, mut list) = (Tags::shared(3, ways, ways), Vec::<(u32, u32)>::new());
+            let mut random = 1_u32;
+            for by in (0..1000).map(|step| step % 256) {
+                random = random.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+                let line = (random >> 16) % (ways * 3 / 2 + 1);
+                let at = list.iter().position(|&(other, _)| other == line);
+                assert_eq!(tags.next_victim(1, line), list.get(ways as usize - 1).map(|&(last, _)| last));
+                if random >> 31 == 0 {
+                    assert_eq!(tags.touch(1, line), at.is_some(), "{ways} ways");
+                    let Some(at) = at else { continue };
+                    list[..=at].rotate_right(1);
+                } else {
+                    at.into_iter().for_each(|at| _ = list.remove(at));
+                    let full = list.len() == ways as usize;
+                    let victim = if full { list.pop().map(|(line, by)| Victim { line, by }) } else { None };
+                    list.insert(0, (line, by));
+                    assert_eq!(tags.insert(1, line, by), victim, "{ways} ways");
+                }
+            }
+        }
     }
 
     #[test]
     fn it_is_known_who_brought_a_line_in() {
-        let mut tags = Tags::shared(3, 3);
-        (1..=3).for_each(|line| assert_eq!(tags.insert(line, 10 + line), None));
-        assert!(tags.touch(1));
-        assert_eq!(tags.insert(2, 22), None, "who used it last");
-        assert_eq!(tags.insert(4, 14), Some(Victim { line: 3, by: 13 }));
-        assert_eq!(tags.insert(5, 255), Some(Victim { line: 1, by: 11 }));
-        assert_eq!(tags.insert(6, 16), Some(Victim { line: 2, by: 22 }));
-        assert!(tags.touch(4) && tags.touch(6));
-        assert_eq!(tags.insert(7, 17), Some(Victim { line: 5, by: 255 }));
+        let mut tags = Tags::shared(2, 3, 3);
+        (1..=3).for_each(|line| assert_eq!(tags.insert(1, line, 10 + line), None));
+        assert!(tags.touch(1, 1));
+        assert_eq!(tags.insert(1, 2, 22), None, "who used it last");
+        assert_eq!(tags.insert(1, 4, 14), Some(Victim { line: 3, by: 13 }));
+        assert_eq!(tags.insert(1, 5, 255), Some(Victim { line: 1, by: 11 }));
+        assert_eq!(tags.insert(1, 6, 16), Some(Victim { line: 2, by: 22 }));
+        assert!(tags.touch(1, 4) && tags.touch(1, 6));
+        assert_eq!(tags.insert(1, 7, 17), Some(Victim { line: 5, by: 255 }));
     }
 
     #[test]
     fn what_fits_stays() {
-        let mut tags = Tags::shared(1 << 10, 16);
-        (0..512).for_each(|line| _ = tags.insert(line, 0));
-        let kept = (0..512).filter(|&line| tags.touch(line)).count();
+        let mut tags = Tags::shared(2, 1 << 10, 16);
+        (0..512).for_each(|line| _ = tags.insert(1, line, 0));
+        let kept = (0..512).filter(|&line| tags.touch(1, line)).count();
         assert!(kept > 500, "{kept} of 512 lines in a cache of 1,024");
     }
 

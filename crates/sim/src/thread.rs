@@ -9,6 +9,7 @@ use flashlock_locks::wait::polling::Contention;
 
 use crate::Ps;
 use crate::access::Reads;
+use crate::power::Draw;
 
 /// Names a thread, by its number.
 pub(crate) type Tid = u32;
@@ -30,13 +31,15 @@ pub enum Use {
     Polling,
     /// Asleep.
     Parked,
-    /// System calls, context switches, and waiting for a CPU.
-    Scheduling,
+    /// System calls, waking others, context switches, a CPU that wakes up from idleness.
+    System,
+    /// Waiting for a CPU: in its queue, or while a hypervisor has taken it away.
+    Runnable,
 }
 
 impl Use {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Compute,
         Self::Local,
         Self::Remote,
@@ -44,7 +47,8 @@ impl Use {
         Self::Queueing,
         Self::Polling,
         Self::Parked,
-        Self::Scheduling,
+        Self::System,
+        Self::Runnable,
     ];
 
     /// As a word.
@@ -57,16 +61,23 @@ impl Use {
             Self::Queueing => "queueing",
             Self::Polling => "polling",
             Self::Parked => "parked",
-            Self::Scheduling => "scheduling",
+            Self::System => "system",
+            Self::Runnable => "runnable",
         }
+    }
+
+    /// Whether a thread that uses its time so has a CPU.
+    #[inline]
+    pub fn has_cpu(self) -> bool {
+        !matches!(self, Self::Parked | Self::Runnable)
     }
 }
 
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// On a CPU, with an event at this time that lets it go on.
-    Busy { until: Ps, usage: Use },
+    /// On a CPU, with an event at this time that lets it go on. With what, says [`Doing`].
+    Busy { until: Ps },
     /// On a CPU, polling a line since then; it looks again when the line changes. `every` is 0 if it waits for the change without
     /// polling.
     Polling { line: u32, since: Ps, next: Ps, every: Ps },
@@ -78,8 +89,28 @@ pub(crate) enum State {
     Done,
 }
 
+/// What a busy thread is in the middle of; or one that wants a CPU again, which it had lost then. Times rise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doing {
+    /// Since when; what was before is booked.
+    pub(crate) since: Ps,
+    /// It gets its CPU until then,
+    pub(crate) switched: Ps,
+    /// then waits for others until then,
+    pub(crate) queued: Ps,
+    /// and then does this.
+    pub(crate) usage: Use,
+}
+
+impl Doing {
+    pub(crate) fn new(since: Ps, usage: Use) -> Self {
+        Self { since, switched: since, queued: since, usage }
+    }
+}
+
 pub(crate) struct Thread {
     pub(crate) state: State,
+    pub(crate) doing: Doing,
     /// Events of earlier generations are void.
     pub(crate) generation: u32,
     pub(crate) cpu: u32,
@@ -114,6 +145,7 @@ impl Thread {
     pub(crate) fn new(cpu: u32, random: u64) -> Self {
         Self {
             state: State::Ready { since: 0, rest: 0 },
+            doing: Doing::new(0, Use::Compute),
             generation: 0,
             cpu,
             timed_out: false,
@@ -151,4 +183,7 @@ pub(crate) struct Cpu {
     pub(crate) armed: bool,
     /// The latter.
     pub(crate) overdue: bool,
+    /// Until when `current` is on its way to this CPU, and what the CPU draws from then on.
+    pub(crate) switched: Ps,
+    pub(crate) draw: Draw,
 }

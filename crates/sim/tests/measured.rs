@@ -5,10 +5,11 @@ mod common;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{simulation, tiny};
+use common::{Log, simulation, tiny};
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Machine, Patience, Word as _};
-use flashlock_sim::{Outcome, Region, Sim, Use, Word, compute, delay, nap, now};
+use flashlock_sim::description::{Hypervisor, Umwait};
+use flashlock_sim::{Description, Outcome, Region, Sim, Use, Word, compute, delay, nap, now};
 
 const US: u64 = 1_000;
 
@@ -62,10 +63,10 @@ fn what_comes_before_and_after_is_left_out() {
     let (whole, part) = (run(None), run(Some((30, 90))));
     assert_eq!((part.ns, part.events), (whole.ns, whole.events), "nothing else happens");
     // The one is in the middle of its delay, which is computing. The other sleeps until 20 + 50 us after the 1 at which it began,
-    // needs another one to get its CPU, and polls then, with some loads, of which memory serves one.
+    // needs another one to get its CPU, which is idle, and polls then, with some loads, of which memory serves one.
     let (computed, polled) = (spent(&part, Use::Compute), spent(&part, Use::Polling));
     assert!((60e3..60.1e3).contains(&computed) && (17e3..18e3).contains(&polled), "{part:?}");
-    assert_eq!((spent(&part, Use::Parked), spent(&part, Use::Scheduling)), (41e3, 1e3));
+    assert_eq!([Use::Parked, Use::System, Use::Runnable].map(|usage| spent(&part, usage)), [41e3, 1e3, 0.0]);
     assert!((part.times.iter().sum::<f64>() - 120e3).abs() < 1e-6, "{part:?}");
     assert_eq!((part.traffic.memory, part.voluntary_switches), (1, 0));
     assert_eq!(run(Some((500, 600))).times, [0.0; Use::ALL.len()], "it is over");
@@ -83,4 +84,79 @@ fn an_action_is_one_step() {
     };
     // Getting the CPU is one, too. Threads with CPUs of their own have all their events at the same times.
     assert_eq!([1, 2, 4].map(steps), [51, 102, 204]);
+}
+
+/// What CPUs do that are away half of the time, each in its turn of 200 us: one computes, one waits for it, polling. Each part of it.
+#[test]
+fn who_has_a_cpu_that_is_away_waits_for_it() {
+    let run = |part: Option<(u64, u64)>| {
+        let machine = Description { hypervisor: Some(Hypervisor { run_ms: 0.1, away_ms: 0.1 }), ..tiny(2, 1) };
+        let (mut simulation, log) = (simulation(&machine), Log::new());
+        let word = Rc::new(simulation.place("word", Word::new(0)));
+        if let Some((from, to)) = part {
+            simulation.measure(from * US..to * US);
+        }
+        let (other, ends, end) = (Rc::clone(&word), log.clone(), log.clone());
+        simulation.spawn(move || {
+            compute(1e6);
+            word.store(1, Relaxed);
+            ends.write(now());
+        });
+        simulation.spawn(move || {
+            Sim::spin_until(&**other, Relaxed, Patience::Forever, |seen| seen == 1);
+            end.write(now());
+        });
+        (simulation.run().unwrap(), log.take().iter().sum::<u64>())
+    };
+    let (whole, together) = run(None);
+    assert!((whole.times.iter().sum::<f64>() - together as f64).abs() < 2.0, "{together}: {whole:?}");
+    assert!((1e6..1.001e6).contains(&spent(&whole, Use::Compute)), "{whole:?}");
+    for part in [(200, 400), (230, 1_430), (410, 480)] {
+        let (found, length) = (run(Some(part)).0, (part.1 - part.0) as f64 * 1e3);
+        assert!((found.times.iter().sum::<f64>() - 2.0 * length).abs() < 1e-3, "{part:?}: {found:?}");
+        let away = spent(&found, Use::Runnable);
+        // One is away when the other runs.
+        assert!((away - length).abs() < 1.0, "{part:?}: {away}");
+        // 2x18x2: 3 W for one that computes, and 2 for one that polls, who looks now and then.
+        let busy = length - spent(&found, Use::Polling);
+        let expected = 3.0 * busy + 2.0 * spent(&found, Use::Polling);
+        assert!((found.joules * 1e9 - expected).abs() < 0.01 * expected, "{part:?}: {found:?}");
+    }
+}
+
+/// In watts above idle, of this many cores with two hardware threads, and what each thread does for a millisecond.
+fn watts(cores: u32, threads: &[fn(&Word)]) -> f64 {
+    let machine = Description { umwait: Some(Umwait { wake_ns: 500.0, max_us: 1e6, wait_w: 0.5 }), ..tiny(cores, 2) };
+    let mut simulation = simulation(&machine);
+    let word = Rc::new(simulation.place("word", Word::new(0)));
+    simulation.measure(200 * US..900 * US);
+    for act in threads {
+        let (word, act) = (Rc::clone(&word), *act);
+        simulation.spawn(move || act(&word));
+    }
+    simulation.run().unwrap().joules * 1e9 / 700e3
+}
+
+#[test]
+fn a_core_consumes_what_its_busiest_thread_does() {
+    fn until() -> Patience {
+        Patience::Until(Sim::sooner(1_000, None))
+    }
+    let computes: fn(&Word) = |_| delay(1e6);
+    let polls: fn(&Word) = |word| _ = Sim::spin_until(word, Relaxed, until(), |_| false);
+    let rests: fn(&Word) = |word| _ = Sim::rest_until(word, Relaxed, until(), |_| false);
+    // 2x18x2: 3 W for a core that computes, 2 W for one that polls.
+    for (cores, threads, expected) in [
+        (1, vec![computes], 3.0),
+        (1, vec![computes, computes], 3.0),
+        (2, vec![computes, computes], 6.0),
+        (1, vec![computes, polls], 3.0),
+        (1, vec![polls, polls], 2.0),
+        (1, vec![rests, polls], 2.0),
+        (1, vec![rests, rests], 0.5),
+        (2, vec![computes, rests], 3.5),
+    ] {
+        let found = watts(cores, &threads);
+        assert!((found - expected).abs() < 0.02, "{cores} cores, {} threads: {found} W of {expected}", threads.len());
+    }
 }

@@ -130,10 +130,10 @@ fn by_levels_the_lock_goes_to_the_nearest() {
     // Eight nodes, of which each has three nearer ones and four farther ones.
     let mut machine = Description::find("8x24").unwrap();
     machine.topology.cores_per_node = 4;
-    let load = Load { threads: 32, ..LOAD };
+    let load = Load { threads: 32, section: 1_000.0, ..LOAD };
     let travelled = |policy| travelled(&machine, &run::<ShflSpin>(&machine, tunables(policy, 1024), load).0);
-    let ((moves, _), (_, nearest), (any, far)) = (travelled("none"), travelled("levels"), travelled("numa"));
-    assert!(travelled("levels").0 * 2.0 < any && any < moves, "{moves} {any}");
+    let ((moves, _), (by_levels, nearest), (any, far)) = (travelled("none"), travelled("levels"), travelled("numa"));
+    assert!(by_levels < any && any * 2.0 < moves, "{moves} {any} {by_levels}");
     assert!(nearest < far - 0.1, "{nearest} {far}");
 }
 
@@ -175,7 +175,7 @@ fn who_has_a_higher_priority_waits_less() {
     let preferred = Load { priority: |thread| if thread == 3 { 10 } else { 0 }, ..LOAD };
     for run in [run::<ShflSpin>, run::<Shfl<SpinThenPark>>] {
         let waited = |policy| waits(&run(&machine, tunables(policy, 1024), preferred).0, 3);
-        assert!(waited("priority") * 3.0 < waited("none"), "{} {}", waited("priority"), waited("none"));
+        assert!(waited("priority") * 1.5 < waited("none"), "{} {}", waited("priority"), waited("none"));
     }
 }
 

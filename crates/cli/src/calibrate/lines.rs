@@ -85,6 +85,15 @@ impl Lines {
         }
     }
 
+    /// Reads every linked line that no cache has, so that this CPU's caches have them alone, and unwritten. `false` if nothing drops
+    /// lines from all caches here.
+    pub(super) fn read_alone(&self) -> bool {
+        let dropped = self.used().iter().step_by(self.stride).all(drop_from_caches);
+        fence();
+        self.walk(self.linked(), Touch::Load);
+        dropped
+    }
+
     /// Walks so many steps; ns per step.
     pub(super) fn walk(&self, steps: usize, touch: Touch) -> f64 {
         match touch {
@@ -107,6 +116,29 @@ impl Lines {
         start.elapsed().as_nanos() as f64 / steps as f64
     }
 }
+
+/// Drops a line from the caches of all CPUs; what was modified of it is in memory then. `false` where no program can do that.
+#[cfg(target_arch = "x86_64")]
+fn drop_from_caches(line: &Line) -> bool {
+    // SAFETY: every x86-64 has the instruction, and it changes nothing that a program can see of the line, which is borrowed.
+    unsafe { core::arch::x86_64::_mm_clflush(ptr::from_ref(line).cast()) };
+    true
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn drop_from_caches(_: &Line) -> bool {
+    false
+}
+
+/// What comes later in the program waits until lines have been dropped.
+#[cfg(target_arch = "x86_64")]
+fn fence() {
+    // SAFETY: every x86-64 has the instruction, which touches nothing.
+    unsafe { core::arch::x86_64::_mm_mfence() };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn fence() {}
 
 /// Memory of the system's, zeroed, which is given back when it is dropped.
 struct Mapping {
@@ -170,6 +202,8 @@ mod tests {
             );
             let index = |at: &*mut Line| (*at as usize - first as usize) / LINE;
             assert!(seen.iter().all(|at| index(at) < lines.count && index(at).is_multiple_of(stride)));
+            // What was dropped from the caches is as it was.
+            assert_eq!(lines.read_alone(), cfg!(target_arch = "x86_64"));
             lines.walk(lines.linked(), Touch::Cas);
             assert_eq!(lines.at.load(Relaxed), first);
         }

@@ -6,21 +6,28 @@
 //! | [`lines`], [`own`], [`pairs`] | cache lines, what one CPU measures with them, and what two |
 //! | [`kernel`] | calls, wake-ups, switches, sleeps |
 //! | [`measure`] | all of it, in order, into a description |
-//! | [`plausible`] | what cannot be true of a machine |
-//! | [`sheet`] | what was measured, how, and what was not |
+//! | [`distances`], [`system`] | of that, what goes by distance, and what the operating system takes |
+//! | [`effort`] | how much is measured |
+//! | [`plausible`], [`order`] | what cannot be true of a machine; what is put in order |
+//! | [`sheet`], [`json`] | what was measured, how, and what was not: for people, and for programs |
 //! | [`cpu`] | threads that stay where they are put |
 //!
 //! Figures are medians: on a machine that others use, too, means say more about the others.
 
 mod cpu;
+mod distances;
+mod effort;
+mod json;
 mod kernel;
 mod lines;
 mod measure;
+mod order;
 mod own;
 mod pairs;
 mod plausible;
 mod shape;
 mod sheet;
+mod system;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -35,21 +42,27 @@ use flashlock_sim::Description;
 
 use crate::failure::Failure;
 use crate::screen;
+use effort::Effort;
 use measure::Session;
+use sheet::Sheet;
 
 const EXAMPLES: &str = "\
 Examples:
   flashlock calibrate -o here.toml         measure, and keep the description
   flashlock calibrate --quick > here.toml  roughly, in a few seconds
       without -o the description is printed
+  flashlock calibrate --json | jq '.figures[] | {what, value, unit}'
+      what was measured, for programs
 
 Let nothing else run meanwhile. Needs no root; a CPU that this process may not
 use is not measured. The file says when it was measured, and which numbers are
 another machine's because they could not be. What cannot be true is measured
-again, and if it stays so, a warning says what. It is text: what you know
+again, and if it stays so, a warning says what; where what is farther came out a
+little nearer, it is raised, and the file says so. It is text: what you know
 better, write into it.
 
-Exit status: 0 measured, 1 the file exists or cannot be written, 2 wrong usage.";
+Exit status: 0 measured, 1 the file exists or cannot be written, or holds what
+cannot be simulated, 2 wrong usage.";
 
 /// Whose numbers stand for what is not measured.
 const DEFAULTS: &str = "2x26x2";
@@ -76,56 +89,10 @@ pub(crate) struct Args {
     /// Fewer repetitions, a sample of the pairs of CPUs: rougher, and done in a few seconds
     #[arg(long)]
     quick: bool,
-}
 
-/// How much is done for a figure.
-#[derive(Clone, Copy, Debug)]
-struct Effort {
-    quick: bool,
-}
-
-impl Effort {
-    /// Of what one CPU measures.
-    fn repetitions(self) -> usize {
-        if self.quick { 5 } else { 15 }
-    }
-
-    /// In each of these.
-    fn steps(self) -> usize {
-        if self.quick { 1 << 15 } else { 1 << 18 }
-    }
-
-    /// In which two threads take turns.
-    fn rounds(self) -> u32 {
-        if self.quick { 20 } else { 200 }
-    }
-
-    /// At most so many pairs of CPUs of each distance.
-    fn pairs(self) -> usize {
-        if self.quick { 2 } else { usize::MAX }
-    }
-
-    /// Rounds for each of so many pairs of CPUs: fewer where pairs are very many, so that it takes minutes and not hours.
-    fn rounds_of(self, pairs: usize) -> u32 {
-        /// A median of fewer says little.
-        const FEWEST: u32 = 5;
-        /// With so many pairs each can have all rounds.
-        const MANY: usize = 1000;
-        let share = self.rounds() as usize * MANY / pairs.max(1);
-        u32::try_from(share).unwrap_or(u32::MAX).clamp(FEWEST, self.rounds())
-    }
-
-    /// How long time slices are watched.
-    fn slices(self) -> Duration {
-        Duration::from_millis(if self.quick { 100 } else { 500 })
-    }
-
-    /// So many bytes to measure the memory behind a last level of so many; `None` if that would be too much to ask for.
-    fn memory(self, llc: usize) -> Option<usize> {
-        let most = if self.quick { 256 << 20 } else { 4 << 30 };
-        let bytes = (4 * llc).min(most).min(measure::free_memory()? / 4);
-        (bytes >= 2 * llc).then_some(bytes)
-    }
+    /// Print what was measured as JSON; the description is in it, too
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the verb.
@@ -137,32 +104,51 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let mut session = Session::new(Effort { quick: args.quick }, &machine)?;
     session.run();
     let Session { mut found, mut sheet, .. } = session;
-    let described = Machine::from(&machine);
-    for doubt in plausible::doubts(&found) {
+    for doubt in plausible::doubts(&found, |what| sheet.has(what)) {
         screen::complain(Some("warning"), &format!("implausible: {doubt}; let nothing else run, and measure again"));
-        sheet.remarks.push(format!("implausible: {doubt}"));
+        sheet.remark(format!("implausible: {doubt}"));
     }
+    order::settle(&mut found, &Description::find(DEFAULTS).map_err(Failure::new)?, &mut sheet);
     found.name = name(args.output.as_deref());
-    found.title = described.to_string();
+    let machine = Machine::from(&machine);
+    found.title = machine.to_string();
     let how = if args.quick { "calibrate --quick" } else { "calibrate" };
     let (version, date) = (env!("CARGO_PKG_VERSION"), date::now());
     let source = format!("Measured by flashlock {version} ({how}) on {date}. {}", sheet.source(DEFAULTS));
     found.source = table::paragraph(&source, 120);
+    deliver(args, &machine, &found, &sheet).map(|()| 0)
+}
+
+/// Shows what was measured, and then keeps it: whatever fails, measuring it again would take minutes.
+fn deliver(args: &Args, machine: &Machine, found: &Description, sheet: &Sheet) -> Result<(), Failure> {
     let text = found.text();
-    // A description that cannot be read back must not be kept.
-    Description::parse(&text)
-        .map_err(|error| Failure::new(format_args!("this machine cannot be simulated: {error}")))?;
-    match &args.output {
+    let shown = |screen| match args.json {
+        true => json::json(machine, args.quick, sheet, &text),
+        false => Ok(sheet.text(&found.title, DEFAULTS, screen::width(screen))),
+    };
+    let kept = match &args.output {
         Some(file) => {
-            write(file, args.force, &text)?;
-            screen::emit(&sheet.text(&found.title, DEFAULTS, screen::width(libc::STDOUT_FILENO)))?;
+            let told = shown(libc::STDOUT_FILENO).and_then(|sheet| screen::emit(&sheet));
+            let written = write(file, args.force, &text);
+            if written.is_err() && !args.json {
+                screen::emit(&format!("\n{text}"))?;
+            }
+            written.and(told)
         }
+        // The description is in it.
+        None if args.json => shown(libc::STDOUT_FILENO).and_then(|sheet| screen::emit(&sheet)),
         None => {
-            screen::tell(&sheet.text(&found.title, DEFAULTS, screen::width(libc::STDERR_FILENO)));
-            screen::emit(&text)?;
+            screen::tell(&shown(libc::STDERR_FILENO)?);
+            screen::emit(&text)
         }
-    }
-    Ok(0)
+    };
+    let sound = Description::parse(&text).map(drop).map_err(|error| {
+        Failure::new(format_args!(
+            "this machine cannot be simulated as it was measured: {error} (of the description, which was written all the same: \
+             correct it)"
+        ))
+    });
+    kept.and(sound)
 }
 
 /// The file's name as a word; else what it is.
@@ -204,23 +190,31 @@ fn refused(file: &Path, error: &io::Error) -> Failure {
 mod tests {
     use super::*;
 
+    /// Minutes of measuring are not lost to one figure that makes no sense.
+    #[test]
+    fn what_cannot_be_simulated_is_written_all_the_same() {
+        let file = std::env::temp_dir().join(format!("flashlock-calibrate-{}.toml", std::process::id()));
+        let machine = Machine::default();
+        let mut found = Description::find(DEFAULTS).unwrap();
+        found.scheduler.slice_us = 0.25;
+        let args = Args { output: Some(file.clone()), force: true, quick: true, json: false };
+        let failure = deliver(&args, &machine, &found, &Sheet::default()).unwrap_err().to_string();
+        let text = fs::read_to_string(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        assert!(failure.contains("scheduler.slice_us = 0.25: slices of 1 us and more"), "{failure}");
+        assert_eq!(text, found.text());
+        found.scheduler.slice_us = 1.0;
+        assert!(deliver(&args, &machine, &found, &Sheet::default()).is_ok());
+        fs::remove_file(&file).unwrap();
+        let nowhere = Args { output: Some("/proc/nowhere".into()), ..args };
+        assert!(
+            deliver(&nowhere, &machine, &found, &Sheet::default()).unwrap_err().to_string().contains("/proc/nowhere")
+        );
+    }
+
     #[test]
     fn files_give_names() {
         assert_eq!(name(Some(Path::new("/tmp/my machine.toml"))), "my-machine");
         assert_eq!((name(None), name(Some(Path::new("..")))), ("here".into(), "here".into()));
-    }
-
-    #[test]
-    fn very_many_pairs_share_the_rounds() {
-        let all = Effort { quick: false };
-        assert_eq!([0, 1, 1000, 2000, 1_000_000].map(|pairs| all.rounds_of(pairs)), [200, 200, 200, 100, 5]);
-        assert_eq!(Effort { quick: true }.rounds_of(2), 20);
-    }
-
-    #[test]
-    fn memory_is_measured_only_if_there_is_enough() {
-        let quick = Effort { quick: true };
-        assert_eq!(quick.memory(480 << 20), None);
-        assert!(quick.memory(1 << 20).is_none_or(|bytes| bytes >= 2 << 20));
     }
 }

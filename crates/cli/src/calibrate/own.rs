@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use flashlock_report::statistics::Spread;
 
-use super::Effort;
+use super::effort::Effort;
 use super::lines::{LINE, Lines, Touch};
 
 const PAGE: usize = 4096;

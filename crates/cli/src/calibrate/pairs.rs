@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use flashlock_report::statistics::Spread;
 
-use super::Effort;
 use super::cpu;
+use super::effort::Effort;
 use super::lines::{Lines, Touch};
 
 /// Few enough lines for a first level, …
@@ -29,7 +29,9 @@ const MANY: usize = 1 << 14;
 pub(super) struct Travel {
     /// A load of a line that the other has modified.
     pub(super) load: f64,
-    /// A compare-and-swap on such a line.
+    /// A load of a line that the other has read, alone, and not written; `None` where no instruction makes it so.
+    pub(super) clean: Option<f64>,
+    /// A compare-and-swap on a line that the other has modified.
     pub(super) cas: f64,
     /// A compare-and-swap on a line that both have read.
     pub(super) shared: f64,
@@ -72,9 +74,17 @@ impl Turn {
 pub(super) fn travel(rounds: u32, [reader, owner]: [u32; 2]) -> Option<Travel> {
     let lines = Lines::new(FEW, APART)?;
     let all = lines.linked();
-    let modified = |touch| together(rounds, [reader, owner], &lines, |lines| lines.walk(all, touch));
+    let modified = |touch| together(rounds, [reader, owner], || lines.modify(), || lines.walk(all, touch));
+    let can_be_alone = lines.read_alone();
+    let clean = || {
+        let alone = || {
+            lines.read_alone();
+        };
+        together(rounds, [reader, owner], alone, || lines.walk(all, Touch::Load))
+    };
     Some(Travel {
         load: modified(Touch::Load)?,
+        clean: can_be_alone.then(clean).flatten(),
         cas: modified(Touch::Cas)?,
         shared: shared(rounds, [reader, owner], &lines)?,
         handover: ping_pong(rounds, [reader, owner], |word, now| {
@@ -95,18 +105,18 @@ pub(super) fn travel(rounds: u32, [reader, owner]: [u32; 2]) -> Option<Travel> {
 pub(super) fn remote(effort: Effort, [reader, owner]: [u32; 2], llc: usize, dram: Option<usize>) -> Option<Remote> {
     let lines = cpu::on(owner, || Lines::new(llc, 1))??;
     let steps = lines.linked().min(MANY);
-    let llc = together(effort.rounds(), [reader, owner], &lines, |lines| lines.walk(steps, Touch::Load))?;
+    let llc = together(effort.rounds(), [reader, owner], || lines.modify(), || lines.walk(steps, Touch::Load))?;
     let there = dram.and_then(|bytes| cpu::on(owner, || Lines::new(bytes, 1))?);
     let dram = there.and_then(|lines| cpu::on(reader, || super::own::walk(effort, &lines))?);
     Some(Remote { llc, dram })
 }
 
-/// In turns: the owner modifies all lines, the reader measures; the middle of what it measured.
+/// In turns: the owner prepares, the reader measures; the middle of what it measured.
 fn together(
     rounds: u32,
     [reader, owner]: [u32; 2],
-    lines: &Lines,
-    measure: impl Fn(&Lines) -> f64 + Sync,
+    prepare: impl Fn() + Sync,
+    measure: impl Fn() -> f64 + Sync,
 ) -> Option<f64> {
     let turn = Turn::default();
     let times = both(
@@ -114,7 +124,7 @@ fn together(
         || {
             let round = |round| {
                 turn.wait(2 * round + 1);
-                let ns = measure(lines);
+                let ns = measure();
                 turn.pass(2 * round + 2);
                 ns
             };
@@ -123,7 +133,7 @@ fn together(
         || {
             for round in 0..rounds {
                 turn.wait(2 * round);
-                lines.modify();
+                prepare();
                 turn.pass(2 * round + 1);
             }
         },

@@ -190,6 +190,26 @@ fn whole(kib: u32, ways: Option<u32>) -> u32 {
     ways.into_iter().chain([16]).find(|ways| *ways > 0 && lines.is_multiple_of(*ways)).unwrap_or(1)
 }
 
+/// Whether the last-level cache holds all that the levels before it hold, as the processor says.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn inclusive() -> Option<bool> {
+    use core::arch::x86_64::__cpuid_count;
+    const KINDS: u32 = 31;
+    // Intel's leaf, then AMD's, which is built the same way.
+    let leaf = [4, 0x8000_001d].into_iter().find(|&leaf| {
+        let highest = __cpuid_count(leaf & 0x8000_0000, 0).eax;
+        leaf <= highest && __cpuid_count(leaf, 0).eax & KINDS != 0
+    })?;
+    let caches = (0..8).map(|index| __cpuid_count(leaf, index)).take_while(|cache| cache.eax & KINDS != 0);
+    let last = caches.max_by_key(|cache| cache.eax >> 5 & 7)?;
+    Some(last.edx & 2 != 0)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn inclusive() -> Option<bool> {
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,25 +1,34 @@
 //! What was found, how, and what was not.
 
 use flashlock_report::{table, units};
+use serde::Serialize;
 
 use crate::screen::{HEADING, styled};
 
 /// A figure and how it was come by.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Row {
     what: String,
-    value: String,
+    value: f64,
+    unit: &'static str,
+    /// Value and unit for people.
+    #[serde(skip)]
+    text: String,
     how: &'static str,
+    /// What the description says instead.
+    raised_to: Option<f64>,
 }
 
 /// All that was found.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Sheet {
+    #[serde(rename = "figures")]
     rows: Vec<Row>,
     /// What keeps the value of another machine.
+    #[serde(rename = "not_measured")]
     missing: Vec<String>,
     /// What else one should know.
-    pub(super) remarks: Vec<String>,
+    remarks: Vec<String>,
 }
 
 impl Sheet {
@@ -59,12 +68,37 @@ impl Sheet {
 
     /// Takes note of a measurement that is not part of a description.
     pub(super) fn show(&mut self, what: impl Into<String>, value: f64, unit: &'static str, how: &'static str) {
-        self.tell(what, format!("{} {unit}", units::three_digits(value)), how);
+        self.tell(what, value, unit, format!("{} {unit}", units::three_digits(value)), how);
     }
 
-    /// Takes note of something in words.
-    pub(super) fn tell(&mut self, what: impl Into<String>, value: String, how: &'static str) {
-        self.rows.push(Row { what: what.into(), value, how });
+    /// The same of one that people read otherwise.
+    pub(super) fn tell(
+        &mut self,
+        what: impl Into<String>,
+        value: f64,
+        unit: &'static str,
+        text: String,
+        how: &'static str,
+    ) {
+        self.rows.push(Row { what: what.into(), value, unit, text, how, raised_to: None });
+    }
+
+    /// Takes note of what one should know besides.
+    pub(super) fn remark(&mut self, remark: impl Into<String>) {
+        self.remarks.push(remark.into());
+    }
+
+    /// Whether that was measured.
+    pub(super) fn has(&self, what: &str) -> bool {
+        self.rows.iter().any(|row| row.what == what)
+    }
+
+    /// Takes note that the description has more than what was measured, and why.
+    pub(super) fn raise(&mut self, what: &str, to: f64, why: &str) {
+        let Some(row) = self.rows.iter_mut().find(|row| row.what == what) else { return };
+        let (measured, shown) = (&row.text, format!("{} {}", units::three_digits(to), row.unit));
+        self.remarks.push(format!("{what}: {measured} measured, raised to {shown}, for {why}"));
+        row.raised_to = Some(to);
     }
 
     /// Takes note of something that was not measured.
@@ -87,7 +121,8 @@ impl Sheet {
         table::numbers(&mut table, [1]);
         table::keep_whole(&mut table, 1);
         for row in &self.rows {
-            table.add_row([row.what.as_str(), row.value.as_str(), row.how]);
+            let raised = row.raised_to.map(|to| format!("; raised to {} {}", units::three_digits(to), row.unit));
+            table.add_row([row.what.clone(), row.text.clone(), format!("{}{}", row.how, raised.unwrap_or_default())]);
         }
         let mut text = format!("{}\n\n{}\n", styled(HEADING, title), table::text(&table));
         let missing = format!("not measured, taken from {defaults}: {}", self.missing.join(", "));
@@ -99,7 +134,7 @@ impl Sheet {
 }
 
 /// Three digits: more would only look like knowledge.
-fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     format!("{value:.2e}").parse().unwrap_or(value)
 }
 
@@ -127,9 +162,23 @@ mod tests {
         sheet.put("page walk", Some(f64::NAN), "ns", "a walk", &mut walk);
         assert_eq!((load, pause, walk), (1.67, 4.0, 5.0));
         assert_eq!(sheet.source("2x2"), "Not measured, but taken from 2x2: pause, page walk.");
-        sheet.remarks.push("odd".into());
+        sheet.remark("odd");
         assert!(sheet.source("2x2").ends_with(" Note: odd."));
         let text = sheet.text("This machine", "2x2", 60);
         assert!(text.contains("1.67 ns") && text.contains("pause, page walk"), "{text}");
+        assert!(sheet.has("first level") && !sheet.has("pause"));
+    }
+
+    #[test]
+    fn what_was_raised_is_marked_and_what_was_measured_is_kept() {
+        let mut sheet = Sheet::default();
+        sheet.show("second level", 1.5, "ns", "a walk");
+        sheet.raise("second level", 1.67, "it takes no less than the first");
+        sheet.raise("what was not measured", 9.0, "nothing");
+        let remark = "second level: 1.50 ns measured, raised to 1.67 ns, for it takes no less than the first";
+        assert_eq!(sheet.remarks, [remark]);
+        let text = sheet.text("This machine", "2x2", 120);
+        assert!(text.contains("1.50 ns   a walk; raised to 1.67 ns") && text.contains(remark), "{text}");
+        assert!(sheet.source("2x2").contains(remark));
     }
 }

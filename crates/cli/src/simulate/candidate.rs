@@ -10,7 +10,7 @@ use flashlock_workloads::wait::Waiting;
 use super::any_lock::{self, Kind};
 use super::experiment::Work;
 use crate::failure::Failure;
-use crate::lock_choice::{known_apart, known_rw};
+use crate::lock_choice::{known, known_apart, known_rw};
 
 /// A lock with its options, as text and as what the text means.
 pub(super) struct Candidate {
@@ -32,6 +32,14 @@ impl Candidate {
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
         let mut tunables = Tunables::DEFAULT;
         let name = text.split(':').next().unwrap_or_default();
+        if name.trim().is_empty() {
+            return Err(Failure::usage(format_args!(
+                "--locks '{text}': names no lock, as between two commas with nothing between; known are: {} {} {} (flashlock locks describes them)",
+                known(),
+                known_rw(),
+                known_apart()
+            )));
+        }
         let chosen = match parse_apart(text) {
             Some(apart) => apart.map(Chosen::Apart),
             None if RwId::from_name(name).is_some() => parse_rw(text, &mut tunables).map(Chosen::Rw),

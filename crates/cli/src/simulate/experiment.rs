@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use flashlock_locks::event::Event;
 use flashlock_sim::thread::Use;
-use flashlock_sim::{self as sim, Description, Options, Outcome, Sim, Simulation};
+use flashlock_sim::{self as sim, Description, Options, Outcome, Place, Sim, Simulation};
 use flashlock_workloads::buffer_pool::{Buffers, ByCondition, ByPermits};
 use flashlock_workloads::directory::Files;
 use flashlock_workloads::history::{self, WINDOW};
@@ -34,7 +34,7 @@ pub(crate) enum Work {
     Locktorture,
     /// The same with lock statistics: shared lines are written after each acquisition
     Lockstat,
-    /// will-it-scale's open1, by threads: two locks; lengths set from one thread and the peak
+    /// will-it-scale's open1, by threads: two locks; lengths set from one thread's speed, number of lines guessed
     Open1,
     /// will-it-scale's lock2, by threads: one lock
     Lock2,
@@ -44,7 +44,8 @@ pub(crate) enum Work {
     Buffers,
     /// The same by a semaphore
     BuffersSem,
-    /// Three consumers, and producers: a queue of 10,000 messages, as in Malthusian Locks, section 6.7
+    /// Three consumers (half of the threads, if these are fewer than six), and producers: a queue of 10,000 messages, as in Malthusian
+    /// Locks, section 6.7
     Messages,
     /// Each thread lists a shared directory, read only, as in ShflLocks' slides 79 and 80: for readers-writer locks
     Readdir,
@@ -110,8 +111,7 @@ pub(super) struct Experiment<'a> {
     pub(super) length: u64,
     pub(super) seed: u64,
     pub(super) placement: u64,
-    /// Threads fill one node after the other.
-    pub(super) packed: bool,
+    pub(super) place: Place,
     /// How waiters for condition variables and semaphores wait.
     pub(super) waiting: Waiting,
     pub(super) trace: bool,
@@ -129,8 +129,8 @@ pub(super) struct Sample {
 impl Experiment<'_> {
     /// Runs it. The error says what went wrong.
     pub(super) fn run(&self, lock: &Candidate) -> Result<Sample, String> {
-        let (seed, placement, packed, tunables) = (self.seed, self.placement, self.packed, lock.tunables);
-        let simulation = Simulation::new(self.machine, Options { seed, placement, packed, tunables });
+        let (seed, placement, place, tunables) = (self.seed, self.placement, self.place, lock.tunables);
+        let simulation = Simulation::new(self.machine, Options { seed, placement, place, tunables });
         let kind = lock.kind();
         // A lock whose waiters sleep is no spin lock, there as here.
         let spins = self.work.is_in_kernel() && self.waiting == Waiting::Polling;
@@ -178,8 +178,8 @@ impl Experiment<'_> {
     fn drive<W: Workload + 'static>(&self, mut simulation: Simulation, workload: W) -> Result<Sample, String> {
         let mut shared = Rc::new(simulation.place("the workload", workload));
         let counts = Rc::new(RefCell::new(vec![[0_u64; 2]; self.threads as usize]));
-        LOG.set(Log::new(self.warm_up, self.trace));
         let (from, to, seed) = (self.warm_up, self.warm_up + self.length, self.seed);
+        LOG.set(Log::new(from..to, self.trace));
         simulation.measure(from..to);
         for number in 0..self.threads {
             let (shared, counts) = (Rc::clone(&shared), Rc::clone(&counts));
@@ -218,12 +218,7 @@ impl Experiment<'_> {
         let history = busiest.map(|lock| lock.history.as_slice()).unwrap_or_default();
         let length = self.length as f64;
         let each = |all: f64| (operations > 0).then(|| all / operations as f64);
-        let busy: f64 = Use::ALL
-            .iter()
-            .zip(outcome.times)
-            .filter(|(usage, _)| !matches!(usage, Use::Parked | Use::Scheduling))
-            .map(|(_, ns)| ns)
-            .sum();
+        let busy: f64 = Use::ALL.iter().zip(outcome.times).filter(|(usage, _)| usage.has_cpu()).map(|(_, ns)| ns).sum();
         let traffic = &outcome.traffic;
         let count = |event: Event| outcome.counts[event as usize] as f64;
         let mut figures: BTreeMap<String, f64> = BTreeMap::new();
@@ -259,6 +254,7 @@ impl Experiment<'_> {
 #[cfg(test)]
 mod tests {
     use flashlock_locks::catalogue::LOCKS;
+    use flashlock_sim::description::Hypervisor;
 
     use super::*;
 
@@ -274,7 +270,7 @@ mod tests {
             length: 1_000_000,
             seed: 1,
             placement: 1,
-            packed: false,
+            place: Place::Spread,
             waiting: Waiting::Sleeping,
             trace: false,
         }
@@ -283,7 +279,7 @@ mod tests {
     /// Threads begin at different times within the warm-up.
     #[test]
     fn only_the_time_that_counts_is_counted() {
-        let machine = Description::find("2x18x2").unwrap();
+        let mut machine = Description::find("2x18x2").unwrap();
         let lock = Candidate::parse("mcs:wait=spin").unwrap();
         let figures = |work, threads| short(&machine, work, threads).run(&lock).unwrap().figures;
         let (one, all) = (figures(Work::Kvmap, 1)["compute_ns"], figures(Work::Kvmap, 72)["compute_ns"]);
@@ -296,6 +292,16 @@ mod tests {
             let together = f64::from(threads) * 1e3 / found["ops_per_us"];
             assert!((times / together - 1.0).abs() < 1e-6, "{times} ns of {together}");
         }
+        // CPUs that a hypervisor takes away for half of the time; and more threads than these.
+        machine.hypervisor = Some(Hypervisor { run_ms: 0.2, away_ms: 0.2 });
+        for (threads, expected) in [(1, 0.5), (8, 4.0), (90, 36.0)] {
+            let found = short(&machine, Work::Kvmap, threads).run(&lock).unwrap().figures;
+            let cpus = found["cpus_used"];
+            assert!((cpus / expected - 1.0).abs() < 0.3, "{cpus} CPUs used by {threads} threads");
+            let times: f64 = Use::ALL.iter().map(|usage| found[&format!("{}_ns", usage.name())]).sum();
+            let together = f64::from(threads) * 1e3 / found["ops_per_us"];
+            assert!((times / together - 1.0).abs() < 1e-6, "{times} ns of {together}");
+        }
     }
 
     /// Four CPUs, and a slice in which an operation has room.
@@ -304,6 +310,29 @@ mod tests {
         (machine.topology.cores_per_node, machine.topology.threads_per_core) = (2, 1);
         machine.scheduler.slice_us = 50.0;
         machine
+    }
+
+    /// With more threads than CPUs, whose last operations take long after the time that counts. Of few operations the section is in
+    /// that time, and the end is not; of more where one thread does what others have asked for, and they then wait for a CPU.
+    #[test]
+    fn each_operation_has_one_acquisition() {
+        let machine = small();
+        for (lock, few) in [("mcs:wait=spin", 2.5), ("mcs", 2.5), ("flat-combining", 9.5)] {
+            let lock = Candidate::parse(lock).unwrap();
+            let experiment = Experiment { trace: true, ..short(&machine, Work::Kvmap, 9) };
+            let Sample { figures, sections } = experiment.run(&lock).unwrap();
+            let operations = figures["ops_per_us"] * 1e3;
+            let acquisitions = figures["acquisitions"] * operations;
+            assert!(
+                (acquisitions - operations).abs() < few,
+                "{}: {acquisitions} in {operations} operations",
+                lock.text
+            );
+            assert!((acquisitions - sections.len() as f64).abs() < 0.5, "{}: {acquisitions}", lock.text);
+            let time = experiment.warm_up..experiment.warm_up + experiment.length;
+            let odd = sections.iter().find(|section| !time.contains(&section.begin) || section.end <= section.begin);
+            assert_eq!(odd, None, "{}", lock.text);
+        }
     }
 
     /// Under a lock that spins nobody waits for who has lost its CPU, if it is a kernel's.

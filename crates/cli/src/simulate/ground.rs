@@ -1,6 +1,7 @@
 //! The simulated computer, as workloads and their lock see it.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use flashlock_sim::{self as sim, Region, Use};
 use flashlock_workloads::random::XorShift;
@@ -93,8 +94,8 @@ pub(super) struct Section {
 /// What is noted of a run's acquisitions.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    /// Acquisitions before this time are not noted.
-    from: u64,
+    /// Acquisitions before and after this time are not noted.
+    time: Range<u64>,
     locks: Vec<Noted>,
     /// All sections, if wanted.
     sections: Option<Vec<Section>>,
@@ -109,15 +110,16 @@ pub(super) struct Noted {
     /// How many acquisitions followed one on another NUMA node.
     pub(super) moves: u64,
     last_node: Option<u32>,
-    /// Since when it is held, and for how long it was held before.
-    since: u64,
+    /// Who is in a section that is noted, and since when: one thread, or several readers.
+    inside: Vec<(u32, u64)>,
+    /// For how long it was held, each reader's time counted.
     held: u64,
 }
 
 impl Log {
     /// An empty one.
-    pub(super) fn new(from: u64, sections: bool) -> Self {
-        Self { from, sections: sections.then(Vec::new), ..Self::default() }
+    pub(super) fn new(time: Range<u64>, sections: bool) -> Self {
+        Self { time, sections: sections.then(Vec::new), ..Self::default() }
     }
 
     /// Of the lock that was held for the longest time: workloads with two have one that they are about.
@@ -138,7 +140,7 @@ impl Log {
     /// `thread` has asked for it; the calling one acts.
     fn acquired(&mut self, address: usize, asked: Asked, thread: u32) {
         let (begin, node) = (sim::now(), sim::thread_node());
-        if begin < self.from {
+        if !self.time.contains(&begin) {
             return;
         }
         let number = self.number(address).unwrap_or_else(|| {
@@ -148,7 +150,7 @@ impl Log {
         let lock = &mut self.locks[number];
         lock.history.push(thread);
         lock.moves += u64::from(lock.last_node.replace(node).is_some_and(|last| last != node));
-        lock.since = begin;
+        lock.inside.push((thread, begin));
         if let Some(sections) = &mut self.sections {
             let (lock, cpu, now) = (number as u32, sim::thread_cpu(), Asked::now());
             let (polled, parked) = (now.polled - asked.polled, now.parked - asked.parked);
@@ -156,11 +158,12 @@ impl Log {
         }
     }
 
-    fn released(&mut self, address: usize) {
-        // The first section may have begun before anything was noted.
+    fn released(&mut self, address: usize, thread: u32) {
         let Some(number) = self.number(address) else { return };
-        let (now, thread, lock) = (sim::now(), sim::thread_number(), &mut self.locks[number]);
-        lock.held += now - lock.since;
+        let (now, lock) = (sim::now(), &mut self.locks[number]);
+        let Some(inside) = lock.inside.iter().position(|&(who, _)| who == thread) else { return }; // Not noted.
+        let (_, begin) = lock.inside.swap_remove(inside);
+        lock.held += now.min(self.time.end) - begin;
         let its_own = |section: &&mut Section| section.lock == number as u32 && section.thread == thread;
         if let Some(section) = self.sections.iter_mut().flatten().rev().find(its_own) {
             section.end = now;
@@ -237,8 +240,9 @@ impl Watched {
         LOG.with_borrow_mut(|log| log.acquired(self.address(), asked, thread));
     }
 
-    fn given_back(&self) {
-        LOG.with_borrow_mut(|log| log.released(self.address()));
+    /// Who has it, `thread`, or another for him, gives it back.
+    fn given_back(&self, thread: u32) {
+        LOG.with_borrow_mut(|log| log.released(self.address(), thread));
         sim::gives_back(self.name);
     }
 
@@ -255,7 +259,7 @@ impl Watched {
         run(&self.lock, &mut || {
             self.taken(asked, thread);
             inside.take().into_iter().for_each(|inside| inside());
-            self.given_back();
+            self.given_back(thread);
         });
         // It may have been another thread that did it.
         sim::wants(None);
@@ -274,7 +278,7 @@ unsafe impl Lock for Watched {
     }
 
     fn release(&self) {
-        self.given_back();
+        self.given_back(sim::thread_number());
         self.lock.unlock();
         self.preemption.end();
     }

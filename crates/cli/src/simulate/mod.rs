@@ -8,6 +8,7 @@
 //! | [`budget`] | memory for several runs at once |
 //! | [`sweep`] | all runs, on all CPUs of this computer, and the result |
 //! | [`text`] | tables for people |
+//! | [`machines`] | the known machines, for people and as JSON |
 //! | [`trace`] | a run's sections as a timeline |
 
 mod any_lock;
@@ -15,6 +16,8 @@ mod budget;
 mod candidate;
 mod experiment;
 mod ground;
+mod machines;
+mod place;
 mod sweep;
 mod text;
 mod trace;
@@ -28,6 +31,7 @@ use crate::failure::Failure;
 use crate::lock_choice::LockNames;
 use crate::{output, screen};
 use experiment::Work;
+use place::Where;
 use sweep::Sweep;
 
 const EXAMPLES: &str = "\
@@ -78,50 +82,49 @@ pub(crate) struct Args {
     locks: Vec<String>,
 
     /// Numbers of threads; by default 1, 2, 4, … up to all CPUs, and half as many again (messages needs two)
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N,…", allow_negative_numbers = true, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
 
     /// Run everything with so many different seeds: what clients and locks draw
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
 
-    /// With each seed so many placements of the threads: each draws a core for every thread from all that have none yet, and
-    /// hardware threads of the same core only when all have; where a thread begins it stays, unless the scheduler moves it
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// With each seed so many placements of the threads: each draws anew what --place leaves open. Hardware threads of the same
+    /// core come only when all cores have one; where a thread begins it stays, unless the scheduler moves it
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     placements: u32,
 
-    /// Fill the cores of one NUMA node after the other, then their other hardware threads; which node comes first, and
-    /// which of its cores, is drawn
-    #[arg(long)]
-    pack: bool,
+    /// Where threads begin
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
+    place: Where,
 
     /// What the seeds begin with
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
 
     /// How long a run measures, in ms of virtual time; by default 4 to 40, as the workload needs it, but ten time slices with
     /// more threads than CPUs
-    #[arg(long, value_name = "MS", value_parser = millis)]
+    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = millis)]
     millis: Option<f64>,
 
     /// Reads among 100 operations: lookups of the map (80), lists of the directory (100); the others are updates
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=100))]
     lookups: Option<u32>,
 
     /// Work outside, between two operations of the map, in ns (0)
-    #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    #[arg(long, value_name = "NS", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     external: Option<u32>,
 
     /// All latencies between caches and memory, so many times as long
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    #[arg(long, value_name = "FACTOR", allow_negative_numbers = true, default_value_t = 1.0, value_parser = factor)]
     latencies: f64,
 
-    /// Print the result as JSON, every run included
+    /// Print the result as JSON, every run included; of --list-machines, the list
     #[arg(long)]
     json: bool,
 
-    /// Draw the result, with bands over seeds and placements
-    #[arg(long, value_name = "FILE.svg", value_hint = clap::ValueHint::FilePath)]
+    /// Draw the result as SVG, with bands over seeds and placements
+    #[arg(long, value_name = "FILE.svg", value_parser = picture, value_hint = clap::ValueHint::FilePath)]
     plot: Option<PathBuf>,
 
     /// Show where the time of an operation goes
@@ -133,12 +136,25 @@ pub(crate) struct Args {
     trace: Option<PathBuf>,
 
     /// List the known machines
-    #[arg(long, conflicts_with_all = ["show_machine", "json", "plot", "trace", "explain"])]
+    #[arg(long, conflicts_with_all = ["show_machine", "plot", "trace", "explain"])]
     list_machines: bool,
 
     /// Print the machine's description, to be changed and used as a file
     #[arg(long, conflicts_with_all = ["json", "plot", "trace", "explain"])]
     show_machine: bool,
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("must be a whole number from 0 to {}", u64::MAX))
+}
+
+/// A file for a picture; others show by their names that they are something else.
+fn picture(text: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    match file.extension() {
+        Some(extension) if extension.eq_ignore_ascii_case("svg") => Ok(file),
+        _ => Err("a picture is SVG: name a file that ends in .svg (other programs make other formats of it)".into()),
+    }
 }
 
 fn millis(text: &str) -> Result<f64, String> {
@@ -158,7 +174,11 @@ fn factor(text: &str) -> Result<f64, String> {
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     if args.list_machines {
-        return screen::emit(&text::machines(screen::width(libc::STDOUT_FILENO))).map(|()| 0);
+        let list = match args.json {
+            true => machines::json()?,
+            false => machines::text(screen::width(libc::STDOUT_FILENO)),
+        };
+        return screen::emit(&list).map(|()| 0);
     }
     let machine = find(&args.machine)?;
     let machine = if args.latencies == 1.0 { machine } else { machine.with_latencies(args.latencies) };

@@ -184,7 +184,7 @@ impl<'a> Sweep<'a> {
             length,
             seed: self.args.seed.wrapping_add(u64::from(round / self.args.placements)),
             placement: self.args.seed.wrapping_add(u64::from(round)),
-            packed: self.args.pack,
+            place: self.args.place.into(),
             waiting: lock.waiting(),
             trace: self.args.trace.is_some() && round == 0,
         };
@@ -262,7 +262,7 @@ impl<'a> Sweep<'a> {
             1.0 => String::new(),
             factor => format!(", with latencies {factor} times as long"),
         };
-        let placed = if self.args.pack { ", one NUMA node's cores after the other" } else { "" };
+        let placed = self.args.place.remark();
         let (machine, warm_up) = (&self.machine.title, millis / 4.0);
         let longer = self.longer(millis).unwrap_or_default();
         format!(

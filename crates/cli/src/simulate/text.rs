@@ -3,7 +3,7 @@
 use flashlock_report::results::{Group, Point, Results};
 use flashlock_report::table::{self, paragraph};
 use flashlock_report::units;
-use flashlock_sim::{Description, Use};
+use flashlock_sim::Use;
 
 use crate::screen::{BAD, HEADING, styled};
 
@@ -194,19 +194,6 @@ fn how(results: &Results, group: &Group) -> String {
     });
     let (rounds, seed) = (results.method.rounds, results.method.seed);
     format!("Medians of {rounds} runs: {seeds} from {seed}, each with {placements} of the threads.{widest} {trust}")
-}
-
-/// The known machines.
-pub(super) fn machines(width: u16) -> String {
-    let mut table = table::new(["machine", "CPUs", "NUMA nodes", "what it is"], width);
-    table::numbers(&mut table, 1..=2);
-    table::keep_whole(&mut table, 0);
-    for name in Description::names() {
-        let machine = Description::find(name).expect("the machines that are part of the command are sound");
-        table.add_row([name.to_owned(), machine.cpus().to_string(), machine.nodes().to_string(), machine.title]);
-    }
-    let more = "Another one: a file, as flashlock simulate --show-machine prints it and flashlock calibrate makes it.";
-    format!("{}\n{}", table::text(&table), paragraph(more, width))
 }
 
 #[cfg(test)]

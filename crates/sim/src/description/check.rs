@@ -1,149 +1,227 @@
 //! What makes a [`Description`] one of a machine that can be simulated.
 
-use super::{Description, MAX_CORES, MAX_CPUS, MAX_NODES, Measured, Siblings, Umwait};
+use std::fmt::{self, Debug, Display};
+
+use super::{Cache, Clock, Description, Hypervisor, MAX_CORES, MAX_CPUS, MAX_NODES, Measured, Siblings, Umwait};
 
 /// What all caches have together, at most: what is simulated of them takes a tenth of it.
 const MAX_CACHE_KIB: u64 = 1 << 24;
+/// The longest time, in ns or µs, and the most power.
+const MOST: f64 = 1e6;
+const TIMES: &str = "times are from 0 to 1,000,000 ns";
+const TIMES_US: &str = "times are from 0 to 1,000,000 us";
+
+/// A value that breaks a rule.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    /// Table and key.
+    pub(super) field: String,
+    value: String,
+    rule: String,
+}
+
+impl Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}: {}", self.field, self.value, self.rule)
+    }
+}
+
+/// Fails with what is wrong, unless it is right.
+fn must(right: bool, field: &str, value: impl Debug, rule: &str) -> Result<(), Wrong> {
+    // Pairs are lists of two there.
+    let value = || format!("{value:?}").replace('(', "[").replace(')', "]");
+    if right { Ok(()) } else { Err(Wrong { field: field.into(), value: value(), rule: rule.into() }) }
+}
+
+/// The same of numbers of which each is from the least to the most; that is what the rule says.
+fn all_from(least: f64, most: f64, rule: &str, fields: &[(&str, f64)]) -> Result<(), Wrong> {
+    fields.iter().try_for_each(|(field, number)| must((least..=most).contains(number), field, number, rule))
+}
 
 impl Description {
-    /// Whether it can be simulated. The error names the field, and says what it must be.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let shape = &self.topology;
-        let sizes = [shape.packages, shape.nodes_per_package, shape.cores_per_node, shape.threads_per_core];
-        let product = sizes.iter().try_fold(1_u32, |all, &size| all.checked_mul(size)).unwrap_or(u32::MAX);
-        if product == 0 || product > MAX_CPUS || self.cores() > MAX_CORES || self.nodes() > MAX_NODES {
-            return Err(format!(
-                "topology: 1 to {MAX_CPUS} hardware threads on up to {MAX_CORES} cores and {MAX_NODES} nodes can be simulated"
-            ));
-        }
-        let nodes = self.nodes() as usize;
-        let rows = &shape.distances;
-        if !rows.is_empty() && (rows.len() != nodes || rows.iter().any(|row| row.len() != nodes)) {
-            return Err(format!("topology.distances: {nodes} rows of {nodes} numbers are needed, or none"));
-        }
-        let pairs = || (0..nodes as u32).flat_map(|a| (0..nodes as u32).map(move |b| (a, b)));
-        let told = |a: u32, b: u32| rows.get(a as usize).map_or_else(|| self.distance(a, b), |row| row[b as usize]);
-        if let Some((a, b)) = pairs().find(|&(a, b)| (told(a, b) == 0) != (a == b)) {
-            return Err(format!(
-                "topology.distances: from node {a} to node {b} it must be 0 if they are one, and only then"
-            ));
-        }
-        let farthest = pairs().map(|(a, b)| self.distance(a, b)).max().unwrap_or(0) as usize;
-        let latency = &self.latency_ns;
-        let lists = [
-            ("llc", &latency.llc),
-            ("transfer", &latency.transfer),
-            ("clean", &latency.clean),
-            ("upgrade", &latency.upgrade),
-            ("dram", &latency.dram),
-        ];
-        for (name, list) in lists {
-            if list.len() <= farthest {
-                return Err(format!("latency_ns.{name}: {} numbers are needed, one for each distance", farthest + 1));
-            }
-            if !list.is_sorted() {
-                return Err(format!("latency_ns.{name}: what is farther away takes no less time"));
-            }
-        }
-        for (name, cache) in [("l1", self.cache.l1), ("l2", self.cache.l2), ("llc", self.cache.llc)] {
-            let lines = u64::from(cache.kib) * 16;
-            if cache.ways == 0 || lines == 0 || lines % u64::from(cache.ways) != 0 || cache.kib > 1 << 20 {
-                return Err(format!(
-                    "cache.{name}: {} KiB do not make sets of {} lines of 64 bytes",
-                    cache.kib, cache.ways
-                ));
-            }
-        }
-        let private = (u64::from(self.cache.l1.kib) + u64::from(self.cache.l2.kib)) * u64::from(self.cores());
-        if private + u64::from(self.cache.llc.kib) * u64::from(self.nodes()) > MAX_CACHE_KIB {
-            return Err(format!("cache: all caches of all cores and nodes have {MAX_CACHE_KIB} KiB at most"));
-        }
-        let tlb = &self.cache.tlb;
-        if !(1..=1 << 16).contains(&tlb.entries) || !(4..=1 << 22).contains(&tlb.page_kib) {
-            return Err("cache.tlb: 1 to 65,536 pages of 4 to 4,194,304 KiB".to_owned());
-        }
-        if self.name.is_empty() {
-            return Err("name: it must not be empty".to_owned());
-        }
-        self.check_numbers()
+    /// Whether it can be simulated. The error names the field and its value, and says what it must be.
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        must(!self.name.is_empty(), "name", &self.name, "it must not be empty")?;
+        self.check_shape()?;
+        self.check_lists()?;
+        self.check_caches()?;
+        self.check_latencies()?;
+        self.clock.check()?;
+        self.check_rest()?;
+        self.measured_ns.as_ref().map_or(Ok(()), |all| all.check(self.latency_ns.transfer.len() as u32))?;
+        self.umwait.as_ref().map_or(Ok(()), Umwait::check)?;
+        self.hypervisor.as_ref().map_or(Ok(()), Hypervisor::check)
     }
 
-    fn check_numbers(&self) -> Result<(), String> {
-        let (latency, clock, band, os) = (&self.latency_ns, &self.clock, &self.bandwidth, &self.scheduler);
-        let times = [
-            ("latency_ns.llc", &latency.llc[..]),
+    fn check_shape(&self) -> Result<(), Wrong> {
+        let shape = &self.topology;
+        let sizes = [
+            ("topology.packages", shape.packages),
+            ("topology.nodes_per_package", shape.nodes_per_package),
+            ("topology.cores_per_node", shape.cores_per_node),
+            ("topology.threads_per_core", shape.threads_per_core),
+        ];
+        sizes.iter().try_for_each(|(field, size)| must(*size > 0, field, size, "1 or more"))?;
+        let product = sizes.iter().try_fold(1_u32, |all, (_, size)| all.checked_mul(*size)).unwrap_or(u32::MAX);
+        let fits = product <= MAX_CPUS && self.cores() <= MAX_CORES && self.nodes() <= MAX_NODES;
+        let most = format!(
+            "packages, nodes of each, their cores and threads: 1 to {MAX_CPUS} hardware threads on up to {MAX_CORES} cores and \
+             {MAX_NODES} nodes can be simulated"
+        );
+        must(fits, "topology", sizes.map(|(_, size)| size), &most)?;
+        let (nodes, rows) = (self.nodes() as usize, &shape.distances);
+        let square = rows.is_empty() || rows.len() == nodes && rows.iter().all(|row| row.len() == nodes);
+        let rule = format!("{nodes} rows of {nodes} numbers are needed, or none");
+        must(square, "topology.distances", rows, &rule)?;
+        for (a, row) in rows.iter().enumerate() {
+            for (b, distance) in row.iter().enumerate() {
+                let rule = format!("from node {a} to node {b} it must be 0 if they are one, and only then");
+                must((*distance == 0) == (a == b), "topology.distances", rows, &rule)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What goes by distance.
+    fn check_lists(&self) -> Result<(), Wrong> {
+        let latency = &self.latency_ns;
+        let nodes = 0..self.nodes();
+        let pairs = nodes.clone().flat_map(|a| nodes.clone().map(move |b| (a, b)));
+        let needed = 1 + pairs.map(|(a, b)| self.distance(a, b)).max().unwrap_or(0) as usize;
+        let enough = format!("{needed} numbers are needed, one for each distance");
+        for (field, list) in [
+            ("latency_ns.llc", &latency.llc),
             ("latency_ns.transfer", &latency.transfer),
             ("latency_ns.clean", &latency.clean),
             ("latency_ns.upgrade", &latency.upgrade),
             ("latency_ns.dram", &latency.dram),
-            ("latency_ns.l1", &[latency.l1]),
-            ("latency_ns.l2", &[latency.l2]),
-            ("latency_ns.rmw", &[latency.rmw]),
-            ("latency_ns.store", &[latency.store]),
-            ("latency_ns.pause", &[latency.pause]),
-            ("latency_ns.reorder", &[latency.reorder]),
-            ("cache.tlb.walk_ns", &[self.cache.tlb.walk_ns]),
-            ("bandwidth.line_ns", &[band.line_ns]),
-            ("clock.step_ns", &[clock.step_ns]),
-        ];
-        if let Some((name, _)) = times.into_iter().find(|(_, times)| times.iter().any(|ns| !(0.0..=1e6).contains(ns))) {
-            return Err(format!("{name}: times are from 0 to 1,000,000 ns"));
+        ] {
+            must(list.len() >= needed, field, list, &enough)?;
+            must(list.iter().all(|ns| (0.0..=MOST).contains(ns)), field, list, TIMES)?;
+            must(list.is_sorted(), field, list, "what is farther away takes no less time")?;
         }
-        if latency.pause <= 0.0 || latency.l1 <= 0.0 {
-            return Err("latency_ns: the times of a poll (pause) and of a hit (l1) are more than 0".to_owned());
-        }
-        if !(1.0..=64.0).contains(&latency.overlap) {
-            return Err("latency_ns.overlap: 1 (one load at a time) to 64".to_owned());
-        }
-        let positive = |number: f64| (1e-3..=1e9).contains(&number);
-        let shares = (0.5..=1.0).contains(&clock.smt_share) && (0.0..=1.0).contains(&clock.poll_share);
-        let turbo = clock.turbo.is_sorted_by(|a, b| a.0 < b.0) && clock.turbo.iter().all(|(_, ghz)| positive(*ghz));
-        if !positive(clock.ghz) || clock.pipelines < 1.0 || !clock.pipelines.is_finite() || !shares || !turbo {
-            return Err("clock: GHz from 0.001, turbo in rising order of cores, pipelines from 1, smt_share 0.5 to 1, poll_share 0 to 1".to_owned());
-        }
-        if [band.llc_gbs, band.dram_gbs, band.link_gbs].iter().any(|gbs| !positive(*gbs)) || band.store_buffer == 0 {
-            return Err("bandwidth: all of it is 0.001 GB/s or more".to_owned());
-        }
-        let os_times = [os.switch_us, os.syscall_us, os.wake_us, os.timer_slack_us];
-        if os.slice_us < 1.0
-            || !os.slice_us.is_finite()
-            || os_times.iter().chain(os.idle_us.iter().map(|(_, us)| us)).any(|us| !(0.0..=1e6).contains(us))
-            || !os.idle_us.is_sorted_by(|a, b| a.0 < b.0)
-            || os.idle_us.iter().any(|(after, _)| !(0.0..=1e9).contains(after))
+        Ok(())
+    }
+
+    fn check_caches(&self) -> Result<(), Wrong> {
+        let caches = &self.cache;
+        for (field, Cache { kib, ways }) in
+            [("cache.l1", caches.l1), ("cache.l2", caches.l2), ("cache.llc", caches.llc)]
         {
-            return Err(
-                "scheduler: slices of 1 us and more, times from 0 to 1,000,000 us, idle_us in rising order".to_owned()
-            );
+            let lines = u64::from(kib) * 16;
+            let sets = ways != 0 && lines != 0 && lines.is_multiple_of(u64::from(ways)) && kib <= 1 << 20;
+            let rule = format!("{kib} KiB (up to 1,048,576) do not make sets of {ways} lines of 64 bytes");
+            must(sets, field, format_args!("{{ kib = {kib}, ways = {ways} }}"), &rule)?;
         }
-        let power = [self.power.busy_w, self.power.poll_w, self.power.local_nj, self.power.remote_nj];
-        if power.iter().any(|number| !(0.0..=1e6).contains(number)) {
-            return Err("power: from 0 to 1,000,000 W or nJ".to_owned());
+        let private = (u64::from(caches.l1.kib) + u64::from(caches.l2.kib)) * u64::from(self.cores());
+        let all = private + u64::from(caches.llc.kib) * u64::from(self.nodes());
+        let rule = format!("KiB of all caches of all cores and nodes: {MAX_CACHE_KIB} at most");
+        must(all <= MAX_CACHE_KIB, "cache", all, &rule)?;
+        let (l1, l2) = (caches.l1.kib, caches.l2.kib);
+        let rule = format!("KiB: the second level includes the first, and has no less than its {l1}");
+        must(l2 >= l1, "cache.l2.kib", l2, &rule)?;
+        let (pages, size) = (caches.tlb.entries, caches.tlb.page_kib);
+        must((1..=1 << 16).contains(&pages), "cache.tlb.entries", pages, "1 to 65,536 pages")?;
+        must((4..=1 << 22).contains(&size), "cache.tlb.page_kib", size, "pages of 4 to 4,194,304 KiB")
+    }
+
+    /// Latencies of one number each.
+    fn check_latencies(&self) -> Result<(), Wrong> {
+        let (latency, band) = (&self.latency_ns, &self.bandwidth);
+        let times = [
+            ("latency_ns.l1", latency.l1),
+            ("latency_ns.l2", latency.l2),
+            ("latency_ns.rmw", latency.rmw),
+            ("latency_ns.store", latency.store),
+            ("latency_ns.pause", latency.pause),
+            ("latency_ns.reorder", latency.reorder),
+            ("cache.tlb.walk_ns", self.cache.tlb.walk_ns),
+            ("bandwidth.line_ns", band.line_ns),
+            ("clock.step_ns", self.clock.step_ns),
+        ];
+        all_from(0.0, MOST, TIMES, &times)?;
+        must(latency.l1 > 0.0, "latency_ns.l1", latency.l1, "a hit takes more than 0 ns")?;
+        must(latency.pause > 0.0, "latency_ns.pause", latency.pause, "a poll takes more than 0 ns")?;
+        let rule = format!("a hit in the second level takes no less than one in the first ({:?} ns)", latency.l1);
+        must(latency.l2 >= latency.l1, "latency_ns.l2", latency.l2, &rule)?;
+        all_from(1.0, 64.0, "1 (one load at a time) to 64", &[("latency_ns.overlap", latency.overlap)])
+    }
+
+    /// Bandwidths, scheduler, power.
+    fn check_rest(&self) -> Result<(), Wrong> {
+        let (band, os, power) = (&self.bandwidth, &self.scheduler, &self.power);
+        let bands = [
+            ("bandwidth.llc_gbs", band.llc_gbs),
+            ("bandwidth.dram_gbs", band.dram_gbs),
+            ("bandwidth.link_gbs", band.link_gbs),
+        ];
+        all_from(1e-3, 1e9, "0.001 to 1,000,000,000 GB/s", &bands)?;
+        must(band.store_buffer > 0, "bandwidth.store_buffer", band.store_buffer, "1 or more stores")?;
+        let slice = os.slice_us >= 1.0 && os.slice_us.is_finite();
+        must(slice, "scheduler.slice_us", os.slice_us, "slices of 1 us and more")?;
+        let times = [
+            ("scheduler.switch_us", os.switch_us),
+            ("scheduler.syscall_us", os.syscall_us),
+            ("scheduler.wake_us", os.wake_us),
+            ("scheduler.timer_slack_us", os.timer_slack_us),
+        ];
+        all_from(0.0, MOST, TIMES_US, &times)?;
+        let idle = &os.idle_us;
+        must(idle.iter().all(|(_, us)| (0.0..=MOST).contains(us)), "scheduler.idle_us", idle, TIMES_US)?;
+        let rising = idle.is_sorted_by(|a, b| a.0 < b.0) && idle.iter().all(|(after, _)| (0.0..=1e9).contains(after));
+        must(rising, "scheduler.idle_us", idle, "for how long it was idle, from 0 to 1e9 us, in rising order")?;
+        let watts = [("power.busy_w", power.busy_w), ("power.poll_w", power.poll_w)];
+        all_from(0.0, MOST, "from 0 to 1,000,000 W", &watts)?;
+        let joules = [("power.local_nj", power.local_nj), ("power.remote_nj", power.remote_nj)];
+        all_from(0.0, MOST, "from 0 to 1,000,000 nJ", &joules)
+    }
+}
+
+impl Clock {
+    fn check(&self) -> Result<(), Wrong> {
+        const GHZ: &str = "GHz from 0.001 to 1,000,000,000";
+        let possible = |ghz: f64| (1e-3..=1e9).contains(&ghz);
+        must(possible(self.ghz), "clock.ghz", self.ghz, GHZ)?;
+        must(self.turbo.iter().all(|(_, ghz)| possible(*ghz)), "clock.turbo", &self.turbo, GHZ)?;
+        must(self.turbo.is_sorted_by(|a, b| a.0 < b.0), "clock.turbo", &self.turbo, "in rising order of cores")?;
+        let pipelines = self.pipelines >= 1.0 && self.pipelines.is_finite();
+        must(pipelines, "clock.pipelines", self.pipelines, "1 or more")?;
+        all_from(0.5, 1.0, "a share from 0.5 to 1", &[("clock.smt_share", self.smt_share)])?;
+        all_from(0.0, 1.0, "a share from 0 to 1", &[("clock.poll_share", self.poll_share)])
+    }
+}
+
+impl Umwait {
+    fn check(&self) -> Result<(), Wrong> {
+        all_from(0.0, MOST, TIMES, &[("umwait.wake_ns", self.wake_ns)])?;
+        let max_us = self.max_us > 0.0 && self.max_us <= MOST;
+        must(max_us, "umwait.max_us", self.max_us, "more than 0, up to 1,000,000 us")?;
+        all_from(0.0, 1e3, "from 0 to 1,000 W", &[("umwait.wait_w", self.wait_w)])
+    }
+}
+
+impl Hypervisor {
+    fn check(&self) -> Result<(), Wrong> {
+        all_from(1e-3, MOST, "0.001 to 1,000,000 ms", &[("hypervisor.run_ms", self.run_ms)])?;
+        all_from(0.0, MOST, "0 to 1,000,000 ms", &[("hypervisor.away_ms", self.away_ms)])
+    }
+}
+
+impl Measured {
+    /// `known` is how many distances there are.
+    fn check(&self, known: u32) -> Result<(), Wrong> {
+        for (field, list) in self.lists() {
+            let rises = list.is_sorted_by(|a, b| a.0 < b.0) && list.iter().all(|(distance, _)| *distance < known);
+            must(rises, field, list, &format!("distances in rising order, below {known}"))?;
+            must(list.iter().all(|(_, ns)| (0.0..=MOST).contains(ns)), field, list, TIMES)?;
         }
-        let possible = |wait: &Umwait| {
-            let max_us = wait.max_us > 0.0 && wait.max_us <= 1e6;
-            max_us && (0.0..=1e6).contains(&wait.wake_ns) && (0.0..=1e3).contains(&wait.wait_w)
-        };
-        if !self.umwait.as_ref().is_none_or(possible) {
-            return Err("umwait: wake_ns from 0 to 1,000,000, max_us above 0, wait_w from 0".to_owned());
-        }
-        for (name, list) in self.measured_ns.iter().flat_map(Measured::lists) {
-            let farthest = latency.transfer.len() as u32;
-            let rises = list.is_sorted_by(|a, b| a.0 < b.0) && list.iter().all(|(distance, _)| *distance < farthest);
-            if !rises || list.iter().any(|(_, ns)| !(0.0..=1e6).contains(ns)) {
-                return Err(format!("{name}: distances in rising order, each with 0 to 1,000,000 ns"));
-            }
-        }
-        let siblings = self.measured_ns.iter().filter_map(|all| all.siblings.as_ref());
-        for Siblings { load, cas, cas_ping_pong, store_ping_pong } in siblings {
-            if ![load, cas, cas_ping_pong, store_ping_pong].iter().all(|ns| (0.0..=1e6).contains(*ns)) {
-                return Err("measured_ns.siblings: each from 0 to 1,000,000 ns".to_owned());
-            }
-        }
-        match &self.hypervisor {
-            Some(vm) if !(vm.run_ms >= 1e-3 && vm.away_ms >= 0.0 && vm.run_ms + vm.away_ms <= 1e6) => {
-                Err("hypervisor: run_ms is 0.001 or more, away_ms not negative".to_owned())
-            }
-            _ => Ok(()),
-        }
+        let Some(Siblings { load, cas, cas_ping_pong, store_ping_pong }) = self.siblings else { return Ok(()) };
+        let siblings = [
+            ("measured_ns.siblings.load", load),
+            ("measured_ns.siblings.cas", cas),
+            ("measured_ns.siblings.cas_ping_pong", cas_ping_pong),
+            ("measured_ns.siblings.store_ping_pong", store_ping_pong),
+        ];
+        all_from(0.0, MOST, TIMES, &siblings)
     }
 }

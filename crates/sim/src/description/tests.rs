@@ -154,22 +154,22 @@ fn wrong_text_is_shown_where_it_is() {
 
 #[test]
 fn wrong_shapes_are_refused() {
-    let size = "topology: 1 to 1024 hardware threads";
+    let size = "1 to 1024 hardware threads on up to 256 cores and 32 nodes";
     for (name, from, to, says) in [
-        ("2x18x2", "packages = 2", "packages = 0", size),
-        ("2x18x2", "threads_per_core = 2", "threads_per_core = 0", size),
-        ("2x18x2", "packages = 2", "packages = 33", size),
+        ("2x18x2", "packages = 2", "packages = 0", "line 15: topology.packages = 0: 1 or more"),
+        ("2x18x2", "threads_per_core = 2", "threads_per_core = 0", "topology.threads_per_core = 0: 1 or more"),
+        ("2x18x2", "packages = 2", "packages = 33", "topology = [33, 1, 18, 2]: packages, nodes of each"),
         ("2x18x2", "packages = 2", "packages = 4000000000", size),
-        ("8x24", "[0, 1, 2, 2, 1, 2, 2, 1],", "", "topology.distances: 8 rows of 8 numbers are needed"),
-        ("8x24", "[0, 1, 2, 2, 1, 2, 2, 1]", "[0, 1]", "topology.distances: 8 rows of 8 numbers are needed"),
-        ("8x24", "[0, 1,", "[1, 1,", "topology.distances: from node 0 to node 0 it must be 0"),
-        ("8x24", "[0, 1,", "[0, 0,", "topology.distances: from node 0 to node 1 it must be 0"),
-        ("8x24", "[0, 1,", "[0, 3,", "latency_ns.llc: 4 numbers are needed"),
+        ("8x24", "[0, 1, 2, 2, 1, 2, 2, 1],", "", ": 8 rows of 8 numbers are needed"),
+        ("8x24", "[0, 1, 2, 2, 1, 2, 2, 1]", "[0, 1]", ": 8 rows of 8 numbers are needed"),
+        ("8x24", "[0, 1,", "[1, 1,", ": from node 0 to node 0 it must be 0"),
+        ("8x24", "[0, 1,", "[0, 0,", ": from node 0 to node 1 it must be 0"),
+        ("8x24", "[0, 1,", "[0, 3,", ": 4 numbers are needed"),
         (
             "2x18x2",
             "packages = 2\nnodes_per_package = 1",
             "packages = 2\nnodes_per_package = 2",
-            "latency_ns.llc: 3 numbers",
+            "latency_ns.llc = [21.0, 86.0]: 3 numbers",
         ),
     ] {
         let error = complaint(name, from, to);
@@ -205,55 +205,112 @@ fn what_was_measured_besides_is_kept_and_changes_nothing() {
 
 #[test]
 fn wrong_numbers_are_refused() {
+    let wait = |text: &str| format!("[umwait]\n{text}\n\n[power]");
     for (from, to, says) in [
-        ("llc = [21.0, 86.0]", "llc = [21.0]", "latency_ns.llc: 2 numbers are needed, one for each distance"),
-        ("transfer = [53.0, 113.0]", "transfer = []", "latency_ns.transfer: 2 numbers are needed"),
-        ("upgrade = [33.0, 79.0]", "upgrade = [21.0]", "latency_ns.upgrade: 2 numbers are needed"),
-        ("dram = [96.0, 146.0]", "dram = [96.0]", "latency_ns.dram: 2 numbers are needed"),
-        ("dram = [96.0, 146.0]", "dram = [96.0, 1e7]", "latency_ns.dram: times are from 0"),
-        ("dram = [96.0, 146.0]", "dram = [96.0, 80.0]", "latency_ns.dram: what is farther away"),
-        ("l1 = 1.6", "l1 = 0.0", "of a poll (pause) and of a hit (l1) are more than 0"),
-        ("pause = 4.0", "pause = 0.0", "of a poll (pause) and of a hit (l1) are more than 0"),
-        ("l1 = { kib = 32, ways = 8 }", "l1 = { kib = 0, ways = 8 }", "cache.l1: 0 KiB do not make sets"),
+        ("llc = [21.0, 86.0]", "llc = [21.0]", "latency_ns.llc = [21.0]: 2 numbers are needed, one for each distance"),
+        ("transfer = [53.0, 113.0]", "transfer = []", "latency_ns.transfer = []: 2 numbers are needed"),
+        ("upgrade = [33.0, 79.0]", "upgrade = [21.0]", "latency_ns.upgrade = [21.0]: 2 numbers are needed"),
+        ("dram = [96.0, 146.0]", "dram = [96.0]", "latency_ns.dram = [96.0]: 2 numbers are needed"),
+        ("dram = [96.0, 146.0]", "dram = [96.0, 1e7]", "latency_ns.dram = [96.0, 10000000.0]: times are from 0"),
+        ("dram = [96.0, 146.0]", "dram = [96.0, 80.0]", "latency_ns.dram = [96.0, 80.0]: what is farther away"),
+        ("l1 = 1.6", "l1 = 0.0", "latency_ns.l1 = 0.0: a hit takes more than 0 ns"),
+        (
+            "l1 = 1.6",
+            "l1 = 5.0",
+            "latency_ns.l2 = 4.8: a hit in the second level takes no less than one in the first (5.0 ns)",
+        ),
+        ("rmw = 7.0", "rmw = -7.0", "latency_ns.rmw = -7.0: times are from 0 to 1,000,000 ns"),
+        ("overlap = 4.0", "overlap = 0.5", "latency_ns.overlap = 0.5: 1 (one load at a time) to 64"),
+        ("pause = 4.0", "pause = 0.0", "latency_ns.pause = 0.0: a poll takes more than 0 ns"),
+        ("l1 = { kib = 32, ways = 8 }", "l1 = { kib = 0, ways = 8 }", "cache.l1 = { kib = 0, ways = 8 }: 0 KiB"),
         (
             "l2 = { kib = 256, ways = 8 }",
             "l2 = { kib = 256, ways = 0 }",
-            "cache.l2: 256 KiB do not make sets of 0 lines",
+            "cache.l2 = { kib = 256, ways = 0 }: 256 KiB (up to 1,048,576) do not make sets of 0 lines",
         ),
         (
-            "llc = { kib = 46080, ways = 20 }",
-            "llc = { kib = 46080, ways = 7 }",
-            "cache.llc: 46080 KiB do not make sets of 7",
+            "l2 = { kib = 256, ways = 8 }",
+            "l2 = { kib = 16, ways = 8 }",
+            "cache.l2.kib = 16: KiB: the second level includes",
         ),
-        ("entries = 1024", "entries = 0", "cache.tlb: 1 to 65,536 pages"),
-        ("entries = 1024", "entries = 4294967295", "cache.tlb: 1 to 65,536 pages"),
-        ("page_kib = 4", "page_kib = 1", "cache.tlb: 1 to 65,536 pages of 4 to 4,194,304 KiB"),
-        ("page_kib = 4", "page_kib = 268435456", "cache.tlb: 1 to 65,536 pages of 4 to 4,194,304 KiB"),
-        ("l1 = { kib = 32, ways = 8 }", "l1 = { kib = 1048576, ways = 8 }", "cache: all caches of all cores and nodes"),
-        ("busy_w = 3.0", "busy_w = -3.0", "power: from 0 to 1,000,000"),
-        ("name = \"2x18x2\"", "name = \"\"", "name: it must not be empty"),
-        ("[[0.0, 1.0], [50.0, 3.0]", "[[nan, 1.0], [50.0, 3.0]", "idle_us in rising order"),
-        ("[power]", "[hypervisor]\nrun_ms = 1e-10\naway_ms = 0.0\n\n[power]", "hypervisor: run_ms is 0.001 or more"),
-        ("ghz = 2.3", "ghz = 0.0", "clock: GHz from 0.001"),
-        ("ghz = 2.3", "ghz = 2.3\nturbo = [[18, 2.8], [2, 3.6]]", "turbo in rising order of cores"),
-        ("smt_share = 0.62", "smt_share = 0.4", "smt_share 0.5 to 1"),
-        ("poll_share = 0.1", "poll_share = 1.5", "poll_share 0 to 1"),
-        ("link_gbs = 30.0", "link_gbs = 0.0", "bandwidth: all of it is 0.001 GB/s or more"),
-        ("store_buffer = 42", "store_buffer = 0", "bandwidth: all of it is 0.001 GB/s or more"),
-        ("slice_us = 3000.0", "slice_us = 0.5", "scheduler: slices of 1 us and more"),
-        ("wake_us = 1.0", "wake_us = -1.0", "scheduler: "),
-        ("[[0.0, 1.0], [50.0, 3.0]", "[[50.0, 1.0], [0.0, 3.0]", "idle_us in rising order"),
-        ("[power]", "[umwait]\nwake_ns = -1.0\nmax_us = 1.0\nwait_w = 1.0\n\n[power]", "umwait: wake_ns from 0"),
-        ("[power]", "[umwait]\nwake_ns = 1.0\nmax_us = 0.0\nwait_w = 1.0\n\n[power]", "umwait: wake_ns from 0"),
-        ("[power]", "[hypervisor]\nrun_ms = 0.0\naway_ms = 1.0\n\n[power]", "hypervisor: run_ms is 0.001 or more"),
-        ("[power]", &measured("[[1, 180.0], [0, 50.0]]"), "measured_ns.cas_ping_pong: distances in rising order"),
-        ("[power]", &measured("[[0, 50.0], [2, 180.0]]"), "measured_ns.cas_ping_pong: distances in rising order"),
-        ("[power]", &measured("[[0, -1.0]]"), "measured_ns.cas_ping_pong: distances in rising order"),
-        ("[power]", &measured("[0.0]"), "invalid type: floating point"),
-        ("[power]", &with_siblings("-1.0"), "measured_ns.siblings: each from 0"),
-        ("[power]", &with_siblings("inf"), "measured_ns.siblings: each from 0"),
+        ("llc = { kib = 46080, ways = 20 }", "llc = { kib = 46080, ways = 7 }", "do not make sets of 7 lines"),
+        ("entries = 1024", "entries = 0", "cache.tlb.entries = 0: 1 to 65,536 pages"),
+        ("entries = 1024", "entries = 4294967295", "cache.tlb.entries = 4294967295: 1 to 65,536 pages"),
+        ("page_kib = 4", "page_kib = 1", "cache.tlb.page_kib = 1: pages of 4 to 4,194,304 KiB"),
+        ("page_kib = 4", "page_kib = 268435456", "cache.tlb.page_kib = 268435456: pages of 4 to"),
+        ("l1 = { kib = 32, ways = 8 }", "l1 = { kib = 1048576, ways = 8 }", "KiB of all caches of all cores and nodes"),
+        ("busy_w = 3.0", "busy_w = -3.0", "power.busy_w = -3.0: from 0 to 1,000,000 W"),
+        ("name = \"2x18x2\"", "name = \"\"", "name = \"\": it must not be empty"),
+        ("[[0.0, 1.0], [50.0, 3.0]", "[[nan, 1.0], [50.0, 3.0]", "scheduler.idle_us = [[NaN, 1.0], [50.0, 3.0], "),
+        ("[power]", "[hypervisor]\nrun_ms = 1e-10\naway_ms = 0.0\n\n[power]", "hypervisor.run_ms = 1e-10: 0.001 to"),
+        ("ghz = 2.3", "ghz = -2", "clock.ghz = -2.0: GHz from 0.001"),
+        (
+            "ghz = 2.3",
+            "ghz = 2.3\nturbo = [[18, 2.8], [2, 3.6]]",
+            "clock.turbo = [[18, 2.8], [2, 3.6]]: in rising order",
+        ),
+        ("ghz = 2.3", "ghz = 2.3\nturbo = [[18, 0]]", "clock.turbo = [[18, 0.0]]: GHz from 0.001"),
+        ("pipelines = 1.0", "pipelines = 0.5", "clock.pipelines = 0.5: 1 or more"),
+        ("smt_share = 0.62", "smt_share = 0.4", "clock.smt_share = 0.4: a share from 0.5 to 1"),
+        ("poll_share = 0.1", "poll_share = 1.5", "clock.poll_share = 1.5: a share from 0 to 1"),
+        ("link_gbs = 30.0", "link_gbs = 0.0", "bandwidth.link_gbs = 0.0: 0.001 to 1,000,000,000 GB/s"),
+        ("store_buffer = 42", "store_buffer = 0", "bandwidth.store_buffer = 0: 1 or more stores"),
+        ("slice_us = 3000.0", "slice_us = 0.5", "scheduler.slice_us = 0.5: slices of 1 us and more"),
+        ("wake_us = 1.0", "wake_us = -1.0", "scheduler.wake_us = -1.0: times are from 0 to 1,000,000 us"),
+        ("[[0.0, 1.0], [50.0, 3.0]", "[[50.0, 1.0], [0.0, 3.0]", "in rising order"),
+        ("[[0.0, 1.0], [50.0, 3.0]", "[[0.0, -1.0], [50.0, 3.0]", "scheduler.idle_us = [[0.0, -1.0], [50.0, 3.0], "),
+        ("[power]", &wait("wake_ns = -1.0\nmax_us = 1.0\nwait_w = 1.0"), "umwait.wake_ns = -1.0: times are from 0"),
+        ("[power]", &wait("wake_ns = 1.0\nmax_us = 0.0\nwait_w = 1.0"), "umwait.max_us = 0.0: more than 0"),
+        ("[power]", &wait("wake_ns = 1.0\nmax_us = 1.0\nwait_w = nan"), "umwait.wait_w = NaN: from 0 to 1,000 W"),
+        ("[power]", "[hypervisor]\nrun_ms = 1.0\naway_ms = -1.0\n\n[power]", "hypervisor.away_ms = -1.0: 0 to"),
+        (
+            "[power]",
+            &measured("[[1, 180.0], [0, 50.0]]"),
+            "cas_ping_pong = [[1, 180.0], [0, 50.0]]: distances in rising order",
+        ),
+        ("[power]", &measured("[[0, 50.0], [2, 180.0]]"), "distances in rising order, below 2"),
+        ("[power]", &measured("[[0, -1.0]]"), "measured_ns.cas_ping_pong = [[0, -1.0]]: times are from 0"),
+        ("[power]", &measured("[0.0]"), "measured_ns.cas_ping_pong: invalid type: floating point"),
+        ("[power]", &with_siblings("-1.0"), "measured_ns.siblings.load = -1.0: times are from 0"),
+        ("[power]", &with_siblings("inf"), "measured_ns.siblings.load = inf: times are from 0"),
     ] {
         let error = complaint("2x18x2", from, to);
         assert!(error.contains(says), "{to}: {error}");
+        let (line, field) = placed("2x18x2", from, to, &error);
+        let key = field.split('.').nth(1).unwrap_or(&field);
+        assert!(
+            line.starts_with(key) || line == format!("[{key}]") || field.starts_with("measured_ns.siblings"),
+            "{line}: {error}"
+        );
     }
+}
+
+/// The line that an error names, and the field.
+fn placed(name: &str, from: &str, to: &str, error: &str) -> (String, String) {
+    let text = Description::shipped(name).unwrap().replacen(from, to, 1);
+    let (number, rest) = error.strip_prefix("line ").and_then(|rest| rest.split_once(": ")).expect(error);
+    let line = text.lines().nth(number.parse::<usize>().unwrap() - 1).expect(error);
+    (line.to_owned(), rest.split([' ', ':']).next().unwrap().to_owned())
+}
+
+#[test]
+fn what_is_missing_or_unknown_is_named_with_its_table_and_line() {
+    for (from, to, line, says) in [
+        ("packages = 2\n", "", "[topology]", ": topology: missing field `packages`"),
+        ("ways = 20", "rays = 20", "llc = { kib = 46080, rays = 20 }", ": cache.llc: unknown field `rays`"),
+        ("ghz = 2.3", "gigahertz = 2.3", "gigahertz = 2.3", ": clock: unknown field `gigahertz`"),
+        (
+            "packages = 2",
+            "packages = \"two\"",
+            "packages = \"two\"",
+            ": topology.packages: invalid type: string \"two\"",
+        ),
+        ("[power]", "[powers]", "[powers]", ": unknown field `powers`"),
+    ] {
+        let error = complaint("2x18x2", from, to);
+        assert!(error.contains(says), "{to}: {error}");
+        assert_eq!(placed("2x18x2", from, to, &error).0, line, "{error}");
+    }
+    // Of what is missing altogether there is no line.
+    assert_eq!(complaint("2x18x2", "title = \"", "# \""), "missing field `title`");
 }

@@ -15,9 +15,15 @@ struct Event {
 }
 
 impl Event {
+    /// Events are in order of this.
+    #[inline]
+    fn key(&self) -> u128 {
+        u128::from(self.at) << 64 | u128::from(self.number)
+    }
+
     #[inline]
     fn is_before(&self, other: &Self) -> bool {
-        (self.at, self.number) < (other.at, other.number)
+        self.key() < other.key()
     }
 }
 
@@ -29,6 +35,8 @@ pub(super) struct Events {
     heap: Vec<Event>,
     /// Whether the first one has been taken, and its place is to be filled.
     gap: bool,
+    /// Where the one is that comes next, if there is one: at the top, or among its children if there is a gap.
+    next: usize,
     made: u64,
 }
 
@@ -36,8 +44,8 @@ impl Events {
     pub(super) fn push(&mut self, at: Ps, what: What) {
         self.made += 1;
         let event = Event { at, number: self.made, what };
-        if std::mem::take(&mut self.gap) {
-            return self.sink(event);
+        if self.gap {
+            return self.fill(event);
         }
         let mut place = self.heap.len();
         self.heap.push(event);
@@ -54,43 +62,60 @@ impl Events {
     /// The time of the first one.
     #[inline]
     pub(super) fn first(&self) -> Option<Ps> {
-        if !self.gap {
-            return self.heap.first().map(|event| event.at);
-        }
-        let children = &self.heap[1..self.heap.len().min(1 + CHILDREN)];
-        children.iter().map(|event| event.at).min()
+        self.heap.get(self.next).map(|event| event.at)
+    }
+
+    /// All of them, in any order.
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = What> {
+        self.heap.iter().skip(usize::from(self.gap)).map(|event| event.what)
     }
 
     /// Takes the first one.
     pub(super) fn pop(&mut self) -> Option<(Ps, What)> {
-        if std::mem::take(&mut self.gap) {
+        if self.gap {
             let last = self.heap.pop()?;
-            if !self.heap.is_empty() {
-                self.sink(last);
+            if self.heap.is_empty() {
+                (self.gap, self.next) = (false, 0);
+            } else {
+                self.fill(last);
             }
         }
         let first = self.heap.first()?;
+        let taken = (first.at, first.what);
         self.gap = true;
-        Some((first.at, first.what))
+        self.next = first_child(&self.heap, 0).unwrap_or(self.heap.len());
+        Some(taken)
     }
 
-    /// An event takes the first place, or that of the first of its children, and so on down.
-    fn sink(&mut self, event: Event) {
+    /// (gap) -> (none). An event takes the first place, or that of the first of its children, and so on down.
+    fn fill(&mut self, event: Event) {
         let heap = &mut self.heap[..];
-        let mut place = 0;
-        loop {
-            let children = CHILDREN * place + 1;
-            let Some(least) = (children..heap.len().min(children + CHILDREN))
-                .reduce(|least, other| if heap[other].is_before(&heap[least]) { other } else { least })
-                .filter(|&least| heap[least].is_before(&event))
-            else {
-                break;
-            };
-            heap[place] = heap[least];
-            place = least;
+        let (mut place, mut least) = (0, Some(self.next).filter(|&next| next < heap.len()));
+        while let Some(child) = least.filter(|&child| heap[child].is_before(&event)) {
+            heap[place] = heap[child];
+            place = child;
+            least = first_child(heap, place);
         }
         heap[place] = event;
+        (self.gap, self.next) = (false, 0);
     }
+}
+
+/// Where the first of the children is of the one in that place.
+#[inline]
+fn first_child(heap: &[Event], place: usize) -> Option<usize> {
+    let first = CHILDREN * place + 1;
+    let earlier =
+        |(a, event): (usize, u128), (b, other): (usize, u128)| if other < event { (b, other) } else { (a, event) };
+    let children = heap.get(first..)?;
+    let Some([a, b, c, d]) = children.first_chunk::<CHILDREN>() else {
+        return (first..).zip(children.iter().map(Event::key)).reduce(earlier).map(|(at, _)| at);
+    };
+    // Two comparisons at once, and a third.
+    let one = earlier((first, a.key()), (first + 1, b.key()));
+    let other = earlier((first + 2, c.key()), (first + 3, d.key()));
+    Some(earlier(one, other).0)
 }
 
 #[cfg(test)]

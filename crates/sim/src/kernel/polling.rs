@@ -2,7 +2,8 @@
 
 use super::{Kernel, What};
 use crate::Ps;
-use crate::thread::{State, Tid, Use};
+use crate::power::Draw;
+use crate::thread::{Doing, State, Tid, Use};
 
 impl Kernel {
     /// The acting thread polls the line from `next` on, `every` so often, and looks at it when the line has changed, or at
@@ -10,8 +11,9 @@ impl Kernel {
     pub(crate) fn poll(&mut self, line: u32, next: Ps, every: Ps, until: Ps) {
         let tid = self.current.expect("a simulated thread is acting");
         let (since, cpu) = (self.now, self.threads[tid as usize].cpu);
-        let until = self.with_hypervisor(cpu, since, until);
-        self.busy(until, Use::Polling);
+        let until = self.after(cpu, until - since);
+        self.draws(cpu, if every == 0 { Draw::Rest } else { Draw::Poll });
+        self.busy(until, Doing::new(since, Use::Polling));
         self.happened += 1;
         let first = &mut self.pollers[line as usize];
         let me = &mut self.threads[tid as usize];
@@ -39,26 +41,29 @@ impl Kernel {
 
     pub(super) fn sees(&mut self, tid: Tid) {
         let thread = &mut self.threads[tid as usize];
-        let State::Polling { since, next, every, .. } = thread.state else {
-            unreachable!("it is in a list of pollers")
-        };
+        let State::Polling { next, every, .. } = thread.state else { unreachable!("it is in a list of pollers") };
         let sees = match every {
             0 => self.now.max(next) + self.os.umwait_wake,
             every => (next + self.now.saturating_sub(next).div_ceil(every) * every).max(self.now),
         };
         let cpu = thread.cpu;
-        let at = self.with_hypervisor(cpu, self.now, sees);
-        self.polled(tid, since, at, every);
+        let at = self.after(cpu, sees - self.now);
         let thread = &mut self.threads[tid as usize];
-        thread.state = State::Busy { until: at, usage: Use::Polling };
+        thread.state = State::Busy { until: at };
         thread.generation += 1;
         let event = What::Resume(tid, thread.generation);
         self.events.push(at, event);
     }
 
-    /// A thread that polls does something else.
+    /// A thread does something else than to poll, if that is what it does.
+    #[inline]
     pub(super) fn stop_polling(&mut self, tid: Tid) {
-        let State::Polling { line, since, every, .. } = self.threads[tid as usize].state else { return };
+        if let State::Polling { line, .. } = self.threads[tid as usize].state {
+            self.leave_pollers(tid, line);
+        }
+    }
+
+    fn leave_pollers(&mut self, tid: Tid, line: u32) {
         let after = self.threads[tid as usize].next_poller.take();
         let first = self.pollers[line as usize].checked_sub(1).expect("its line has pollers");
         if first == tid {
@@ -70,14 +75,6 @@ impl Kernel {
             }
             self.threads[before as usize].next_poller = after;
         }
-        self.polled(tid, since, self.now, every);
-        self.threads[tid as usize].state = State::Busy { until: self.now, usage: Use::Polling };
-    }
-
-    fn polled(&mut self, tid: Tid, since: Ps, until: Ps, every: Ps) {
-        self.book(tid, Use::Polling, since, until - since);
-        if every == 0 {
-            self.book_ease(since, until - since);
-        }
+        self.threads[tid as usize].state = State::Busy { until: self.now };
     }
 }

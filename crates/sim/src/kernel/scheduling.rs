@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use super::{Kernel, What};
 use crate::Ps;
-use crate::thread::{State, Tid, Use};
+use crate::power::Draw;
+use crate::thread::{Doing, State, Tid, Use};
 
 impl Kernel {
     /// A thread wants this CPU, and gets it when the slice of the one that has it has lasted for so long.
@@ -52,20 +53,25 @@ impl Kernel {
         (this.armed, this.overdue) = (false, false);
         this.since = self.now;
         this.current = next;
-        let Some(tid) = next else { return };
+        let Some(tid) = next else { return self.draws(cpu, Draw::Nothing) };
         self.happened += 1;
         if was_idle {
             self.load(cpu, true);
         }
-        let switched = self.with_hypervisor(cpu, self.now, self.now + latency + self.os.switch);
+        let switched = self.after(cpu, latency + self.os.switch);
         let thread = &mut self.threads[tid as usize];
         let State::Ready { since, rest } = thread.state else { unreachable!("it is in a queue") };
         thread.cpu = cpu;
         thread.generation += 1;
-        thread.state = State::Busy { until: switched + rest, usage: Use::Scheduling };
-        let event = What::Resume(tid, thread.generation);
+        thread.state = State::Busy { until: switched + rest };
+        // What it had not got done when it lost its CPU, it does now.
+        let [ready, queued] =
+            [thread.doing.switched, thread.doing.queued].map(|to| switched + to.saturating_sub(since));
+        thread.doing = Doing { since: self.now, switched: ready, queued, usage: thread.doing.usage };
+        let (draw, event) = (thread.doing.usage.draw(), What::Resume(tid, thread.generation));
         self.events.push(switched + rest, event);
-        self.book(tid, Use::Scheduling, since, switched - since);
+        self.book(tid, Use::Runnable, since, self.now);
+        self.switches(cpu, ready, draw);
         self.arm(cpu, self.os.slice);
     }
 
@@ -132,6 +138,7 @@ impl Kernel {
             return;
         }
         self.stop_polling(tid);
+        self.settle(tid);
         self.preempted = Some(self.now);
         let thread = &mut self.threads[tid as usize];
         let State::Busy { until, .. } = thread.state else { unreachable!("it has a CPU") };
@@ -154,7 +161,7 @@ impl Kernel {
         matches!(self.me().state, State::Ready { .. })
     }
 
-    /// Those who wait for this CPU go to idle ones, the nearest first, the last one of the queue first.
+    /// Those who wait for this CPU go to idle ones, of the same node first, else that of the lowest number; the last one of the queue first.
     fn spread_queue(&mut self, cpu: u32) {
         while !self.cpus[cpu as usize].queue.is_empty() {
             let near = self.place(cpu);
@@ -170,7 +177,7 @@ impl Kernel {
     pub(crate) fn offer(&mut self) -> bool {
         let (cpu, keeps) = (self.me().cpu, self.me().keeps_cpu);
         if keeps || self.cpus[cpu as usize].queue.is_empty() {
-            return self.advance(self.os.syscall, Use::Scheduling);
+            return self.advance(self.os.syscall, Use::System);
         }
         let tid = self.current.expect("a simulated thread is acting");
         self.queue(tid, cpu);
@@ -213,7 +220,7 @@ impl Kernel {
         thread.state = State::Ready { since: self.now, rest: 0 };
         thread.generation += 1;
         let cpu = self.place(self.threads[tid as usize].cpu);
-        self.book(tid, Use::Parked, since, self.now - since);
+        self.book(tid, Use::Parked, since, self.now);
         self.enqueue(tid, cpu, self.os.slice / 3);
     }
 

@@ -15,6 +15,7 @@
 
 use std::ops::{Index, IndexMut};
 
+use super::sets::{FIRST_SET, Sets};
 use crate::Ps;
 use crate::description::MAX_CORES;
 use crate::host::prefetch;
@@ -84,6 +85,14 @@ impl Line {
         self.copies != 0
     }
 
+    /// The core has the first copy, and owns it.
+    #[inline]
+    pub(super) fn begin_at(&mut self, core: u32) {
+        debug_assert!(!self.has_copies());
+        self.copies = core as u16 + 1;
+        self.own(false);
+    }
+
     /// Whether its owner has written to it.
     #[inline]
     pub(super) fn is_dirty(&self) -> bool {
@@ -97,16 +106,26 @@ impl Line {
     }
 
     /// The core with the only copy owns the line.
+    #[inline]
     pub(super) fn own(&mut self, dirty: bool) {
         debug_assert!(u32::from(self.copies).wrapping_sub(1) < MAX_CORES, "one core has a copy");
         self.marks = self.marks & !DIRTY | OWNED | if dirty { DIRTY } else { 0 };
     }
 
+    /// Who had the only copy has it no more.
+    #[inline]
+    fn leave(&mut self) {
+        self.copies = 0;
+        self.disown();
+    }
+
     /// Whoever has a copy shares it with others.
+    #[inline]
     pub(super) fn disown(&mut self) {
         self.marks &= !(OWNED | DIRTY);
     }
 
+    #[inline]
     pub(super) fn lose(&mut self, how: Lost) {
         self.marks &= !(LOST_TO_ITSELF | LOST_TO_ANOTHER);
         self.marks |= match how {
@@ -116,6 +135,7 @@ impl Line {
         };
     }
 
+    #[inline]
     pub(super) fn lost(&self) -> Lost {
         match self.marks & (LOST_TO_ITSELF | LOST_TO_ANOTHER) {
             0 => Lost::No,
@@ -134,18 +154,14 @@ pub(super) struct Lines {
 
 /// Lines that are made at once.
 const CHUNK: u32 = 1 << 15;
-/// What a line's `copies` begin with that are a set.
-const FIRST_SET: u16 = MAX_CORES as u16 + 1;
 
 const _: () = assert!(FIRST_SET as u32 + CHUNK <= 1 << 16, "each line may have a set");
 
 #[derive(Default)]
 struct Chunk {
-    /// None if nobody has touched any of them.
-    lines: Box<[Line]>,
-    /// Cores with copies of a line, and which of these sets nobody uses.
-    sets: Vec<Cores>,
-    spare: Vec<u16>,
+    /// Nothing if nobody has touched any of them.
+    lines: Option<Box<[Line; CHUNK as usize]>>,
+    sets: Sets,
 }
 
 impl Index<u32> for Lines {
@@ -153,14 +169,14 @@ impl Index<u32> for Lines {
 
     #[inline]
     fn index(&self, line: u32) -> &Line {
-        self.chunks[(line / CHUNK) as usize].lines.get((line % CHUNK) as usize).unwrap_or(&Line::NEW)
+        self.chunks[(line / CHUNK) as usize].lines.as_ref().map_or(&Line::NEW, |lines| &lines[(line % CHUNK) as usize])
     }
 }
 
 impl IndexMut<u32> for Lines {
     #[inline]
     fn index_mut(&mut self, line: u32) -> &mut Line {
-        &mut self.chunk(line).lines[(line % CHUNK) as usize]
+        self.chunk(line).0
     }
 }
 
@@ -176,27 +192,36 @@ impl Lines {
     /// Somebody will ask for the line soon.
     #[inline]
     pub(super) fn expect(&self, line: u32) {
-        self.chunks[(line / CHUNK) as usize].lines.get((line % CHUNK) as usize).into_iter().for_each(prefetch);
+        prefetch(&self[line]);
     }
 
-    /// With its lines.
+    /// The line, and the sets of its chunk.
     #[inline]
-    fn chunk(&mut self, line: u32) -> &mut Chunk {
-        let chunk = &mut self.chunks[(line / CHUNK) as usize];
-        if chunk.lines.is_empty() {
-            chunk.make();
-        }
-        chunk
+    fn chunk(&mut self, line: u32) -> (&mut Line, &mut Sets) {
+        let Chunk { lines, sets } = &mut self.chunks[(line / CHUNK) as usize];
+        (&mut lines.get_or_insert_with(untouched)[(line % CHUNK) as usize], sets)
+    }
+
+    fn sets(&self, line: u32) -> &Sets {
+        &self.chunks[(line / CHUNK) as usize].sets
     }
 
     /// Whether that core has a copy.
     #[inline]
     pub(super) fn has_copy(&self, line: u32, core: u32) -> bool {
-        let copies = self[line].copies;
-        if copies < FIRST_SET {
-            u32::from(copies) == core + 1
-        } else {
-            self.chunks[(line / CHUNK) as usize].sets[usize::from(copies - FIRST_SET)].contains(core)
+        match self[line].copies {
+            set @ FIRST_SET.. => self.sets(line)[set].contains(core),
+            one => u32::from(one) == core + 1,
+        }
+    }
+
+    /// Whether one of these cores has a copy.
+    #[inline]
+    pub(super) fn has_copy_in(&self, line: u32, cores: &Cores) -> bool {
+        match self[line].copies {
+            0 => false,
+            set @ FIRST_SET.. => self.sets(line)[set].intersects(cores),
+            one => cores.contains(u32::from(one) - 1),
         }
     }
 
@@ -204,73 +229,70 @@ impl Lines {
     pub(super) fn copies(&self, line: u32) -> Cores {
         match self[line].copies {
             0 => Cores::NONE,
-            set @ FIRST_SET.. => self.chunks[(line / CHUNK) as usize].sets[usize::from(set - FIRST_SET)],
-            core => Cores::only(u32::from(core) - 1),
+            set @ FIRST_SET.. => self.sets(line)[set],
+            one => Cores::only(u32::from(one) - 1),
         }
     }
 
     /// That core has a copy, and nobody else.
     pub(super) fn give_to(&mut self, line: u32, core: u32) {
-        let chunk = self.chunk(line);
-        let copies = std::mem::replace(&mut chunk.lines[(line % CHUNK) as usize].copies, core as u16 + 1);
+        let (line, sets) = self.chunk(line);
+        let copies = std::mem::replace(&mut line.copies, core as u16 + 1);
         if copies >= FIRST_SET {
-            chunk.spare.push(copies - FIRST_SET);
+            sets.spare(copies);
         }
     }
 
     /// That core has a copy, too.
     pub(super) fn add_copy(&mut self, line: u32, core: u32) {
-        let chunk = self.chunk(line);
-        let copies = &mut chunk.lines[(line % CHUNK) as usize].copies;
-        let mine = core as u16 + 1;
-        if *copies >= FIRST_SET {
-            chunk.sets[usize::from(*copies - FIRST_SET)].insert(core);
-        } else if *copies == 0 {
-            *copies = mine;
-        } else if *copies != mine {
-            let set = [u32::from(*copies) - 1, core].into_iter().collect();
-            *copies = match chunk.spare.pop() {
-                Some(spare) => {
-                    chunk.sets[usize::from(spare)] = set;
-                    FIRST_SET + spare
-                }
-                None => {
-                    chunk.sets.push(set);
-                    FIRST_SET + (chunk.sets.len() - 1) as u16
-                }
-            };
+        let (line, sets) = self.chunk(line);
+        match line.copies {
+            0 => line.copies = core as u16 + 1,
+            set @ FIRST_SET.. => sets[set].insert(core),
+            one if u32::from(one) == core + 1 => {}
+            one => line.copies = sets.make([u32::from(one) - 1, core].into_iter().collect()),
         }
     }
 
     /// These cores have no copy any more, nor own it.
+    #[inline]
     pub(super) fn remove_copies(&mut self, line: u32, cores: &Cores) {
-        let chunk = self.chunk(line);
-        let line = &mut chunk.lines[(line % CHUNK) as usize];
-        if line.copies == 0 {
-            return;
+        let (line, sets) = self.chunk(line);
+        match line.copies {
+            0 => {}
+            set @ FIRST_SET.. => line.copies = sets.remove(set, cores),
+            one if cores.contains(u32::from(one) - 1) => line.leave(),
+            _ => {}
         }
-        if line.copies < FIRST_SET {
-            if cores.contains(u32::from(line.copies) - 1) {
-                line.copies = 0;
-                line.disown();
+    }
+
+    /// The same of one core. Whether it had one.
+    #[inline]
+    pub(super) fn remove_copy(&mut self, line: u32, core: u32) -> bool {
+        let (line, sets) = self.chunk(line);
+        match line.copies {
+            set @ FIRST_SET.. => {
+                let had = sets[set].contains(core);
+                if had {
+                    line.copies = sets.remove(set, &Cores::only(core));
+                }
+                had
             }
-            return;
-        }
-        let number = line.copies - FIRST_SET;
-        let set = &mut chunk.sets[usize::from(number)];
-        set.remove_all(cores);
-        if let Some(few) = set.at_most_one() {
-            line.copies = few.map_or(0, |core| core as u16 + 1);
-            chunk.spare.push(number);
+            one => {
+                let had = u32::from(one) == core + 1;
+                if had {
+                    line.leave();
+                }
+                had
+            }
         }
     }
 }
 
-impl Chunk {
-    #[cold]
-    fn make(&mut self) {
-        self.lines = vec![Line::NEW; CHUNK as usize].into_boxed_slice();
-    }
+/// Nobody has touched any of them.
+#[cold]
+fn untouched() -> Box<[Line; CHUNK as usize]> {
+    vec![Line::NEW; CHUNK as usize].try_into().expect("so many")
 }
 
 #[cfg(test)]
@@ -294,6 +316,7 @@ mod tests {
             lines.add_copy(line, 100);
             assert_eq!(lines.copies(line), cores(&[0, 100, 255]));
             assert!(lines.has_copy(line, 100) && !lines.has_copy(line, 99));
+            assert!(lines.has_copy_in(line, &cores(&[99, 100])) && !lines.has_copy_in(line, &cores(&[99, 101])));
             lines.remove_copies(line, &cores(&[0, 1, 2]));
             assert_eq!(lines.copies(line), cores(&[100, 255]));
             lines.remove_copies(line, &cores(&[255]));
@@ -320,6 +343,19 @@ mod tests {
             }
         }
         assert_eq!(lines.chunks[0].sets.len(), 1);
+    }
+
+    #[test]
+    fn a_core_loses_its_copy_once() {
+        let mut lines = Lines::default();
+        lines.extend(1);
+        assert!(!lines.remove_copy(0, 0), "nobody has touched it");
+        (1..=3).for_each(|core| lines.add_copy(0, core));
+        assert_eq!([0, 2, 2, 3].map(|core| lines.remove_copy(0, core)), [false, true, false, true]);
+        assert_eq!((lines.copies(0), lines.has_copy_in(0, &cores(&[0, 2, 3]))), (cores(&[1]), false));
+        lines[0].own(true);
+        assert_eq!([0, 1, 1].map(|core| lines.remove_copy(0, core)), [false, true, false]);
+        assert_eq!((lines.copies(0), lines[0].owner(), lines[0].is_dirty()), (Cores::NONE, None, false));
     }
 
     #[test]

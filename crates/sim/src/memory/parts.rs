@@ -72,9 +72,10 @@ pub(super) struct Costs {
     pub(super) dram: Vec<Ps>,
 }
 
-/// What a core knows of address translation.
+/// What cores know of address translation.
 pub(super) struct Tlb {
     pub(super) tags: Tags,
-    pub(super) latest: u32,
+    /// By core, the page that it needed last.
+    pub(super) latest: Vec<u32>,
     pub(super) lines_per_page: Divisor,
 }

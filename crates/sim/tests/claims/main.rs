@@ -177,7 +177,7 @@ proptest! {
         for (lock, name, run) in split(Claim::Local)[0].iter().filter(|(_, name, _)| *name != ASLEEP) {
             let history = run(&plan);
             let (mean, longest) = (mean_stay(&history), longest_stay(&history));
-            prop_assert!(mean > 4.0, "{name}: {mean} on one node at a time");
+            prop_assert!(mean > 3.0, "{name}: {mean} on one node at a time");
             if let Some(most) = most_in_a_stay(lock, &SHORT) {
                 prop_assert!(longest <= most, "{name}: {longest} on one node");
                 let without = longest_stay(&run(&Plan { tunables: &NONE, ..plan.clone() }));
@@ -195,7 +195,7 @@ fn a_lock_that_does_not_look_at_nodes_goes_from_one_to_the_other() {
     let plan = busy(16, 4, &SHORT);
     for name in ["mcs:wait=spin", ASLEEP] {
         let fair = mean_stay(&of(name)(&plan));
-        assert!(fair < 4.0, "{name}: {fair}");
+        assert!(fair < 3.0, "{name}: {fair}");
     }
 }
 
@@ -246,8 +246,8 @@ fn where_nobody_is_too_many_it_is_as_with_mcs() {
     for (_, name, run) in &split(Claim::Restricts)[0] {
         let wait = name.split_once(':').expect("a wait").1;
         let (ratio, history) = beside_mcs(*run, wait);
-        // Who pops a stack in which somebody sleeps wakes him.
-        let least = if *name == "lifo-cr:wait=park" { 0.96 } else { 0.99 };
+        // Who pops a stack in which somebody sleeps wakes him, and fetches his line from another node.
+        let least = if *name == "lifo-cr:wait=park" { 0.85 } else { 0.98 };
         // Who barges wins a little, and much where MCS puts threads to sleep.
         let most = if name.starts_with("loiter") { f64::INFINITY } else { 1.01 };
         assert!((least..most).contains(&ratio), "{name}: {ratio}");

@@ -1,0 +1,102 @@
+//! How much is measured, and how much memory that may take.
+
+use std::fs;
+use std::time::Duration;
+
+use flashlock_report::units;
+
+/// How much is done for a figure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    pub(super) quick: bool,
+}
+
+impl Effort {
+    /// Of what one CPU measures.
+    pub(super) fn repetitions(self) -> usize {
+        if self.quick { 5 } else { 15 }
+    }
+
+    /// In each of these.
+    pub(super) fn steps(self) -> usize {
+        if self.quick { 1 << 15 } else { 1 << 18 }
+    }
+
+    /// In which two threads take turns.
+    pub(super) fn rounds(self) -> u32 {
+        if self.quick { 20 } else { 200 }
+    }
+
+    /// At most so many pairs of CPUs of each distance.
+    pub(super) fn pairs(self) -> usize {
+        if self.quick { 2 } else { usize::MAX }
+    }
+
+    /// Rounds for each of so many pairs of CPUs: fewer where pairs are very many, so that it takes minutes and not hours.
+    pub(super) fn rounds_of(self, pairs: usize) -> u32 {
+        /// A median of fewer says little.
+        const FEWEST: u32 = 5;
+        /// With so many pairs each can have all rounds.
+        const MANY: usize = 1000;
+        let share = self.rounds() as usize * MANY / pairs.max(1);
+        u32::try_from(share).unwrap_or(u32::MAX).clamp(FEWEST, self.rounds())
+    }
+
+    /// How long time slices are watched.
+    pub(super) fn slices(self) -> Duration {
+        Duration::from_millis(if self.quick { 100 } else { 500 })
+    }
+
+    /// So many bytes to measure the memory behind a last level of so many, of those that are free; else why not.
+    pub(super) fn memory(self, llc: usize, free: Option<usize>) -> Result<usize, String> {
+        let shown = |bytes: usize| units::bytes(bytes as u64);
+        let free = free.ok_or("how much memory is free is not known (/proc/meminfo)")?;
+        let most = match self.quick {
+            true => (256 << 20, "--quick takes 256 MiB at most (without it: 4 GiB)".to_owned()),
+            false => (4 << 30, "4 GiB are the most that is taken".to_owned()),
+        };
+        let share = (free / 4, format!("only a quarter of what is free, {}, is taken", shown(free / 4)));
+        match [&most, &share].into_iter().find(|(cap, _)| *cap < 2 * llc) {
+            Some((_, cap)) => Err(format!("it takes twice the last level, {}, and {cap}", shown(2 * llc))),
+            None => Ok((4 * llc).min(most.0).min(share.0)),
+        }
+    }
+}
+
+/// Memory that can be had without driving others out, in bytes.
+pub(super) fn free_memory() -> Option<usize> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    let kib: usize = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn very_many_pairs_share_the_rounds() {
+        let all = Effort { quick: false };
+        assert_eq!([0, 1, 1000, 2000, 1_000_000].map(|pairs| all.rounds_of(pairs)), [200, 200, 200, 100, 5]);
+        assert_eq!(Effort { quick: true }.rounds_of(2), 20);
+    }
+
+    #[test]
+    fn memory_is_measured_only_if_there_is_enough_and_the_limit_that_held_is_named() {
+        let (quick, all) = (Effort { quick: true }, Effort { quick: false });
+        let refusal = |effort: Effort, llc_mib: usize, free_gib| effort.memory(llc_mib << 20, free_gib).unwrap_err();
+        let error = refusal(quick, 260, Some(23 << 30));
+        assert_eq!(
+            error,
+            "it takes twice the last level, 520 MiB, and --quick takes 256 MiB at most (without it: 4 GiB)"
+        );
+        assert!(refusal(quick, 32, Some(64 << 20)).contains("only a quarter of what is free, 16 MiB, is taken"));
+        assert!(refusal(all, 260, Some(1 << 30)).contains("a quarter of what is free, 256 MiB"));
+        assert!(refusal(all, 3 << 10, Some(1 << 40)).ends_with("4 GiB are the most that is taken"));
+        assert!(refusal(all, 1, None).contains("/proc/meminfo"));
+        assert_eq!(all.memory(260 << 20, Some(23 << 30)), Ok(1040 << 20));
+        assert_eq!(quick.memory(32 << 20, Some(1 << 30)), Ok(128 << 20));
+        assert_eq!(quick.memory(100 << 20, Some(1 << 40)), Ok(256 << 20));
+    }
+}

@@ -1,0 +1,97 @@
+//! What the operating system takes.
+
+use super::effort::Effort;
+use super::measure::{Session, TRIES};
+use super::sheet::Sheet;
+use super::{cpu, kernel};
+
+impl Session {
+    /// What a system call takes, in µs.
+    pub(super) fn calls(&mut self, home: Option<u32>) -> f64 {
+        let effort = self.effort;
+        let Self { found, sheet, .. } = self;
+        let os = &mut found.scheduler;
+        let here = |measure: fn(Effort) -> Option<f64>| cpu::on(home?, || measure(effort))?;
+        sheet.put("system call", here(kernel::syscall), "µs", "a futex wake-up of nobody", &mut os.syscall_us);
+        let syscall = os.syscall_us;
+        // Less than the calls alone, it was not measured.
+        let switch = home.and_then(|cpu| (0..TRIES).find_map(|_| kernel::switch(effort, cpu).filter(|us| *us > 0.0)));
+        let how = "two threads of one CPU that yield to each other, less the calls";
+        sheet.put("context switch", switch, "µs", how, &mut os.switch_us);
+        let slice = home.and_then(|cpu| kernel::slice(effort, cpu)).filter(|us| *us >= 1.0);
+        sheet.put(
+            "time slice",
+            slice,
+            "µs",
+            "how long one of two busy threads of one CPU is not running",
+            &mut os.slice_us,
+        );
+        sheet.put(
+            "timer slack",
+            here(kernel::timer_slack),
+            "µs",
+            "what a sleep of 200 µs takes longer",
+            &mut os.timer_slack_us,
+        );
+        syscall
+    }
+
+    pub(super) fn wake_ups(&mut self, home: Option<u32>, syscall: f64) {
+        let effort = self.effort;
+        let pair = (0..=self.shape.farthest()).find_map(|distance| self.shape.pairs(distance, 1).first().copied());
+        let here = || home.map(|home| [home, home]);
+        let Self { found, sheet, .. } = self;
+        let os = &mut found.scheduler;
+        let woken = |idle| kernel::wake_up(effort, pair.or_else(here)?, idle);
+        let wakes: Vec<_> = kernel::IDLE_US.iter().map(|&idle| (idle, woken(idle))).collect();
+        if let Some(local) = home.and_then(|home| kernel::wake_up(effort, [home, home], 0)) {
+            sheet.show(
+                "wake-up on one CPU",
+                (local.call - syscall).max(0.0),
+                "µs",
+                "the same, of a thread of the waker's CPU",
+            );
+        }
+        let call =
+            wakes.first().and_then(|(_, wake)| wake.as_ref()).map(|wake| wake.call - syscall).filter(|us| *us > 0.0);
+        sheet.put("wake-up", call, "µs", "a futex wake-up of a sleeping thread, less the call", &mut os.wake_us);
+        if pair.is_none() || wakes.iter().any(|(_, wake)| wake.is_none()) {
+            sheet.miss("how long an idle CPU takes to wake up (a second core is needed)");
+            return;
+        }
+        let busy = os.switch_us + syscall;
+        let latency = |wake: kernel::WakeUp| (wake.latency - busy).max(0.0);
+        let wakes: Vec<_> = wakes.into_iter().filter_map(|(idle, wake)| Some((idle, latency(wake?)))).collect();
+        os.idle_us = idle(&wakes, sheet);
+    }
+}
+
+/// What waking a CPU takes that was idle for so many µs, in order: `(idle, latency)`.
+fn idle(wakes: &[(u32, f64)], sheet: &mut Sheet) -> Vec<(f64, f64)> {
+    let mut longest = 0.0;
+    let mut one = |&(idle, latency): &(u32, f64)| {
+        let name = format!("idle CPU, after {idle} µs");
+        let mut us = 0.0;
+        sheet.put(&name, Some(latency), "µs", "from wake-up to running, less call and switch", &mut us);
+        if us < longest {
+            sheet.raise(&name, longest, "who was idle for longer does not wake up sooner");
+        }
+        longest = us.max(longest);
+        (f64::from(idle), longest)
+    };
+    wakes.iter().map(&mut one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_idle_for_longer_does_not_wake_up_sooner() {
+        let mut sheet = Sheet::default();
+        assert_eq!(idle(&[(0, 27.7), (50, 25.1), (500, 30.0)], &mut sheet), [(0.0, 27.7), (50.0, 27.7), (500.0, 30.0)]);
+        let text = sheet.text("This machine", "2x2", 140);
+        assert!(text.contains("25.1 µs") && text.matches("; raised to 27.7 µs").count() == 1, "{text}");
+        assert!(sheet.source("2x2").contains("idle CPU, after 50 µs: 25.1 µs measured, raised to 27.7 µs"), "{text}");
+    }
+}

@@ -1,0 +1,46 @@
+//! From the text of a file to a [`Description`]: what is wrong with it is named with its line.
+
+use serde::Deserialize;
+use toml::Deserializer;
+use toml::de::{DeTable, Error};
+
+use super::Description;
+
+/// Reads and checks. The error says in which line (where that is known) which field has which value, and what it must be.
+pub(super) fn read(text: &str) -> Result<Description, String> {
+    let table = DeTable::parse(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+    let described = Description::deserialize(Deserializer::from(table.clone()));
+    let described = described.map_err(|error| unfit(text, &error))?;
+    described.check().map_err(|wrong| match key(table.get_ref(), &wrong.field) {
+        Some(at) => format!("line {}: {wrong}", line(text, at)),
+        None => wrong.to_string(),
+    })?;
+    Ok(described)
+}
+
+/// What is unknown, missing or of another type. What misses something whole has no line: that is missing, too.
+fn unfit(text: &str, error: &Error) -> String {
+    // Without its input, which nobody gave it, an error shows on a line of its own in which table it is.
+    let shown = error.to_string();
+    let place = shown.lines().last().and_then(|last| last.strip_prefix("in `")?.strip_suffix('`'));
+    let message = error.message();
+    match (place, error.span()) {
+        (None, Some(at)) if !message.starts_with("missing") => format!("line {}: {message}", line(text, at.start)),
+        (None, _) => message.to_owned(),
+        (Some(place), Some(at)) => format!("line {}: {place}: {message}", line(text, at.start)),
+        (Some(place), None) => format!("{place}: {message}"),
+    }
+}
+
+/// Where the key of a field stands, or of the innermost table around it.
+fn key(table: &DeTable<'_>, field: &str) -> Option<usize> {
+    let (first, rest) = field.split_once('.').map_or((field, None), |(first, rest)| (first, Some(rest)));
+    let (name, value) = table.iter().find(|(name, _)| name.get_ref() == first)?;
+    let inner = rest.and_then(|rest| key(value.get_ref().as_table()?, rest));
+    Some(inner.unwrap_or(name.span().start))
+}
+
+/// The number of the line, from 1, in which a byte is.
+fn line(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
+}
