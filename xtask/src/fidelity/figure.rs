@@ -22,6 +22,8 @@ enum Fold {
     Value,
     /// The first point's divided by the second's.
     Ratio,
+    /// The first divided by the second, divided by the same of the other two.
+    Growth,
     /// Of the point with the most: how many threads.
     BestThreads,
     /// The most divided by the first point's.
@@ -43,6 +45,11 @@ impl Figure {
 
     pub(super) fn speed_up(of: Point, to: Point) -> Self {
         Self::ratio(SPEED, of, to)
+    }
+
+    /// How much greater one speed-up, `[of, to]`, is than another.
+    pub(super) fn growth(of: [Point; 2], to: [Point; 2]) -> Self {
+        Self { metric: SPEED, points: [of, to].concat(), fold: Fold::Growth }
     }
 
     pub(super) fn best_threads(points: Vec<Point>) -> Self {
@@ -96,6 +103,7 @@ impl Figure {
         let number = match self.fold {
             Fold::Value => values[0],
             Fold::Ratio => values[0] / values[1],
+            Fold::Growth => values[0] / values[1] / (values[2] / values[3]),
             Fold::BestThreads => f64::from(best().1.threads),
             Fold::BestGain => best().0 / values[0],
         };

@@ -93,11 +93,11 @@ fn head(report: &Report) -> String {
          # How far to trust the simulation\n\n\
          What the papers measured on the machines themselves, and what `flashlock simulate` says. No row is left out because it \
          misses. Left out is what has no workload here: Malthusian Locks, sections 6.2 to 6.6 and 6.8 to 6.10; remote core locking's applications; \
-         of the slides' figures those of memory.\n\n\
+         of the slides' figures those of memory; of CNA's updates without lookups what other NUMA-aware locks do; and of shuffle reduction what the kernel's lock gains by it (nothing), for ours has no such option.\n\n\
          Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command that makes it.\n\n\
          - **Parameters** of machines are of three kinds; [each machine's text](#where-the-parameters-come-from) says which is which. *Published*: \
-         sizes of caches, and latencies of loads, of `2x18x2` for its very processor, of the others in part, or of processors like theirs. *Set with \
-         three facts*, and only on `2x18x2` and `4x18x2`, for no other paper gives them: the time that a line takes between two caches (published for the first), \
+         sizes of caches, and latencies of loads, of `2x18x2` for a smaller processor of its family, of the others in part, or of processors like theirs. *Set with \
+         three facts*, and only on `2x18x2` and `4x18x2`, for no other paper gives them: the time that a line takes between two caches (published for the first's family), \
          one thread, which sets `step_ns`, and MCS at two threads, which sets `upgrade` on the first and what is between sockets on the second. *Assumed*: \
          all else, among it the scheduler, what hardware threads take from each other, how many loads are under way at once, `step_ns` of all other machines, \
          and on `sparc-t5` nearly every latency. Workloads have more: the work outside and the sections of the patch's loops, set with what is listed under \
@@ -105,17 +105,18 @@ fn head(report: &Report) -> String {
          0.7 µs of external work, set with the curve of MCS. None is set with a row that counts as a test.\n\
          - **Ours** is what the source tells of its runs: the mean over seeds and placements of the threads, and the quotient of two \
          means, for CNA's paper and patch; medians for the others. Runs: two seeds with two placements \
-         each, with three up to 16 threads, with ten up to four, and with one for one thread; three seeds for fairness at 70 threads; for the Malthusian paper two seeds with one \
+         each, with three up to 16 threads, with one for one thread, and with more (ten up to four threads, four up to 36) where threads may be anywhere; three seeds for fairness; for the Malthusian paper two seeds with one \
          placement, so that their median is their mean, but three placements for its section 1; for the map of ShflLocks six seeds with one placement, for its \
          readers-writer locks two with two. The JSON has the command of each row.\n\
          - **In brackets** the least and the greatest of all single runs, those included with other latencies: 0.75 and 1.25 times `llc`, `transfer`, `clean`, `upgrade` and `dram`, all \
-         at once; the core's own (`l1`, `l2`, `rmw`, `store`, `pause`), `step_ns`, bandwidths and the scheduler's stay. With each of the two there are six \
-         runs from two to four threads, two up to 16 and of ShflLocks' map, and of all others *one*: the brackets of most rows are of two to four runs of ours and two more, \
+         at once; the core's own (`l1`, `l2`, `rmw`, `store`, `pause`), `step_ns`, bandwidths and the scheduler's stay. With each of the two there are two \
+         runs of CNA's map and the patch's loops with 2 to 16 threads, and of ShflLocks' map (where threads may be anywhere six up to four threads, two up to 36), and of all others *one*: the brackets of most rows are of two to four runs of ours and two more, \
          and no confidence interval. For a quotient they are of runs of the same seed and placement.\n\
-         - **Placements**: the papers did not tie threads to CPUs (but for will-it-scale, whose rows have `--pack`). A run here begins each thread \
-         on a core drawn at random from those that are free, and leaves it there. Two threads on two sockets are on one of them in \
-         half of the runs, which are then 1.5 times as fast under MCS, so that the brackets of few threads are wide. CNA's paper has \
-         deviations below 10 %: probably its runs, of seconds, had their threads moved about.\n\
+         - **Placements**: CNA's paper did not tie threads to CPUs, and left them to Linux, which puts a new thread where least is to do: so they begin in turn on all sockets \
+         here, as the paper says of its own (section 7.1.1: with two threads the lock is \"contended with threads running on different sockets\"). \
+         will-it-scale ties its own to one socket's cores after the other's (`--place packed`). Where the kernel puts those of its lock torture is not told, and it starts them as it \
+         wakes sleepers, near who wakes them, before it spreads them: their cores are drawn (`--place anywhere`). Malthusian Locks ran on Solaris, on one socket (our `sparc-t5`): its threads begin in turn on all cores here. \
+         Of the slides' nothing is told: in turn on all sockets.\n\
          - **Verdict**: *met* if our figure is within the goal. *missed by* is the distance to the goal's nearer end. *(band \
          reaches it)*, and of a goal that is met *(band leaves it)*: the verdict depends on what is not known better than this.\n\
          - **Open**: the lock or the workload does not exist here yet, or the command does not run the one with the other.\n",

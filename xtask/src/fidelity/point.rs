@@ -10,6 +10,8 @@ pub(super) const LATENCIES: [f64; 3] = [1.0, 0.75, 1.25];
 pub(super) enum Effort {
     /// The fewer threads, the more it matters where they are, and the less a run costs.
     Full,
+    /// Where threads may be anywhere, it matters more.
+    Drawn,
     /// Where seeds differ much.
     Many,
     /// Very long runs.
@@ -24,9 +26,11 @@ impl Effort {
     fn rounds(self, threads: u32) -> [(u32, u32); 3] {
         match self {
             Self::Full if threads == 1 => [(2, 1), (1, 1), (1, 1)],
-            Self::Full if threads <= 4 => [(2, 10), (1, 6), (1, 6)],
             Self::Full if threads <= 16 => [(2, 3), (1, 2), (1, 2)],
-            Self::Full => [(2, 2), (1, 1), (1, 1)],
+            Self::Drawn if threads == 1 => [(2, 1), (1, 1), (1, 1)],
+            Self::Drawn if threads <= 4 => [(2, 10), (1, 6), (1, 6)],
+            Self::Drawn if threads <= 36 => [(2, 4), (1, 2), (1, 2)],
+            Self::Full | Self::Drawn => [(2, 2), (1, 1), (1, 1)],
             Self::Many => [(6, 1), (2, 1), (2, 1)],
             Self::Few => [(3, 1), (1, 1), (1, 1)],
             Self::Light => [(2, 1), (1, 1), (1, 1)],
@@ -146,7 +150,7 @@ mod tests {
 
     #[test]
     fn few_threads_are_placed_more_often_than_many() {
-        let placements = |threads| Effort::Full.rounds(threads).map(|(seeds, placements)| seeds * placements);
+        let placements = |threads| Effort::Drawn.rounds(threads).map(|(seeds, placements)| seeds * placements);
         assert!((2..200).all(|threads| placements(threads).iter().zip(placements(threads + 1)).all(|(a, b)| *a >= b)));
         assert!(placements(2)[0] >= 20, "with two threads on two sockets half of the runs are on one");
     }

@@ -45,7 +45,7 @@ pub(super) struct Entry {
     pub(super) paper: Paper,
     pub(super) goal: Goal,
     pub(super) ours: Option<Ours>,
-    /// Medians of what is shown, but not judged.
+    /// What is shown, but not judged: medians, or means where these are what the source tells.
     pub(super) besides: BTreeMap<String, f64>,
     pub(super) verdict: Verdict,
     /// What was run, without other latencies.

@@ -55,7 +55,7 @@ fn inputs() -> Group {
         )
     };
     let loops = |what: &str, paper, workload, threads| {
-        let setting = Setting::new("4x18x2", workload).with(&["--pack"]);
+        let setting = Setting::new("4x18x2", workload).with(&["--place", "packed"]);
         Row::input(
             what,
             Paper::number(paper).and("ops/µs"),
@@ -95,14 +95,34 @@ fn two_sockets() -> Group {
         Goal::below(1.0),
         Figure::ratio("remote_lines", cna, mcs),
     ));
+    for (name, lock) in [("HMCS", HMCS), ("C-BO-MCS", C_BO_MCS)] {
+        rows.push(Row::test(
+            format!("The same, {name} / MCS"),
+            Paper::words("lower"),
+            Goal::below(1.0),
+            Figure::ratio("remote_lines", TWO.under(lock, 70), mcs),
+        ));
+    }
+    rows.push(Row::test(
+        "Lines from the other socket per operation, MCS, 2 threads (figure 7: misses of the last level)",
+        Paper::words("a \"sharp increase\" from one thread"),
+        Goal::above(1.0),
+        Figure::value("remote_lines", TWO.under(MCS, 2)),
+    ));
     let (cna, mcs) = pair(UPDATES, 70);
     rows.push(gain("Updates only: CNA / MCS, 70 threads", 1.50, 0.05, cna, mcs));
     let fairness = |lock| Figure::value("fairness", MILLION.under(lock, 70));
     let paper = Paper::number(0.5);
     rows.push(Row::test("Fairness factor of MCS, 70 threads", paper, Goal::near(0.5, 0.005), fairness(MCS)));
     let paper = Paper::words("\"well below 60 %\"");
-    let of_cna = Figure::value("fairness", MILLIONS.under(CNA, 70));
-    rows.push(Row::test("Fairness factor of CNA, 70 threads", paper, Goal::below(0.6), of_cna));
+    for threads in [16, 36, 70] {
+        rows.push(Row::test(
+            format!("Fairness factor of CNA, {threads} threads"),
+            paper.clone(),
+            Goal::below(0.6),
+            Figure::value("fairness", MILLIONS.under(CNA, threads)),
+        ));
+    }
     let paper = Paper::words("\"close to\" 0.5");
     rows.push(Row::test("Fairness factor of HMCS, 70 threads", paper, Goal::near(0.5, 0.05), fairness(HMCS)));
     let paper = Paper::words("\"close to 1\"");
@@ -136,6 +156,12 @@ fn cohorts() -> Vec<Row> {
             Figure::speed_up(bo(2), bo(1)),
         ),
         Row::test("Fairness factor of C-BO-MCS, 2 threads", Paper::words("one starves"), Goal::above(0.9), unfair),
+        Row::test(
+            "HMCS, 2 threads / 1 thread",
+            Paper::words("drops as MCS does"),
+            Goal::below(0.5),
+            Figure::speed_up(hmcs(2), hmcs(1)),
+        ),
     ];
     for threads in [8, 36, 70] {
         rows.push(Row::test(
@@ -168,14 +194,35 @@ fn external() -> Group {
     )];
     rows.extend(flat(EXTERNAL, &[4, 16, 70]));
     rows = rows.into_iter().map(Row::put_in).collect();
-    rows.push(Row::test(
-        "CNA, 16 threads / 4 threads",
-        Paper::words("scales up to 8 to 16 threads"),
-        Goal::above(1.0),
-        Figure::speed_up(cna(16), cna(4)),
-    ));
+    for (name, lock) in [("CNA", CNA), ("HMCS", HMCS), ("C-BO-MCS", C_BO_MCS)] {
+        rows.push(Row::test(
+            format!("{name}, 16 threads / 4 threads"),
+            Paper::words("scales up to 8 to 16 threads"),
+            Goal::above(1.0),
+            Figure::speed_up(EXTERNAL.under(lock, 16), EXTERNAL.under(lock, 4)),
+        ));
+    }
     rows.push(gain("CNA / MCS, 4 threads", 0.86, 0.05, cna(4), mcs(4)));
     rows.push(gain("CNA / MCS, 70 threads", 1.40, 0.05, cna(70), mcs(70)));
+    for (lock, goal) in [(HMCS, Goal::below(1.05)), (C_BO_MCS, Goal::above(0.95))] {
+        let name = if lock == HMCS { "HMCS" } else { "C-BO-MCS" };
+        rows.push(Row::test(
+            format!("CNA / {name}, 70 threads"),
+            Paper::words("\"between C-BO-MCS and HMCS\""),
+            goal,
+            Figure::speed_up(cna(70), EXTERNAL.under(lock, 70)),
+        ));
+    }
+    for (threads, words, goal) in
+        [(4, "matches", Goal::near(1.0, 0.1)), (70, "\"drops dramatically\"", Goal::below(0.5))]
+    {
+        rows.push(Row::test(
+            format!("Lines from the other socket per operation, CNA / MCS, {threads} threads"),
+            Paper::words(words),
+            goal,
+            Figure::ratio("remote_lines", cna(threads), mcs(threads)),
+        ));
+    }
     let paper = Paper::words("\"outperforms\"");
     rows.push(Row::test("CNA (opt) / MCS, 4 threads", paper, Goal::above(1.0), Figure::speed_up(opt(4), mcs(4))));
     for threads in [2, 8, 16, 70] {
@@ -186,6 +233,20 @@ fn external() -> Group {
             Figure::speed_up(opt(threads), cna(threads)),
         ));
     }
+    for (lock, of) in [("MCS", mcs(4)), ("CNA", cna(4))] {
+        rows.push(Row::test(
+            format!("Lines from the other socket per operation, CNA (opt) / {lock}, 4 threads"),
+            Paper::words("\"lower\""),
+            Goal::below(1.0),
+            Figure::ratio("remote_lines", opt(4), of),
+        ));
+    }
+    rows.push(Row::test(
+        "Queue alterations, CNA (opt) / CNA, 8 threads",
+        Paper::words("\"no impact\""),
+        Goal::near(1.0, 0.1),
+        Figure::ratio("alterations_per_1000", opt(8), cna(8)),
+    ));
     rows.push(Row::test(
         "Queue alterations, CNA (opt) / CNA, 4 threads",
         Paper::number(0.1).and("\"almost a factor of ten\""),
@@ -214,23 +275,32 @@ fn four_sockets() -> Group {
 
 fn torture() -> Group {
     let row = |what: &str, paper, words: &str, machine, workload, threads| {
-        let setting = Setting::new(machine, workload);
+        let setting = super::anywhere(machine, workload);
         Row::test(what, Paper::number(paper).and(words), Goal::within(paper, USUAL), kernel_gain(setting, threads))
     };
     Group {
         title: "The kernel's lock torture",
         about: "CNA, section 7.2.1, figures 13 and 14: CNA's kernel divided by stock. Workloads `locktorture`, and `lockstat`: with \
                 the kernel's lock statistics, which write shared variables. The kernel's lock is `qspin:wait=spin`, CNA in it \
-                `qspin-cna:wait=spin,stay=0`.",
+                `qspin-cna:wait=spin,stay=0`. Where the kernel puts the threads is not told: `--place anywhere`.",
         rows: vec![
             Row::test(
                 "Two sockets, 8 threads",
                 Paper::words("outperforms beyond 4 threads"),
                 Goal::above(1.0),
-                kernel_gain(Setting::new("2x18x2", "locktorture"), 8),
+                kernel_gain(super::anywhere("2x18x2", "locktorture"), 8),
             ),
             row("Two sockets, 70 threads", 1.14, "", "2x18x2", "locktorture", 70),
             row("Two sockets, 70 threads, with lockstat", 1.32, "\"grows up to\"", "2x18x2", "lockstat", 70),
+            Row::test(
+                "Two sockets, 70 threads: the gain with lockstat / the gain without",
+                Paper::number(1.16).and("1.32 / 1.14"),
+                Goal::within(1.16, USUAL),
+                Figure::growth(
+                    [QSPIN_CNA, QSPIN].map(|lock| super::anywhere("2x18x2", "lockstat").under(lock, 70)),
+                    [QSPIN_CNA, QSPIN].map(|lock| super::anywhere("2x18x2", "locktorture").under(lock, 70)),
+                ),
+            ),
             row(
                 "Four sockets, 142 threads",
                 1.65,
@@ -250,7 +320,10 @@ fn kernel_gain(setting: Setting, threads: u32) -> Figure {
 }
 
 fn programs() -> Group {
-    let kernel = |machine, workload, threads| kernel_gain(Setting::new(machine, workload).with(&["--pack"]), threads);
+    let kernel =
+        |machine, workload, threads| kernel_gain(Setting::new(machine, workload).with(&["--place", "packed"]), threads);
+    let cna_of =
+        |workload, threads| Setting::new("2x18x2", workload).with(&["--place", "packed"]).under(QSPIN_CNA, threads);
     let leveldb = Setting::new("2x18x2", "leveldb-readrandom");
     let will_it_scale = || Paper::words("1.42 to 1.57");
     let peak = |what: &str, figure| {
@@ -261,7 +334,7 @@ fn programs() -> Group {
     let range = || Goal::between(1.28, 1.73, "± 10 %");
     Group {
         title: "Programs and will-it-scale, two sockets",
-        about: "CNA, sections 7.1.2, 7.1.3 and 7.2.2, at 70 threads. The kernel's locks as above; will-it-scale's loops (`open1`, `lock2`) with `--pack`, \
+        about: "CNA, sections 7.1.2, 7.1.3 and 7.2.2, at 70 threads. The kernel's locks as above; will-it-scale's loops (`open1`, `lock2`) with `--place packed`, \
                 for it ties its threads to cores, one socket after the other. At which threads its peaks are, the text does not say: taken are those of the patch's tables. The lengths of the sections of `open1`, \
                 `lock2` and `leveldb-readrandom` are those that follow from the four-socket kernel's tables; the paper's leveldb is \
                 a program with MCS or CNA for its mutexes, on another machine.",
@@ -270,6 +343,18 @@ fn programs() -> Group {
             Row::test("lock2: CNA / stock", will_it_scale(), range(), kernel("2x18x2", "lock2", 70)),
             peak("open1 at the peak, 8 threads: CNA / stock", kernel("2x18x2", "open1", 8)),
             peak("lock2 at the peak, 4 threads: CNA / stock", kernel("2x18x2", "lock2", 4)),
+            Row::test(
+                "open1: CNA, 70 threads / 8 threads",
+                Paper::words("\"close-to-peak\""),
+                Goal::above(0.9),
+                Figure::speed_up(cna_of("open1", 70), cna_of("open1", 8)),
+            ),
+            Row::test(
+                "lock2: CNA, 70 threads / 8 threads",
+                Paper::words("\"close-to-peak\""),
+                Goal::above(0.9),
+                Figure::speed_up(cna_of("lock2", 70), cna_of("lock2", 8)),
+            ),
             Row::open("open2: CNA / stock", will_it_scale(), NO_WORKLOAD),
             Row::open("lock1: CNA / stock", will_it_scale(), NO_WORKLOAD),
             Row::test(

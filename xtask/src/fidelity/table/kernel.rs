@@ -63,15 +63,15 @@ const LEVELDB: [Line; 10] = [
 ];
 
 const ABOUT: &str = "CNA's kernel patch, version 10, cover letter: a table of 25 runs each. CNA's kernel divided by stock, with the \
-                     two's throughputs. Machine `4x18x2`. Stock is `qspin:wait=spin`, CNA is `qspin-cna:wait=spin,stay=0`. Goal: within 10 % or two standard deviations of the quotient, whichever is more.";
+                     two's throughputs. Machine `4x18x2`. Stock is `qspin:wait=spin`, CNA is `qspin-cna:wait=spin,stay=0`. Where the kernel puts the torture's threads is not told: `--place anywhere`. Goal: within 10 % or two standard deviations of the quotient, whichever is more.";
 
 const PACKED: &str = "CNA's kernel patch, version 10, cover letter: a table of 25 runs each; locks and goal as above. Machine `4x18x2` with \
-                      `--pack`: threads fill one socket after the other, for will-it-scale ties its threads to cores in that order \
+                      `--place packed`: threads fill one socket after the other, for will-it-scale ties its threads to cores in that order \
                       (its `main.c`), and the kernel gathers leveldb's, which wake each other.";
 
 pub(super) fn groups() -> Vec<Group> {
-    let torture = Setting::new("4x18x2", "locktorture");
-    let packed = |workload| Setting::new("4x18x2", workload).with(&["--pack"]);
+    let torture = super::anywhere("4x18x2", "locktorture");
+    let packed = |workload| Setting::new("4x18x2", workload).with(&["--place", "packed"]);
     let mut climb = group("Kernel patch: locktorture", torture, &LOCKTORTURE, "ops, 10⁷");
     let at = |threads: u32| [torture.under(QSPIN_CNA, threads), torture.under(QSPIN, threads)];
     climb.rows.push(Row::test(
@@ -108,7 +108,7 @@ fn throughput(what: &str, paper: f64, words: Option<&str>, point: Point) -> Row 
 
 fn group(title: &'static str, setting: Setting, lines: &[Line; 10], unit: &str) -> Group {
     let rows = lines.iter().map(|line| row(line, setting.under(QSPIN_CNA, line.0), setting.under(QSPIN, line.0), unit));
-    let about = if setting.has("--pack") { PACKED } else { ABOUT };
+    let about = if setting.has("packed") { PACKED } else { ABOUT };
     Group { title, about, rows: rows.collect() }
 }
 

@@ -10,6 +10,7 @@ mod malthusian;
 mod others;
 mod waiters;
 
+use super::point::{Effort, Setting};
 use super::row::Group;
 
 /// No parking: what the papers compare with.
@@ -23,6 +24,9 @@ const QSPIN_CNA: &str = "qspin-cna:wait=spin,stay=0";
 const CNA_OPT: &str = "cna:wait=spin,reduction=256";
 const MCSCR: &str = "mcscr:wait=spin";
 const MCSCR_STP: &str = "mcscr:wait=stp";
+const MCSCRN: &str = "mcscrn:wait=spin";
+/// Its waiters spin, and sleep only if they wait long.
+const C_PTL_TKT: &str = "c-ptl-tkt";
 /// As CNA, they keep the lock on a NUMA node for 65,536 hand-overs: "configured with similar fairness settings" (section 7).
 const HMCS: &str = "hmcs:wait=spin,passes=65536";
 const C_BO_MCS: &str = "c-bo-mcs:wait=spin,passes=65536";
@@ -31,6 +35,11 @@ const TAS: &str = "tas";
 
 /// What is taken where no goal was set.
 const USUAL: f64 = 0.10;
+
+/// A workload of which nobody says where its threads are.
+fn anywhere(machine: &'static str, workload: &'static str) -> Setting {
+    Setting::new(machine, workload).with(&["--place", "anywhere"]).effort(Effort::Drawn)
+}
 
 /// All of it.
 pub(super) fn groups() -> Vec<Group> {

@@ -5,10 +5,11 @@ use crate::fidelity::figure::Figure;
 use crate::fidelity::point::{Effort, Setting};
 use crate::fidelity::row::{Goal, Group, Paper, Row};
 
-const MAP: Setting = Setting::new("8x24", "kvmap").with(&["--pack"]).millis(10.0).effort(Effort::Many).medians();
+const MAP: Setting =
+    Setting::new("8x24", "kvmap").with(&["--place", "packed"]).millis(10.0).effort(Effort::Many).medians();
 
 /// Time enough for the first of each NUMA node to make its part of `cst-rw`.
-const LISTS: Setting = Setting::new("8x24", "readdir").with(&["--pack"]).millis(10.0).medians();
+const LISTS: Setting = Setting::new("8x24", "readdir").with(&["--place", "packed"]).millis(10.0).medians();
 const CST: &str = "cst";
 /// Where nobody waits, it does what the kernel's mutex does: one exchange to acquire, one to release.
 const FUTEX: &str = "futex";
@@ -43,7 +44,7 @@ fn shuffling() -> Group {
                 \"stock\", do not exist here. For the mutex stands `futex`, and only with one thread: where nobody waits, either takes one atomic operation to acquire and one \
                 to release. For the semaphore stands `futex-rw`: readers of either count themselves in one word, but the kernel's add to it, where these compare and swap, which \
                 fails while others come; so which is faster is compared, but by how much stock is slower is not the kernel's. Machine `8x24`; the map stands in for the file \
-                system, `shfl` is the blocking ShflLock; with `--pack`, so that the first 24 threads are those of one socket. Of the map six seeds, for \
+                system, `shfl` is the blocking ShflLock; with `--place packed`, so that the first 24 threads are those of one socket. Of the map six seeds, for \
                 they differ by a fifth; of `readdir` two.",
         rows: vec![
             scale("96 threads / 24 threads", 96, 24),
