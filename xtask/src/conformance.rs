@@ -10,7 +10,7 @@ use clap::Args;
 use crate::child::{Finished, Program};
 use crate::locks::{self, Chosen, Exception, Under};
 use crate::steps::Tally;
-use crate::suite::{self, Suite};
+use crate::suite::{self, Suite, Without};
 use crate::torture;
 use crate::verdicts::{self, Verdicts};
 use crate::workspace;
@@ -25,6 +25,8 @@ pub(crate) struct Options {
     /// Checks that repeat themselves for three seconds do so for one, but under glibc and the default locks
     #[arg(long)]
     brief: bool,
+    #[arg(skip)]
+    without: Without,
     /// Only checks whose name (area.title) matches
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
@@ -33,12 +35,13 @@ pub(crate) struct Options {
 impl Options {
     /// The checks that match, under these locks; no glob stands for all checks.
     pub(crate) fn under(chosen: Chosen, globs: Vec<String>) -> Self {
-        Self { chosen, all: false, brief: false, globs }
+        Self { chosen, all: false, brief: false, without: Without::default(), globs }
     }
 
-    /// The same, as `--brief` says.
+    /// The same, as `--brief` says, but none that the lock may fail.
     pub(crate) fn brief(chosen: Chosen, globs: Vec<String>) -> Self {
-        Self { brief: true, ..Self::under(chosen, globs) }
+        let without = Without { excepted: true, ..Without::default() };
+        Self { brief: true, without, ..Self::under(chosen, globs) }
     }
 }
 
@@ -46,6 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let locks = options.chosen.locks()?;
     let mut suite = Conformance::build(&options.globs, Vec::new())?;
     suite.chosen = options.chosen.clone();
+    suite.without = options.without;
     if options.brief {
         let defaults = locks::interposable()?.into_iter().filter(|lock| lock.default);
         suite.be_brief(defaults.map(|lock| lock.name).collect());
@@ -68,13 +72,16 @@ pub(crate) struct Conformance {
     chosen: Chosen,
     /// Those under which checks take their time; `None`: all.
     thorough: Option<Vec<String>>,
+    without: Without,
 }
 
 impl Conformance {
     /// Seconds that a check may take: in general, and when it is known to hang.
     const LIMITS: (u64, u64) = (20, 3);
-    /// Checks at a time. They sleep and wait more than they compute; those that are known to hang do nothing else.
-    const JOBS: (u64, u64) = (4, 16);
+    /// Checks at a time: in general, of those that [sleep](Self::SLEEP) more than they compute, and of those that are known to hang and do nothing else.
+    const JOBS: (u64, u64, u64) = (4, 8, 16);
+    /// Where most checks wait for a time to come or for each other.
+    const SLEEP: [&str; 3] = ["mutex_", "cond_", "fork."];
 
     pub(crate) fn build(globs: &[String], others: Vec<PathBuf>) -> Result<Self> {
         Self::of(workspace::build_tests("conformance", "target/conformance")?.join("conformance"), globs, others)
@@ -83,7 +90,8 @@ impl Conformance {
     /// The same with a program that has been built already.
     pub(crate) fn of(program: PathBuf, globs: &[String], others: Vec<PathBuf>) -> Result<Self> {
         let (checks, is_whole, chosen) = (Vec::new(), globs.is_empty(), Chosen::default());
-        let mut suite = Self { program, checks, is_whole, others, chosen, thorough: None };
+        let (thorough, without) = (None, Without::default());
+        let mut suite = Self { program, checks, is_whole, others, chosen, thorough, without };
         let listed = suite.start(&Under::Glibc, &["--list".to_owned()], globs, Duration::from_secs(20))?;
         suite.checks = listed.successful()?.lines().map(str::to_owned).collect();
         if suite.checks.is_empty() {
@@ -129,8 +137,17 @@ impl Suite for Conformance {
         self.is_whole && !exception.check.starts_with(torture::PREFIX)
     }
 
+    fn without(&self) -> Without {
+        self.without
+    }
+
     fn run(&self, under: &Under, checks: &[String], excepted: bool) -> Result<Verdicts> {
-        let (seconds, jobs) = if excepted { (Self::LIMITS.1, Self::JOBS.1) } else { (Self::LIMITS.0, Self::JOBS.0) };
+        let sleep = checks.iter().all(|check| Self::SLEEP.iter().any(|area| check.starts_with(area)));
+        let (seconds, jobs) = match (excepted, sleep) {
+            (true, _) => (Self::LIMITS.1, Self::JOBS.2),
+            (false, true) => (Self::LIMITS.0, Self::JOBS.1),
+            (false, false) => (Self::LIMITS.0, Self::JOBS.0),
+        };
         let options = [("--timeout", seconds), ("--jobs", jobs)];
         let options: Vec<String> =
             options.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]).collect();

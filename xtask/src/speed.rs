@@ -2,7 +2,7 @@
 //!
 //! Steps of the simulation for each second of user CPU time, whatever else the computer does meanwhile: of each workload on each machine, with
 //! threads on an eighth of its CPUs, on half of them and on all, under one lock after the other. What a command does besides, from its start to its last byte, counts as
-//! well. A figure, not a check: how fast this computer is, the table does not say.
+//! well. How fast this computer is, the table does not say; so `--floor` is for what is far slower than it was.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,6 +33,9 @@ pub(crate) struct Options {
     /// Go on with more seeds until a figure rests on so many seconds of CPU time
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5)]
     at_least: f64,
+    /// Fail if a figure is below so many million steps
+    #[arg(long, value_name = "MILLIONS")]
+    floor: Option<f64>,
     /// A simulator other than the one that was built last: to compare two
     #[arg(long, value_name = "FILE")]
     simulator: Option<PathBuf>,
@@ -93,6 +96,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     println!("million steps of the simulation for each second of user CPU time\n{table}");
     if let Some((speed, what)) = slowest {
         println!("slowest: {what}: {speed:.1}");
+        if let Some(floor) = options.floor.filter(|floor| speed < *floor) {
+            bail!("{what}: {speed:.2} million steps a second are below the floor of {floor}");
+        }
     }
     Ok(())
 }

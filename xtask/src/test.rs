@@ -28,19 +28,24 @@ pub(crate) struct Options {
 
 /// What is checked of the locks that are not principal ([`locks::tiers`]): mutexes and condition variables, …
 ///
-/// Not `signals.*`, which would take more than a minute for the fifteen: under each of them 3 s, for what a lock is excepted from because it hangs is
-/// given so long, and 1.5 s or more for the other 18 checks (measured under five of them on two busy CPUs: 6 to 19 s each). Nor `slow_motion.*`, which
+/// Not `signals.*`, which takes 1.5 s or more for the 18 checks that a lock is not excepted from. Nor `slow_motion.*`, which
 /// takes ten times as long. Nor the areas that are mostly about what is the same under all locks (`malloc.*`, `sandbox.*`, `threads.*`, `exit.*`, and others).
 /// `cargo xtask conformance` runs everything under all locks.
 const IN_BRIEF: [&str; 3] = ["mutex_*", "cond_*", "fork.*"];
 /// … and the torture, with more threads than CPUs.
 const IN_BRIEF_THREADS: u32 = 8;
 
-/// Under which 100,000 threads come and go: the default lock, and one that hands over strictly. It takes half a minute each.
+/// Under which 100,000 threads come and go: the default lock, and one that hands over strictly. It takes four seconds each, and ten times as long beside
+/// other programs.
 const SHORT_LIVED: [&str; 2] = ["shfl", "mcs"];
 
 /// The package of the model tests.
 const MODELS: &str = "flashlock-model";
+
+/// What is built and tested as one: cargo compiles a library anew for each choice of packages that asks other features of it.
+const TOGETHER: [&str; 4] = ["--release", "--workspace", "--exclude", "xtask"];
+/// The programs and libraries of these packages, and the programs that test them.
+const AND_TESTS: [&str; 3] = ["--lib", "--bins", "--tests"];
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -48,20 +53,21 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let mut steps = Steps::default();
     // The tests of the command run target/release; `cargo test` does not build the preload library.
     steps.run("release build", || {
-        workspace::cargo(&["build", "--release", "--workspace", "--exclude", "xtask"], 30 * MINUTE)
-            .map(|_| Tally::PASSED)
+        workspace::cargo(&[&["build"][..], &TOGETHER, &AND_TESTS].concat(), 30 * MINUTE).map(|_| Tally::PASSED)
     });
-    steps.run("unit tests", || {
-        let arguments = ["--release", "--workspace", "--exclude", "xtask", "--exclude", MODELS, "--no-fail-fast"];
-        cargo_test(Command::new(cargo()), &arguments)
+    steps.run("unit tests", unit_tests);
+    steps.run("examples in the documentation", || {
+        cargo_test(Command::new(cargo()), &[&TOGETHER[..], &["--doc"]].concat())
     });
     steps.run("unit tests of xtask", || cargo_test(Command::new(cargo()), &["--package", "xtask"]));
     // The model checkers need a CPU and no clock; what follows sleeps much, and measures time. So they have what that leaves over.
     let beside = (!options.no_models).then(|| thread::spawn(models));
     let [principal, further] = if options.quick { [vec![locks::default_name()?], Vec::new()] } else { locks::tiers()? };
+    let threads: &[u32] = if options.quick { &[2, 8] } else { &[2, 64] };
     let all = || Chosen::of(principal.clone());
+    // Of no lock what it may fail, for that mostly takes the 3 s after which it counts as hanging.
     steps.run("conformance", || conformance::run(&conformance::Options::brief(all(), Vec::new())));
-    steps.run("torture", || torture::run(&torture::Options::under(all(), options.quick)));
+    steps.run("torture", || torture::run(&torture::Options::brief(all(), threads)));
     let two = principal.iter().filter(|lock| SHORT_LIVED.contains(&lock.as_str())).cloned().collect();
     steps.run("short-lived threads", || torture::run_locks(&torture::Options::short_lived(Chosen::of(two))));
     if !further.is_empty() {
@@ -93,7 +99,31 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
 pub(crate) fn models() -> Result<Tally> {
     let mut idle = Command::new("chrt");
     idle.args(["--idle", "0"]).arg(cargo());
-    cargo_test(idle, &["--release", "--package", MODELS, "--no-fail-fast"])
+    let chosen = chosen(|package| package == MODELS)?;
+    cargo_test(idle, &chosen.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// All tests but those of the models, of `xtask` and of the documentation.
+fn unit_tests() -> Result<Tally> {
+    let mut chosen = chosen(|package| package != MODELS)?;
+    chosen.extend(["--lib", "--bins"].map(str::to_owned));
+    cargo_test(Command::new(cargo()), &chosen.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The test programs of some packages, as arguments for `cargo test`.
+fn chosen(is_meant: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+    let metadata = workspace::cargo(&["metadata", "--no-deps", "--format-version", "1"], MINUTE)?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata).context("cannot read `cargo metadata`")?;
+    let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    let mut chosen: Vec<String> = TOGETHER.iter().chain(&["--no-fail-fast"]).map(|word| (*word).to_owned()).collect();
+    for package in list(&metadata["packages"]) {
+        let is_together = package["name"] != "xtask" && package["name"].as_str().is_some_and(&is_meant);
+        for target in list(&package["targets"]).iter().filter(|target| is_together && target["kind"][0] == "test") {
+            let name = target["name"].as_str().context("a test without a name in `cargo metadata`")?;
+            chosen.extend(["--test".to_owned(), name.to_owned()]);
+        }
+    }
+    Ok(chosen)
 }
 
 fn cargo() -> OsString {

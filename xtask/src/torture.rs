@@ -11,7 +11,7 @@ use flashlock_native::settings;
 use crate::child::{Finished, Program};
 use crate::locks::{Chosen, Exception, Lock, Under};
 use crate::steps::Tally;
-use crate::suite::{self, Suite};
+use crate::suite::{self, Suite, Without};
 use crate::verdicts::{self, Verdict, Verdicts};
 use crate::workspace;
 
@@ -41,28 +41,36 @@ pub(crate) struct Options {
     /// Starts the random choices; without it, another one each time
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+    #[arg(skip)]
+    without: Without,
     /// Only these scenarios
     #[arg(value_name = "SCENARIO")]
     only: Vec<String>,
 }
 
 impl Options {
-    /// All scenarios under these locks; an empty list stands for every lock.
-    pub(crate) fn under(chosen: Chosen, quick: bool) -> Self {
-        // Not alone: where there is nobody to exclude, the conformance suite says as much.
-        let threads = THREADS.into_iter().filter(|&threads| threads > 1 && !(quick && threads > 8)).collect();
-        Self { chosen, threads, seconds: None, full: false, seed: None, only: Vec::new() }
+    /// All scenarios under these locks, one run for each number of threads; an empty list stands for every lock.
+    pub(crate) fn under(chosen: Chosen, threads: &[u32]) -> Self {
+        let (threads, without) = (threads.to_vec(), Without::default());
+        Self { chosen, threads, seconds: None, full: false, seed: None, without, only: Vec::new() }
     }
 
-    /// These scenarios under these locks, each with that many threads.
+    /// The same, but no scenario that the lock may fail.
+    pub(crate) fn brief(chosen: Chosen, threads: &[u32]) -> Self {
+        let without = Without { excepted: true, ..Without::default() };
+        Self { without, ..Self::under(chosen, threads) }
+    }
+
+    /// Of these scenarios the same, each with that many threads.
     pub(crate) fn some(chosen: Chosen, only: Vec<String>, threads: u32) -> Self {
-        Self { threads: vec![threads], only, ..Self::under(chosen, true) }
+        Self { only, ..Self::brief(chosen, &[threads]) }
     }
 
     /// 100,000 short-lived threads under these locks.
     pub(crate) fn short_lived(chosen: Chosen) -> Self {
         let only = vec!["short-threads".to_owned()];
-        Self { full: true, seconds: Some(SHORT), ..Self::some(chosen, only, 8) }
+        let without = Without { glibc: true, excepted: false };
+        Self { full: true, seconds: Some(SHORT), without, ..Self::some(chosen, only, 8) }
     }
 }
 
@@ -91,6 +99,7 @@ pub(crate) struct Torture {
     seed: u64,
     /// Whose machine the locks imagine.
     chosen: Chosen,
+    without: Without,
 }
 
 impl Torture {
@@ -124,7 +133,8 @@ impl Torture {
         let seconds = options.seconds.unwrap_or(if options.full { 5.0 } else { SHORT });
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let (threads, seed, chosen) = (options.threads.clone(), options.seed.unwrap_or(now), options.chosen.clone());
-        Ok(Self { program, scenarios, is_whole, threads, seconds, full: options.full, seed, chosen })
+        let (full, without) = (options.full, options.without);
+        Ok(Self { program, scenarios, is_whole, threads, seconds, full, seed, chosen, without })
     }
 
     fn under_locks(&self, locks: &[Lock]) -> Result<Tally> {
@@ -160,6 +170,10 @@ impl Suite for Torture {
 
     fn is_about(&self, exception: &Exception) -> bool {
         self.is_whole && exception.check.starts_with(PREFIX)
+    }
+
+    fn without(&self) -> Without {
+        self.without
     }
 
     fn run(&self, under: &Under, checks: &[String], excepted: bool) -> Result<Verdicts> {
@@ -215,9 +229,9 @@ fn is_caught(suite: &Torture, under: &Under, scenario: &str) -> Result<Tally> {
 }
 
 fn build_busted() -> Result<PathBuf> {
-    let arguments =
-        ["build", "--release", "-p", "flashlock-preload", "--features", "busted", "--target-dir", "target/busted"];
+    // Not optimised: it runs for seconds, and takes ten times as long to compile else.
+    let arguments = ["build", "-p", "flashlock-preload", "--features", "busted", "--target-dir", "target/busted"];
     workspace::cargo(&arguments, Duration::from_secs(900))?;
-    let library = workspace::path("target/busted/release/libflashlock_preload.so");
+    let library = workspace::path("target/busted/debug/libflashlock_preload.so");
     workspace::require(library, "its build succeeded, so its name has changed: see crates/preload/Cargo.toml")
 }

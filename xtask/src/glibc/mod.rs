@@ -90,7 +90,7 @@ fn on_release(release: &Release, locks: &[Lock], quick: bool, found: &mut Vec<Fo
     }
     note("conformance", suite::rows(&conformance, locks)?);
     if !quick {
-        let options = torture::Options::under(Chosen::default(), true);
+        let options = torture::Options::under(Chosen::default(), &[2, 8]);
         let torture = Torture::of(root.build_tests("torture")?.join("torture"), &options)?;
         note("torture", suite::rows(&torture, locks)?);
     }
