@@ -97,7 +97,7 @@ fn two_sockets() -> Group {
     ));
     for (name, lock) in [("HMCS", HMCS), ("C-BO-MCS", C_BO_MCS)] {
         rows.push(Row::test(
-            format!("The same, {name} / MCS"),
+            format!("Lines from the other socket per operation, {name} / MCS, 70 threads"),
             Paper::words("lower"),
             Goal::below(1.0),
             Figure::ratio("remote_lines", TWO.under(lock, 70), mcs),

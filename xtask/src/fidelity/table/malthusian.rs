@@ -28,11 +28,58 @@ pub(super) fn groups() -> Vec<Group> {
     vec![figure_3(), figure_4(), examples()]
 }
 
+/// A lock of figure 3: what the paper calls it, and how it is run.
+#[derive(Clone, Copy)]
+struct Curve {
+    name: &'static str,
+    setting: Setting,
+    lock: &'static str,
+}
+
+/// What a row is called, and what it shows.
+type Named = (String, Figure);
+
+impl Curve {
+    const fn new(name: &'static str, setting: Setting, lock: &'static str) -> Self {
+        Self { name, setting, lock }
+    }
+
+    fn with(self, threads: u32) -> Point {
+        self.setting.under(self.lock, threads)
+    }
+
+    fn beside(self, other: Self, threads: u32) -> Named {
+        let name = format!("{} / {}, {threads} threads", self.name, other.name);
+        (name, Figure::speed_up(self.with(threads), other.with(threads)))
+    }
+
+    fn from(self, fewer: u32, more: u32) -> Named {
+        let name = format!("{}, {more} threads / {fewer} threads", self.name);
+        (name, Figure::speed_up(self.with(more), self.with(fewer)))
+    }
+
+    /// From a thread on each hardware thread to two.
+    fn beyond_the_machine(self) -> Named {
+        let (name, _) = self.from(128, 256);
+        (name, Figure::speed_up(CROWDED.under(self.lock, 256), FULL.under(self.lock, 128)))
+    }
+}
+
 fn figure_3() -> Group {
-    let first = || [1, 2, 3, 4, 5, 6, 7, 8, 12, 16].map(|threads| ARRAY.under(MCS, threads)).to_vec();
-    let scale = |setting: Setting, lock, of, to| Figure::speed_up(setting.under(lock, of), setting.under(lock, to));
-    let crowded = |lock| Figure::speed_up(CROWDED.under(lock, 256), FULL.under(lock, 128));
-    let row = |what: &str, words: &str, goal, figure| Row::test(what, Paper::words(words), goal, figure);
+    let mcs_s = Curve::new("MCS-S", ARRAY, MCS);
+    let mcs_stp = Curve::new("MCS-STP", LATE, MCS_STP);
+    let mcscr_s = Curve::new("MCSCR-S", LATE, MCSCR);
+    let mcscr_stp = Curve::new("MCSCR-STP", SETTLED, MCSCR_STP);
+    let loiter = Curve::new("LOITER", SETTLED, "loiter:wait=stp");
+    let lifo_cr = Curve::new("LIFO-CR", SETTLED, "lifo-cr:wait=stp");
+    let [mcscrn, mcscrn_map] = [TWO_NODES, TWO_NODES_MAP].map(|setting| Curve::new("MCSCRN-S", setting, MCSCRN));
+    let [ptl, ptl_map] = [TWO_NODES, TWO_NODES_MAP].map(|setting| Curve::new("C-PTL-TKT", setting, C_PTL_TKT));
+    let first = || [1, 2, 3, 4, 5, 6, 7, 8, 12, 16].map(|threads| mcs_s.with(threads)).to_vec();
+    let row = |(what, figure): Named, words: &str, goal| Row::test(what, Paper::words(words), goal, figure);
+    let (collapses, parts) = ("\"evidence of collapse\" at 6 threads", "they part at about 8 threads");
+    let as_well = |(what, figure): Named, where_: &str| {
+        row((format!("{what}, {where_}"), figure), "\"as well as or better\"", Goal::above(0.95))
+    };
     Group {
         title: "Random access array, figure 3",
         about: "Malthusian Locks, section 6.1. Machine `sparc-t5`, of which nothing was set with a figure of the paper's but the time of a wake-up; \
@@ -45,112 +92,36 @@ fn figure_3() -> Group {
                 Goal::from(4.0, 6.0),
                 Figure::best_threads(first()),
             ),
-            row("The peak / 1 thread, MCS-S", "slightly more than 3", Goal::above(3.0), Figure::best_gain(first())),
             row(
-                "MCS-S, 6 threads / 5 threads",
-                "\"evidence of collapse\" at 6 threads",
-                Goal::below(1.0),
-                scale(ARRAY, MCS, 6, 5),
+                ("The peak / 1 thread, MCS-S".to_owned(), Figure::best_gain(first())),
+                "slightly more than 3",
+                Goal::above(3.0),
             ),
-            row(
-                "MCS-STP, 6 threads / 5 threads",
-                "\"evidence of collapse\" at 6 threads",
-                Goal::below(1.0),
-                scale(LATE, MCS_STP, 6, 5),
-            ),
-            row("MCS-S, 16 threads / 5 threads", "collapses", Goal::below(1.0), scale(ARRAY, MCS, 16, 5)),
-            row(
-                "MCSCR-STP / MCS-S, 6 threads",
-                "they part at about 8 threads",
-                Goal::near(1.0, 0.1),
-                Figure::speed_up(SETTLED.under(MCSCR_STP, 6), ARRAY.under(MCS, 6)),
-            ),
-            row(
-                "MCSCR-STP / MCS-S, 10 threads",
-                "they part at about 8 threads",
-                Goal::above(1.0),
-                Figure::speed_up(SETTLED.under(MCSCR_STP, 10), ARRAY.under(MCS, 10)),
-            ),
-            row(
-                "MCSCR-STP / MCS-STP, 10 threads",
-                "they part at about 8 threads",
-                Goal::above(1.0),
-                Figure::speed_up(SETTLED.under(MCSCR_STP, 10), LATE.under(MCS_STP, 10)),
-            ),
-            row(
-                "MCSCR-STP / MCS-S, 16 threads",
-                "they have parted",
-                Goal::above(1.0),
-                Figure::speed_up(SETTLED.under(MCSCR_STP, 16), ARRAY.under(MCS, 16)),
-            ),
-            row(
-                "MCS-STP / MCS-S, 64 threads",
-                "\"performs poorly\"",
-                Goal::below(1.0),
-                Figure::speed_up(ARRAY.under(MCS_STP, 64), ARRAY.under(MCS, 64)),
-            ),
-            row(
-                "MCSCR-STP, 64 threads / 5 threads",
-                "avoids collapse",
-                Goal::above(0.9),
-                scale(SETTLED, MCSCR_STP, 64, 5),
-            ),
-            row(
-                "MCSCR-S / MCSCR-STP, 10 threads",
-                "\"departs\" at 16 threads",
-                Goal::near(1.0, 0.1),
-                Figure::speed_up(LATE.under(MCSCR, 10), SETTLED.under(MCSCR_STP, 10)),
-            ),
-            row(
-                "MCSCR-S / MCSCR-STP, 16 threads",
-                "\"departs\" at 16 threads",
-                Goal::below(1.0),
-                Figure::speed_up(LATE.under(MCSCR, 16), SETTLED.under(MCSCR_STP, 16)),
-            ),
-            row(
-                "MCSCR-S / MCSCR-STP, 64 threads",
-                "has faded",
-                Goal::below(1.0),
-                Figure::speed_up(LATE.under(MCSCR, 64), SETTLED.under(MCSCR_STP, 64)),
-            ),
-            row("MCS-S, 256 threads / 128 threads", "\"abrupt cliff\"", Goal::below(0.5), crowded(MCS)),
-            row("MCSCR-S, 256 threads / 128 threads", "\"abrupt cliff\"", Goal::below(0.5), crowded(MCSCR)),
-            row(
-                "MCSCR-STP, 256 threads / 128 threads",
-                "\"maintains performance\"",
-                Goal::above(0.9),
-                crowded(MCSCR_STP),
-            ),
+            row(mcs_s.from(5, 6), collapses, Goal::below(1.0)),
+            row(mcs_stp.from(5, 6), collapses, Goal::below(1.0)),
+            row(mcs_s.from(5, 16), "collapses", Goal::below(1.0)),
+            row(mcscr_stp.beside(mcs_s, 6), parts, Goal::near(1.0, 0.1)),
+            row(mcscr_stp.beside(mcs_s, 10), parts, Goal::above(1.0)),
+            row(mcscr_stp.beside(mcs_stp, 10), parts, Goal::above(1.0)),
+            row(mcscr_stp.beside(mcs_s, 16), "they have parted", Goal::above(1.0)),
+            row(Curve { setting: ARRAY, ..mcs_stp }.beside(mcs_s, 64), "\"performs poorly\"", Goal::below(1.0)),
+            row(mcscr_stp.from(5, 64), "avoids collapse", Goal::above(0.9)),
+            row(mcscr_s.beside(mcscr_stp, 10), "\"departs\" at 16 threads", Goal::near(1.0, 0.1)),
+            row(mcscr_s.beside(mcscr_stp, 16), "\"departs\" at 16 threads", Goal::below(1.0)),
+            row(mcscr_s.beside(mcscr_stp, 64), "has faded", Goal::below(1.0)),
+            row(mcs_s.beyond_the_machine(), "\"abrupt cliff\"", Goal::below(0.5)),
+            row(mcscr_s.beyond_the_machine(), "\"abrupt cliff\"", Goal::below(0.5)),
+            row(mcscr_stp.beyond_the_machine(), "\"maintains performance\"", Goal::above(0.9)),
             Row::test(
                 "MCS-S / MCS-STP, 256 threads",
                 Paper::number(1.0 / 120.0).and("MCS-STP 120 times better"),
                 Goal::below(0.1),
                 Figure::speed_up(CROWDED.under(MCS, 256), CROWDED.under(MCS_STP, 256)),
             ),
-            row(
-                "LOITER / MCSCR-STP, 32 threads",
-                "\"competitive with MCSCR\"",
-                Goal::within(1.0, USUAL),
-                Figure::speed_up(SETTLED.under("loiter:wait=stp", 32), SETTLED.under(MCSCR_STP, 32)),
-            ),
-            row(
-                "LIFO-CR / MCSCR-STP, 32 threads",
-                "\"competitive with MCSCR\"",
-                Goal::within(1.0, USUAL),
-                Figure::speed_up(SETTLED.under("lifo-cr:wait=stp", 32), SETTLED.under(MCSCR_STP, 32)),
-            ),
-            row(
-                "MCSCRN-S / C-PTL-TKT, 32 threads, two NUMA nodes (section 9.1)",
-                "\"as well as or better\"",
-                Goal::above(0.95),
-                Figure::speed_up(TWO_NODES.under(MCSCRN, 32), TWO_NODES.under(C_PTL_TKT, 32)),
-            ),
-            row(
-                "The same with the key-value map, 70 threads",
-                "\"as well as or better\"",
-                Goal::above(0.95),
-                Figure::speed_up(TWO_NODES_MAP.under(MCSCRN, 70), TWO_NODES_MAP.under(C_PTL_TKT, 70)),
-            ),
+            row(loiter.beside(mcscr_stp, 32), "\"competitive with MCSCR\"", Goal::within(1.0, USUAL)),
+            row(lifo_cr.beside(mcscr_stp, 32), "\"competitive with MCSCR\"", Goal::within(1.0, USUAL)),
+            as_well(mcscrn.beside(ptl, 32), "two NUMA nodes (section 9.1)"),
+            as_well(mcscrn_map.beside(ptl_map, 70), "key-value map, two NUMA nodes (section 9.1)"),
             Row::open(
                 "MCSCR-STP / null, more than 48 threads",
                 Paper::words("more than 1"),
