@@ -17,6 +17,7 @@
 mod args;
 mod calibrate;
 mod compare;
+mod cpu;
 mod doctor;
 mod elf;
 mod failure;

@@ -121,9 +121,9 @@ fn middle(numbers: impl Iterator<Item = f64>) -> Option<f64> {
 mod tests {
     use flashlock_native::topology::Topology;
 
-    use super::super::cpu;
     use super::super::effort::Effort;
     use super::*;
+    use crate::cpu;
 
     /// Of a machine that seems to have one core with two hardware threads, whatever CPUs these really are.
     #[test]

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use flashlock_native::{futex, sys};
 use flashlock_report::statistics::Spread;
 
-use super::cpu;
 use super::effort::Effort;
 use super::own::median;
+use crate::cpu;
 
 /// A thread that did not look at the clock for so long was not running.
 const GAP_NS: u64 = 500_000;

@@ -9,7 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::effort::{Effort, free_memory};
 use super::shape::{self, Shape};
 use super::sheet::Sheet;
-use super::{DEFAULTS, TICK, cpu, order, own, plausible};
+use super::{DEFAULTS, TICK, order, own, plausible};
+use crate::cpu;
 use crate::failure::Failure;
 
 /// What cannot be true is measured so often.

@@ -14,7 +14,6 @@
 //!
 //! Figures are medians: on a machine that others use, too, means say more about the others.
 
-mod cpu;
 mod distances;
 mod effort;
 mod json;

@@ -13,9 +13,9 @@ use std::time::Instant;
 
 use flashlock_report::statistics::Spread;
 
-use super::cpu;
 use super::effort::Effort;
 use super::lines::{Lines, Touch};
+use crate::cpu;
 
 /// Few enough lines for a first level, …
 const FEW: usize = 16 << 10;

@@ -1,9 +1,10 @@
 //! What the operating system takes.
 
 use super::effort::Effort;
+use super::kernel;
 use super::measure::{Session, TRIES};
 use super::sheet::Sheet;
-use super::{cpu, kernel};
+use crate::cpu;
 
 impl Session {
     /// What a system call takes, in µs.

@@ -1,10 +1,22 @@
-//! Threads that stay on a CPU.
+//! Which CPUs this process may use, and threads that stay on one.
 
 use std::mem::MaybeUninit;
 use std::thread;
 
+/// The CPUs that the calling thread may use.
+pub(crate) fn usable() -> Option<Vec<u32>> {
+    let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
+    // SAFETY: the set is writable and as large as is said, and all-zero is a valid one.
+    let set = unsafe {
+        let failed = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr()) != 0;
+        (!failed).then_some(set.assume_init())?
+    };
+    // SAFETY: every number is below the set's size.
+    Some((0..libc::CPU_SETSIZE as u32).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu as usize, &set) }).collect())
+}
+
 /// Runs `work` in a thread of its own on that CPU. `None` if the CPU cannot be had, or no thread.
-pub(super) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> T + Send) -> Option<T> {
+pub(crate) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
         let here = move || bind(cpu).then(work);
         thread::Builder::new().spawn_scoped(scope, here).ok()?.join().ok()?
@@ -12,7 +24,7 @@ pub(super) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> T + Send) -> Option<T
 }
 
 /// Whether the calling thread runs on this CPU alone from now on.
-pub(super) fn bind(cpu: u32) -> bool {
+pub(crate) fn bind(cpu: u32) -> bool {
     let cpu = cpu as usize;
     if cpu >= libc::CPU_SETSIZE as usize {
         return false;
@@ -34,5 +46,11 @@ mod tests {
     fn a_cpu_that_does_not_exist_cannot_be_had() {
         assert_eq!(on(u32::MAX, || ()), None);
         assert_eq!(on(libc::CPU_SETSIZE as u32 - 1, || ()), None);
+    }
+
+    #[test]
+    fn a_bound_thread_stays_where_it_is() {
+        let last = usable().unwrap().pop().unwrap();
+        assert_eq!(on(last, usable), Some(Some(vec![last])));
     }
 }
