@@ -292,3 +292,96 @@ CHECK(slow_motion, sem_wait_stopped_anywhere_stops_nobody_else)
         if (!stopped) return;
     }
 }
+
+/* ---- Whom a post was about to wake waits for something else by now ---- */
+
+static struct gate in_handler, thaw, got_permit, go_for_mutex;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void stay_here(int number)
+{
+    (void)number;
+    gate_open(&in_handler);
+    gate_wait(&thaw, 1);
+}
+
+static void *wait_through_signals(void *tid)
+{
+    atomic_store((_Atomic pid_t *)tid, gettid());
+    while (sem_wait(sem) != 0) HOT_RC(errno, EINTR);
+    return NULL;
+}
+
+static void lock_briefly(void)
+{
+    HOT_OK(pthread_mutex_lock(&mutex));
+    HOT_OK(pthread_mutex_unlock(&mutex));
+}
+
+static void *wait_and_lock(void *tid)
+{
+    wait_through_signals(tid);
+    gate_open(&got_permit);
+    lock_briefly();
+    return NULL;
+}
+
+static void *lock_when_asked(void *tid)
+{
+    atomic_store((_Atomic pid_t *)tid, gettid());
+    gate_wait(&go_for_mutex, 1);
+    lock_briefly();
+    return NULL;
+}
+
+static pthread_t start_and_settle(void *(*body)(void *), _Atomic pid_t *tid)
+{
+    atomic_store(tid, 0);
+    pthread_t thread = thread_start(body, tid);
+    while (atomic_load(tid) == 0) sched_yield();
+    settle(*tid);
+    return thread;
+}
+
+/* The first of two waiters does not run, so a post looks for the second. It stops at its `step`; meanwhile that one gets another permit
+   and waits for a mutex, with a third thread behind it. Whether the post got that far. */
+static bool post_looks_for_who_is_elsewhere(long step)
+{
+    struct sigaction action = {.sa_handler = stay_here};
+    CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+    in_handler = thaw = got_permit = go_for_mutex = (struct gate){0};
+    renew(0);
+    CHECK_OK(pthread_mutex_lock(&mutex));
+    _Atomic pid_t first_tid, second_tid, third_tid;
+    pthread_t first = start_and_settle(wait_through_signals, &first_tid);
+    pthread_t second = start_and_settle(wait_and_lock, &second_tid);
+    pthread_t third = start_and_settle(lock_when_asked, &third_tid);
+    CHECK_OK(pthread_kill(first, SIGUSR1));
+    gate_wait(&in_handler, 1);
+    slow_stop_at(step);
+    pthread_t slow = thread_start(post_slowly, NULL);
+    bool stopped = slow_await_stop();
+    CHECK_OK(sem_post(sem));
+    gate_wait(&got_permit, 1);
+    settle(second_tid);
+    gate_open(&go_for_mutex);
+    settle(third_tid);
+    slow_go_on();
+    thread_join(slow);
+    gate_open(&thaw);
+    CHECK_OK(pthread_mutex_unlock(&mutex));
+    thread_join(first);
+    thread_join(second);
+    thread_join(third);
+    CHECK_EQ(value(), 0);
+    return stopped;
+}
+
+CHECK(slow_motion, sem_post_looks_for_who_waits_elsewhere)
+{
+    slow_stop_at(0);
+    CHECK_TRUE(!post_looks_for_who_is_elsewhere(1000000), "a post takes no million instructions");
+    /* Its last part, for that is where it looks; about as often as there is time for. */
+    long all = slow_steps();
+    for (long step = all; step > all / 2; step -= all / 32 + 1) post_looks_for_who_is_elsewhere(step);
+}

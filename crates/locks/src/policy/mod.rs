@@ -31,7 +31,7 @@ pub mod restriction;
 pub mod roles;
 
 #[cfg(test)]
-mod bench;
+pub(crate) mod bench;
 
 pub use arrival::{ArrivalOrder, Untouched};
 pub use chosen::Chosen;

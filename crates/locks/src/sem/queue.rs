@@ -65,6 +65,7 @@ use crate::event::Event;
 use crate::list::List;
 use crate::machine::{Handle, Machine, Patience, Word};
 use crate::node::state;
+use crate::queue::link::handle_in;
 use crate::settle::try_settle;
 
 /// The most permits there can be.
@@ -226,7 +227,8 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// Wakes a sleeper that seems to have been called last, or else the first in the list whose head was `first`, uncalled. A
-    /// look without being at the list: whoever else that is wakes for nothing.
+    /// look without being at the list: whoever else that is wakes for nothing, and a node that serves in a lock's queue by now has
+    /// a [link](crate::queue::link) to who follows it there.
     fn nudge(called: u32, first: u32) {
         let wakes = |handle: Handle, whom: &[u32]| {
             let node = handle.node::<M>();
@@ -240,7 +242,7 @@ impl<M: Machine> Semaphore<'_, M> {
         for _ in 0..NUDGE_REACH {
             match here {
                 Some(handle) if !wakes(handle, &[state::QUEUED]) => {
-                    here = Handle::from_word(handle.node::<M>().next.load(Relaxed));
+                    here = handle_in(handle.node::<M>().next.load(Relaxed));
                 }
                 _ => return,
             }
@@ -393,5 +395,33 @@ impl<M: Machine> Semaphore<'_, M> {
             self.sweep();
             self.leave(0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::bench::Bench;
+    use crate::queue::link::Link;
+
+    /// The list's first has left since its head was read, and waits for a lock.
+    #[test]
+    fn a_post_bears_with_nodes_that_serve_elsewhere_by_now() {
+        let [gone, behind, asleep] = [state::PARKED, state::PARKED, state::QUEUED].map(|state| {
+            let handle = Bench::take_node();
+            handle.node::<Bench>().prepare(state);
+            handle
+        });
+        gone.node::<Bench>().next.store(Link::new(behind, 3).word(), Relaxed);
+        behind.node::<Bench>().next.store(Link::new(asleep, 0).word(), Relaxed);
+        asleep.node::<Bench>().next.store(gone.word(), Relaxed);
+        let (word, queue) = (Word::new(QUEUED | BUSY), SemQueue::<Bench>::new());
+        queue.head.store(gone.word(), Relaxed);
+        let semaphore = Semaphore { word: &word, queue: &queue };
+        assert_eq!(semaphore.post(), Ok(()));
+        assert_eq!(word.load(Relaxed), QUEUED | BUSY | OWED | 1);
+        // Nobody at all who could be woken: it does not go round for ever.
+        asleep.node::<Bench>().state.store(state::PARKED, Relaxed);
+        assert_eq!((semaphore.post(), semaphore.value()), (Ok(()), 2));
     }
 }
