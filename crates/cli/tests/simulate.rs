@@ -63,6 +63,17 @@ fn results_have_bands_over_seeds_and_placements() {
 }
 
 #[test]
+fn results_say_how_long_each_run_measures() {
+    let results = |threads| read("long.json", &["--threads", threads, "--locks", "tas", "--seeds", "1"]).method;
+    for (threads, crowded) in [("1,72", None), ("1,73", Some(0.03))] {
+        let method = results(threads);
+        let simulated = method.simulated.unwrap();
+        assert_eq!((method.seconds, simulated.warm_up), (Some(0.004), 0.001));
+        assert_eq!(simulated.crowded_seconds, crowded, "{threads} threads on 72 CPUs");
+    }
+}
+
+#[test]
 fn every_workload_runs_under_every_lock() {
     let all: Vec<_> = LOCKS.iter().map(|lock| lock.name).collect();
     for work in WORKLOADS {

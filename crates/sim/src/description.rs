@@ -118,7 +118,7 @@ pub struct Cache {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tlb {
-    /// Pages that a core knows.
+    /// Pages that a core knows, in sets of [`TLB_WAYS`], or in one if they are fewer.
     pub entries: u32,
     /// Size of a page in KiB.
     pub page_kib: u32,
@@ -276,6 +276,8 @@ macro_rules! shipped {
 
 shipped!["2x18x2", "4x18x2", "8x24", "opteron-6172", "sparc-t5", "2x26x2", "2x128x2"];
 
+/// Pages in a set of a core's translations.
+pub const TLB_WAYS: u32 = 8;
 /// More hardware threads than this are not simulated.
 pub const MAX_CPUS: u32 = 1024;
 /// Nor more cores than this.

@@ -32,7 +32,7 @@ mod sets;
 
 pub use parts::Traffic;
 
-use crate::description::{Cache, Description};
+use crate::description::{Cache, Description, TLB_WAYS};
 use crate::shape::Shape;
 use crate::tags::{Divisor, Tags, Victim};
 use crate::{Ps, ps};
@@ -120,7 +120,7 @@ impl Memory {
             l2: own(machine.cache.l2),
             llc: Tags::shared(shape.nodes, llc.kib * 16, llc.ways),
             tlb: Tlb {
-                tags: Tags::of_cores(shape.cores, tlb.entries, 8),
+                tags: Tags::of_cores(shape.cores, tlb.entries, TLB_WAYS),
                 latest: vec![u32::MAX; shape.cores as usize],
                 lines_per_page: Divisor::new(tlb.page_kib * 16),
             },

@@ -153,7 +153,8 @@ fn deliver(args: &Args, machine: &Machine, found: &Description, sheet: &Sheet) -
 /// The file's name as a word; else what it is.
 fn name(file: Option<&Path>) -> String {
     let stem = file.and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
-    let word: String = stem.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join("-");
+    let plain = stem.unwrap_or_default().replace(|c: char| c.is_control(), " ");
+    let word = plain.split_whitespace().collect::<Vec<_>>().join("-");
     if word.is_empty() { "here".to_owned() } else { word }
 }
 

@@ -2,11 +2,14 @@
 
 use flashlock_report::units::three_digits;
 use flashlock_sim::Description;
+use flashlock_sim::description::Measured;
 
 use super::order;
 
 /// What is farther takes longer. Where the two are nearly the same thing, it may be so much faster: that is noise.
 const NOISE: f64 = 1.25;
+/// A hand-over takes a few travels of its line. If it takes more of them than this, one of the two was off its CPU.
+const TRAVELS: f64 = 20.0;
 
 /// Whether loads take the longer, the farther what they find is: L1, L2, last level, memory.
 pub(super) fn in_order(loads: [Option<f64>; 4]) -> bool {
@@ -48,6 +51,14 @@ pub(super) fn doubts(found: &Description, was_measured: impl Fn(&str) -> bool) -
             said((&near, list[at]), (&far, list[at + 1]))
         }));
     }
+    for (name, list) in found.measured_ns.iter().flat_map(hand_overs) {
+        let is_too_long = |(at, ns): &(u32, f64)| *ns > TRAVELS * latency.transfer[*at as usize];
+        let known = |(at, _): &(u32, f64)| measured(order::TRANSFER, *at as usize);
+        doubts.extend(list.iter().copied().filter(known).find(is_too_long).map(|(at, ns)| {
+            let load = ("a load of what another core has modified", latency.transfer[at as usize]);
+            said(load, (name, ns))
+        }));
+    }
     for (name, value) in [
         ("a context switch", os.switch_us),
         // What is subtracted from it was measured too long.
@@ -63,6 +74,11 @@ pub(super) fn doubts(found: &Description, was_measured: impl Fn(&str) -> bool) -
     doubts
 }
 
+/// What was measured of two CPUs that hand a word to each other, and its name.
+fn hand_overs(measured: &Measured) -> [(&'static str, &[(u32, f64)]); 2] {
+    [("a hand-over", &measured.cas_ping_pong), ("a hand-over by stores", &measured.store_ping_pong)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +88,21 @@ mod tests {
         for name in Description::names() {
             assert_eq!(doubts(&Description::find(name).unwrap(), |_| true), [""; 0], "{name}");
         }
+    }
+
+    #[test]
+    fn hand_overs_that_others_interrupted_are_named() {
+        let mut machine = Description::find("2x18x2").unwrap();
+        let measured = Measured {
+            cas: vec![(0, 60.0), (1, 120.0)],
+            cas_ping_pong: vec![(0, 90.0), (1, 150.0)],
+            store_ping_pong: vec![(0, 80.0), (1, 19_000.0)],
+            siblings: None,
+        };
+        machine.measured_ns = Some(measured);
+        let expected = "a load of what another core has modified takes 113 ns, and a hand-over by stores 19,000";
+        assert_eq!(doubts(&machine, |_| true), [expected]);
+        assert_eq!(doubts(&machine, |what| !what.starts_with(order::TRANSFER)), [""; 0]);
     }
 
     #[test]

@@ -134,6 +134,11 @@ impl AnyLock {
         }
     }
 
+    /// Whether readers are let in together.
+    pub(super) fn has_readers(&self) -> bool {
+        matches!(self.kind, Kind::Rw { .. })
+    }
+
     /// The same, while others may read, too, if the lock knows readers.
     pub(super) fn shared(&self, inside: &mut dyn FnMut()) {
         match self.kind {

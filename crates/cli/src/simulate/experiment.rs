@@ -47,7 +47,8 @@ pub(crate) enum Work {
     /// Three consumers (half of the threads, if these are fewer than six), and producers: a queue of 10,000 messages, as in Malthusian
     /// Locks, section 6.7
     Messages,
-    /// Each thread lists a shared directory, read only, as in ShflLocks' slides 79 and 80: for readers-writer locks
+    /// Each thread lists a shared directory, or replaces a file in it (never, if --lookups does not say otherwise), as in ShflLocks'
+    /// slides 79 and 80: for readers-writer locks
     Readdir,
     /// 1 µs under the lock, 5 µs outside: the example of Malthusian Locks, section 1
     OneInSix,

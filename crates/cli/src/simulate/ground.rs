@@ -74,6 +74,15 @@ impl Ground for Simulated {
     }
 }
 
+/// Who else may be in a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// Nobody.
+    Alone,
+    /// Other readers.
+    Reader,
+}
+
 /// A section, and the wait for it: under which lock, who, where, and when, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Section {
@@ -85,6 +94,7 @@ pub(super) struct Section {
     /// Locks are numbered in the order in which they were first acquired.
     pub(super) lock: u32,
     pub(super) thread: u32,
+    pub(super) entry: Entry,
     pub(super) cpu: u32,
     pub(super) node: u32,
     pub(super) begin: u64,
@@ -138,7 +148,7 @@ impl Log {
     }
 
     /// `thread` has asked for it; the calling one acts.
-    fn acquired(&mut self, address: usize, asked: Asked, thread: u32) {
+    fn acquired(&mut self, address: usize, asked: Asked, thread: u32, entry: Entry) {
         let (begin, node) = (sim::now(), sim::thread_node());
         if !self.time.contains(&begin) {
             return;
@@ -154,7 +164,18 @@ impl Log {
         if let Some(sections) = &mut self.sections {
             let (lock, cpu, now) = (number as u32, sim::thread_cpu(), Asked::now());
             let (polled, parked) = (now.polled - asked.polled, now.parked - asked.parked);
-            sections.push(Section { asked: asked.at, polled, parked, lock, thread, cpu, node, begin, end: begin });
+            sections.push(Section {
+                asked: asked.at,
+                polled,
+                parked,
+                lock,
+                thread,
+                entry,
+                cpu,
+                node,
+                begin,
+                end: begin,
+            });
         }
     }
 
@@ -235,9 +256,9 @@ impl Watched {
     }
 
     /// The acting thread, which asked for it then, has it.
-    fn taken(&self, asked: Asked, thread: u32) {
+    fn taken(&self, asked: Asked, thread: u32, entry: Entry) {
         sim::takes(self.name);
-        LOG.with_borrow_mut(|log| log.acquired(self.address(), asked, thread));
+        LOG.with_borrow_mut(|log| log.acquired(self.address(), asked, thread, entry));
     }
 
     /// Who has it, `thread`, or another for him, gives it back.
@@ -251,13 +272,13 @@ impl Watched {
     }
 
     /// Notes what is done under the lock, which `run` sees to.
-    fn noted(&self, run: fn(&AnyLock, &mut dyn FnMut()), inside: impl FnOnce()) {
+    fn noted(&self, run: fn(&AnyLock, &mut dyn FnMut()), entry: Entry, inside: impl FnOnce()) {
         let (asked, thread) = (Asked::now(), sim::thread_number());
         let mut inside = Some(inside);
         self.preemption.begin();
         sim::wants(Some(self.name));
         run(&self.lock, &mut || {
-            self.taken(asked, thread);
+            self.taken(asked, thread, entry);
             inside.take().into_iter().for_each(|inside| inside());
             self.given_back(thread);
         });
@@ -274,7 +295,7 @@ unsafe impl Lock for Watched {
         self.preemption.begin();
         sim::wants(Some(self.name));
         self.lock.lock();
-        self.taken(asked, sim::thread_number());
+        self.taken(asked, sim::thread_number(), Entry::Alone);
     }
 
     fn release(&self) {
@@ -284,13 +305,14 @@ unsafe impl Lock for Watched {
     }
 
     fn section(&self, inside: impl FnOnce() + Send) {
-        self.noted(AnyLock::section, inside);
+        self.noted(AnyLock::section, Entry::Alone, inside);
     }
 }
 
 // SAFETY: as above.
 unsafe impl RwLock for Watched {
     fn shared(&self, inside: impl FnOnce() + Send) {
-        self.noted(AnyLock::shared, inside);
+        let entry = if self.lock.has_readers() { Entry::Reader } else { Entry::Alone };
+        self.noted(AnyLock::shared, entry, inside);
     }
 }

@@ -236,6 +236,7 @@ impl<'a> Sweep<'a> {
                     seeds: self.args.seeds,
                     placements: self.args.placements,
                     warm_up: millis / 4e3,
+                    crowded_seconds: self.crowded_millis().filter(|long| *long > millis).map(|long| long / 1e3),
                 }),
             },
             ..Results::default()
@@ -278,16 +279,21 @@ impl<'a> Sweep<'a> {
         self.args.millis.unwrap_or_else(|| if crowded { usual.max(self.all_have_run()) } else { usual })
     }
 
+    /// Of runs with more threads than CPUs, if there are any.
+    fn crowded_millis(&self) -> Option<f64> {
+        let crowd = self.threads.last().copied().filter(|threads| *threads > self.machine.cpus())?;
+        Some(self.millis(crowd))
+    }
+
     fn all_have_run(&self) -> f64 {
         SLICES * self.machine.scheduler.slice_us / 1e3
     }
 
     /// What is to be said of runs with more threads than CPUs: those that have no CPU wait until a time slice is over.
     fn longer(&self, millis: f64) -> Option<String> {
-        let (cpus, enough) = (self.machine.cpus(), self.all_have_run());
-        let crowd = self.threads.last().copied().filter(|threads| *threads > cpus)?;
-        let cpus = units::counted(u64::from(cpus), "thread");
-        match self.millis(crowd) {
+        let (crowded, enough) = (self.crowded_millis()?, self.all_have_run());
+        let cpus = units::counted(u64::from(self.machine.cpus()), "thread");
+        match crowded {
             long if long > millis => {
                 Some(format!(" With more than {cpus} {long} ms, for they take turns in time slices."))
             }

@@ -1,13 +1,14 @@
 //! A run's sections as a timeline, in the Trace Event Format that Perfetto and the Firefox Profiler open: each NUMA node is a
 //! process, each thread a track. On it follow its waits, which say how it waited, and its sections, both complete events (`X`). A
 //! flow (`s` to `f`) is a hand-off: from the end of a section to the beginning of the next one under that lock, whose thread was waiting.
+//! Of readers, who are in their sections together, the last one to leave hands over, to a writer; and a writer to each who waited.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
 
 use flashlock_sim::Description;
 
-use super::ground::Section;
+use super::ground::{Entry, Section};
 
 /// The file's text.
 pub(super) fn render(sections: &[Section], machine: &Description) -> String {
@@ -20,16 +21,43 @@ pub(super) fn render(sections: &[Section], machine: &Description) -> String {
     events.extend(tracks.iter().map(|&(node, thread)| {
         named("thread_name", node, thread, serde_json::Value::from(format!("thread {thread}")))
     }));
-    let mut last: BTreeMap<u32, Section> = BTreeMap::new();
+    let mut locks: BTreeMap<u32, Before> = BTreeMap::new();
     for section in sections {
         events.extend(wait(section));
-        let before = last.insert(section.lock, *section);
+        let before = locks.entry(section.lock).or_default().replaced_by(section);
         events.push(complete(section, before.as_ref()));
         if let Some(before) = before.filter(|before| section.asked < before.end && before.end <= section.begin) {
             events.extend(hand_over(&before, section));
         }
     }
     format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", events.join(",\n"))
+}
+
+/// Of a lock's sections those that may have handed it over.
+#[derive(Default)]
+struct Before {
+    /// The last one to end.
+    any: Option<Section>,
+    /// Of those that nobody shares.
+    alone: Option<Section>,
+}
+
+impl Before {
+    /// The one that had to end for this one to begin; this one is now among those before.
+    fn replaced_by(&mut self, section: &Section) -> Option<Section> {
+        let is_later = |before: &Section| before.end > section.end;
+        let last = Some(self.any.filter(is_later).unwrap_or(*section));
+        match section.entry {
+            Entry::Alone => {
+                self.alone = Some(*section);
+                std::mem::replace(&mut self.any, last)
+            }
+            Entry::Reader => {
+                self.any = last;
+                self.alone
+            }
+        }
+    }
 }
 
 fn named(what: &str, pid: u32, tid: u32, name: impl Display) -> String {
@@ -68,7 +96,11 @@ fn wait(section: &Section) -> Option<String> {
 
 fn complete(section: &Section, before: Option<&Section>) -> String {
     let Section { lock, cpu, node, begin, end, .. } = *section;
-    let name = if before.is_some_and(|before| before.node != node) { "section, from another node" } else { "section" };
+    let name = match section.entry {
+        Entry::Reader => "section, reading",
+        Entry::Alone if before.is_some_and(|before| before.node != node) => "section, from another node",
+        Entry::Alone => "section",
+    };
     let mut text = on_track(section, 'X', name, "section", begin);
     let long = us(end.saturating_sub(begin));
     let _ = write!(text, r#","dur":{long},"args":{{"lock":{lock},"node":{node},"cpu":{cpu}}}}}"#);
@@ -78,8 +110,8 @@ fn complete(section: &Section, before: Option<&Section>) -> String {
 /// A flow's two ends. An end belongs to the slice that encloses its time: the last nanosecond of one section, the first of the next.
 fn hand_over(from: &Section, to: &Section) -> [String; 2] {
     let name = if from.node == to.node { "hand-off" } else { "hand-off to another node" };
-    // Sections of one lock begin at different times.
-    let id = format!(r#","id":"{}-{}""#, to.lock, to.begin);
+    // A thread's sections begin at different times.
+    let id = format!(r#","id":"{}-{}-{}""#, to.lock, to.thread, to.begin);
     let nodes = format!(r#","args":{{"from node":{},"to node":{}}}}}"#, from.node, to.node);
     let leave = on_track(from, 's', name, "hand-off", from.end.saturating_sub(1).max(from.begin));
     let arrive = on_track(to, 'f', name, "hand-off", to.begin);
@@ -93,7 +125,11 @@ mod tests {
     use super::*;
 
     fn section(lock: u32, thread: u32, node: u32, asked: u64, begin: u64) -> Section {
-        Section { asked, polled: 0, parked: 0, lock, thread, cpu: 3, node, begin, end: begin + 50 }
+        Section { asked, polled: 0, parked: 0, lock, thread, entry: Entry::Alone, cpu: 3, node, begin, end: begin + 50 }
+    }
+
+    fn reading(thread: u32, node: u32, asked: u64, begin: u64, end: u64) -> Section {
+        Section { entry: Entry::Reader, end, ..section(0, thread, node, asked, begin) }
     }
 
     fn events(sections: &[Section]) -> Vec<Value> {
@@ -131,6 +167,27 @@ mod tests {
             assert_eq!(wait["args"]["parked us"].as_f64().unwrap(), parked as f64 / 1e3);
             assert_eq!((&section["ts"], &section["tid"], &section["pid"]), (&1.06.into(), &wait["tid"], &wait["pid"]));
         }
+    }
+
+    #[test]
+    fn the_last_reader_hands_over_to_a_writer_and_a_writer_to_all_readers() {
+        let sections = [
+            section(0, 0, 0, 1000, 1000), // to 1050
+            reading(1, 1, 1010, 1060, 1300),
+            reading(2, 0, 1020, 1060, 1200),
+            reading(3, 0, 1110, 1110, 1150),
+            section(0, 0, 0, 1100, 1310),
+        ];
+        let all = events(&sections);
+        let names: Vec<_> = of_phase(&all, "X").into_iter().map(|event| event["name"].as_str().unwrap()).collect();
+        let read = "section, reading";
+        assert_eq!(names, ["section", read, read, read, "section, from another node"]);
+        let ends = |phase: &str, key: &str| -> Vec<u64> {
+            of_phase(&all, phase).into_iter().map(|event| event[key].as_u64().unwrap_or_default()).collect()
+        };
+        assert_eq!((ends("s", "tid"), ends("f", "tid")), (vec![0, 0, 1], vec![1, 2, 0]));
+        let ids: BTreeSet<_> = of_phase(&all, "s").into_iter().map(|event| event["id"].to_string()).collect();
+        assert_eq!(ids.len(), 3);
     }
 
     #[test]

@@ -127,6 +127,10 @@ pub struct Simulated {
     pub placements: u32,
     /// Virtual time before the measurement, in seconds.
     pub warm_up: f64,
+    /// Of runs with more threads than the machine has CPUs: for how long they measure, in seconds, if that is longer than the others;
+    /// their warm-up is longer in the same proportion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crowded_seconds: Option<f64>,
 }
 
 /// A loop that does the same work every time, run between the measurements: what its time does, the machine does.

@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Debug, Display};
 
-use super::{Cache, Clock, Description, Hypervisor, MAX_CORES, MAX_CPUS, MAX_NODES, Measured, Siblings, Umwait};
+use super::{
+    Cache, Clock, Description, Hypervisor, MAX_CORES, MAX_CPUS, MAX_NODES, Measured, Siblings, TLB_WAYS, Umwait,
+};
 
 /// What all caches have together, at most: what is simulated of them takes a tenth of it.
 const MAX_CACHE_KIB: u64 = 1 << 24;
@@ -41,7 +43,9 @@ fn all_from(least: f64, most: f64, rule: &str, fields: &[(&str, f64)]) -> Result
 impl Description {
     /// Whether it can be simulated. The error names the field and its value, and says what it must be.
     pub(super) fn check(&self) -> Result<(), Wrong> {
+        let is_word = |name: &str| !name.contains(|c: char| c.is_whitespace() || c.is_control());
         must(!self.name.is_empty(), "name", &self.name, "it must not be empty")?;
+        must(is_word(&self.name), "name", &self.name, "it must be one word")?;
         self.check_shape()?;
         self.check_lists()?;
         self.check_caches()?;
@@ -73,6 +77,9 @@ impl Description {
         let square = rows.is_empty() || rows.len() == nodes && rows.iter().all(|row| row.len() == nodes);
         let rule = format!("{nodes} rows of {nodes} numbers are needed, or none");
         must(square, "topology.distances", rows, &rule)?;
+        // More than one for each way from a node to another there cannot be.
+        let (most, kinds) = (rows.iter().flatten().max().copied().unwrap_or(0), nodes as u32 * (nodes as u32 - 1));
+        must(most <= kinds, "topology.distances", rows, &format!("{kinds} at most, for so many nodes"))?;
         for (a, row) in rows.iter().enumerate() {
             for (b, distance) in row.iter().enumerate() {
                 let rule = format!("from node {a} to node {b} it must be 0 if they are one, and only then");
@@ -122,6 +129,8 @@ impl Description {
         must(l2 >= l1, "cache.l2.kib", l2, &rule)?;
         let (pages, size) = (caches.tlb.entries, caches.tlb.page_kib);
         must((1..=1 << 16).contains(&pages), "cache.tlb.entries", pages, "1 to 65,536 pages")?;
+        let whole = pages < TLB_WAYS || pages.is_multiple_of(TLB_WAYS);
+        must(whole, "cache.tlb.entries", pages, &format!("sets of {TLB_WAYS} pages, or one smaller one"))?;
         must((4..=1 << 22).contains(&size), "cache.tlb.page_kib", size, "pages of 4 to 4,194,304 KiB")
     }
 

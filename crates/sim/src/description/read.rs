@@ -1,14 +1,16 @@
 //! From the text of a file to a [`Description`]: what is wrong with it is named with its line.
 
 use serde::Deserialize;
-use toml::Deserializer;
-use toml::de::{DeTable, Error};
+use toml::de::{DeTable, DeValue, Error};
+use toml::{Deserializer, Spanned};
 
 use super::Description;
 
 /// Reads and checks. The error says in which line (where that is known) which field has which value, and what it must be.
 pub(super) fn read(text: &str) -> Result<Description, String> {
     let table = DeTable::parse(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+    pairs(table.get_ref(), "")
+        .map_err(|(field, at)| format!("line {}: {field}: a list of lists has two numbers in each", line(text, at)))?;
     let described = Description::deserialize(Deserializer::from(table.clone()));
     let described = described.map_err(|error| unfit(text, &error))?;
     described.check().map_err(|wrong| match key(table.get_ref(), &wrong.field) {
@@ -16,6 +18,24 @@ pub(super) fn read(text: &str) -> Result<Description, String> {
         None => wrong.to_string(),
     })?;
     Ok(described)
+}
+
+/// Pairs are read as lists of two, and what is too much in one is passed over: it must not be. Only nodes have longer rows.
+fn pairs(table: &DeTable<'_>, within: &str) -> Result<(), (String, usize)> {
+    for (name, value) in table {
+        let field = format!("{within}{}", name.get_ref());
+        match value.get_ref() {
+            DeValue::Table(inner) => pairs(inner, &format!("{field}."))?,
+            DeValue::Array(list) if field != "topology.distances" => {
+                let long = |item: &&Spanned<DeValue<'_>>| item.get_ref().as_array().is_some_and(|pair| pair.len() > 2);
+                if let Some(item) = list.iter().find(long) {
+                    return Err((field, item.span().start));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// What is unknown, missing or of another type. What misses something whole has no line: that is missing, too.

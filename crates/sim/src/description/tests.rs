@@ -236,11 +236,19 @@ fn wrong_numbers_are_refused() {
         ("llc = { kib = 46080, ways = 20 }", "llc = { kib = 46080, ways = 7 }", "do not make sets of 7 lines"),
         ("entries = 1024", "entries = 0", "cache.tlb.entries = 0: 1 to 65,536 pages"),
         ("entries = 1024", "entries = 4294967295", "cache.tlb.entries = 4294967295: 1 to 65,536 pages"),
+        ("entries = 1024", "entries = 15", "cache.tlb.entries = 15: sets of 8 pages, or one smaller one"),
         ("page_kib = 4", "page_kib = 1", "cache.tlb.page_kib = 1: pages of 4 to 4,194,304 KiB"),
         ("page_kib = 4", "page_kib = 268435456", "cache.tlb.page_kib = 268435456: pages of 4 to"),
         ("l1 = { kib = 32, ways = 8 }", "l1 = { kib = 1048576, ways = 8 }", "KiB of all caches of all cores and nodes"),
         ("busy_w = 3.0", "busy_w = -3.0", "power.busy_w = -3.0: from 0 to 1,000,000 W"),
         ("name = \"2x18x2\"", "name = \"\"", "name = \"\": it must not be empty"),
+        ("name = \"2x18x2\"", "name = \"two words\"", "name = \"two words\": it must be one word"),
+        ("name = \"2x18x2\"", "name = \"a\\nc\"", "name = \"a\\nc\": it must be one word"),
+        (
+            "threads_per_core = 2",
+            "threads_per_core = 2\ndistances = [[0, 4294967295], [1, 0]]",
+            "topology.distances = [[0, 4294967295], [1, 0]]: 2 at most, for so many nodes",
+        ),
         ("[[0.0, 1.0], [50.0, 3.0]", "[[nan, 1.0], [50.0, 3.0]", "scheduler.idle_us = [[NaN, 1.0], [50.0, 3.0], "),
         ("[power]", "[hypervisor]\nrun_ms = 1e-10\naway_ms = 0.0\n\n[power]", "hypervisor.run_ms = 1e-10: 0.001 to"),
         ("ghz = 2.3", "ghz = -2", "clock.ghz = -2.0: GHz from 0.001"),
@@ -306,6 +314,18 @@ fn what_is_missing_or_unknown_is_named_with_its_table_and_line() {
             ": topology.packages: invalid type: string \"two\"",
         ),
         ("[power]", "[powers]", "[powers]", ": unknown field `powers`"),
+        (
+            "[[0.0, 1.0], [50.0, 3.0]",
+            "[[0.0, 1.0], [50.0, 3.0, 7.0]",
+            "idle_us = [[0.0, 1.0], [50.0, 3.0, 7.0], [500.0, 15.0]]",
+            ": scheduler.idle_us: a list of lists has two numbers in each",
+        ),
+        (
+            "ghz = 2.3",
+            "ghz = 2.3\nturbo = [[2, 3.6, 9.0]]",
+            "turbo = [[2, 3.6, 9.0]]",
+            ": clock.turbo: a list of lists has two numbers in each",
+        ),
     ] {
         let error = complaint("2x18x2", from, to);
         assert!(error.contains(says), "{to}: {error}");

@@ -76,7 +76,9 @@ impl Slow {
     fn new(machine: &Description) -> Self {
         let (cores, nodes) = (machine.cores() as usize, machine.nodes() as usize);
         let caches = |count: usize, cache, spread| (0..count).map(|_| Lists::new(cache, spread)).collect();
-        let known = |_| Lists { sets: vec![Vec::new()], ways: machine.cache.tlb.entries as usize, spread: false };
+        let pages = machine.cache.tlb.entries as usize;
+        let (sets, ways) = if pages < 8 { (1, pages) } else { (pages / 8, 8) };
+        let known = |_| Lists { sets: vec![Vec::new(); sets], ways, spread: false };
         Self {
             copies: BTreeMap::new(),
             in_node: BTreeSet::new(),
