@@ -1,17 +1,25 @@
-//! `--quick`: the signs that a change of the simulator must not turn, and whether the page is what its parts make.
+//! `--quick`: the signs that a change of the simulator must not turn, whether the page is what its parts make, and whether this
+//! simulator, with these locks, is the one that made it.
 
 use std::fs;
 
 use anyhow::Result;
+use flashlock_report::units::three_digits;
 
 use super::figure::Figure;
 use super::page;
 use super::point::{Effort, Setting};
 use super::reasons;
 use super::report::{Report, facts, outline};
+use super::row::Group;
 use super::runs::Runs;
 use super::table;
 use crate::steps::Tally;
+
+/// Rows of which no run has more threads than this are run again: they take seconds.
+const FEW: u32 = 2;
+/// How far their figures may be from those of the page, as a share: the same simulator makes the same.
+const NEAR: f64 = 0.01;
 
 /// Which way something goes.
 struct Sign {
@@ -81,8 +89,10 @@ fn signs() -> Vec<Sign> {
 
 /// Checks all of it.
 pub(super) fn check(fresh: bool) -> Result<Tally> {
-    let signs = signs();
-    let points: Vec<_> = signs.iter().flat_map(|sign| sign.figure.points.iter().copied()).collect();
+    let (signs, groups) = (signs(), table::groups());
+    let again = rows_of_few(&groups);
+    let figures = signs.iter().map(|sign| &sign.figure).chain(again.iter().map(|(_, _, figure)| *figure));
+    let points: Vec<_> = figures.flat_map(|figure| figure.points.iter().copied()).collect();
     let runs = Runs::make(&points, fresh)?;
     let mut tally = Tally::default();
     for Sign { name, figure } in &signs {
@@ -96,8 +106,34 @@ pub(super) fn check(fresh: bool) -> Result<Tally> {
             },
         );
     }
+    let report = Report::read();
+    for &(title, what, figure) in &again {
+        let page = report.as_ref().ok().and_then(|report| report.ours(title, what));
+        tally += told(&format!("as_on_the_page: {title}: {what}"), as_on_the_page(figure, &runs, page));
+    }
     tally += told("the_page_is_up_to_date", page_is_up_to_date());
     Ok(tally)
+}
+
+/// Rows with few threads: of which table, what they are called, and what they show.
+fn rows_of_few(groups: &[Group]) -> Vec<(&'static str, &str, &Figure)> {
+    let all = groups.iter().flat_map(|group| group.rows.iter().map(|row| (group.title, row)));
+    let figures = all.filter_map(|(title, row)| Some((title, row.what.as_str(), row.figure.as_ref()?)));
+    figures.filter(|(_, _, figure)| figure.points.iter().all(|point| point.threads <= FEW)).collect()
+}
+
+/// Whether a row comes out as the page says.
+fn as_on_the_page(figure: &Figure, runs: &Runs, page: Option<f64>) -> Result<String, String> {
+    let (now, page) = (figure.evaluate(runs)?.value, page.ok_or("the page has no figure of it")?);
+    if (now - page).abs() <= NEAR * page.abs() {
+        Ok(three_digits(now))
+    } else {
+        Err(format!(
+            "{}, and not {}: the page was made by another simulator, or with other locks; run cargo xtask fidelity",
+            three_digits(now),
+            three_digits(page)
+        ))
+    }
 }
 
 /// One line for each check, as the test programs print it.

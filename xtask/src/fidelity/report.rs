@@ -96,6 +96,12 @@ impl Report {
         Ok(Self { provenance, machines: machines(groups)?, groups: groups.iter().map(shown).collect() })
     }
 
+    /// The figure of a row, if it has one.
+    pub(super) fn ours(&self, title: &str, what: &str) -> Option<f64> {
+        let rows = self.groups.iter().filter(|group| group.title == title).flat_map(|group| &group.rows);
+        rows.filter(|row| row.what == what).find_map(|row| row.ours).map(|ours| ours.value)
+    }
+
     /// The rows of the table: of `newer`, each with its date, or as they were.
     pub(super) fn with(self, newer: &Self, table: &[Group]) -> Result<Self> {
         let Provenance { flashlock, date, .. } = &newer.provenance;
