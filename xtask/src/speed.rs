@@ -52,7 +52,7 @@ const WORKLOADS: [(&str, &str); 12] = [
     ("leveldb-readrandom", "2"),
     ("buffers", "3"),
     ("buffers-sem", "3"),
-    ("messages", "3"),
+    ("messages", "10"),
     ("readdir", "2"),
     ("one-in-six", "10"),
 ];
