@@ -293,7 +293,9 @@ CHECK(slow_motion, sem_wait_stopped_anywhere_stops_nobody_else)
     }
 }
 
-/* ---- Whom a post was about to wake waits for something else by now ---- */
+/* ---- Whom a post was about to wake waits for a mutex by now ---- */
+
+/* Not called `sem_…`: it is about each lock of mutexes, as those checks are not. */
 
 static struct gate in_handler, thaw, got_permit, go_for_mutex;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -377,7 +379,7 @@ static bool post_looks_for_who_is_elsewhere(long step)
     return stopped;
 }
 
-CHECK(slow_motion, sem_post_looks_for_who_waits_elsewhere)
+CHECK(slow_motion, nodes_of_a_semaphore_serve_a_mutex_next)
 {
     slow_stop_at(0);
     CHECK_TRUE(!post_looks_for_who_is_elsewhere(1000000), "a post takes no million instructions");
