@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 
 use crate::child::Program;
@@ -41,6 +41,8 @@ const SHORT_LIVED: [&str; 2] = ["shfl", "mcs"];
 
 /// The package of the model tests.
 const MODELS: &str = "flashlock-model";
+/// Of them, those under loom.
+const LOOM: &str = "loom";
 
 /// What is built and tested as one: cargo compiles a library anew for each choice of packages that asks other features of it.
 const TOGETHER: [&str; 4] = ["--release", "--workspace", "--exclude", "xtask"];
@@ -96,31 +98,45 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
 
 /// The model tests, with the CPU time that nobody else wants. (`nice` would not do: who is woken, as other tests are all the time, would wait for the end of a
 /// time slice.)
+///
+/// Loom maps and unmaps a stack for each thread of each execution, some ten thousand times a second; two tests that do so in one process wait for each other in the
+/// system for longer than they check. So its tests run one by one, beside those of the others.
 pub(crate) fn models() -> Result<Tally> {
+    let loom = thread::spawn(|| models_in(|program| program == LOOM, &["--", "--test-threads=1"]));
+    let others = models_in(|program| program != LOOM, &[]);
+    let mut tally = loom.join().map_err(|_| anyhow!("cannot run {LOOM}"))??;
+    tally += others?;
+    Ok(tally)
+}
+
+/// The model tests in some of their programs.
+fn models_in(is_meant: fn(&str) -> bool, how: &[&str]) -> Result<Tally> {
     let mut idle = Command::new("chrt");
     idle.args(["--idle", "0"]).arg(cargo());
-    let chosen = chosen(|package| package == MODELS)?;
-    cargo_test(idle, &chosen.iter().map(String::as_str).collect::<Vec<_>>())
+    let chosen = chosen(|package, program| package == MODELS && is_meant(program))?;
+    cargo_test(idle, &chosen.iter().map(String::as_str).chain(how.iter().copied()).collect::<Vec<_>>())
 }
 
 /// All tests but those of the models, of `xtask` and of the documentation.
 fn unit_tests() -> Result<Tally> {
-    let mut chosen = chosen(|package| package != MODELS)?;
+    let mut chosen = chosen(|package, _| package != MODELS)?;
     chosen.extend(["--lib", "--bins"].map(str::to_owned));
     cargo_test(Command::new(cargo()), &chosen.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// The test programs of some packages, as arguments for `cargo test`.
-fn chosen(is_meant: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+/// Those test programs that are meant, of which package and name are told, as arguments for `cargo test`.
+fn chosen(is_meant: impl Fn(&str, &str) -> bool) -> Result<Vec<String>> {
     let metadata = workspace::cargo(&["metadata", "--no-deps", "--format-version", "1"], MINUTE)?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata).context("cannot read `cargo metadata`")?;
     let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
     let mut chosen: Vec<String> = TOGETHER.iter().chain(&["--no-fail-fast"]).map(|word| (*word).to_owned()).collect();
     for package in list(&metadata["packages"]) {
-        let is_together = package["name"] != "xtask" && package["name"].as_str().is_some_and(&is_meant);
-        for target in list(&package["targets"]).iter().filter(|target| is_together && target["kind"][0] == "test") {
+        let of = package["name"].as_str().context("a package without a name in `cargo metadata`")?;
+        for target in list(&package["targets"]).iter().filter(|target| of != "xtask" && target["kind"][0] == "test") {
             let name = target["name"].as_str().context("a test without a name in `cargo metadata`")?;
-            chosen.extend(["--test".to_owned(), name.to_owned()]);
+            if is_meant(of, name) {
+                chosen.extend(["--test".to_owned(), name.to_owned()]);
+            }
         }
     }
     Ok(chosen)
@@ -133,7 +149,7 @@ fn cargo() -> OsString {
 /// Runs this `cargo` with `test`, and adds up the tests of all its programs.
 fn cargo_test(mut command: Command, arguments: &[&str]) -> Result<Tally> {
     command.arg("test").args(arguments).current_dir(workspace::root());
-    // Against tests that hang; on a slow machine the models, which run beside all others, take forty minutes.
+    // Against tests that hang: the models, which run beside all others, may take forty minutes.
     let done = Program::new(command, 60 * MINUTE).run()?;
     let mut tally = count(&done.stdout)?;
     if !done.ok() {
