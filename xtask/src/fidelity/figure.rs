@@ -69,8 +69,8 @@ impl Figure {
 
     /// Of the points' values, by point, latency and round.
     fn of(&self, columns: &[Vec<Vec<f64>>]) -> Result<Ours, String> {
-        // Rounds: the same seed and placement stand on both sides of a ratio. Few threads are run more often than many, whose
-        // rounds then come again.
+        // Rounds: where both sides of a ratio were run equally often, they are of the same seed and placement. Few threads are run more often than
+        // many, whose rounds then come again, beside others' seeds and placements.
         let rounds = |latency: usize| {
             let most = columns.iter().map(|column| column[latency].len()).max().unwrap_or(0);
             let value = move |column: &Vec<Vec<f64>>, round: usize| {

@@ -106,17 +106,17 @@ fn head(report: &Report) -> String {
          - **Ours** is what the source tells of its runs: the mean over seeds and placements of the threads, and the quotient of two \
          means, for CNA's paper and patch; medians for the others. Runs: two seeds with two placements \
          each, with three up to 16 threads, with one for one thread, and with more (ten up to four threads, four up to 36) where threads may be anywhere; three seeds for fairness; for the Malthusian paper two seeds with one \
-         placement, so that their median is their mean, but three placements for its section 1; for the map of ShflLocks six seeds with one placement, for its \
+         placement, so that their median is their mean, but three placements for its section 1, and two for its lock on the map; for the map of ShflLocks six seeds with one placement, for its \
          readers-writer locks two with two. The JSON has the command of each row.\n\
          - **In brackets** the least and the greatest of all single runs, those included with other latencies: 0.75 and 1.25 times `llc`, `transfer`, `clean`, `upgrade` and `dram`, all \
          at once; the core's own (`l1`, `l2`, `rmw`, `store`, `pause`), `step_ns`, bandwidths and the scheduler's stay. With each of the two there are two \
          runs of CNA's map and the patch's loops with 2 to 16 threads, and of ShflLocks' map (where threads may be anywhere six up to four threads, two up to 36), and of all others *one*: the brackets of most rows are of two to four runs of ours and two more, \
-         and no confidence interval. For a quotient they are of runs of the same seed and placement.\n\
+         and no confidence interval. For a quotient they are of two runs each, of the same seed and placement where both sides have as many runs; else of one round after the other of each side, of which that with fewer begins again.\n\
          - **Placements**: CNA's paper did not tie threads to CPUs, and left them to Linux, which puts a new thread where least is to do: so they begin in turn on all sockets \
          here, as the paper says of its own (section 7.1.1: with two threads the lock is \"contended with threads running on different sockets\"). \
          will-it-scale ties its own to one socket's cores after the other's (`--place packed`). Where the kernel puts those of its lock torture is not told, and it starts them as it \
          wakes sleepers, near who wakes them, before it spreads them: their cores are drawn (`--place anywhere`). Malthusian Locks ran on Solaris, on one socket (our `sparc-t5`): its threads begin in turn on all cores here. \
-         Of the slides' nothing is told: in turn on all sockets.\n\
+         Of the slides' nothing is told: packed, so that the first 24 threads are those of one socket.\n\
          - **Verdict**: *met* if our figure is within the goal. *missed by* is the distance to the goal's nearer end. *(band \
          reaches it)*, and of a goal that is met *(band leaves it)*: the verdict depends on what is not known better than this.\n\
          - **Open**: the lock or the workload does not exist here yet, or the command does not run the one with the other.\n",

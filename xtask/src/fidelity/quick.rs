@@ -31,7 +31,9 @@ struct Sign {
 fn signs() -> Vec<Sign> {
     let glance = |machine, workload| Setting::new(machine, workload).effort(Effort::Glance);
     let map = glance("2x18x2", "kvmap");
-    let map_outside = map.with(&["--external", "500"]).millis(10.0);
+    let map_outside = map.with(&["--external", "700"]).millis(10.0);
+    // Long enough for it to be altered with shuffle reduction at all.
+    let altered = map_outside.millis(40.0);
     let array = glance("sparc-t5", "randarray").millis(40.0);
     let crowd = glance("8x24", "kvmap").millis(6.0);
     let (mcs, cna) = ("mcs:wait=spin", "cna:wait=spin");
@@ -59,8 +61,8 @@ fn signs() -> Vec<Sign> {
             "shuffle_reduction_alters_the_queue_less",
             Figure::ratio(
                 "alterations_per_1000",
-                map_outside.under(cna, 8),
-                map_outside.under("cna:wait=spin,reduction=256", 8),
+                altered.under(cna, 4),
+                altered.under("cna:wait=spin,reduction=256", 4),
             ),
         ),
         sign(
