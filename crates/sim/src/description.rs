@@ -56,7 +56,7 @@ pub struct Topology {
     /// NUMA nodes (dies) in each package; each has its own last-level cache and memory.
     pub nodes_per_package: u32,
     /// Whether the operating system shows each package as one NUMA node, whatever it consists of.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub shown_as_packages: bool,
     /// Cores in each node.
     pub cores_per_node: u32,
@@ -64,7 +64,7 @@ pub struct Topology {
     pub threads_per_core: u32,
     /// How far node `i` is from node `j`: 0 on the diagonal, else an index into the lists of [`Latency`]. Empty: 1 within a
     /// package, and between packages 1 if packages are single nodes, else 2.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<Vec<u32>>,
 }
 
@@ -75,7 +75,7 @@ pub struct Clock {
     /// Without turbo.
     pub ghz: f64,
     /// With at most so many cores of a package active, so many GHz; in rising order of cores. Empty: off.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turbo: Vec<(u32, f64)>,
     /// How many threads a core runs at full speed (pipelines that share nothing).
     pub pipelines: f64,
@@ -267,6 +267,12 @@ impl Measured {
     }
 }
 
+/// What is not said of a machine is not written, either.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
         /// The machines that are part of the command: name and text.
@@ -322,7 +328,7 @@ impl Description {
 
     /// The text of a file.
     pub fn text(&self) -> String {
-        toml::to_string_pretty(self).expect("a description is a table of plain values")
+        toml::to_string(self).expect("a description is a table of plain values")
     }
 
     /// NUMA nodes.
