@@ -147,6 +147,21 @@ fn a_picture_says_that_it_is_simulated() {
     assert!(!svg.contains("random order"));
 }
 
+/// Five of ten threads, or one more, circulate; the others are set aside for longer than the run takes.
+#[test]
+fn a_timeline_shows_those_who_wait_for_ever() {
+    let file = scratch("aside.json");
+    let run = ["one-in-six", "--machine", "sparc-t5", "--locks", "mcscr:wait=spin", "--threads", "10", "--seeds", "1"];
+    output(&[&run[..], &["--millis", "1", "--trace", file.to_str().unwrap()]].concat());
+    let timeline: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let of = |name: &str| -> BTreeSet<u64> {
+        let events = timeline["traceEvents"].as_array().unwrap().iter().filter(|event| event["name"] == name);
+        events.map(|event| event["tid"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(of("thread_name").len(), 10);
+    assert!(!(&of("wait, not over") - &of("section")).is_empty(), "somebody never had it");
+}
+
 #[test]
 fn a_timeline_shows_several_nodes() {
     for (work, locks) in [("kvmap", 1), ("open1", 2)] {
@@ -339,7 +354,10 @@ fn wrong_usage() {
         &["--latencies", "-1"],
         &["--lookups", "101"],
         &["--list-machines", "--plot", "x.svg"],
+        &["--list-machines", "--machine", "8x24"],
         &["--show-machine", "--explain"],
+        &["--show-machine", "--threads", "2"],
+        &["--threads", "2", "--locks", "mcs", "--trace", "my.toml"],
     ] {
         simulate(args).assert().code(2).stdout(is_empty()).stderr(starts_with("flashlock: "));
     }

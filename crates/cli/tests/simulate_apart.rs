@@ -41,7 +41,7 @@ fn what_cannot_be_simulated_with_locks_apart() {
     };
     refused(&["--locks", "null"], "excludes nobody: --threads 1");
     refused(&["messages", "--locks", "cc-synch"], "its sections cannot wait for something");
-    refused(&["--locks", "cc-synch", "--threads", "4", "--trace", "/dev/null"], "no --trace");
+    refused(&["--locks", "cc-synch", "--threads", "4", "--trace", "x.json"], "no --trace");
     refused(&["--locks", "cc-synch:bound=1"], "lock cc-synch takes no option 'bound'; it takes: wait");
     refused(&["--locks", "cc-sinch"], "null flat-combining cc-synch (flashlock locks describes them)");
     let alone = read("null.json", &["--threads", "1", "--seeds", "1", "--millis", "0.2", "--locks", "null,mcs"]);

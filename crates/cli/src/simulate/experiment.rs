@@ -21,7 +21,7 @@ use flashlock_workloads::{
 };
 
 use super::candidate::Candidate;
-use super::ground::{LOG, Log, Preemption, Section, Simulated, Watched};
+use super::ground::{LOG, Log, Preemption, Simulated, Timeline, Watched};
 
 /// What a lock guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -123,8 +123,8 @@ pub(super) struct Experiment<'a> {
 pub(super) struct Sample {
     /// By the metrics' names.
     pub(super) figures: BTreeMap<String, f64>,
-    /// All sections, if they were wanted.
-    pub(super) sections: Vec<Section>,
+    /// All sections and waits, if they were wanted.
+    pub(super) timeline: Timeline,
 }
 
 impl Experiment<'_> {
@@ -210,7 +210,7 @@ impl Experiment<'_> {
         }
         let log = LOG.take();
         let figures = self.figures(&outcome, &log, counts.iter().map(|[_, counted]| *counted).collect());
-        Ok(Sample { figures, sections: log.into_sections() })
+        Ok(Sample { figures, timeline: log.into_timeline() })
     }
 
     fn figures(&self, outcome: &Outcome, log: &Log, mut counts: Vec<u64>) -> BTreeMap<String, f64> {
@@ -321,7 +321,7 @@ mod tests {
         for (lock, few) in [("mcs:wait=spin", 2.5), ("mcs", 2.5), ("flat-combining", 9.5)] {
             let lock = Candidate::parse(lock).unwrap();
             let experiment = Experiment { trace: true, ..short(&machine, Work::Kvmap, 9) };
-            let Sample { figures, sections } = experiment.run(&lock).unwrap();
+            let Sample { figures, timeline: Timeline { sections, .. } } = experiment.run(&lock).unwrap();
             let operations = figures["ops_per_us"] * 1e3;
             let acquisitions = figures["acquisitions"] * operations;
             assert!(

@@ -101,14 +101,33 @@ pub(super) struct Section {
     pub(super) end: u64,
 }
 
+/// A wait that was not over when the time that counts was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Open {
+    pub(super) asked: u64,
+    /// When that time was over.
+    pub(super) end: u64,
+    pub(super) lock: u32,
+    pub(super) thread: u32,
+    pub(super) node: u32,
+}
+
+/// What a timeline shows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timeline {
+    /// In the order in which they begin.
+    pub(super) sections: Vec<Section>,
+    pub(super) open: Vec<Open>,
+}
+
 /// What is noted of a run's acquisitions.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     /// Acquisitions before and after this time are not noted.
     time: Range<u64>,
     locks: Vec<Noted>,
-    /// All sections, if wanted.
-    sections: Option<Vec<Section>>,
+    /// All sections and waits, if wanted.
+    timeline: Option<Timeline>,
 }
 
 /// What is noted of a lock.
@@ -128,8 +147,8 @@ pub(super) struct Noted {
 
 impl Log {
     /// An empty one.
-    pub(super) fn new(time: Range<u64>, sections: bool) -> Self {
-        Self { time, sections: sections.then(Vec::new), ..Self::default() }
+    pub(super) fn new(time: Range<u64>, timeline: bool) -> Self {
+        Self { time, timeline: timeline.then(Timeline::default), ..Self::default() }
     }
 
     /// Of the lock that was held for the longest time: workloads with two have one that they are about.
@@ -142,26 +161,23 @@ impl Log {
         self.locks.iter().map(|lock| lock.history.len() as u64).sum()
     }
 
-    /// All sections, if they were wanted.
-    pub(super) fn into_sections(self) -> Vec<Section> {
-        self.sections.unwrap_or_default()
+    /// All sections and waits, if they were wanted.
+    pub(super) fn into_timeline(self) -> Timeline {
+        self.timeline.unwrap_or_default()
     }
 
     /// `thread` has asked for it; the calling one acts.
     fn acquired(&mut self, address: usize, asked: Asked, thread: u32, entry: Entry) {
         let (begin, node) = (sim::now(), sim::thread_node());
         if !self.time.contains(&begin) {
-            return;
+            return self.acquired_too_late(address, asked, thread, node);
         }
-        let number = self.number(address).unwrap_or_else(|| {
-            self.locks.push(Noted { address, ..Noted::default() });
-            self.locks.len() - 1
-        });
+        let number = self.number(address);
         let lock = &mut self.locks[number];
         lock.history.push(thread);
         lock.moves += u64::from(lock.last_node.replace(node).is_some_and(|last| last != node));
         lock.inside.push((thread, begin));
-        if let Some(sections) = &mut self.sections {
+        if let Some(Timeline { sections, .. }) = &mut self.timeline {
             let (lock, cpu, now) = (number as u32, sim::thread_cpu(), Asked::now());
             let (polled, parked) = (now.polled - asked.polled, now.parked - asked.parked);
             sections.push(Section {
@@ -179,19 +195,37 @@ impl Log {
         }
     }
 
+    /// Outside of the time that counts; its wait may have begun before the end of that.
+    fn acquired_too_late(&mut self, address: usize, asked: Asked, thread: u32, node: u32) {
+        let end = self.time.end;
+        if self.timeline.is_none() || asked.at >= end || sim::now() < end {
+            return;
+        }
+        let lock = self.number(address) as u32;
+        self.timeline.iter_mut().for_each(|all| all.open.push(Open { asked: asked.at, end, lock, thread, node }));
+    }
+
     fn released(&mut self, address: usize, thread: u32) {
-        let Some(number) = self.number(address) else { return };
+        let Some(number) = self.known(address) else { return };
         let (now, lock) = (sim::now(), &mut self.locks[number]);
         let Some(inside) = lock.inside.iter().position(|&(who, _)| who == thread) else { return }; // Not noted.
         let (_, begin) = lock.inside.swap_remove(inside);
         lock.held += now.min(self.time.end) - begin;
         let its_own = |section: &&mut Section| section.lock == number as u32 && section.thread == thread;
-        if let Some(section) = self.sections.iter_mut().flatten().rev().find(its_own) {
+        if let Some(section) = self.timeline.iter_mut().flat_map(|all| &mut all.sections).rev().find(its_own) {
             section.end = now;
         }
     }
 
-    fn number(&self, address: usize) -> Option<usize> {
+    /// Of a lock that may be new.
+    fn number(&mut self, address: usize) -> usize {
+        self.known(address).unwrap_or_else(|| {
+            self.locks.push(Noted { address, ..Noted::default() });
+            self.locks.len() - 1
+        })
+    }
+
+    fn known(&self, address: usize) -> Option<usize> {
         self.locks.iter().position(|lock| lock.address == address)
     }
 }

@@ -60,6 +60,23 @@ Profiler. docs/simulate.md describes workloads, figures and machine files.
 Exit status: 0 simulated, 1 a run hung, lost an operation or did none, or a file
 cannot be written, 2 wrong usage.";
 
+/// Arguments that are about runs, and would do nothing where nothing is run.
+const OF_RUNS: [&str; 13] = [
+    "workload",
+    "locks",
+    "threads",
+    "seeds",
+    "placements",
+    "place",
+    "seed",
+    "millis",
+    "lookups",
+    "external",
+    "plot",
+    "trace",
+    "explain",
+];
+
 /// What happens at 36, 144 or 512 CPUs? Run the locks on a simulated machine
 ///
 /// Runs a workload under several locks on a machine that is described by a file: sockets, caches, latencies, scheduler. Shows
@@ -71,7 +88,7 @@ pub(crate) struct Args {
     #[arg(value_enum, default_value_t = Work::Kvmap)]
     workload: Work,
 
-    /// The machine: one of those that are known (--list-machines), or a file
+    /// The machine: one of those that are known (--list-machines), or a file; ./NAME is always a file
     #[arg(long, value_name = "NAME|FILE", default_value = "2x18x2", value_hint = clap::ValueHint::FilePath)]
     machine: String,
 
@@ -132,15 +149,15 @@ pub(crate) struct Args {
     explain: bool,
 
     /// Write the timeline of the first run, with waits, sections and hand-offs: one lock, one number of threads
-    #[arg(long, value_name = "FILE.json", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE.json", value_parser = timeline, value_hint = clap::ValueHint::FilePath)]
     trace: Option<PathBuf>,
 
     /// List the known machines
-    #[arg(long, conflicts_with_all = ["show_machine", "plot", "trace", "explain"])]
+    #[arg(long, conflicts_with_all = OF_RUNS.iter().chain(&["show_machine", "machine", "latencies"]))]
     list_machines: bool,
 
     /// Print the machine's description, to be changed and used as a file
-    #[arg(long, conflicts_with_all = ["json", "plot", "trace", "explain"])]
+    #[arg(long, conflicts_with_all = OF_RUNS.iter().chain(&["json"]))]
     show_machine: bool,
 }
 
@@ -154,6 +171,15 @@ fn picture(text: &str) -> Result<PathBuf, String> {
     match file.extension() {
         Some(extension) if extension.eq_ignore_ascii_case("svg") => Ok(file),
         _ => Err("a picture is SVG: name a file that ends in .svg (other programs make other formats of it)".into()),
+    }
+}
+
+/// A file for a timeline: by its name none that is something else, such as a machine's description.
+fn timeline(text: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    match file.extension() {
+        Some(extension) if extension.eq_ignore_ascii_case("json") => Ok(file),
+        _ => Err("a timeline is JSON: name a file that ends in .json".into()),
     }
 }
 
@@ -190,8 +216,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let sweep = Sweep::new(args, &machine)?;
     // A wrong path must not cost a long run.
     let plot = args.plot.as_deref().map(output::Writable::new).transpose()?;
-    let timeline = args.trace.as_deref().map(output::Writable::new).transpose()?;
-    let (results, sections) = sweep.run()?;
+    let trace = args.trace.as_deref().map(output::Writable::new).transpose()?;
+    let (results, timeline) = sweep.run()?;
     let rendered = match args.json {
         true => results.json().map_err(Failure::new)?,
         false => text::render(&results, args.explain, screen::width(libc::STDOUT_FILENO)),
@@ -199,11 +225,11 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     // What cannot be written does not keep the rest back.
     let shown = screen::emit(&rendered);
     let drawn = plot.map(|file| file.write(&chart::draw(&results).map_err(Failure::new)?));
-    let traced = timeline.map(|file| match sections.as_slice() {
+    let traced = trace.map(|file| match timeline.sections.as_slice() {
         [] => {
             Err(Failure::new("--trace: the lock was never acquired in the time that counts: no timeline was written"))
         }
-        sections => file.write(&trace::render(sections, &machine)),
+        _ => file.write(&trace::render(&timeline, &machine)),
     });
     shown.and(drawn.unwrap_or(Ok(()))).and(traced.unwrap_or(Ok(())))?;
     Ok(u8::from(results.points.iter().any(|point| !point.failures.is_empty())))

@@ -15,6 +15,11 @@ pub(crate) enum Where {
 }
 
 impl Where {
+    /// What users call it.
+    pub(super) fn name(self) -> String {
+        clap::ValueEnum::to_possible_value(&self).expect("none is hidden").get_name().to_owned()
+    }
+
     /// What is said of it beside the machine.
     pub(super) fn remark(self) -> &'static str {
         match self {

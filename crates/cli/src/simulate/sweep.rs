@@ -22,7 +22,7 @@ use super::Args;
 use super::budget::Budget;
 use super::candidate::Candidate;
 use super::experiment::{Experiment, Sample, Work};
-use super::ground::Section;
+use super::ground::Timeline;
 use crate::failure::Failure;
 
 /// What the others are compared with if nobody says otherwise: what the papers compare with.
@@ -113,8 +113,8 @@ impl<'a> Sweep<'a> {
         Ok(Self { args, machine, locks, threads })
     }
 
-    /// Runs everything; the result, and the first run's sections if they were wanted.
-    pub(super) fn run(&self) -> Result<(Results, Vec<Section>), Failure> {
+    /// Runs everything; the result, and the first run's timeline if it was wanted.
+    pub(super) fn run(&self) -> Result<(Results, Timeline), Failure> {
         let rounds = self.args.seeds * self.args.placements;
         let mut results = self.results();
         let jobs = results.points.len() * rounds as usize;
@@ -141,13 +141,14 @@ impl<'a> Sweep<'a> {
         bar.finish_and_clear();
         let mut done = done.into_inner().expect("no worker panics while it holds this");
         done.sort_by_key(|(job, ..)| *job);
-        let mut sections = Vec::new();
+        let mut timeline = Timeline::default();
         for (_, point, round, outcome) in done {
             let point = &mut results.points[point];
             match outcome {
                 Ok(sample) => {
+                    // Only one lock with one number of threads has one.
                     if round == 0 {
-                        sections.extend(sample.sections);
+                        timeline = sample.timeline;
                     }
                     point.runs.push(Run { round, values: sample.figures });
                 }
@@ -160,7 +161,7 @@ impl<'a> Sweep<'a> {
         }
         results.derive();
         results.judge();
-        Ok((results, sections))
+        Ok((results, timeline))
     }
 
     /// About how much memory a run takes, in bytes.
@@ -178,7 +179,7 @@ impl<'a> Sweep<'a> {
             machine: self.machine,
             work: self.args.workload,
             lookups: self.reads(),
-            external: self.args.external.unwrap_or(Mix::PAPER.external),
+            external: self.external(),
             threads: self.threads[cell],
             warm_up: length / 4,
             length,
@@ -189,6 +190,11 @@ impl<'a> Sweep<'a> {
             trace: self.args.trace.is_some() && round == 0,
         };
         experiment.run(lock)
+    }
+
+    /// How long who uses the map works outside.
+    fn external(&self) -> u32 {
+        self.args.external.unwrap_or(Mix::PAPER.external)
     }
 
     /// [`Work::reads`], or what was said instead.
@@ -235,6 +241,9 @@ impl<'a> Sweep<'a> {
                     latencies: self.args.latencies,
                     seeds: self.args.seeds,
                     placements: self.args.placements,
+                    place: Some(self.args.place.name()),
+                    lookups: self.args.workload.reads().map(|_| self.reads()),
+                    external: (self.args.workload == Work::Kvmap).then(|| self.external()),
                     warm_up: millis / 4e3,
                     crowded_seconds: self.crowded_millis().filter(|long| *long > millis).map(|long| long / 1e3),
                 }),

@@ -1,6 +1,6 @@
 //! A run's sections as a timeline, in the Trace Event Format that Perfetto and the Firefox Profiler open: each NUMA node is a
-//! process, each thread a track. On it follow its waits, which say how it waited, and its sections, both complete events (`X`). A
-//! flow (`s` to `f`) is a hand-off: from the end of a section to the beginning of the next one under that lock, whose thread was waiting.
+//! process, each thread a track. On it follow its waits, which say how it waited, and its sections, both complete events (`X`); of a wait
+//! that is not over in the end, what there is of it. A flow (`s` to `f`) is a hand-off: from the end of a section to the beginning of the next one under that lock, whose thread was waiting.
 //! Of readers, who are in their sections together, the last one to leave hands over, to a writer; and a writer to each who waited.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,12 +8,14 @@ use std::fmt::{Display, Write as _};
 
 use flashlock_sim::Description;
 
-use super::ground::{Entry, Section};
+use super::ground::{Entry, Open, Section, Timeline};
 
 /// The file's text.
-pub(super) fn render(sections: &[Section], machine: &Description) -> String {
-    let nodes: BTreeSet<u32> = sections.iter().map(|section| section.node).collect();
-    let tracks: BTreeSet<(u32, u32)> = sections.iter().map(|section| (section.node, section.thread)).collect();
+pub(super) fn render(timeline: &Timeline, machine: &Description) -> String {
+    let Timeline { sections, open } = timeline;
+    let places = sections.iter().map(|section| (section.node, section.thread));
+    let tracks: BTreeSet<(u32, u32)> = places.chain(open.iter().map(|wait| (wait.node, wait.thread))).collect();
+    let nodes: BTreeSet<u32> = tracks.iter().map(|&(node, _)| node).collect();
     // The machine's name may be anything.
     let node = |node: u32| serde_json::Value::from(format!("NUMA node {node} of {}", machine.name));
     let mut events: Vec<String> = Vec::new();
@@ -30,6 +32,7 @@ pub(super) fn render(sections: &[Section], machine: &Description) -> String {
             events.extend(hand_over(&before, section));
         }
     }
+    events.extend(open.iter().map(unfinished));
     format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", events.join(",\n"))
 }
 
@@ -71,7 +74,11 @@ fn us(ns: u64) -> String {
 
 /// The beginning of any event on this section's track.
 fn on_track(section: &Section, phase: char, name: &str, category: &str, at: u64) -> String {
-    let (node, thread, at) = (section.node, section.thread, us(at));
+    event((section.node, section.thread), phase, name, category, at)
+}
+
+fn event((node, thread): (u32, u32), phase: char, name: &str, category: &str, at: u64) -> String {
+    let at = us(at);
     format!(r#"{{"ph":"{phase}","name":"{name}","cat":"{category}","pid":{node},"tid":{thread},"ts":{at}"#)
 }
 
@@ -92,6 +99,13 @@ fn wait(section: &Section) -> Option<String> {
         section.node
     );
     Some(text)
+}
+
+/// A wait that goes on.
+fn unfinished(wait: &Open) -> String {
+    let Open { asked, end, lock, thread, node } = *wait;
+    let (begin, long) = (event((node, thread), 'X', "wait, not over", "wait", asked), us(end.saturating_sub(asked)));
+    format!(r#"{begin},"dur":{long},"args":{{"lock":{lock},"node":{node}}}}}"#)
 }
 
 fn complete(section: &Section, before: Option<&Section>) -> String {
@@ -133,9 +147,13 @@ mod tests {
     }
 
     fn events(sections: &[Section]) -> Vec<Value> {
+        all_events(&Timeline { sections: sections.to_vec(), open: Vec::new() })
+    }
+
+    fn all_events(timeline: &Timeline) -> Vec<Value> {
         let mut machine = Description::find("2x18x2").unwrap();
         machine.name = r#"a "quoted" name"#.to_owned();
-        let parsed: Value = serde_json::from_str(&render(sections, &machine)).unwrap();
+        let parsed: Value = serde_json::from_str(&render(timeline, &machine)).unwrap();
         parsed["traceEvents"].as_array().unwrap().clone()
     }
 
@@ -167,6 +185,15 @@ mod tests {
             assert_eq!(wait["args"]["parked us"].as_f64().unwrap(), parked as f64 / 1e3);
             assert_eq!((&section["ts"], &section["tid"], &section["pid"]), (&1.06.into(), &wait["tid"], &wait["pid"]));
         }
+    }
+
+    #[test]
+    fn who_still_waits_is_there() {
+        let open = vec![Open { asked: 900, end: 2000, lock: 0, thread: 7, node: 1 }];
+        let all = all_events(&Timeline { sections: vec![section(0, 4, 0, 1000, 1000)], open });
+        let [_, wait] = of_phase(&all, "X")[..] else { panic!("{all:?}") };
+        assert_eq!((&wait["name"], &wait["ts"], &wait["dur"]), (&"wait, not over".into(), &0.9.into(), &1.1.into()));
+        assert_eq!((&wait["pid"], &wait["tid"], of_phase(&all, "M").len()), (&1.into(), &7.into(), 4));
     }
 
     #[test]

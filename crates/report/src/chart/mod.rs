@@ -104,7 +104,8 @@ fn draw_head(head: &Area<'_>, results: &Results, bars: bool) -> Result<(), Undra
     let provenance = &results.provenance;
     head.draw(&Text::new(results.title.clone(), (MARGIN, 18), text(26, FontStyle::Bold)))?;
     let day = provenance.date.split('T').next().unwrap_or_default();
-    let origin = format!("{} · flashlock {} · {day}", provenance.machine, provenance.flashlock);
+    let what = results.method.simulated.as_ref().map_or_else(String::new, what_simulated);
+    let origin = format!("{} · flashlock {} · {day}{what}", provenance.machine, provenance.flashlock);
     head.draw(&Text::new(origin, (MARGIN, 54), text(13, FontStyle::Normal)))?;
     let noise = results.noise.filter(|noise| noise.spread >= Noise::LOUD);
     let noise = noise.map_or_else(String::new, |noise| format!(" · noisy machine ({:.0} %)", noise.spread * 100.0));
@@ -118,6 +119,14 @@ fn draw_head(head: &Area<'_>, results: &Results, bars: bool) -> Result<(), Undra
     };
     head.draw(&Text::new(method, (MARGIN, 76), text(13, FontStyle::Normal)))?;
     Ok(())
+}
+
+/// Of what was done there, what the title does not say.
+fn what_simulated(simulated: &Simulated) -> String {
+    let reads = simulated.lookups.map(|percent| format!("{percent} % reads"));
+    let outside = simulated.external.filter(|ns| *ns > 0).map(|ns| format!("{ns} ns outside"));
+    let place = simulated.place.as_ref().map(|place| format!("threads {place}"));
+    [reads, outside, place].into_iter().flatten().map(|part| format!(" · {part}")).collect()
 }
 
 /// Nobody shall take it for a measurement.
@@ -190,6 +199,10 @@ mod tests {
         let told = "SIMULATED, not measured · latencies × 0.75 · 3 seeds × 1 placement of threads";
         assert!(simulated.contains(told) && !simulated.contains("in random order"), "{simulated}");
         assert!(simulated.contains("<polygon"), "a band for each lock: {simulated}");
+        let (place, of) = (Some("packed".to_owned()), results.method.simulated.unwrap_or_default());
+        results.method.simulated = Some(Simulated { place, lookups: Some(0), external: Some(700), ..of });
+        let told = " · 0 % reads · 700 ns outside · threads packed";
+        assert!(draw(&results).unwrap().contains(told), "which experiment it was");
     }
 
     #[test]

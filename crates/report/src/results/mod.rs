@@ -125,6 +125,15 @@ pub struct Simulated {
     pub seeds: u32,
     /// With each of them, so many placements of the threads.
     pub placements: u32,
+    /// Where threads begin, as `--place` calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// Reads among 100 operations, where a workload has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lookups: Option<u32>,
+    /// Work between two operations that users set, in ns, where they can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<u32>,
     /// Virtual time before the measurement, in seconds.
     pub warm_up: f64,
     /// Of runs with more threads than the machine has CPUs: for how long they measure, in seconds, if that is longer than the others;
