@@ -104,8 +104,7 @@ fn draw_head(head: &Area<'_>, results: &Results, bars: bool) -> Result<(), Undra
     let provenance = &results.provenance;
     head.draw(&Text::new(results.title.clone(), (MARGIN, 18), text(26, FontStyle::Bold)))?;
     let day = provenance.date.split('T').next().unwrap_or_default();
-    let what = results.method.simulated.as_ref().map_or_else(String::new, what_simulated);
-    let origin = format!("{} · flashlock {} · {day}{what}", provenance.machine, provenance.flashlock);
+    let origin = format!("{} · flashlock {} · {day}", provenance.machine, provenance.flashlock);
     head.draw(&Text::new(origin, (MARGIN, 54), text(13, FontStyle::Normal)))?;
     let noise = results.noise.filter(|noise| noise.spread >= Noise::LOUD);
     let noise = noise.map_or_else(String::new, |noise| format!(" · noisy machine ({:.0} %)", noise.spread * 100.0));
@@ -118,6 +117,10 @@ fn draw_head(head: &Area<'_>, results: &Results, bars: bool) -> Result<(), Undra
         }
     };
     head.draw(&Text::new(method, (MARGIN, 76), text(13, FontStyle::Normal)))?;
+    let what = results.method.simulated.as_ref().map_or_else(String::new, what_simulated);
+    if !what.is_empty() {
+        head.draw(&Text::new(what, (MARGIN, 98), text(13, FontStyle::Normal)))?;
+    }
     Ok(())
 }
 
@@ -126,7 +129,8 @@ fn what_simulated(simulated: &Simulated) -> String {
     let reads = simulated.lookups.map(|percent| format!("{percent} % reads"));
     let outside = simulated.external.filter(|ns| *ns > 0).map(|ns| format!("{ns} ns outside"));
     let place = simulated.place.as_ref().map(|place| format!("threads {place}"));
-    [reads, outside, place].into_iter().flatten().map(|part| format!(" · {part}")).collect()
+    let parts: Vec<String> = [reads, outside, place].into_iter().flatten().collect();
+    parts.join(" · ")
 }
 
 /// Nobody shall take it for a measurement.
@@ -201,7 +205,7 @@ mod tests {
         assert!(simulated.contains("<polygon"), "a band for each lock: {simulated}");
         let (place, of) = (Some("packed".to_owned()), results.method.simulated.unwrap_or_default());
         results.method.simulated = Some(Simulated { place, lookups: Some(0), external: Some(700), ..of });
-        let told = " · 0 % reads · 700 ns outside · threads packed";
+        let told = "0 % reads · 700 ns outside · threads packed";
         assert!(draw(&results).unwrap().contains(told), "which experiment it was");
     }
 
