@@ -99,7 +99,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
 /// The model tests, with the CPU time that nobody else wants. (`nice` would not do: who is woken, as other tests are all the time, would wait for the end of a
 /// time slice.)
 ///
-/// Loom maps and unmaps a stack for each thread of each execution, some ten thousand times a second; two tests that do so in one process wait for each other in the
+/// Loom maps and unmaps a stack for each thread of each execution, some thirty thousand times a second; two tests that do so in one process wait for each other in the
 /// system for longer than they check. So its tests run one by one, beside those of the others.
 pub(crate) fn models() -> Result<Tally> {
     let loom = thread::spawn(|| models_in(|program| program == LOOM, &["--", "--test-threads=1"]));

@@ -170,7 +170,7 @@ impl Log {
     fn acquired(&mut self, address: usize, asked: Asked, thread: u32, entry: Entry) {
         let (begin, node) = (sim::now(), sim::thread_node());
         if !self.time.contains(&begin) {
-            return self.acquired_too_late(address, asked, thread, node);
+            return self.acquired_outside(address, asked, thread, node);
         }
         let number = self.number(address);
         let lock = &mut self.locks[number];
@@ -195,8 +195,8 @@ impl Log {
         }
     }
 
-    /// Outside of the time that counts; its wait may have begun before the end of that.
-    fn acquired_too_late(&mut self, address: usize, asked: Asked, thread: u32, node: u32) {
+    /// Before or after the time that counts: noted is only a wait that lasted beyond the end of that.
+    fn acquired_outside(&mut self, address: usize, asked: Asked, thread: u32, node: u32) {
         let end = self.time.end;
         if self.timeline.is_none() || asked.at >= end || sim::now() < end {
             return;

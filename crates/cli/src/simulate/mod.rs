@@ -165,22 +165,19 @@ fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("must be a whole number from 0 to {}", u64::MAX))
 }
 
-/// A file for a picture; others show by their names that they are something else.
 fn picture(text: &str) -> Result<PathBuf, String> {
-    let file = PathBuf::from(text);
-    match file.extension() {
-        Some(extension) if extension.eq_ignore_ascii_case("svg") => Ok(file),
-        _ => Err("a picture is SVG: name a file that ends in .svg (other programs make other formats of it)".into()),
-    }
+    ends_in("svg", text, "a picture is SVG: name a file that ends in .svg (other programs make other formats of it)")
 }
 
-/// A file for a timeline: by its name none that is something else, such as a machine's description.
 fn timeline(text: &str) -> Result<PathBuf, String> {
+    ends_in("json", text, "a timeline is JSON: name a file that ends in .json")
+}
+
+/// A file to write; others show by their names that they are something else, such as a machine's description.
+fn ends_in(extension: &str, text: &str, otherwise: &str) -> Result<PathBuf, String> {
     let file = PathBuf::from(text);
-    match file.extension() {
-        Some(extension) if extension.eq_ignore_ascii_case("json") => Ok(file),
-        _ => Err("a timeline is JSON: name a file that ends in .json".into()),
-    }
+    let fits = file.extension().is_some_and(|own| own.eq_ignore_ascii_case(extension));
+    fits.then_some(file).ok_or_else(|| otherwise.to_owned())
 }
 
 fn millis(text: &str) -> Result<f64, String> {

@@ -1,6 +1,7 @@
 //! A run's sections as a timeline, in the Trace Event Format that Perfetto and the Firefox Profiler open: each NUMA node is a
 //! process, each thread a track. On it follow its waits, which say how it waited, and its sections, both complete events (`X`); of a wait
-//! that is not over in the end, what there is of it. A flow (`s` to `f`) is a hand-off: from the end of a section to the beginning of the next one under that lock, whose thread was waiting.
+//! that is not over in the end, what there is of it. A flow (`s` to `f`) is a hand-off: from the end of a section to the beginning of
+//! the next one under that lock, whose thread was waiting.
 //! Of readers, who are in their sections together, the last one to leave hands over, to a writer; and a writer to each who waited.
 
 use std::collections::{BTreeMap, BTreeSet};
