@@ -193,6 +193,11 @@ impl Chosen {
         texts.map(|text| configured(&locks, &text)).collect()
     }
 
+    /// Whether that is every lock.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.lists.is_empty()
+    }
+
     /// Lets the locks of a program imagine the machine, if one was chosen.
     pub(crate) fn imagine(&self, command: &mut Command) {
         if let Some(topology) = &self.topology {

@@ -12,6 +12,7 @@ mod conformance;
 mod docs;
 mod fidelity;
 mod glibc;
+mod idle;
 mod instructions;
 mod locks;
 mod mallocs;
@@ -61,6 +62,8 @@ enum Task {
     Mallocs(mallocs::Options),
     /// Conformance and torture on other versions of glibc, out of Debian's archive
     Glibc(glibc::Options),
+    /// What blocked threads cost: CPU time and context switches, under glibc and under every lock
+    Idle(idle::Options),
     /// Every lock, and every admission policy, under ThreadSanitizer
     Races,
     /// Real programs with checked output, under glibc and under some locks
@@ -105,6 +108,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Options => options::run().map(Some),
         Task::Mallocs(options) => mallocs::run(options).map(Some),
         Task::Glibc(options) => glibc::run(options).map(Some),
+        Task::Idle(options) => idle::run(options).map(Some),
         Task::Races => races::run().map(Some),
         Task::Apps(options) => apps::run(options).map(Some),
         Task::Instructions(options) => instructions::run(options).map(Some),

@@ -115,7 +115,7 @@ pub struct Node<M: Machine> {
     pub since: M::Word,
     /// How many releases have passed this head over.
     pub passes: M::Word,
-    /// At how many passes the releaser looks at the clock again.
+    /// A word of the lock's that its thread waits for: each says what for.
     pub check_at: M::Word,
     /// When it was handed the lock, [`Machine::micros`].
     pub granted_at: M::Word,
@@ -127,9 +127,11 @@ pub struct Node<M: Machine> {
     pub role: M::Word,
     /// On a condition variable: how often it was queued on one, wrapping. Written by its thread before it queues.
     pub generation: M::Word,
+    /// In a ShflLock's queue: since when, [`Machine::micros`]. A hint.
+    pub queued_at: M::Word,
 }
 
-const _: () = assert!(core::mem::size_of::<u32>() * 15 <= 64);
+const _: () = assert!(core::mem::size_of::<u32>() * 16 <= 64);
 const _: () = assert!((Handle::LIMIT - 1).leading_zeros() >= state::HANDED && state::HANDED <= state::GENERATION);
 
 /// Bit of [`Node::batch`]: this waiter is the shuffler.
@@ -162,6 +164,7 @@ impl<M: Machine> Node<M> {
             pool_next: zero(),
             role: zero(),
             generation: zero(),
+            queued_at: zero(),
         }
     }
 

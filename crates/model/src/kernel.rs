@@ -82,10 +82,6 @@ pub fn park<C: Checker>(world: &World<C>, word: &Word<C>, expected: u32, until: 
         }
         return Unparked::Woken;
     }
-    if world.is_restless(until) {
-        C::yield_now();
-        return Unparked::TimedOut;
-    }
     if C::chance(world.setup.spurious) {
         return Unparked::Woken;
     }

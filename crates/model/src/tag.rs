@@ -88,7 +88,7 @@ impl<C: Checker, Q: Tag> Tag for LoiterQueue<Model<C>, Q> {
     }
 
     fn free(&self) {
-        self.arrivals.tag(Field::Freed);
+        self.epoch.tag(Field::Freed);
         self.inner.free();
     }
 }

@@ -41,9 +41,6 @@ pub struct Setup {
     /// How many ticks an algorithm's own patience ([`Machine::sooner`](flashlock_locks::machine::Machine::sooner)) lasts. With 0
     /// it never ends: only the test's deadlines pass, and a wake-up that is lost is lost for good.
     pub patience: u32,
-    /// Sleeps that an algorithm's own patience would end, end at once, as if time flew: for algorithms that may lose a wake-up and
-    /// rely on it.
-    pub restless: bool,
     /// shuttle: time passes once in so many looks at it (0: only by [`World::tick`]).
     pub flow: u32,
     /// shuttle: a sleep ends for no reason once in so many times (0: never).
@@ -72,7 +69,6 @@ impl Setup {
             recycles: false,
             polls: 2,
             patience: 0,
-            restless: false,
             flow: 0,
             spurious: 0,
             micros_step: 0,
@@ -335,11 +331,6 @@ impl<C: Checker> World<C> {
             ticks => Deadline { nsec: OWN, ..self.deadline(ticks) },
         };
         other.filter(|deadline| deadline.sec < own.sec).unwrap_or(own)
-    }
-
-    /// Whether a sleep until then ends at once.
-    pub(crate) fn is_restless(&self, until: Option<Deadline>) -> bool {
-        self.setup.restless && until.is_some_and(|deadline| deadline.nsec == OWN)
     }
 
     /// One tick passes: sleeps that end with it end.

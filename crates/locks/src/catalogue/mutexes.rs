@@ -26,7 +26,7 @@ macro_rules! for_each_lock {
                 strict: false, claims: [], options: [],
                 exceptions: [],
             }),
-            (Ticket, "ticket", [stp => $crate::spin::Ticket], {
+            (Ticket, "ticket", [spin => $crate::spin::Ticket], {
                 title: "ticket lock with proportional back-off",
                 paper: "Reed & Kanodia, CACM 1979; Mellor-Crummey & Scott, TOCS 1991, algorithm 2",
                 source: "spin/ticket.rs",
@@ -35,7 +35,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, NAPS],
             }),
-            (Hbo, "hbo", [stp => $crate::spin::Hbo], {
+            (Hbo, "hbo", [spin => $crate::spin::Hbo], {
                 title: "test-and-set that backs off for longer from another NUMA node",
                 paper: "Radovic & Hagersten, HPCA 2003",
                 source: "spin/hbo.rs",
@@ -84,12 +84,12 @@ macro_rules! for_each_lock {
                 title: "an MCS lock for each NUMA node, below a word to contend for",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015",
                 source: "numa/cohort/mod.rs",
-                bytes: 16, bytes_per_waiter: 128, atomics_lock: 2, atomics_unlock: 1,
+                bytes: 16, bytes_per_waiter: 128, atomics_lock: 2, atomics_unlock: 2,
                 numa_aware: true, fair: "no: a NUMA node may take the lock again and again, without bound",
                 strict: true, claims: [Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
             }),
-            (CTktTkt, "c-tkt-tkt", [stp => $crate::numa::CTktTkt], {
+            (CTktTkt, "c-tkt-tkt", [spin => $crate::numa::CTktTkt], {
                 title: "a ticket lock for each NUMA node, below a ticket lock",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015",
                 source: "numa/cohort/mod.rs",
@@ -98,7 +98,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, NAPS],
             }),
-            (CPtlTkt, "c-ptl-tkt", [stp => $crate::numa::CPtlTkt], {
+            (CPtlTkt, "c-ptl-tkt", [spin => $crate::numa::CPtlTkt], {
                 title: "a ticket lock for each NUMA node, below a partitioned ticket lock",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015; Dice, SPAA 2011",
                 source: "numa/cohort/mod.rs",
@@ -165,7 +165,7 @@ macro_rules! for_each_lock {
                 title: "a word to barge for, in front of MCS, whose head contends for it",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "malthusian/loiter.rs",
-                bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
+                bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "bounded: after bound= microseconds the one that contends is handed the lock; behind it, first come, first served",
                 strict: true, claims: [Serves, Bounded, Restricts], options: [Bound, Spinners],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
@@ -174,7 +174,7 @@ macro_rules! for_each_lock {
                 title: "a word to barge for, in front of CNA, whose head contends for it",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "malthusian/loiter.rs",
-                bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
+                bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "in the long run: the one that contends is handed the lock after bound= microseconds; behind it, as in CNA",
                 strict: true, claims: [Serves, Restricts], options: [Bound, Spinners, Threshold, Countdown, Reduction, Refresh],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
@@ -188,7 +188,7 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves, Restricts], options: [Eldest],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (ShflSpin, "shfl-spin", [stp => $crate::shuffle::ShflSpin], {
+            (ShflSpin, "shfl-spin", [spin => $crate::shuffle::ShflSpin], {
                 title: "non-blocking ShflLock: NUMA-aware, one store to release",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 41-57",
                 source: "shuffle/spin.rs",

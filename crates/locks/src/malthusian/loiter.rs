@@ -10,9 +10,8 @@
 //!
 //! **Departures.** (1) Where CPUs are short ([`Machine::crowded`]), one arrival polls at a time, for one spin budget, as one polls who
 //! contends with a holder for his word: each polling thread has a CPU that the holder may need. (2) The paper delays the wake-up of the standby thread, to see whether somebody takes the lock meanwhile. After the release the
-//! memory of the lock may be freed, so here the releaser looks *before*: while arrivals poll, one of them is the successor, and will wake
-//! the standby thread in its turn; one that gives up looks at the word once more. Should it look before the store, and the releaser have counted it
-//! before that, nobody is woken: the lock is free until the standby thread looks by itself, for up to [`POLL`] µs. (3) A slow-path holder releases the inner lock first, then the outer word: the inner
+//! memory of the lock may be freed, so here the word says how many arrivals poll: while any do, a release leaves the standby thread asleep, for one of them is the successor, and wakes it in its turn. The
+//! last of them that gives up takes the lock if it is free. (3) A slow-path holder releases the inner lock first, then the outer word: the inner
 //! release may wake a thread, within the section. (4) In a forked child whoever first comes to the slow path forgets those who waited ([`settle`](crate::settle)).
 //! (5) It has no `evict=`, as `mcscr` has: arrivals go past a standby thread that does not run, until it has been granted the lock.
 //!
@@ -25,8 +24,9 @@
 //! | [`IMPATIENT`] | the standby thread, after `bound=` µs | it, or the grant | the next release is to hand the lock over |
 //! | [`GRANTED`] | the releaser, instead of freeing the word | the standby thread, which then holds the lock | |
 //!
-//! How many arrivals poll is counted behind the word, in the lowest bits of [`LoiterQueue::arrivals`], where no store of a release overwrites
-//! it: so the count is exact. Above it is the epoch of the process: whoever settles in a forked child leaves 0 there.
+//! Above these, [`COUNT_BITS`] bits count the arrivals that poll. All changes are read-modify-writes, so none is lost: the standby thread gets up by itself once, when it becomes
+//! impatient, and then sleeps until it is woken. (A release by a plain store, as the paper's, would overwrite what a standby thread says at that moment; it would then
+//! have to look again and again.)
 //!
 //! ```text
 //!   arrivals ── poll ──┐                                     ACS: the holder, those outside, up to spinners= arrivals
@@ -35,10 +35,10 @@
 //!     └── [B] <── [C] <── [D]
 //! ```
 //!
-//! ## The release without a fence
-//! Where nobody has the slow path's attention, the release is a plain store. A flag that the standby thread sets at that very moment may be
-//! overwritten: so it never sleeps for longer than [`POLL`] µs before it looks again, and says again what it wants. There is one such thread for
-//! each lock, so one timer. A store never *sets* a flag that was not there when it was decided on, and never [`IMPATIENT`].
+//! ## The bound
+//! The standby thread is handed the lock by the first release after `bound=` µs, and who waits for the inner lock becomes the standby thread in turn, when the
+//! one before it releases. So with n waiters before it and sections of length s, a thread waits for n + 1 times bound + 2 s at most, if threads that
+//! are woken run, and deadlines let nobody in between.
 //!
 //! ## How far it restricts
 //! Each arrival that finds no place to poll, or polls in vain, goes to the end of the inner queue, and brings its first thread nearer to the word: if that
@@ -67,19 +67,19 @@
 //! 2. SLEEPS, IMPATIENT and GRANTED speak of the holder of the inner lock, of whom there is one.
 //! 3. GRANTED is set by a compare-and-swap of a word that is IMPATIENT, and IMPATIENT cleared only by the standby's compare-and-swap, or
 //!    that one: so a grant finds a standby thread that has not left.
-//! 4. After the store, or the swap that sets GRANTED, the releaser does not touch the lock, but for the wake of an address. The
+//! 4. After the CAS that clears HELD, or sets GRANTED, the releaser does not touch the lock, but for the wake of an address. The
 //!    inner lock is released before.
+//! 5. If the standby thread sleeps on a free lock, SLEEPS is set and arrivals poll; or it is being woken.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | CAS that sets HELD, or clears GRANTED | Acquire | both of the next | sees the last section |
-//! | word store in `unlock` | Release | that CAS | hands over this section |
-//! | CAS that sets GRANTED | Release | the same | the same |
-//! | flags set and cleared while the word is HELD | Relaxed | – | hints; lost ones are set again |
+//! | CAS that clears HELD, or sets GRANTED | Release | that CAS | hands over this section |
+//! | flags, and the count | Relaxed | – | order nothing; read-modify-writes between a release and an acquisition hand it on |
 //!
 //! **Cannot:** let anybody pass a standby thread that does not run, but who gets the word as it arrives; nor take the lock back from one that was
-//! granted it; nor promise that the lock is never free while somebody waits (departure 2). Under `wait=park`, too, arrivals poll before they sleep. Cannot share its mutex with code that bypasses flashlock.
+//! granted it. Under `wait=park`, too, arrivals poll before they sleep. Cannot share its mutex with code that bypasses flashlock.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -88,7 +88,7 @@ use crate::catalogue::OptionId;
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
 use crate::raw::RawLock;
-use crate::settle::settle_above;
+use crate::settle::settle;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
 const FREE: u32 = 0;
@@ -103,11 +103,13 @@ pub const IMPATIENT: u32 = 8;
 /// It is being handed the lock.
 pub const GRANTED: u32 = 16;
 
-/// The lowest bits of [`LoiterQueue::arrivals`], which count; above them is the epoch.
+/// One arrival that polls.
+pub const ARRIVAL: u32 = 32;
+/// How many bits count them.
 pub const COUNT_BITS: u32 = 5;
 /// Those bits.
-const COUNT: u32 = (1 << COUNT_BITS) - 1;
-const _: () = assert!(OptionId::Spinners.info().most <= COUNT);
+const COUNT: u32 = ((1 << COUNT_BITS) - 1) * ARRIVAL;
+const _: () = assert!(OptionId::Spinners.info().most * ARRIVAL <= COUNT && COUNT & (2 * GRANTED - 1) == 0);
 
 /// For so many spin budgets an arrival polls at most.
 const BUDGETS: u32 = 4;
@@ -117,10 +119,9 @@ const TOO_OFTEN: u32 = 16;
 const BACK_OFF: u32 = 4;
 /// Budgets and failures where CPUs are short; and then one arrival polls at a time.
 const BUDGETS_CROWDED: u32 = 1;
+/// How long (µs) a standby thread that does not sleep polls at most before it looks at its deadline.
+const LOOK: u32 = 1_000;
 const TOO_OFTEN_CROWDED: u32 = 3;
-/// How long (µs) the standby thread sleeps at most before it looks at the word again.
-pub const POLL: u32 = 1_000;
-
 /// A lock whose state is its queue alone, so that it can be inside another.
 pub trait Inner<M: Machine>: RawLock<M> {
     /// Makes it free, as if nobody waited. For nobody but whoever settles in a forked child.
@@ -133,8 +134,8 @@ pub struct Loiter<I, W: WaitPolicy = SpinThenPark>(PhantomData<(I, W)>);
 /// What is behind the outer word.
 #[repr(C)]
 pub struct LoiterQueue<M: Machine, Q> {
-    /// How many arrivals poll; and, above [`COUNT_BITS`], the epoch of all who wait.
-    pub arrivals: M::Word,
+    /// The epoch of all who wait.
+    pub epoch: M::Word,
     /// The inner lock's.
     pub inner: Q,
 }
@@ -148,23 +149,17 @@ struct Lock<'a, M: Machine, I: Inner<M>> {
 impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
     /// To be called before the slow paths. In a forked child only the holder is left.
     fn settle(&self) {
-        settle_above::<M, COUNT_BITS>(&self.queue.arrivals, || {
+        settle::<M>(&self.queue.epoch, || {
             I::forget(&self.queue.inner);
             self.word.fetch_and(HELD, Relaxed);
         });
     }
 
-    /// How many arrivals poll.
-    fn arrivals(&self) -> u32 {
-        self.queue.arrivals.load(Relaxed) & COUNT
-    }
-
     /// n arrivals -> n + 1, unless they are as many as may poll. Whether it was counted.
     fn join(&self, most: u32) -> bool {
-        let arrivals = &self.queue.arrivals;
-        let mut seen = arrivals.load(Relaxed);
-        while seen & COUNT < most {
-            match arrivals.compare_exchange(seen, seen + 1, Relaxed, Relaxed) {
+        let mut seen = self.word.load(Relaxed);
+        while seen & COUNT < most * ARRIVAL {
+            match self.word.compare_exchange(seen, seen + ARRIVAL, Relaxed, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
             }
@@ -172,13 +167,15 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         false
     }
 
-    /// n arrivals -> n - 1. (If it is 0, a signal handler has forked while its thread polled: that is in a child now, where nobody was counted.)
-    fn retire(&self) {
-        let arrivals = &self.queue.arrivals;
-        let mut seen = arrivals.load(Relaxed);
-        while seen & COUNT != 0 {
-            match arrivals.compare_exchange(seen, seen - 1, Relaxed, Relaxed) {
-                Ok(_) => return,
+    /// n arrivals -> n - 1; and free -> HELD, for a release may have left the lock to it. Whether it was free. (If nobody is counted, a signal handler
+    /// has forked while its thread polled: that is in a child now.)
+    fn retire(&self) -> bool {
+        let mut seen = self.word.load(Relaxed);
+        loop {
+            let free = seen & HELD == 0;
+            let left = seen - if seen & COUNT == 0 { 0 } else { ARRIVAL };
+            match self.word.compare_exchange(seen, left | HELD, Acquire, Relaxed) {
+                Ok(_) => return free,
                 Err(now) => seen = now,
             }
         }
@@ -196,9 +193,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         } else {
             self.poll(Patience::Budget, BUDGETS, TOO_OFTEN)
         };
-        self.retire();
-        // A release may have freed the word for our sake, and woken nobody.
-        won || try_barge::<M>(self.word)
+        self.retire() || won
     }
 
     /// Polls for so many budgets, as long as there are CPUs for that, and at most so many attempts fail. Whether the word was won.
@@ -224,21 +219,20 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
     /// For the standby thread. (free, or GRANTED) -> (HELD, SLOW)
     fn try_take(&self, seen: u32) -> bool {
         let is_mine = seen & HELD == 0 || seen & GRANTED != 0;
-        is_mine && self.word.compare_exchange(seen, HELD | SLOW, Acquire, Relaxed).is_ok()
+        is_mine && self.word.compare_exchange(seen, seen & COUNT | HELD | SLOW, Acquire, Relaxed).is_ok()
     }
 
     /// Contends for the word as the standby thread: timidly, for while arrivals poll it does not.
     fn stand_by<W: WaitPolicy>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
-        let began = M::micros();
+        let (began, bound) = (M::micros(), M::tunables().bound_us);
         loop {
-            let bound = M::tunables().bound_us;
+            // It says that it is impatient as soon as it is.
             let left = bound.saturating_sub(M::micros().wrapping_sub(began));
-            // It says that it is impatient as soon as it is; and again, should that be lost.
-            let break_us = if left == 0 { bound } else { left }.clamp(1, POLL);
-            let patience = if W::PARKS { Patience::Contend } else { Patience::Until(M::sooner(break_us, until)) };
+            let patience =
+                if W::PARKS { Patience::Contend } else { Patience::Until(M::sooner(left.clamp(1, LOOK), until)) };
             let mut taken = false;
             M::spin_until(self.word, Relaxed, patience, |seen| {
-                if seen & GRANTED == 0 && self.arrivals() != 0 {
+                if seen & GRANTED == 0 && seen & COUNT != 0 {
                     return W::PARKS; // One that sleeps is woken, or looks again.
                 }
                 taken = self.try_take(seen);
@@ -250,8 +244,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             if until.is_some_and(|deadline| M::expired(&deadline)) {
                 return self.leave();
             }
-            let is_impatient = M::micros().wrapping_sub(began) >= bound;
-            let wants = if W::PARKS { SLEEPS } else { 0 } | if is_impatient { IMPATIENT } else { 0 };
+            let left = bound.saturating_sub(M::micros().wrapping_sub(began));
+            let wants = if W::PARKS { SLEEPS } else { 0 } | if left == 0 { IMPATIENT } else { 0 };
             let seen = self.word.load(Relaxed);
             if seen & HELD == 0 || seen & GRANTED != 0 {
                 if self.try_take(seen) {
@@ -262,7 +256,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             let said = seen | wants;
             if self.word.compare_exchange(seen, said, Relaxed, Relaxed).is_ok() && W::PARKS {
                 M::trace(Event::Park);
-                M::park(self.word, said, Some(M::sooner(break_us, until)));
+                M::park(self.word, said, if left == 0 { until } else { Some(M::sooner(left, until)) });
             }
         }
     }
@@ -325,19 +319,22 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             I::unlock(self.word, &self.queue.inner); // Invariant 4.
         }
         let mut seen = self.word.load(Relaxed);
-        while seen & IMPATIENT != 0 {
-            match self.word.compare_exchange(seen, HELD | SLOW | GRANTED, Release, Relaxed) {
+        loop {
+            let left = match seen & COUNT {
+                count if seen & IMPATIENT != 0 => count | HELD | SLOW | GRANTED,
+                0 => 0,
+                count => count | seen & SLEEPS, // One of them is the successor (departure 2).
+            };
+            match self.word.compare_exchange(seen, left, Release, Relaxed) {
                 Ok(_) => {
-                    M::trace(Event::Grant);
-                    return self.wake_if(seen & SLEEPS != 0);
+                    if left & GRANTED != 0 {
+                        M::trace(Event::Grant);
+                    }
+                    return self.wake_if(seen & !left & SLEEPS != 0);
                 }
                 Err(now) => seen = now,
             }
         }
-        // While arrivals poll, one of them is the successor (departure 2).
-        let keeps = if self.arrivals() != 0 { seen & SLEEPS } else { 0 };
-        self.word.store(keeps, Release);
-        self.wake_if(seen & SLEEPS != 0 && keeps == 0);
     }
 
     /// Wakes the standby thread.
@@ -365,7 +362,7 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
     type Queue = LoiterQueue<M, I::Queue>;
 
     fn new_queue() -> Self::Queue {
-        LoiterQueue { arrivals: M::Word::new(0), inner: I::new_queue() }
+        LoiterQueue { epoch: M::Word::new(0), inner: I::new_queue() }
     }
 
     /// free -> HELD, whatever the standby thread has said.
@@ -397,13 +394,12 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
         Lock::<M, I> { word, queue }.lock_slow::<W>(Some(until))
     }
 
-    /// HELD -> 0 by a plain store, where nobody wants more. Of a free lock: nothing.
+    /// HELD -> 0, where nobody wants more. Of a free lock: nothing.
     #[inline]
     fn unlock(word: &M::Word, queue: &Self::Queue) {
-        match word.load(Relaxed) {
-            HELD => word.store(FREE, Release),
-            seen if seen & HELD == 0 => {}
-            _ => Lock::<M, I> { word, queue }.unlock_slow(),
+        match word.compare_exchange(HELD, FREE, Release, Relaxed) {
+            Err(seen) if seen & HELD != 0 => Lock::<M, I> { word, queue }.unlock_slow(),
+            _ => {}
         }
     }
 

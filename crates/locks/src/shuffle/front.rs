@@ -13,16 +13,16 @@
 //! | bits | set by | cleared by | meaning |
 //! |---|---|---|---|
 //! | [`GRANTED`] | the releaser, instead of freeing the word | the head, which then holds the lock; or a waiter that finds the grant stale | the lock is reserved for the head |
-//! | [`PROMISED`] (both of the others) | the releaser, before it grants | the same | the lock is about to be granted: the head must not fall asleep |
-//! | [`NOTIFY`] | a holder that left the queue before a sleeper | the same holder's release; or the sleeper itself | the waiter named is to be head, but has not been told |
+//! | [`ASKED`] | the head, once its wait is overdue | the head, as it leaves | the next release hands the lock over |
+//! | [`PROMISED`] (both) | the releaser, before it grants | the releaser | the lock is about to be granted: the head must not fall asleep |
 //! | [`ARRIVAL`] | a newcomer | the same | somebody who has not queued polls the word |
 //! | [`ROUSE`] | a holder that won out of turn | the same holder's release | the release wakes a sleeper behind the head |
 //!
 //! The last two say nothing of the head ([`BESIDE`]): they may stand beside any value.
 //!
 //! ## Invariants
-//! 1. At most one node is HEAD (or NAPPING). Only it, or the holder while there is none, names the next one; the first, whoever
-//!    found the queue empty.
+//! 1. At most one node is HEAD, or NAPPING (asleep on the lock's word, or about to be). Only it, or the holder while there is none, names the next
+//!    one; the first, whoever found the queue empty.
 //! 2. `head` is 0 before `tail` can become 0 and before an unlinked successor can adopt the front: whoever is first next writes
 //!    `head` without competition.
 //! 3. A node is given back by its own thread when it leaves from the front; once ABANDONED, by whoever steps over it at the front,
@@ -33,7 +33,10 @@
 //! 5. A head that a holder evicts is claimed first, by (head = it) -> (head = 0), which its own leaving by time-out must win,
 //!    too; it cannot win the word meanwhile, for the evictor holds it. It is told (EVICTED) when it is out of the queue.
 //! 6. Nobody waits for a successor to link itself: the leaver exchanges `LEFT` into `next` and goes. So a thread that is
-//!    stopped between joining and linking stops only who queued behind it, and those leave by the patience of `shfl`.
+//!    stopped between joining and linking stops only who queued behind it; and who queues there does not fall asleep for good
+//!    before it has seen that thread asleep ([`ShflQueue::is_linked`]).
+//! 7. A sleeper that becomes head while a holder's release is to wake it is moved to the lock's word, without waking it: so whatever code frees the
+//!    word wakes it, ours or not.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -53,10 +56,10 @@ use crate::wait::left::{self, LeftBehind};
 
 /// The lock is reserved for the head.
 pub const GRANTED: u32 = 1;
-/// The waiter named has not been told yet that it is head.
-pub const NOTIFY: u32 = 2;
+/// The head's wait is overdue.
+pub const ASKED: u32 = 2;
 /// The lock is about to be [`GRANTED`].
-pub const PROMISED: u32 = GRANTED | NOTIFY;
+pub const PROMISED: u32 = GRANTED | ASKED;
 /// A newcomer polls the word.
 pub const ARRIVAL: u32 = 4;
 /// The release wakes a sleeper.
@@ -136,20 +139,23 @@ impl<M: Machine> ShflQueue<M> {
 
     /// Puts the chain `first … last` behind the tail. Whether `first` is now first in the queue, and so its head.
     pub fn join(&self, first: Handle, last: Handle) -> bool {
-        let Some(previous) = Handle::from_word(self.tail.swap(last.word(), AcqRel)) else {
-            return true;
-        };
+        self.join_behind(first, last).is_none()
+    }
+
+    /// The same; who is before `first`, unless it is first in the queue.
+    pub fn join_behind(&self, first: Handle, last: Handle) -> Option<Handle> {
+        let previous = Handle::from_word(self.tail.swap(last.word(), AcqRel))?;
         let node = previous.node::<M>();
         if !node.is_alive() {
             // A forked child: the queue up to here belongs to threads that do not exist.
-            return true;
+            return None;
         }
         if node.next.swap(first.word(), AcqRel) == LEFT {
             // Invariant 3: it left before we had linked ourselves, and left us its node and its place.
             M::give_node(previous);
-            return true;
+            return None;
         }
-        false
+        Some(previous)
     }
 
     /// Takes `leaver`, which is at the front, out of the queue and returns who is behind it.
@@ -184,55 +190,58 @@ impl<M: Machine> ShflQueue<M> {
         }
     }
 
-    /// Makes `candidate`, or the first behind it that has not given up, the head. If that one sleeps: with `defer`, it is
-    /// named in `head` with [`NOTIFY`], for the release to tell it; otherwise it is told, and returned for the caller to wake.
-    pub fn install(&self, mut candidate: Handle, defer: bool) -> Option<Handle> {
+    /// (head = it, perhaps ASKED) -> (head = 0). Whether it was: a grant, or who else takes it out of the queue, may have come first.
+    pub fn unname(&self, waiter: Handle) -> bool {
+        self.change_head(naming(waiter), 0) || self.change_head(naming(waiter) | ASKED, 0)
+    }
+
+    /// Makes `candidate`, or the first behind it that has not given up, the head. One that sleeps is returned: without `onto`, it has been told, and
+    /// the caller wakes it; with it, it sleeps on that word from now on, as NAPPING, and the caller, who holds the lock, has its release wake it
+    /// there.
+    pub fn install(&self, mut candidate: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         loop {
             let node = candidate.node::<M>();
-            match node.state.load(Acquire) {
-                state::ABANDONED => {
-                    self.left().remove();
-                    self.set_head(0); // Before the node is given back: `head` must never name a node that is not ours.
-                    candidate = self.step(candidate)?;
+            let seen = node.state.load(Acquire);
+            if seen == state::ABANDONED {
+                self.left().remove();
+                self.set_head(0); // Before the node is given back: `head` must never name a node that is not ours.
+                candidate = self.step(candidate)?;
+                continue;
+            }
+            let bed = onto.filter(|_| is_asleep(seen));
+            start_clock(node);
+            self.set_head(naming(candidate));
+            let told = if bed.is_some() { state::NAPPING } else { state::HEAD };
+            if node.state.compare_exchange(seen, told, AcqRel, Relaxed).is_ok() {
+                if let Some(word) = bed {
+                    M::requeue(node, word); // Invariant 7. Who does not sleep there sees what it is.
                 }
-                seen if defer && is_asleep(seen) => {
-                    self.set_head(naming(candidate) | NOTIFY);
-                    return None;
-                }
-                seen => {
-                    start_clock(node);
-                    self.set_head(naming(candidate));
-                    if node.state.compare_exchange(seen, state::HEAD, AcqRel, Relaxed).is_ok() {
-                        return is_asleep(seen).then_some(candidate);
-                    }
-                }
+                return is_asleep(seen).then_some(candidate);
             }
         }
     }
 
-    /// Takes the head `leaver` out of the queue and installs the next one.
-    pub fn pass(&self, leaver: Handle, defer: bool) -> Option<Handle> {
+    /// Takes the head `leaver` out of the queue and [installs](Self::install) the next one.
+    pub fn pass(&self, leaver: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let from = leaver.node::<M>().numa.load(Relaxed);
         let next = self.step(leaver)?;
         if let Some(event) = hand_off(|| from, next.node::<M>()) {
             M::trace(event);
         }
-        self.install(next, defer)
+        self.install(next, onto)
     }
 
-    /// Takes a head that does not run out of the queue, and installs the next: with `defer`, for the holder's release to tell it;
-    /// otherwise it is told, and returned for the caller to wake. A lock that a head may win while it is being evicted lets it leave as
-    /// who evicts it does: by clearing `head`. Fails if the head has left, or if its successor has not linked itself yet.
-    pub fn evict(&self, idle: Handle, defer: bool) -> Option<Handle> {
+    /// Takes a head that does not run out of the queue, and [installs](Self::install) the next. A lock that a head may win while it is being evicted
+    /// lets it leave as who evicts it does: by clearing `head`. Fails if the head has left, or if its successor has not linked itself yet.
+    pub fn evict(&self, idle: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let node = idle.node::<M>();
-        // Not one that is still being told: who tells it counts on it.
         let told = matches!(node.state.load(Acquire), state::HEAD | state::NAPPING);
         // Nor one that is rewriting links at this moment, and does run.
-        if !told || !shuffler::retire(node) || !self.change_head(naming(idle), 0) {
+        if !told || !shuffler::retire(node) || !self.unname(idle) {
             return None; // Invariant 5.
         }
         let told = match Handle::from_word(node.next.load(Acquire)) {
-            Some(next) => self.install(next, defer),
+            Some(next) => self.install(next, onto),
             None if self.tail.compare_exchange(idle.word(), 0, AcqRel, Relaxed).is_ok() => None,
             None => {
                 self.set_head(naming(idle));
@@ -241,6 +250,13 @@ impl<M: Machine> ShflQueue<M> {
         };
         node.state.store(state::EVICTED, Release);
         told
+    }
+
+    /// Whether a waiter that joined behind `previous` is reachable from the front, as far as `previous` has anything to do with that: it has fallen
+    /// asleep, or left, and so had linked itself (invariant 6). A hint: it may have left the queue, and so may serve elsewhere.
+    pub fn is_linked(previous: Handle) -> bool {
+        let seen = previous.node::<M>().state.load(Relaxed);
+        is_asleep(seen) || matches!(seen, state::NAPPING | state::ABANDONED)
     }
 
     /// In a forked child, where `head` names a thread that does not exist: forgets the queue, unless live waiters have
@@ -262,35 +278,13 @@ impl<M: Machine> Default for ShflQueue<M> {
     }
 }
 
-/// The head's wait begins. Relaxed: a stale reading makes a releaser look at the clock once too often, or hand over early.
+/// The head's wait begins. Relaxed: a stale reading hands over early, or a release later.
 pub fn start_clock<M: Machine>(node: &Node<M>) {
     node.since.store(M::micros(), Relaxed);
     node.passes.store(0, Relaxed);
-    node.check_at.store(1, Relaxed);
 }
 
 /// For how long the head has been head, in µs.
 pub fn waited<M: Machine>(node: &Node<M>) -> u32 {
     M::micros().wrapping_sub(node.since.load(Relaxed))
-}
-
-/// A releaser passes this head over. Whether it should look at the clock ([`overdue`]). Called by the holder only.
-#[inline]
-pub fn pass_over<M: Machine>(node: &Node<M>) -> bool {
-    let passes = node.passes.load(Relaxed).wrapping_add(1);
-    node.passes.store(passes, Relaxed);
-    passes >= node.check_at.load(Relaxed)
-}
-
-/// For how long the head has waited, in µs, if that is `bound` or more. If not, settles when to look at the clock again: when, at
-/// the rate so far, half of the rest of the bound has gone by. Called by the holder only.
-pub fn overdue<M: Machine>(node: &Node<M>, bound: u32) -> Option<u32> {
-    let passes = node.passes.load(Relaxed);
-    let waited = waited(node);
-    if waited >= bound {
-        return Some(waited);
-    }
-    let ahead = u64::from(passes) * u64::from(bound - waited) / (2 * u64::from(waited.max(1)));
-    node.check_at.store(passes.saturating_add((ahead as u32).clamp(1, 1 << 16)), Relaxed);
-    None
 }

@@ -1,23 +1,25 @@
 //! # The head of a ShflLock's queue
 //!
-//! The first waiter alone contends for the word: it polls for a while, then sleeps on the word itself, by glibc's protocol. See
-//! [`shfl`](super::shfl), invariants 1 and 2.
+//! The first waiter alone contends for the word: it polls for a while, then sleeps on the word itself, by glibc's protocol, until a release wakes
+//! it, or its deadline has passed. See [`shfl`](super::shfl), invariants 1 and 2.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
-use crate::node::state;
+use crate::node::{Node, state};
 use crate::policy::Admission;
-use crate::shuffle::front::{GRANTED, PROMISED, naming, waited};
+use crate::shuffle::front::{ASKED, GRANTED, PROMISED, naming, waited};
 use crate::shuffle::release::{bound, stood_still, wake};
 use crate::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::shuffle::shuffler;
-use crate::shuffle::turn::{PATIENCE, WALK_EVERY};
+use crate::shuffle::turn::WALK_EVERY;
 use crate::wait::WaitPolicy;
 
 /// How long (µs) a head waits for a promise to be kept before it looks again.
 const PROMISE: u32 = 10;
+/// A head that polls looks at the clock once in so many polls.
+const ASK_EVERY: u32 = 16;
 
 /// How contending as the head ended. In any case the node is out of the queue.
 pub(super) enum Contended {
@@ -39,15 +41,16 @@ impl<M: Machine> Lock<'_, M> {
     ) -> Contended {
         let node = me.node::<M>();
         shuffler::start_at_head(node);
-        let mut taken = HELD;
+        // One that was moved to the word may have slept there: invariant 2.
+        let mut taken = if self.wake_up(node) { SLEEPERS } else { HELD };
         let mut won = holding || (W::SPINS && self.spin_as_head::<W, P>(me, until, taken));
         while !won {
             if node.state.load(Acquire) == state::EVICTED {
                 return Contended::Evicted;
             }
             // Fails if the lock has just been granted: then it is taken below.
-            if until.is_some_and(|deadline| M::expired(&deadline)) && self.queue.change_head(naming(me), 0) {
-                if let Some(next) = self.queue.pass(me, false) {
+            if until.is_some_and(|deadline| M::expired(&deadline)) && self.queue.unname(me) {
+                if let Some(next) = self.queue.pass(me, None) {
                     wake::<M>(next);
                 }
                 return Contended::TimedOut;
@@ -61,11 +64,15 @@ impl<M: Machine> Lock<'_, M> {
         if node.state.load(Relaxed) == state::EVICTED {
             // Told before the evictor released the lock that we hold now: the node is in no queue.
             M::give_node(me);
-        } else {
-            let told = self.queue.pass(me, true);
-            debug_assert!(told.is_none(), "a sleeper is told by the release");
+        } else if self.queue.pass(me, Some(self.word)).is_some() {
+            self.note_sleeper();
         }
         Contended::Won
+    }
+
+    /// NAPPING -> HEAD. Whether it was; it was not if it is awake, or evicted.
+    fn wake_up(&self, node: &Node<M>) -> bool {
+        node.state.compare_exchange(state::NAPPING, state::HEAD, Relaxed, Relaxed).is_ok()
     }
 
     /// (head = me, GRANTED) -> (head = me): the reservation is ours.
@@ -78,11 +85,15 @@ impl<M: Machine> Lock<'_, M> {
         taken
     }
 
-    /// Polls the word and the grant; 0 -> `taken`. Shuffles meanwhile. A head whose wait is overdue stays awake for longer: a
-    /// releaser does not hand the lock to a sleeper.
+    /// Polls the word and the grant; 0 -> `taken`. Shuffles meanwhile. A head whose wait is overdue asks for the lock.
     fn spin_as_head<W: WaitPolicy, P: Admission>(&self, me: Handle, until: Option<Deadline>, taken: u32) -> bool {
         let node = me.node::<M>();
         let (mut polls, mut won) = (0u32, false);
+        let is_overdue = || waited(node) >= bound(node);
+        let mut asked = is_overdue();
+        if asked {
+            self.ask(me);
+        }
         let mut attempt = |seen| {
             polls = polls.wrapping_add(1);
             if polls.is_multiple_of(WALK_EVERY) {
@@ -93,24 +104,30 @@ impl<M: Machine> Lock<'_, M> {
                     shuffler::walk::<M, P>(me, self.queue, || self.word.load(Relaxed) == FREE);
                 }
             }
+            if !asked && polls.is_multiple_of(ASK_EVERY) && is_overdue() {
+                asked = true;
+                self.ask(me);
+            }
             won = match seen {
                 FREE => self.word.compare_exchange(FREE, taken, Acquire, Relaxed).is_ok(),
                 _ => self.take_grant(me),
             };
             won
         };
-        let bound = bound::<M>();
         if !W::SPINS {
             attempt(self.word.load(Relaxed));
-        } else if W::PARKS && waited(node) >= bound {
-            M::spin_until(self.word, Relaxed, Patience::Until(M::sooner(M::tunables().bound_us, until)), attempt);
         } else {
             M::spin_until(self.word, Relaxed, W::patience(until, Patience::Contend), attempt);
         }
         won
     }
 
-    /// The head sleeps on the word, 1 -> 2, for as long as its wait is not overdue. Whether the lock was won.
+    /// (head = me) -> (head = me, ASKED), if the lock has not been granted yet.
+    fn ask(&self, me: Handle) {
+        self.queue.change_head(naming(me), naming(me) | ASKED);
+    }
+
+    /// The head sleeps on the word, 1 -> 2, until it is woken, or its deadline has passed. Whether the lock was won.
     fn doze(&self, me: Handle, until: Option<Deadline>) -> bool {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
@@ -122,18 +139,15 @@ impl<M: Machine> Lock<'_, M> {
         if !won && promise == PROMISED {
             M::relax(PROMISE); // The releaser needs two more instructions.
         } else if !won && promise != GRANTED {
-            let nap = bound::<M>().checked_sub(waited(node)).unwrap_or(PATIENCE);
-            let limit = M::sooner(nap, until);
             M::trace(Event::Park);
             // A wake-up that changed nothing was a signal's.
-            while M::park(self.word, SLEEPERS, Some(limit)) == Unparked::Woken
+            while M::park(self.word, SLEEPERS, until) == Unparked::Woken
                 && self.word.load(Relaxed) == SLEEPERS
                 && self.queue.head.load(Relaxed) & GRANTED == 0
                 && node.state.load(Relaxed) == state::NAPPING
             {}
         }
-        // Fails if evicted.
-        let _ = node.state.compare_exchange(state::NAPPING, state::HEAD, Relaxed, Relaxed);
+        self.wake_up(node); // Not if it was evicted.
         won
     }
 }

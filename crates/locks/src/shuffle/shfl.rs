@@ -24,17 +24,16 @@
 //!    the word but reserves it for the head (GRANTED). Only the releaser can decide that: a head that is not running
 //!    cannot ask. A grant may be taken back by any waiter once it is stale: its taker may be frozen. Where CPUs are so wanted that
 //!    heads that are handed the lock do not run at once, it would stand still for most of the time: a head then waits for eight
-//!    times as long as the lock stood still lately, but for 100 bounds at most.
-//! 3. *The holder never wakes anybody inside its section*: if the next head sleeps, that is noted (NOTIFY), and done by the
-//!    release, after the word is free; as is what departure 5 asks of one who has won out of turn (ROUSE).
+//!    times as long as the lock stood still lately, but not if it has queued for 50 ms.
+//! 3. *The holder never wakes anybody inside its section*, but to hand the lock over: if the next head sleeps, it is moved to the word, without
+//!    waking it, and whoever frees the word wakes it. Who has won out of turn wakes another sleeper when it releases (ROUSE).
 //! 4. *One arrival polls* before it queues, while others queue: a running thread is the cheapest successor (competitive
 //!    succession, §5.4); one only, for more would fight over the line.
-//! 5. *Every wait in the queue has a patience*: a waiter that has heard nothing for so long tries the word itself; if it gets
-//!    it, it leaves its node behind, and throws a head that did not run out of the queue. So a head that is frozen in a signal
-//!    handler, or an unlock by glibc's code that told nobody, delays others once, but never stops them. Who was moved here from
-//!    a condition variable sleeps without a patience, but the last of a broadcast's waiters is woken at once to have one, and
-//!    whoever wins out of turn gives his to another, when he releases the lock; and a releaser that finds nobody asleep where the head should be (the
-//!    kernel says how many it woke) wakes the next sleeper behind it.
+//! 5. *Who sleeps sleeps until it is told*: a release wakes the head, or hears from the kernel that it did not sleep. Then it may be
+//!    frozen in a signal handler, and the release wakes another sleeper, who looks for the lock himself; if he gets it, he leaves his
+//!    node behind, and throws a head that does not run out of the queue. Only who has not seen the head asleep gets up by himself, ever more
+//!    seldom ([`turn`](super::turn)). So nothing of the lock is accessed by somebody whom nobody woke, once the head sleeps: a program may
+//!    end while threads are blocked on a lock whose memory is gone.
 //! 6. Nodes come from a pool, not the stack; a waiter may leave by time-out, and leaves its node behind; a queue full of such
 //!    nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
 //!
@@ -48,10 +47,26 @@
 //! `head` and `tail`: see [`front`](super::front). The wait in the queue is in [`turn`](super::turn), that of the head in
 //! [`head`](super::head), the release in [`release`](super::release).
 //!
+//! ## The bound
+//! Let a thread come when n others want the lock or hold it, each of whose sections takes s at most, and let T be `bound=`. It has the lock after at most
+//! (n + 2) · (s + T) + 50 ms, if it is not timed out, and if
+//! - a thread that is woken, or polls, runs within T/2, and hand-overs are of that kind (`stand_still`);
+//! - those who come later are not put before it: so with `policy=none`, on one NUMA node, or with `shuffles=` added to n;
+//! - code that bypasses flashlock does not release the lock.
+//!
+//! *Why.* Who is head became so when somebody acquired the lock, at most one section before the release that follows. While the head sleeps, each
+//! release looks at the clock: the first after T hands the lock over, or, if sections are so short that sixteen end within T, the first after the
+//! head has got up and asked, within 2 T. While it polls, it asks by itself after T. So there are at most T and one section, or the
+//! rest of one, between two heads; before the first, and after the last, one section each. The stretched bound of departure 2 adds 50 ms at most
+//! in all, for those before it have queued for as long as it has. For 16 sections of T/16 and one wake-up there is T more in the worst
+//! case; where that matters, n is more than 100. `sim/tests/claims` draws n and s; `bound` in the conformance suite measures it here.
+//!
 //! ## Invariants (beside those of `front`)
 //! 1. Whoever changes `word` from 0, or clears GRANTED, holds the lock.
-//! 2. A head sleeps only after it wrote 2, while the word holds 2; having slept, it acquires with 2 (others may sleep there).
+//! 2. A head falls asleep only after it wrote 2, while the word holds 2, or is moved there asleep by a holder, who writes 2. Having slept there, it
+//!    acquires with 2 (others may, too).
 //! 3. After the releasing exchange of `word`, or the CAS that sets GRANTED, the releaser touches only nodes and futex addresses.
+//! 4. If somebody sleeps on the word, it is 2, or a wake-up is on its way.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -60,7 +75,8 @@
 //! | `word.swap(0)` | Release | both | hands over this section |
 //! | `head` CAS setting / clearing GRANTED | AcqRel | each other | hands over this section |
 //! | `head` load in `unlock` | Relaxed | – | a head that joined just now is seen next time; it polls or sleeps with 2 |
-//! | `word` swap 2 in `doze`, swap 1 in `grant` | AcqRel | each other | the second of the two sees what went before the first |
+//! | `word` swap 2 in `doze`, swap 1 in `hand_over` | AcqRel | each other | the second of the two sees what went before the first |
+//! | `word` swap 2 in `note_sleeper` | Relaxed | – | the holder's own: its release wakes |
 //!
 //! No checker can tell those of `state`, nor of the links that a walk writes, from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
 
@@ -70,7 +86,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::cond::Chain;
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::node::state;
+use crate::node::{Node, state};
 use crate::policy::{Admission, Chosen};
 use crate::raw::RawLock;
 use crate::shuffle::front::{ARRIVAL, GRANTED, ShflQueue, named, naming, start_clock};
@@ -126,8 +142,10 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         node.role.store(P::role::<M>(), Relaxed); // Published as the rest, by `join`.
-        if !lock.queue.join(me, me) {
-            return lock.wait_turn::<W, P>(me, until);
+        node.queued_at.store(M::micros(), Relaxed); // As well.
+        let behind = lock.queue.join_behind(me, me);
+        if behind.is_some() {
+            return lock.wait_turn::<W, P>(me, behind, until);
         }
         start_clock(node);
         node.state.store(state::HEAD, Relaxed); // Nobody else changes it yet: `head` does not name it.
@@ -165,7 +183,7 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
     fn try_stale<M: Machine>(lock: &Lock<'_, M>) -> bool {
         let taken = lock.revoke_stale_grant();
         if taken {
-            lock.evict_idle_head();
+            lock.evict_idle_head(true);
         }
         taken
     }
@@ -215,7 +233,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
             0 => {
                 lock.free();
             }
-            head => lock.unlock_contended::<W>(head),
+            head => lock.unlock_contended(head),
         }
     }
 
@@ -226,15 +244,21 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     /// The chain goes behind the tail. The first of it stays CLAIMED until he is linked, or HEAD, and the queue is not accessed
     /// after that (invariant 2 of `cond/chain`).
     ///
-    /// Moved waiters sleep without a patience (departure 5); so that one of them has it, the last is woken, and goes on to wait
-    /// here. He may be gone already: then somebody is woken for nothing.
-    fn adopt(_: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
-        let (first, last) = (chain.first(), chain.last());
-        chain.park_followers::<M>(|_| ());
+    /// Unless it is seen that the head sleeps, the last is woken, and goes on to wait here, so that one of them looks for himself, should the head be
+    /// frozen. He may be gone already: then somebody is woken for nothing.
+    fn adopt(word: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
+        let (first, last, now) = (chain.first(), chain.last(), M::micros());
+        let queues = |node: &Node<M>| node.queued_at.store(now, Relaxed);
+        queues(first.node());
+        chain.park_followers::<M>(queues);
         let claim = chain.claim_on_first::<M>();
         if !queue.join(first, last) {
+            let kept = Lock { word, queue }.is_in_good_hands(None);
             chain.park_first::<M>(claim);
-        } else if let Some(head) = queue.install(first, false) {
+            if kept {
+                return;
+            }
+        } else if let Some(head) = queue.install(first, None) {
             super::release::wake::<M>(head);
         }
         M::unpark(last.node::<M>());
@@ -243,7 +267,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     fn lock_adopted(word: &M::Word, queue: &ShflQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         let lock = Lock { word, queue };
-        let turn = lock.wait_turn::<W, P>(me, None);
+        let turn = lock.wait_turn::<W, P>(me, None, None);
         // Without a deadline it cannot time out.
         let _ = Self::finish(&lock, me, turn, None);
     }

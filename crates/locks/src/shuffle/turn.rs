@@ -6,20 +6,17 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::event::Event;
-use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, Word};
 use crate::node::{Node, state};
 use crate::policy::Admission;
-use crate::shuffle::front::{
-    ARRIVAL, BESIDE, GRANTED, NOTIFY, PROMISED, ROUSE, ShflQueue, named, naming, start_clock, waited,
-};
-use crate::shuffle::release::stood_still;
-use crate::shuffle::shfl::{FREE, Lock, try_take};
+use crate::shuffle::front::{ARRIVAL, BESIDE, GRANTED, PROMISED, ROUSE, ShflQueue, named, waited};
+use crate::shuffle::release::{is_idle, rouse, stood_still};
+use crate::shuffle::shfl::{FREE, Lock, SLEEPERS, try_take};
 use crate::shuffle::shuffler;
-use crate::wait::WaitPolicy;
+use crate::wait::{STAY, WaitPolicy};
 
-/// A waiter that has heard nothing for so long (µs) tries for itself; doubles up to [`PATIENCE_MAX`].
-pub(crate) const PATIENCE: u32 = 20_000;
-const PATIENCE_MAX: u32 = 1_000_000;
+/// A waiter that has not seen the head asleep looks for itself after so long (µs), then after twice as long, and so on without end.
+pub(crate) const LOOK: u32 = 4_000;
 /// A grant that has not been taken for so long (µs), or for two bounds, may be taken back.
 const STALE_GRANT: u32 = 10_000;
 /// The shuffler walks once in so many polls.
@@ -44,33 +41,54 @@ impl<M: Machine> Lock<'_, M> {
         self.queue.arrive(self.word, |seen| seen == FREE && try_take::<M>(self.word))
     }
 
-    /// Waits in the queue.
-    pub(super) fn wait_turn<W: WaitPolicy, P: Admission>(&self, me: Handle, until: Option<Deadline>) -> Turn {
+    /// Waits in the queue, where it joined `behind` somebody.
+    ///
+    /// It sleeps until it is told, once it has seen that somebody will: that the head sleeps, which one that is frozen as it polls does not; and that
+    /// who is before it has linked itself. For this it gets up once; and again, ever more seldom, as long as that is not so. Whoever is
+    /// woken without being told has been roused, for the head may be frozen.
+    pub(super) fn wait_turn<W: WaitPolicy, P: Admission>(
+        &self,
+        me: Handle,
+        behind: Option<Handle>,
+        until: Option<Deadline>,
+    ) -> Turn {
         let node = me.node::<M>();
-        let mut patience = PATIENCE;
+        let (stays, mut look, mut trusts) = (M::sooner(STAY, until), LOOK, false);
         loop {
-            let limit = M::sooner(patience, until);
+            let limit = if W::PARKS { stays } else { M::sooner(look, until) };
             if W::SPINS && self.queue.spin_while_shuffled::<W, P>(me, limit) {
                 return Turn::Head;
             }
-            match self.queue.sleep_in_queue::<W>(node, limit) {
+            let nap = if trusts { until } else { Some(M::sooner(look, until)) };
+            match self.queue.sleep_in_queue::<W>(node, nap) {
                 told if is_told(told) => return Turn::Head,
                 state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
                 _ => {}
             }
-            if self.queue.claim_notice(me) {
-                return Turn::Head;
-            }
-            let won = try_take::<M>(self.word) || self.revoke_stale_grant();
+            let (won, revoked) =
+                if try_take::<M>(self.word) { (true, false) } else { (self.revoke_stale_grant(), true) };
             if won || until.is_some_and(|deadline| M::expired(&deadline)) {
                 let turn = self.queue.leave_node(node, won);
                 if matches!(turn, Turn::Won) {
-                    self.evict_idle_head();
+                    self.evict_idle_head(revoked);
+                    rouse::<M>(me); // Who joined behind it may have counted on it.
                 }
                 return turn;
             }
-            patience = (patience * 2).min(PATIENCE_MAX);
+            (look, trusts) = (look.saturating_mul(2), self.is_in_good_hands(behind));
         }
+    }
+
+    /// Whether the head sleeps on the word, so that a release wakes it, or hears from the kernel that it does not sleep; and whether a waiter that
+    /// joined `behind` somebody is linked. Relaxed: what is seen is of now, or of a moment ago, when it was true.
+    pub(super) fn is_in_good_hands(&self, behind: Option<Handle>) -> bool {
+        let head = self.queue.front();
+        let asleep =
+            |head: Handle| head.node::<M>().is_alive() && head.node::<M>().state.load(Relaxed) == state::NAPPING;
+        head & GRANTED == 0
+            && named(head).is_some_and(asleep)
+            && self.word.load(Relaxed) == SLEEPERS
+            && behind.is_none_or(ShflQueue::<M>::is_linked)
     }
 
     /// (head = somebody, GRANTED) -> (head = somebody), if he has not taken it for long: the lock is ours.
@@ -86,14 +104,19 @@ impl<M: Machine> Lock<'_, M> {
         taken
     }
 
-    /// The holder, who has won the lock out of turn, throws the head out of the queue if that has not run for long. He may have
-    /// been the only one with a patience: so his release gives it to another sleeper.
-    pub(super) fn evict_idle_head(&self) {
-        let head = self.queue.front();
-        let Some(waiter) = named(head).filter(|waiter| waiter.node::<M>().is_alive()) else { return };
-        if head & (GRANTED | NOTIFY) == 0 && waited(waiter.node::<M>()) > PATIENCE / 2 {
-            let told = self.queue.evict(waiter, true);
-            debug_assert!(told.is_none(), "a sleeper is told by the release");
+    /// The holder, who has won the lock out of turn, throws the head out of the queue if that does not run: because it has let a grant become stale
+    /// (`revoked`); or as far as the clock says, or the kernel, if it should be asleep. Nobody else may look for the lock by himself: so the holder's
+    /// release wakes another sleeper.
+    pub(super) fn evict_idle_head(&self, revoked: bool) {
+        let Some(waiter) = named(self.queue.front()).filter(|waiter| waiter.node::<M>().is_alive()) else { return };
+        let node = waiter.node::<M>();
+        let idle = match node.state.load(Relaxed) {
+            _ if revoked => true,
+            state::NAPPING => M::wake(self.word, u32::MAX) == 0 && waited(node) > LOOK,
+            _ => is_idle(node),
+        };
+        if idle {
+            self.evict(waiter);
         }
         // Relaxed: for our own release.
         self.queue.head.fetch_or(ROUSE, Relaxed);
@@ -141,34 +164,17 @@ impl<M: Machine> ShflQueue<M> {
         W::poll::<M>(&node.state, Acquire, patience, told).is_some()
     }
 
-    /// WAITING -> PARKED, and sleeps until the state changes or the limit has passed. The state then.
-    pub(crate) fn sleep_in_queue<W: WaitPolicy>(&self, node: &Node<M>, limit: Deadline) -> u32 {
+    /// WAITING -> PARKED, and sleeps until it is told, or woken for another reason, or the limit has passed. The state then.
+    pub(crate) fn sleep_in_queue<W: WaitPolicy>(&self, node: &Node<M>, limit: Option<Deadline>) -> u32 {
         if W::PARKS {
             // Fails if it is our turn, or if the node was adopted asleep; both show below.
             let _ = node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
         }
-        while node.state.load(Acquire) == state::PARKED {
+        if node.state.load(Acquire) == state::PARKED {
             M::trace(Event::Park);
-            if M::park(&node.state, state::PARKED, Some(limit)) == Unparked::TimedOut {
-                break;
-            }
+            M::park(&node.state, state::PARKED, limit);
         }
         node.state.load(Acquire)
-    }
-
-    /// (head = me, NOTIFY) -> (head = me): the holder that was to tell us may have been released by code that tells nobody.
-    pub(crate) fn claim_notice(&self, me: Handle) -> bool {
-        let node = me.node::<M>();
-        if self.front() != naming(me) | NOTIFY {
-            return false;
-        }
-        start_clock(node);
-        if !self.change_head(naming(me) | NOTIFY, naming(me)) {
-            return false;
-        }
-        // WAITING | PARKED -> HEAD. Nobody else tells us any more, nor evicts one that has not been told.
-        node.state.store(state::HEAD, Relaxed);
-        true
     }
 
     /// WAITING | PARKED -> ABANDONED, unless the waiter has just become head.
@@ -187,8 +193,8 @@ impl<M: Machine> ShflQueue<M> {
     }
 }
 
-/// Whether a waiter need not wait in the queue any more: it is head, or was, and has been thrown out before it noticed. (Who
-/// contends as the head finds out.)
+/// Whether a waiter need not wait in the queue any more: it is head, if perhaps asleep on the lock's word until a moment ago; or was, and has been
+/// thrown out before it noticed. (Who contends as the head finds out.)
 pub(crate) fn is_told(seen: u32) -> bool {
-    matches!(seen, state::HEAD | state::EVICTED)
+    matches!(seen, state::HEAD | state::NAPPING | state::EVICTED)
 }

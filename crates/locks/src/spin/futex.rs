@@ -103,6 +103,12 @@ impl Futex {
     fn lock_slow<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
         M::trace(Event::Contended);
         let stamp = M::stamp();
+        let ended = Self::sleep::<M>(word, until);
+        ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+    }
+
+    /// The same, uncounted.
+    pub(super) fn sleep<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
         while word.swap(CONTENDED, Acquire) != FREE {
             M::trace(Event::Park);
             if M::park(word, CONTENDED, until) == Unparked::TimedOut {
@@ -110,11 +116,9 @@ impl Futex {
                 if word.compare_exchange(FREE, CONTENDED, Acquire, Relaxed).is_ok() {
                     break;
                 }
-                M::trace(Event::TimedOut);
                 return Err(TimedOut);
             }
         }
-        M::waited(stamp);
         Ok(())
     }
 }

@@ -9,7 +9,8 @@
 //!
 //! **Departures.** (1) A waiter whose spin budget is spent gives its CPU away for the back-off, so that more threads than
 //! CPUs do not stop each other. (2) Release is an exchange, not a store, so that a sleeper on the word (value 2) is seen and
-//! woken: glibc's own lock code on the same word, or a waiter that a broadcast has moved there.
+//! woken: glibc's own lock code on the same word, or a waiter that a broadcast has moved there. (3) Who has waited for 10 ms sleeps on the word, as
+//! under [`futex`](super::futex): a lock that is held for long costs nothing.
 //!
 //! ```text
 //!   A  ■■■■■■■■■■■■│                          ■ has the lock      ? looks at the word, then stays away
@@ -52,6 +53,9 @@ const BACKOFF_MIN: u32 = 8;
 /// … and doubles up to here.
 const BACKOFF_MAX: u32 = 1024;
 
+/// Who has waited for so long (µs) sleeps until it is woken.
+const LONG: u32 = 10_000;
+
 /// The test-and-set lock.
 pub struct Tas;
 
@@ -65,8 +69,15 @@ impl Tas {
     }
 }
 
-/// 0 -> 1, or a break and again.
+/// 0 -> 1, or a break and again; for who has waited for long, 0 -> 2, and sleep. (The release is an exchange.)
 pub(crate) fn contend<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
+    poll::<M>(word, M::sooner(LONG, until)).or_else(|late| {
+        if until.is_some_and(|deadline| M::expired(&deadline)) { Err(late) } else { Futex::sleep::<M>(word, until) }
+    })
+}
+
+/// 0 -> 1, or a break and again.
+fn poll<M: Machine>(word: &M::Word, until: Deadline) -> Result<(), TimedOut> {
     let mut limit = BACKOFF_MIN;
     loop {
         let taken = |seen| seen == 0 && try_take::<M>(word);
@@ -74,10 +85,19 @@ pub(crate) fn contend<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Re
             return Ok(());
         }
         M::relax(1 + M::random() % limit);
-        if until.is_some_and(|deadline| M::expired(&deadline)) {
+        if M::expired(&until) {
             return Err(TimedOut);
         }
         limit = (limit * 2).min(BACKOFF_MAX);
+    }
+}
+
+/// 1 -> 0, or 2 -> 0 and wake one.
+#[inline(always)]
+pub(crate) fn release<M: Machine>(word: &M::Word) {
+    if word.swap(0, Release) > 1 {
+        M::trace(Event::Wake);
+        M::wake(word, 1);
     }
 }
 
@@ -124,10 +144,7 @@ impl<M: Machine> RawLock<M> for Tas {
     /// 1 -> 0, or 2 -> 0 and wake one.
     #[inline]
     fn unlock(word: &M::Word, _: &()) {
-        if word.swap(0, Release) > 1 {
-            M::trace(Event::Wake);
-            M::wake(word, 1);
-        }
+        release::<M>(word);
     }
 
     fn is_locked(word: &M::Word, _: &()) -> bool {

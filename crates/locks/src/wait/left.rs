@@ -2,8 +2,9 @@
 //!
 //! A waiter that gives up goes at once and leaves its node in the queue, for whoever reaches it. Behind a holder that does not
 //! release, nobody does: a program that tries again and again, each time with a deadline, would add a node each time. So the
-//! nodes left behind in one queue are counted, and when there are [`MAX`], newcomers do not queue: they look for the lock now and
-//! then, from outside, until some were removed. A queue so holds at most `MAX` nodes beside one for each thread that waits.
+//! nodes left behind in one queue are counted, and when there are [`MAX`], newcomers do not queue: they sleep outside until some were removed, and look
+//! for the lock themselves ever more seldom, in case nobody removes any (who is first in the queue may be frozen). A queue so holds at most `MAX`
+//! nodes beside one for each thread that waits.
 //!
 //! The count has no place in the lock, whose bytes are paid for by everybody: it stands in a table of the machine's, by the lock's
 //! address ([`of`]). It is written when somebody gives up, and read by whoever queues. Two locks may share a count: then newcomers
@@ -13,6 +14,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut, Word};
 
 /// How many abandoned nodes a queue may hold before newcomers stay outside.
@@ -20,12 +22,11 @@ pub const MAX: i32 = 64;
 /// At each multiple of so many abandoned nodes a holder goes through those that his releases may not reach for long; always, when
 /// newcomers are kept out.
 pub const SWEEP_AT: i32 = 16;
-/// The first break between two looks from outside, in µs …
-const BREAK_MIN: u32 = 50;
-/// … which doubles up to here.
-const BREAK_MAX: u32 = 1_000;
+/// The first break between two looks for the lock from outside, in µs; the next is twice as long, and so on without end.
+const BREAK: u32 = 1_000;
 
-/// How many abandoned nodes a queue holds; all-zero is none. Only machines make them. All accesses are Relaxed: it is a count, and orders nothing.
+/// How many abandoned nodes a queue holds; all-zero is none. Who is kept out sleeps on it. Only machines make them. All accesses are Relaxed: it is a
+/// count, and orders nothing.
 #[repr(transparent)]
 pub struct LeftBehind<M: Machine>(pub M::Word);
 
@@ -46,9 +47,11 @@ impl<M: Machine> LeftBehind<M> {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// A node was removed, or its waiter did not leave after all.
+    /// A node was removed, or its waiter did not leave after all. Lets those in who were kept out, if there is room now.
     pub fn remove(&self) {
-        self.0.fetch_add(u32::MAX, Relaxed);
+        if self.0.fetch_add(u32::MAX, Relaxed) == MAX as u32 {
+            M::wake(&raw const self.0, u32::MAX);
+        }
     }
 
     /// Keeps a newcomer out of a queue that is full of abandoned nodes, who meanwhile tries to `take` the lock. `None` when there
@@ -77,24 +80,33 @@ impl<M: Machine> LeftBehind<M> {
     }
 
     fn is_full(&self) -> bool {
-        self.count() >= MAX
+        is_full(self.0.load(Relaxed))
     }
 
     #[cold]
     fn wait_outside(&self, until: Option<Deadline>, mut take: impl FnMut() -> bool) -> Option<Result<(), TimedOut>> {
-        let mut pause = BREAK_MIN;
-        while self.is_full() {
+        let mut pause = BREAK;
+        loop {
+            let seen = self.0.load(Relaxed);
+            if !is_full(seen) {
+                return None;
+            }
             if take() {
                 return Some(Ok(()));
             }
             if until.is_some_and(|deadline| M::expired(&deadline)) {
                 return Some(Err(TimedOut));
             }
-            M::relax(pause);
-            pause = (pause * 2).min(BREAK_MAX);
+            M::trace(Event::Park);
+            M::park(&self.0, seen, Some(M::sooner(pause, until)));
+            pause = pause.saturating_mul(2);
         }
-        None
     }
+}
+
+/// Whether that many abandoned nodes keep newcomers out. Signed: as [`LeftBehind::count`].
+fn is_full(count: u32) -> bool {
+    count as i32 >= MAX
 }
 
 impl<M: Machine> Default for LeftBehind<M> {

@@ -67,7 +67,7 @@ pub trait WaitPolicy: 'static {
 }
 
 /// How long (µs) a waiter that [stays](WaitPolicy::STAYS) polls at most: it may have the CPU that the holder needs, and outrank him.
-const STAY: u32 = 10_000;
+pub(crate) const STAY: u32 = 10_000;
 
 /// Poll for ever.
 pub struct Spin;

@@ -13,11 +13,11 @@ use crate::common::{ALL, excludes};
 
 /// `name: lock, preemptions with two threads that come back, preemptions with three threads;`
 macro_rules! excluding {
-    ($($name:ident: $lock:ty, $again:literal, $three:literal $(, $setup:ident)?;)*) => {$(
+    ($($name:ident: $lock:ty, $again:literal, $three:literal;)*) => {$(
         mod $name {
             use super::*;
 
-            const SETUP: Setup = excluding!(@ $($setup)?);
+            const SETUP: Setup = excluding!(@);
 
             #[test]
             fn two_threads() {
@@ -37,11 +37,7 @@ macro_rules! excluding {
         }
     )*};
     (@) => { Setup { polls: 1, ..Setup::new(4) } };
-    (@ $setup:ident) => { $setup };
 }
-
-/// For LOITER, whose release may overwrite what a sleeper has just said.
-pub(crate) const RESTLESS: Setup = Setup { polls: 1, restless: true, ..Setup::new(4) };
 
 excluding! {
     tas: Tas, 4, 1;
@@ -72,10 +68,10 @@ excluding! {
     mcscrn_spin: Mcscrn<Spin>, 3, 1;
     mcscrn_stp: Mcscrn<SpinThenPark>, 3, 2;
     mcscrn_park: Mcscrn<Park>, 3, 3;
-    loiter_spin: Loiter<Mcs<Spin>, Spin>, 2, 1, RESTLESS;
-    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, 2, 1, RESTLESS;
-    loiter_park: Loiter<Mcs<Park>, Park>, 2, 1, RESTLESS;
-    loiter_cna: Loiter<Cna<Park>, Park>, 2, 1, RESTLESS;
+    loiter_spin: Loiter<Mcs<Spin>, Spin>, 2, 1;
+    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, 2, 1;
+    loiter_park: Loiter<Mcs<Park>, Park>, 2, 1;
+    loiter_cna: Loiter<Cna<Park>, Park>, 2, 1;
     lifo_cr_spin: LifoCr<Spin>, 3, 1;
     lifo_cr_stp: LifoCr<SpinThenPark>, 3, 2;
     lifo_cr_park: LifoCr<Park>, 3, 3;
@@ -87,7 +83,7 @@ excluding! {
 
 #[test]
 fn loiter_grants() {
-    let overdue = Setup { tunables: &crate::common::HASTY, micros_step: 3, ..RESTLESS };
+    let overdue = Setup { tunables: &crate::common::HASTY, micros_step: 3, polls: 1, ..Setup::new(4) };
     flashlock_model::loom::explore(
         "loiter, impatient",
         Preemptions(3),

@@ -17,7 +17,6 @@ use flashlock_model::{Field, Op, Setup, Weaken};
 use crate::aside::{self, STAYS};
 use crate::common::Racers::Three;
 use crate::common::{HASTY, sections};
-use crate::exclusion::RESTLESS;
 use crate::forked::{NOTHING, forked_in_queueing};
 use crate::{cond, evictions, lifo, qspin, queues, states};
 
@@ -73,9 +72,9 @@ found! {
     mcscrn_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
     mcscrn_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
 
-    loiter_unlock: [weak(Field::LockWord, Op::Store, Release, Relaxed)], RESTLESS, sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
-    loiter_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], RESTLESS, sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
-    loiter_grant: [weak(Field::LockWord, Op::Cas, Release, Relaxed)], Setup { restless: true, ..OVERDUE }, sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
+    loiter_unlock: [weak(Field::LockWord, Op::Cas, Release, Relaxed)], SETUP, sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
+    loiter_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
+    loiter_grant: [weak(Field::LockWord, Op::Cas, Release, Relaxed)], OVERDUE, sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
 
     lifo_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<LifoCr<Spin>>(&[1, 1]);
     lifo_lock: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<LifoCr<Spin>>(&[1, 1]);
@@ -114,18 +113,15 @@ found! {
     shfl_unlock: [weak(Field::LockWord, Op::Swap, Release, Relaxed)], SETUP, sections::<Shfl<Park>>(&[1, 1]);
     shfl_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Shfl<SpinThenPark>>(&[1, 1]);
     shfl_doze_wins: [weak(Field::LockWord, Op::Swap, AcqRel, Release)], SETUP, sections::<Shfl<Park>>(&[1, 1]);
-    shfl_grant_release: [weak(Field::LockHead, Op::Cas, AcqRel, Acquire)], OVERDUE, states::grant_against_doze::<Shfl<Park>>;
+    shfl_grant_release: [weak(Field::LockHead, Op::Cas, AcqRel, Acquire)], OVERDUE, states::grant_against_doze::<Shfl<SpinThenPark>>;
     shfl_grant_acquire: [weak(Field::LockHead, Op::Cas, AcqRel, Release)], OVERDUE, sections::<Shfl<Spin>>(&[1, 1]);
     shfl_promise: [weak(Field::LockWord, Op::Swap, AcqRel, Relaxed)], OVERDUE, states::grant_against_doze::<Shfl<Park>>;
     shfl_enqueue: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
-    shfl_link: [weak(Field::NodeNext, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
 
     mcs_enqueue_release: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Mcs<Park>>(&[1, 1, 1]);
     mcs_tail_load: [weak(Field::LockTail, Op::Load, Acquire, Relaxed)], SETUP, sections::<Mcs<Park>>(&[1, 1, 1]);
     mcs_abandon: [weak(Field::NodeState, Op::CasFailed, Acquire, Relaxed)], SETUP, crate::common::timed::<Mcs<Park>>();
     shfl_enqueue_acquire: [weak(Field::LockTail, Op::Swap, AcqRel, Release)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
-    shfl_link_acquire: [weak(Field::NodeNext, Op::Swap, AcqRel, Release)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
-    shfl_next_load: [weak(Field::NodeNext, Op::Load, Acquire, Relaxed)], SETUP, sections::<Shfl<Park>>(&[1, 1, 1]);
 
     shfl_role_given: [weak(Field::NodeBatch, Op::And, Release, Relaxed), weak(Field::NodeBatch, Op::Or, Release, Relaxed)], Setup { nodes: 7, ..SETUP }, crate::walks::handover;
     shfl_role_taken: [weak(Field::NodeBatch, Op::Load, Acquire, Relaxed), weak(Field::NodeBatch, Op::Cas, Acquire, Relaxed)], Setup { nodes: 7, ..SETUP }, crate::walks::handover;

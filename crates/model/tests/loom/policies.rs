@@ -105,7 +105,7 @@ fn against_an_eviction() {
             let head = nodes[0];
             let evicts = {
                 let mutex = mutex.clone();
-                thread::spawn(move || mutex.queue.evict(head, true))
+                thread::spawn(move || mutex.queue.evict(head, Some(&mutex.word)))
             };
             choose(&mutex, head);
             evicts.join().expect("no panic");

@@ -144,7 +144,7 @@ fn cna() {
 
 #[test]
 fn shfl_releases() {
-    find("notice forgotten", BOUND, SETUP, sections::<MutantShfl<ForgetsNotice>>(&[1, 1, 1]));
+    find("the moved are forgotten", BOUND, SETUP, sections::<MutantShfl<ForgetsTheMoved>>(&[1, 1, 1]));
     let lost = Setup { fault: Some(Fault::NoWake(Field::LockWord)), tunables: &HASTY, micros_step: 3, ..SETUP };
     find("a grant wakes nobody", BOUND, lost, states::grant_against_doze::<Shfl<Park>>);
 }
@@ -226,7 +226,7 @@ fn evicts_a_head_that_walks() {
             thread::spawn(move || {
                 assert!(mutex.queue.change_head(naming(head), 0));
                 let next = Handle::from_word(head.node::<Loom>().next.load(Acquire)).expect("a successor");
-                mutex.queue.install(next, true);
+                mutex.queue.install(next, Some(&mutex.word));
                 head.node::<Loom>().state.store(state::EVICTED, Release);
             })
         };

@@ -220,12 +220,6 @@ fn seeded_bugs_are_found() {
     find("a reader ignores the writer", BOUND, SETUP, sections::<MutantRw<IgnoresWriter>>(RW));
     find("a writer ignores readers", BOUND, SETUP, sections::<MutantRw<ForgetsReaders>>(RW));
     find("release wakes nobody", BOUND, SETUP, sections::<MutantRw<WakesNobody>>(RW));
-    find(
-        "a writer tells nobody",
-        Preemptions(2),
-        SETUP,
-        sections::<MutantRw<TellsNobody>>(&[Do::Write, Do::Write, Do::Write]),
-    );
 }
 
 const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {

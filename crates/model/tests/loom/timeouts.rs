@@ -12,13 +12,12 @@ use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::explore;
 
 use crate::common::{HASTY, timed};
-use crate::exclusion::RESTLESS;
 
 macro_rules! timing_out {
-    ($($name:ident: $lock:ty, $bound:literal $(, $setup:ident)?;)*) => {$(
+    ($($name:ident: $lock:ty, $bound:literal;)*) => {$(
         #[test]
         fn $name() {
-            let setup = timing_out!(@ $($setup)?);
+            let setup = timing_out!(@);
             let name = concat!(stringify!($name), " 1+timed");
             explore(name, Preemptions($bound), setup, timed::<$lock>()).shows(&[Event::TimedOut]);
             let overdue = Setup { tunables: &HASTY, micros_step: 3, ..setup };
@@ -30,7 +29,6 @@ macro_rules! timing_out {
         }
     )*};
     (@) => { Setup { polls: 1, ..Setup::new(4) } };
-    (@ $setup:ident) => { $setup };
 }
 
 timing_out! {
@@ -61,9 +59,9 @@ timing_out! {
     mcs_tp_park: McsTp<Park>, 2;
     mcscrn_stp: Mcscrn<SpinThenPark>, 2;
     mcscrn_park: Mcscrn<Park>, 3;
-    loiter_spin: Loiter<Mcs<Spin>, Spin>, 1, RESTLESS;
-    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, 1, RESTLESS;
-    loiter_park: Loiter<Mcs<Park>, Park>, 1, RESTLESS;
+    loiter_spin: Loiter<Mcs<Spin>, Spin>, 1;
+    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, 1;
+    loiter_park: Loiter<Mcs<Park>, Park>, 1;
     lifo_cr_spin: LifoCr<Spin>, 2;
     lifo_cr_stp: LifoCr<SpinThenPark>, 2;
     lifo_cr_park: LifoCr<Park>, 3;

@@ -76,7 +76,7 @@ pub(crate) fn complete(mutex: &Queue, expected: &[Handle]) {
 /// Takes the queue apart from the head on.
 pub(crate) fn dissolve(mutex: &Queue) {
     while let Some(head) = named(mutex.queue.head.load(Relaxed)) {
-        mutex.queue.pass(head, false);
+        mutex.queue.pass(head, None);
     }
     assert_eq!(mutex.queue.tail.load(Relaxed), 0);
     assert_eq!(mutex.queue.left().0.load(Relaxed), 0, "abandoned nodes");
@@ -166,7 +166,7 @@ fn against_the_head_that_leaves() {
         let leaves = {
             let mutex = mutex.clone();
             thread::spawn(move || {
-                mutex.queue.pass(head, false);
+                mutex.queue.pass(head, None);
             })
         };
         shuffle_until(&mutex, second, || second.node::<Loom>().state.load(Relaxed) == state::HEAD);
@@ -184,7 +184,7 @@ fn against_an_eviction() {
         let head = nodes[0];
         let evicts = {
             let mutex = mutex.clone();
-            thread::spawn(move || mutex.queue.evict(head, true))
+            thread::spawn(move || mutex.queue.evict(head, Some(&mutex.word)))
         };
         shuffle(&mutex, head);
         evicts.join().expect("no panic");

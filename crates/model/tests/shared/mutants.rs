@@ -288,13 +288,11 @@ impl<M: Machine, B: ShflBug> RawLock<M> for MutantShfl<B> {
     }
 }
 
-/// The release frees the word and tells nobody who was named but not told (NOTIFY).
-pub(crate) struct ForgetsNotice;
-impl ShflBug for ForgetsNotice {
-    fn unlock<M: Machine>(word: &M::Word, _: &ShflQueue<M>) {
-        let address: *const M::Word = word;
-        if word.swap(0, Release) == 2 {
-            M::wake(address, u32::MAX);
-        }
+/// The release forgets that a sleeper was moved to the word.
+pub(crate) struct ForgetsTheMoved;
+impl ShflBug for ForgetsTheMoved {
+    fn unlock<M: Machine>(word: &M::Word, queue: &ShflQueue<M>) {
+        word.swap(1, Relaxed);
+        <Sound as RawLock<M>>::unlock(word, queue);
     }
 }

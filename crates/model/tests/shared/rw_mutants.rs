@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Deadline, Machine, Word as _};
 use flashlock_locks::rw::cst::CstRwState;
-use flashlock_locks::rw::shfl::{BARS, NOTIFY, READER, SLEEPER, ShflRwState, WRITER};
+use flashlock_locks::rw::shfl::{BARS, READER, SLEEPER, ShflRwState, WRITER};
 use flashlock_locks::rw::{CstRw, RawRwLock, Reader, Refusal, ShflRw, Writer};
 use flashlock_locks::wait::Park;
 
@@ -148,15 +148,6 @@ pub(crate) struct WakesNobody;
 impl RwBug for WakesNobody {
     fn unlock<M: Machine>(state: &ShflRwState<M>) {
         state.count.fetch_and(!SLEEPER, Relaxed);
-        Sound::unlock(state);
-    }
-}
-
-/// The release of a writer tells nobody that it is head.
-pub(crate) struct TellsNobody;
-impl RwBug for TellsNobody {
-    fn unlock<M: Machine>(state: &ShflRwState<M>) {
-        state.count.fetch_and(!NOTIFY, Relaxed);
         Sound::unlock(state);
     }
 }

@@ -77,11 +77,11 @@ rounds! {
     mcscrn_spin: Mcscrn<Spin>;
     mcscrn_stp: Mcscrn<SpinThenPark>;
     mcscrn_park: Mcscrn<Park>;
-    // LOITER's release may overwrite what a sleeper has just said.
-    loiter_spin: Loiter<Mcs<Spin>, Spin>, restless;
-    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, restless;
-    loiter_park: Loiter<Mcs<Park>, Park>, restless;
-    loiter_cna: Loiter<Cna<Park>, Park>, restless;
+
+    loiter_spin: Loiter<Mcs<Spin>, Spin>;
+    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>;
+    loiter_park: Loiter<Mcs<Park>, Park>;
+    loiter_cna: Loiter<Cna<Park>, Park>;
     lifo_cr_spin: LifoCr<Spin>;
     lifo_cr_stp: LifoCr<SpinThenPark>;
     lifo_cr_park: LifoCr<Park>;

@@ -119,7 +119,7 @@ fn qspin() {
 
 #[test]
 fn shfl() {
-    broken::<MutantShfl<ForgetsNotice>>("notice forgotten", STILL);
+    broken::<MutantShfl<ForgetsTheMoved>>("the moved are forgotten", STILL);
     let lost = Setup { fault: Some(Fault::NoWake(Field::LockWord)), ..OVERDUE };
     broken::<Shfl<Park>>("a grant wakes nobody", lost);
     let unwoken = Setup { fault: Some(Fault::NoWake(Field::NodeState)), ..STILL };

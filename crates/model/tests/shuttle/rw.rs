@@ -327,7 +327,6 @@ fn seeded_bugs_are_found() {
     broken::<LeavesSilently>("a refused reader wakes nobody");
     broken::<ForgetsReaders>("a writer ignores readers");
     broken::<WakesNobody>("release wakes nobody");
-    broken::<TellsNobody>("a writer tells nobody");
     find("release looks back", By::Random, FEW, STILL, last_frees::<MutantRw<LooksBack>>);
     find("readers count together too soon", By::Random, FEW, STILL, rounds::<TogetherTooSoon>(4, 3, false));
     let lost = Setup { fault: Some(Fault::NoWake(Field::RwCount)), ..STILL };

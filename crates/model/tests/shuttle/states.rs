@@ -45,11 +45,11 @@ fn head_names_no_free_node() {
         })
     };
     assert!(mutex.queue.change_head(naming(nodes[0]), 0));
-    mutex.queue.pass(nodes[0], false);
+    mutex.queue.pass(nodes[0], None);
     gives_up.join().expect("no panic");
     watches.join().expect("no panic");
     while let Some(head) = named(mutex.queue.head.load(Relaxed)) {
-        mutex.queue.pass(head, false);
+        mutex.queue.pass(head, None);
     }
     mutex.unlock();
 }

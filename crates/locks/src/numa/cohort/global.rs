@@ -6,7 +6,7 @@
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | word CAS in [`BackOff`] | Acquire | its store | sees the last section |
-//! | word store in [`BackOff`] | Release | that CAS | hands over this section |
+//! | word store in [`BackOff`], or exchange where waiters sleep | Release | that CAS | hands over this section |
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -21,7 +21,7 @@ use crate::wait::{SpinThenPark, WaitPolicy};
 /// The first and the longest pause of a thread that backs off for ever, in steps of [`Machine::pause`].
 const PAUSE: [u32; 2] = [4, 512];
 
-/// Test-and-set with back-off, in the word; waiters nap, or poll, as `W` says.
+/// Test-and-set with back-off, in the word; waiters poll, or nap and then sleep, as `W` says.
 pub struct BackOff<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 
 impl<W: WaitPolicy> Global for BackOff<W> {
@@ -59,7 +59,7 @@ impl<W: WaitPolicy> Global for BackOff<W> {
     }
 
     fn unlock<M: Machine>(at: &Place<'_, M, ()>) {
-        at.word.store(0, Release);
+        if W::PARKS { tas::release::<M>(at.word) } else { at.word.store(0, Release) }
     }
 
     fn is_held<M: Machine>(word: &M::Word, (): &()) -> bool {

@@ -71,6 +71,7 @@
 mod apart;
 mod counters;
 
+use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -78,7 +79,7 @@ use crate::event::Event;
 use crate::machine::{Deadline, Machine, Patience, Word};
 use crate::policy::RolesApart;
 use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
-use crate::rw::shfl::turn::Ends;
+use crate::rw::shfl::turn::Elsewhere;
 use crate::rw::shfl::{ShflRwState, Want, counted, has_no_readers, is_written};
 use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
 use crate::side::Side;
@@ -225,34 +226,27 @@ impl<M: Machine> CstRwState<M> {
 
     /// A reader that holds nothing waits until the counters are open, or passes the writer that waits.
     fn read_slow<W: WaitPolicy>(&self, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        let begun = M::micros();
-        let mut patience = M::tunables().bound_us.max(1);
-        let longest = patience.saturating_mul(2 << MOST_DOUBLINGS).max(1 << 20);
-        loop {
-            let limit = if how == Reader::Behind { until } else { Some(M::sooner(patience, until)) };
-            match self.base.acquire::<W, RolesApart>(Want::Read(how), limit, Ends::ToLookAround) {
-                Ok(()) => {
-                    M::trace(Event::RwRead);
-                    self.move_aside::<W>();
-                    return Ok(());
-                }
-                Err(Refusal::TimedOut) => {}
-                Err(refusal) => return Err(refusal),
-            }
-            let late = until.is_some_and(|deadline| M::expired(&deadline));
-            if how != Reader::Behind && self.pass_after(begun) {
+        let (begun, passed) = (M::micros(), Cell::new(false));
+        let look = || {
+            passed.set(self.pass_after(begun));
+            passed.get()
+        };
+        let elsewhere: Elsewhere<'_> = if how == Reader::Behind { None } else { Some(&look) };
+        match self.base.acquire::<W, RolesApart>(Want::Read(how), until, elsewhere) {
+            Ok(()) => {
                 M::trace(Event::RwRead);
-                return Ok(());
+                if !passed.get() {
+                    self.move_aside::<W>();
+                }
+                Ok(())
             }
-            if late && how != Reader::Behind && self.try_through::<W>(how).is_ok() {
-                return Ok(());
+            Err(Refusal::TimedOut) if how != Reader::Behind && self.try_through::<W>(how).is_ok() => Ok(()),
+            Err(refusal) => {
+                if refusal == Refusal::TimedOut {
+                    M::trace(Event::RwTimedOut);
+                }
+                Err(refusal)
             }
-            if late {
-                M::trace(Event::RwTimedOut);
-                return Err(Refusal::TimedOut);
-            }
-            // As long as the base may have it wait for the writer that it would pass there, at least.
-            patience = patience.saturating_mul(2).min(longest);
         }
     }
 
@@ -342,7 +336,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         state.forget_the_dead::<W>();
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
-        let acquired = state.base.acquire::<W, RolesApart>(Want::Write(how), until, Ends::Late);
+        let acquired = state.base.acquire::<W, RolesApart>(Want::Write(how), until, None);
         let claimed = acquired.is_ok_and(|()| state.claim_counters::<W>(late, until));
         counted::<M>(if claimed { Ok(()) } else { Err(Refusal::TimedOut) }, Event::RwWrite)
     }

@@ -4,27 +4,29 @@
 //! [`shfl`](super), departure 3.
 //!
 //! ```text
-//!            poll ──in vain──> (a writer: bar readers, poll) ──in vain──> nap on the counter ──> poll …
-//!                                                                         without bars, unless overdue
+//!            poll ──in vain──> (a writer: bar readers, poll) ──in vain──> sleep on the counter ──> poll …
+//!                                                                         without bars, and until overdue;
+//!                                                                         then with bars, until it is woken
 //! ```
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, Word};
 use crate::node::{Node, state};
 use crate::policy::Admission;
 use crate::rw::Writer;
+use crate::rw::shfl::turn::Wait;
 use crate::rw::shfl::{BAR_READERS, BAR_WRITERS, BARS, SLEEPER, ShflRwState, Want, has_no_readers};
-use crate::shuffle::front::waited;
+use crate::shuffle::front::{named, waited};
 use crate::shuffle::release::wake;
 use crate::shuffle::shuffler;
 use crate::shuffle::turn::WALK_EVERY;
 use crate::wait::WaitPolicy;
 
-/// The longest nap (µs) of a head: after that, it says that it runs.
+/// How long (µs) a head that does not sleep polls at a time: after that, it says that it runs.
 const HEARTBEAT: u32 = 5_000;
-/// A head that has not said so for so long (µs) does not run.
+/// A head that is awake and has not said so for so long (µs) does not run.
 const IDLE: u32 = 25_000;
 /// How long (µs) a head that leaves waits for who is evicting it.
 pub(super) const BREAK: u32 = 10;
@@ -39,25 +41,35 @@ pub(super) enum Contended {
     Evicted,
 }
 
-/// Whether this head has not run for long.
-pub(super) fn is_idle<M: Machine>(head: &Node<M>) -> bool {
-    // Relaxed: a stale reading is of a time when it did run, or of one that is over; either way it is a guess.
-    let told = matches!(head.state.load(Relaxed), state::HEAD | state::NAPPING);
-    let ran = head.granted_at.load(Relaxed);
-    told && ran != 0 && M::micros().wrapping_sub(ran) > IDLE.max(2 * M::tunables().bound_us) && waited(head) > IDLE
-}
-
 impl<M: Machine> ShflRwState<M> {
-    /// Contends for the counter as the head, until the lock is won (`holding`: it already is); then leaves the queue.
+    /// Whether this head does not run, though it should: it is awake, and has not said so for long; or it should sleep, and the kernel says that it
+    /// does not. (One that does is woken for nothing.) A guess: a stale reading is of a time when it did run, or of one that is over.
+    pub(super) fn is_idle(&self, head: &Node<M>) -> bool {
+        if waited(head) <= IDLE {
+            return false;
+        }
+        let ran = head.granted_at.load(Relaxed);
+        match head.state.load(Relaxed) {
+            state::HEAD => {
+                ran != 0 && M::micros().wrapping_sub(ran) > IDLE.max(M::tunables().bound_us.saturating_mul(2))
+            }
+            state::NAPPING => M::wake(&raw const self.count, u32::MAX) == 0,
+            _ => false,
+        }
+    }
+
+    /// Contends for the counter as the head, until the lock is won (`holding`: it already is, or elsewhere); then leaves the queue.
     pub(super) fn contend<W: WaitPolicy, P: Admission>(
         &self,
         me: Handle,
-        want: Want,
+        wait: &Wait<'_>,
         until: Option<Deadline>,
         holding: bool,
     ) -> Contended {
-        let node = me.node::<M>();
+        let (node, want, mut look) = (me.node::<M>(), wait.want, wait.look::<M>());
         shuffler::start_at_head(node);
+        self.wake_up(me);
+        let mut holding = holding;
         let mut won = holding;
         while !won {
             say_alive(node);
@@ -69,28 +81,54 @@ impl<M: Machine> ShflRwState<M> {
             if !won && !raised && W::SPINS && self.bar_if_due(want, node, true) {
                 won = self.poll_as_head::<W, P>(me, want, until);
             }
+            if !won && wait.is_over() {
+                (won, holding) = (true, true);
+            }
             if !won && until.is_some_and(|deadline| M::expired(&deadline)) {
                 return self.give_up(me);
             }
             if !won && W::PARKS {
-                self.nap(want, node, until);
+                let limit = if wait.looks_around() { Some(M::sooner(look, until)) } else { until };
+                self.nap(me, want, limit);
+                look = look.saturating_mul(2);
             }
         }
         if holding {
             self.count.fetch_and(!(BARS | SLEEPER), Relaxed);
         }
-        if let Some(next) = self.depart(me, want.writes()) {
-            wake::<M>(next);
-        } else if want.writes() {
-            self.note_untold();
-        }
+        self.pass_on(me, want);
         Contended::Won
+    }
+
+    /// Who holds the lock leaves the queue. If the next sleeps, a reader wakes it; a writer's release does.
+    fn pass_on(&self, me: Handle, want: Want) {
+        let onto = want.writes().then_some(&self.count);
+        match self.depart(me, onto) {
+            Some(_) if onto.is_some() => self.note_sleeper(),
+            Some(next) => wake::<M>(next),
+            None => {}
+        }
+    }
+
+    /// NAPPING -> HEAD, unless it is awake, or was evicted.
+    ///
+    /// The flag is the next head's if this one has been evicted meanwhile, as one that is stopped here may be: then that one gets up, and sets it
+    /// anew. Acquire pairs with the Release in `nap`: who finds the next head's flag finds that it is not head.
+    fn wake_up(&self, me: Handle) {
+        let node = me.node::<M>();
+        say_alive(node);
+        if node.state.compare_exchange(state::NAPPING, state::HEAD, Relaxed, Relaxed).is_ok() {
+            self.count.fetch_and(!SLEEPER, Acquire);
+            if named(self.queue.front()) != Some(me) {
+                M::wake(&raw const self.count, u32::MAX);
+            }
+        }
     }
 
     /// Leaves without the lock.
     fn give_up(&self, me: Handle) -> Contended {
         self.count.fetch_and(!(BARS | SLEEPER), Relaxed);
-        if let Some(next) = self.depart(me, false) {
+        if let Some(next) = self.depart(me, None) {
             wake::<M>(next);
         }
         Contended::TimedOut
@@ -141,28 +179,27 @@ impl<M: Machine> ShflRwState<M> {
         won
     }
 
-    /// The head sleeps on the counter. It takes its bars down for that, unless it is overdue, or preferred.
-    fn nap(&self, want: Want, node: &Node<M>, until: Option<Deadline>) {
+    /// The head sleeps on the counter, until it is woken or its deadline has passed; or, with its bars down, until it is overdue. It takes them down
+    /// for that, unless it is preferred.
+    fn nap(&self, me: Handle, want: Want, until: Option<Deadline>) {
+        let node = me.node::<M>();
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
             return; // Evicted.
         }
-        let left = M::tunables().bound_us.checked_sub(waited(node));
+        let left = M::tunables().bound_us.checked_sub(waited(node)).filter(|left| *left > 0);
         if left.is_some() && want == Want::Write(Writer::Fair) {
             self.count.fetch_and(!BARS, Relaxed);
         } else {
             self.bar_if_due(want, node, false);
         }
-        // Relaxed: the kernel compares the counter with what we saw; all of this is one word.
-        let seen = self.count.fetch_or(SLEEPER, Relaxed) | SLEEPER;
+        // The kernel compares the counter with what we saw; all of this is one word. Release: see `wake_up`.
+        let seen = self.count.fetch_or(SLEEPER, Release) | SLEEPER;
         if !want.could(seen) {
-            let limit = M::sooner(left.map_or(HEARTBEAT, |left| left.clamp(1, HEARTBEAT)), until);
+            let limit = left.map_or(until, |left| Some(M::sooner(left, until)));
             M::trace(Event::Park);
-            M::park(&self.count, seen, Some(limit));
+            M::park(&self.count, seen, limit);
         }
-        // Fails if evicted; then the flag is the next head's.
-        if node.state.compare_exchange(state::NAPPING, state::HEAD, Relaxed, Relaxed).is_ok() {
-            self.count.fetch_and(!SLEEPER, Relaxed);
-        }
+        self.wake_up(me);
     }
 }
 

@@ -16,24 +16,26 @@
 //!    does). One that was not to come in takes itself out again, before it queues.
 //! 3. *Bars, not phases.* A writer at the head that has polled in vain bars the door for readers while it goes on polling. It
 //!    sleeps behind a bar only if its wait is overdue (`bound`), or where writers are preferred: until then those who run may take the
-//!    lock, for a sleeper that it is kept for makes everybody wait. An overdue head of either kind bars other writers, too.
+//!    lock, for a sleeper that it is kept for makes everybody wait. An overdue head of either kind bars other writers, too. So a head that
+//!    sleeps gets up once by itself, when the bound is over; then it sleeps until it is woken.
 //! 4. *Readers pass writers that wait* if they hold a read lock, and else after the bound; see [`rw`](super). Each reader that comes
 //!    past a head in this way doubles the wait of the next (up to [`MOST_DOUBLINGS`] times).
-//! 5. *A reader that comes in wakes the next at once* if that sleeps: it may read, too. A writer does so when it releases (NOTIFY).
-//! 6. *Patience*, as in the mutex: no wait in the queue is for ever, a head that does not run loses its bars, and its place.
+//! 5. *A reader that comes in wakes the next at once* if that sleeps: it may read, too. A writer moves it to the counter, where its release wakes it.
+//! 6. *Waiters sleep until they are told*, as in the mutex. Readers that may pass waiting writers look for themselves when the bound is over, then after
+//!    twice as long, and so on without end; others only while they have not seen the head asleep. A head that does not run loses its bars,
+//!    and its place.
 //!
 //! ## State: 12 bytes
 //! ```text
-//! count   31 ............................ 5   4       3        2            1            0
-//!         readers (and who asks to be one)    NOTIFY  SLEEPER  BAR_WRITERS  BAR_READERS  WRITER
+//! count   31 ............................ 4   3        2            1            0
+//!         readers (and who asks to be one)    SLEEPER  BAR_WRITERS  BAR_READERS  WRITER
 //! ```
 //! | bit | set by | cleared by | meaning |
 //! |---|---|---|---|
 //! | [`WRITER`] | who acquires for writing | its release | held for writing |
 //! | [`BAR_READERS`] | a writer at the head | the head, when it has the lock, leaves or naps; who finds it stale | readers that come keep out |
 //! | [`BAR_WRITERS`] | the head, overdue | the same | writers that come keep out |
-//! | [`SLEEPER`] | the head, before it sleeps on `count` | the head, awake | who makes the lock free, or free of readers, wakes it |
-//! | [`NOTIFY`] | a writer that has left the queue before a sleeper | its release | the next head has not been told |
+//! | [`SLEEPER`] | the head, before it sleeps on `count`; a writer that has moved it there | the head, awake | who makes the lock free, or free of readers, wakes it |
 //!
 //! `head` and `tail`: see [`front`](crate::shuffle::front). [`turn`] is the wait in the queue, [`head`] that of the head.
 //!
@@ -41,7 +43,8 @@
 //! 1. Whoever sets WRITER, while there are no readers, holds the lock for writing until it is cleared.
 //! 2. Whoever adds a reader while neither WRITER nor a bar that it must respect is set, holds the lock for reading until it takes that
 //!    reader out. Who has added one and sees WRITER, or such a bar, holds nothing, and takes it out again.
-//! 3. Only the head sleeps on `count`, after SLEEPER was set, while `count` is as it was then.
+//! 3. Only the head sleeps on `count`, after SLEEPER was set, while `count` is as it was then; or moved there by a writer that sets SLEEPER before it
+//!    releases.
 //! 4. The head leaves the queue only after it has cleared its name from `head`, which it and who evicts it compete for.
 //! 5. After the release of WRITER, or of a reader, the releaser touches only nodes and futex addresses.
 //! 6. Bars keep nobody out for ever: the head that raised them says when it last ran, and stale ones are ignored.
@@ -63,12 +66,13 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
+use crate::node::state;
 use crate::policy::{Admission, RolesApart};
-use crate::rw::shfl::turn::Ends;
+use crate::rw::shfl::turn::{Elsewhere, Wait};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 use crate::shuffle::ShflQueue;
-use crate::shuffle::front::{BESIDE, NOTIFY as UNTOLD, named, naming};
-use crate::shuffle::release::wake;
+use crate::shuffle::front::named;
+use crate::shuffle::release::rouse;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
 /// Held for writing.
@@ -79,14 +83,12 @@ pub const BAR_READERS: u32 = 1 << 1;
 pub const BAR_WRITERS: u32 = 1 << 2;
 /// The head sleeps on the counter.
 pub const SLEEPER: u32 = 1 << 3;
-/// The next head has not been told.
-pub const NOTIFY: u32 = 1 << 4;
 /// One reader.
-pub const READER: u32 = 1 << 5;
+pub const READER: u32 = 1 << 4;
 /// Both bars.
 pub const BARS: u32 = BAR_READERS | BAR_WRITERS;
 /// All that makes a release more than one store.
-const BUSY: u32 = BARS | SLEEPER | NOTIFY;
+const BUSY: u32 = BARS | SLEEPER;
 /// From this value on there are too many readers; the rest of the word is for those who do not know it yet.
 const FULL: u32 = 1 << 31;
 /// How often the wait of a reader that only a waiting writer keeps out may be doubled.
@@ -161,24 +163,20 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// (readers) -> (readers - 1), and wakes the head if it was the last.
-    fn take_out(&self) {
+    /// (readers) -> (readers - 1), and wakes the head if it was the last: how many slept, then. (While a writer holds the lock, its release does so.)
+    fn take_out(&self) -> Option<u32> {
         let address: *const M::Word = &raw const self.count;
         let seen = self.count.fetch_add(READER.wrapping_neg(), Release);
         // Invariant 5.
-        if seen & SLEEPER != 0 && has_no_readers(seen - READER) {
-            rouse_head::<M>(address);
-        }
+        (seen & (SLEEPER | WRITER) == SLEEPER && has_no_readers(seen - READER)).then(|| rouse_head::<M>(address))
     }
 
-    /// (WRITER) -> (), and wakes the head.
-    fn end_writing(&self) {
+    /// (WRITER) -> (), and wakes the head: how many slept, then.
+    fn end_writing(&self) -> Option<u32> {
         let address: *const M::Word = &raw const self.count;
         let seen = self.count.fetch_add(WRITER.wrapping_neg(), Release);
         // Invariant 5.
-        if seen & SLEEPER != 0 {
-            rouse_head::<M>(address);
-        }
+        (seen & SLEEPER != 0).then(|| rouse_head::<M>(address))
     }
 
     /// (no WRITER, no bar) -> (readers + 1); what the counter was.
@@ -188,7 +186,7 @@ impl<M: Machine> ShflRwState<M> {
         if seen & (WRITER | BAR_READERS) == 0 && seen < FULL {
             return Some(seen);
         }
-        self.take_out(); // Invariant 2.
+        let _ = self.take_out(); // Invariant 2.
         None
     }
 
@@ -210,7 +208,7 @@ impl<M: Machine> ShflRwState<M> {
         &self,
         want: Want,
         until: Option<Deadline>,
-        ends: Ends,
+        elsewhere: Elsewhere<'_>,
     ) -> Result<(), Refusal> {
         let taken = if want.writes() {
             self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
@@ -223,7 +221,8 @@ impl<M: Machine> ShflRwState<M> {
         if !want.writes() && self.count.load(Relaxed) >= FULL {
             return Err(Refusal::Overflow);
         }
-        self.wait::<W, P>(want, until, ends).map_err(|TimedOut| Refusal::TimedOut)
+        let wait = Wait::begin::<M>(want).looking(elsewhere);
+        self.wait::<W, P>(&wait, until).map_err(|TimedOut| Refusal::TimedOut)
     }
 
     /// Acquires for writing if that is possible at once; uncounted, too.
@@ -238,46 +237,32 @@ impl<M: Machine> ShflRwState<M> {
         if self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok() {
             return Ok(());
         }
-        self.wait::<W, RolesApart>(Want::Write(Writer::Preferred), Some(until), Ends::SoonerAtHead(at_head))
+        let wait = Wait::begin::<M>(Want::Write(Writer::Preferred)).at_head(at_head);
+        self.wait::<W, RolesApart>(&wait, Some(until))
     }
 
     /// The release of a lock that somebody waits for. `count` is what the releaser saw.
     #[cold]
     fn unlock_slow(&self, count: u32) {
-        let head = self.queue.head.load(Acquire) & !BESIDE;
-        let mut told = None;
-        match named(head) {
-            Some(waiter) if !waiter.node::<M>().is_alive() => {
-                // A forked child.
-                self.queue.bury(self.queue.head.load(Relaxed));
-                self.count.fetch_and(!BUSY, Relaxed);
-            }
-            Some(waiter) if count & NOTIFY != 0 && head & UNTOLD != 0 => {
-                self.count.fetch_and(!NOTIFY, Relaxed);
-                if self.queue.change_head(head, naming(waiter)) {
-                    told = self.queue.install(waiter, false);
-                }
-            }
-            _ if count & NOTIFY != 0 => {
-                self.count.fetch_and(!NOTIFY, Relaxed);
-            }
-            _ => {}
+        let mut head = named(self.queue.head.load(Acquire));
+        if head.is_some_and(|waiter| !waiter.node::<M>().is_alive()) {
+            // A forked child.
+            self.queue.bury(self.queue.head.load(Relaxed));
+            self.count.fetch_and(!BUSY, Relaxed);
+            head = None;
         }
-        if count & WRITER != 0 {
-            self.end_writing();
-        } else {
-            self.take_out();
-        }
-        if let Some(next) = told {
-            wake::<M>(next);
+        let woken = if count & WRITER != 0 { self.end_writing() } else { self.take_out() };
+        // It may be frozen. From here on nodes only.
+        if let Some(head) =
+            head.filter(|head| woken == Some(0) && head.node::<M>().state.load(Relaxed) == state::NAPPING)
+        {
+            rouse::<M>(head);
         }
     }
 
-    /// Who has just acquired for writing and left the queue: its release tells the next, if that sleeps.
-    fn note_untold(&self) {
-        if self.queue.head.load(Relaxed) & UNTOLD != 0 {
-            self.count.fetch_or(NOTIFY, Relaxed);
-        }
+    /// (holder for writing) -> the same: its release wakes who was moved to the counter. Relaxed: it is the holder's own release.
+    fn note_sleeper(&self) {
+        self.count.fetch_or(SLEEPER, Relaxed);
     }
 
     /// The head, if it exists in this process.
@@ -303,9 +288,9 @@ pub(crate) fn counted<M: Machine>(acquired: Result<(), Refusal>, event: Event) -
 }
 
 #[cold]
-fn rouse_head<M: Machine>(address: *const M::Word) {
+fn rouse_head<M: Machine>(address: *const M::Word) -> u32 {
     M::trace(Event::Wake);
-    M::wake(address, u32::MAX);
+    M::wake(address, u32::MAX)
 }
 
 impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
@@ -328,7 +313,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
     }
 
     fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        counted::<M>(state.acquire::<W, P>(Want::Read(how), until, Ends::Late), Event::RwRead)
+        counted::<M>(state.acquire::<W, P>(Want::Read(how), until, None), Event::RwRead)
     }
 
     fn try_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
@@ -342,7 +327,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
 
     #[inline]
     fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        counted::<M>(state.acquire::<W, P>(Want::Write(how), until, Ends::Late), Event::RwWrite)
+        counted::<M>(state.acquire::<W, P>(Want::Write(how), until, None), Event::RwWrite)
     }
 
     fn try_write(state: &ShflRwState<M>) -> bool {
@@ -358,9 +343,9 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
         // Relaxed: as the caller holds the lock, it is seen whether for writing.
         let seen = state.count.load(Relaxed);
         if seen & (WRITER | BUSY) == 0 && seen >= READER {
-            state.take_out();
+            let _ = state.take_out();
         } else if seen & (WRITER | BUSY) == WRITER {
-            state.end_writing();
+            let _ = state.end_writing();
         } else if seen & WRITER != 0 || seen >= READER {
             state.unlock_slow(seen);
         }

@@ -1,6 +1,6 @@
 //! # Waiting in the queue of a readers-writer ShflLock
 //!
-//! From the failed attempt on the counter to the front of the queue, and what a waiter may do when its patience is at an end. See
+//! From the failed attempt on the counter to the front of the queue, and what a waiter may do that was not told. See
 //! [`shfl`](super), departures 4 and 6.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -9,48 +9,62 @@ use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::node::state;
 use crate::policy::{Admission, roles};
-use crate::rw::shfl::head::{Contended, is_idle};
+use crate::rw::shfl::head::Contended;
 use crate::rw::shfl::{BAR_READERS, BARS, MOST_DOUBLINGS, SLEEPER, ShflRwState, Want};
 use crate::rw::{Reader, Writer};
+use crate::shuffle::ShflQueue;
 use crate::shuffle::front::{naming, start_clock};
 use crate::shuffle::release::{rouse, wake};
-use crate::shuffle::turn::{PATIENCE, Turn, is_told};
-use crate::wait::WaitPolicy;
+use crate::shuffle::turn::{LOOK, Turn, is_told};
+use crate::wait::{STAY, WaitPolicy};
 
-/// The longest patience (µs) of a waiter: after so much silence, it looks for itself.
-const PATIENCE_MAX: u32 = 80_000;
-
-/// What it means that the time of a wait is over.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ends {
-    /// The caller's deadline has passed: it leaves, and readers that pass writers at all do so now.
-    Late,
-    /// The same; and once it is first it waits for so long (µs) at most.
-    SoonerAtHead(u32),
-    /// The caller looks at something else, and comes back.
-    ToLookAround,
-}
+/// What a reader that may pass waiting writers also looks at, whenever it looks for itself: whether it has come in by another way.
+pub(crate) type Elsewhere<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// A wait: what for, and how long it has lasted.
-struct Wait {
-    want: Want,
+pub(crate) struct Wait<'a> {
+    pub(super) want: Want,
     /// When it began, in µs.
     since: u32,
-    /// Whether it goes on when its time is over: then that is no reason to pass anybody.
-    goes_on: bool,
+    /// Once it is first it waits for so long (µs) at most.
+    at_head: Option<u32>,
+    elsewhere: Elsewhere<'a>,
 }
 
-impl Wait {
-    fn begin<M: Machine>(want: Want, ends: Ends) -> Self {
-        Self { want, since: M::micros(), goes_on: ends == Ends::ToLookAround }
+impl<'a> Wait<'a> {
+    /// One that begins now.
+    pub(crate) fn begin<M: Machine>(want: Want) -> Self {
+        Self { want, since: M::micros(), at_head: None, elsewhere: None }
+    }
+
+    /// The same for so long (µs) at most, once it is first.
+    pub(crate) fn at_head(self, at_head: u32) -> Self {
+        Self { at_head: Some(at_head), ..self }
+    }
+
+    /// The same, which also looks there.
+    pub(crate) fn looking(self, elsewhere: Elsewhere<'a>) -> Self {
+        Self { elsewhere, ..self }
+    }
+
+    /// Whether it looks elsewhere, too.
+    pub(super) fn looks_around(&self) -> bool {
+        self.elsewhere.is_some()
+    }
+
+    /// Whether it has come in there.
+    pub(super) fn is_over(&self) -> bool {
+        self.elsewhere.is_some_and(|look| look())
+    }
+
+    /// Whether it may pass writers that wait, in time.
+    fn passes(&self) -> bool {
+        matches!(self.want, Want::Read(Reader::Newcomer | Reader::Again))
     }
 
     /// How long (µs) the waiter sleeps, at first, before it looks for itself.
-    fn patience<M: Machine>(&self) -> u32 {
-        match self.want {
-            Want::Read(Reader::Newcomer | Reader::Again) => M::tunables().bound_us.clamp(1, PATIENCE),
-            _ => PATIENCE,
-        }
+    pub(super) fn look<M: Machine>(&self) -> u32 {
+        if self.passes() { M::tunables().bound_us.max(1) } else { LOOK }
     }
 }
 
@@ -59,50 +73,47 @@ impl<M: Machine> ShflRwState<M> {
     #[cold]
     pub(super) fn wait<W: WaitPolicy, P: Admission>(
         &self,
-        want: Want,
+        wait: &Wait<'_>,
         until: Option<Deadline>,
-        ends: Ends,
     ) -> Result<(), TimedOut> {
         M::trace(Event::RwContended);
+        let want = wait.want;
         if W::SPINS && self.queue.arrive(&self.count, |seen| want.could(seen) && self.admit(want, want.bars(), 0)) {
             return Ok(());
         }
-        let wait = Wait::begin::<M>(want, ends);
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
-        let take = || self.admit_out_of_turn(&wait, late());
+        let take = || self.admit_out_of_turn(wait, late()) || wait.is_over();
         if let Some(ended) = self.queue.left().keep_out(until, take) {
             return ended;
         }
         let me = M::take_node();
-        let mut turn = self.line_up::<W, P>(me, &wait, until);
+        let mut turn = self.line_up::<W, P>(me, wait, until);
         loop {
             let contended = match turn {
                 Turn::Won => return Ok(()),
                 Turn::TimedOut => Contended::TimedOut,
                 Turn::Head => {
-                    let until = match ends {
-                        Ends::SoonerAtHead(us) => Some(M::sooner(us, until)),
-                        _ => until,
-                    };
-                    self.contend::<W, P>(me, want, until, false)
+                    let until = wait.at_head.map_or(until, |us| Some(M::sooner(us, until)));
+                    self.contend::<W, P>(me, wait, until, false)
                 }
-                Turn::HeadHolding => self.contend::<W, P>(me, want, until, true),
+                Turn::HeadHolding => self.contend::<W, P>(me, wait, until, true),
             };
             match contended {
                 Contended::Won => return Ok(()),
                 Contended::TimedOut => return Err(TimedOut),
-                Contended::Evicted => turn = self.line_up::<W, P>(me, &wait, until),
+                Contended::Evicted => turn = self.line_up::<W, P>(me, wait, until),
             }
         }
     }
 
     /// Joins the queue and waits in it.
-    fn line_up<W: WaitPolicy, P: Admission>(&self, me: Handle, wait: &Wait, until: Option<Deadline>) -> Turn {
+    fn line_up<W: WaitPolicy, P: Admission>(&self, me: Handle, wait: &Wait<'_>, until: Option<Deadline>) -> Turn {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         node.role.store(if wait.want.writes() { roles::WRITES } else { roles::READS }, Relaxed); // Published as the rest, by `join`.
-        if !self.queue.join(me, me) {
-            return self.wait_turn::<W, P>(me, wait, until);
+        let behind = self.queue.join_behind(me, me);
+        if behind.is_some() {
+            return self.wait_turn::<W, P>(me, behind, wait, until);
         }
         start_clock(node);
         node.state.store(state::HEAD, Relaxed); // Nobody else changes it yet: `head` does not name it.
@@ -110,41 +121,57 @@ impl<M: Machine> ShflRwState<M> {
         Turn::Head
     }
 
-    /// Waits in the queue.
-    fn wait_turn<W: WaitPolicy, P: Admission>(&self, me: Handle, wait: &Wait, until: Option<Deadline>) -> Turn {
+    /// Waits in the queue, where it joined `behind` somebody.
+    fn wait_turn<W: WaitPolicy, P: Admission>(
+        &self,
+        me: Handle,
+        behind: Option<Handle>,
+        wait: &Wait<'_>,
+        until: Option<Deadline>,
+    ) -> Turn {
         let node = me.node::<M>();
-        let mut patience = wait.patience::<M>();
+        let (stays, mut look, mut trusts) = (M::sooner(STAY, until), wait.look::<M>(), false);
         loop {
-            let limit = M::sooner(patience, until);
+            let limit = if W::PARKS { stays } else { M::sooner(look, until) };
             if W::SPINS && self.queue.spin_while_shuffled::<W, P>(me, limit) {
                 return Turn::Head;
             }
-            match self.queue.sleep_in_queue::<W>(node, limit) {
+            let nap = if trusts { until } else { Some(M::sooner(look, until)) };
+            match self.queue.sleep_in_queue::<W>(node, nap) {
                 told if is_told(told) => return Turn::Head,
                 state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
                 _ => {}
             }
-            if self.queue.claim_notice(me) {
-                return Turn::Head;
-            }
             let late = until.is_some_and(|deadline| M::expired(&deadline));
-            let won = self.admit_out_of_turn(wait, late);
+            let won = self.admit_out_of_turn(wait, late) || wait.is_over();
             if won || late {
                 let turn = self.queue.leave_node(node, won);
                 if matches!(turn, Turn::Won) {
                     self.evict_idle_head(wait.want);
+                    rouse::<M>(me); // Who joined behind it may have counted on it.
                 }
                 return turn;
             }
-            patience = (patience * 2).min(PATIENCE_MAX.max(M::tunables().bound_us));
+            (look, trusts) = (look.saturating_mul(2), !wait.passes() && self.is_in_good_hands(wait.want, behind));
         }
+    }
+
+    /// Whether the head sleeps on the counter, and rightly so: then a release wakes it, or hears from the kernel that it does not sleep; and whether a
+    /// waiter that joined `behind` somebody is linked. Relaxed: what is seen is of now, or of a moment ago, when it was true.
+    fn is_in_good_hands(&self, want: Want, behind: Option<Handle>) -> bool {
+        let asleep = |head: Handle| head.node::<M>().state.load(Relaxed) == state::NAPPING;
+        let count = self.count.load(Relaxed);
+        self.live_head().is_some_and(asleep)
+            && count & SLEEPER != 0
+            && !want.could(count)
+            && behind.is_none_or(ShflQueue::<M>::is_linked)
     }
 
     /// Acquires the lock past who came first, if the wait has been long enough for that; a bar is no obstacle if the head which raised it
     /// is not running. `late`: the deadline has passed, so readers that pass writers at all do so now.
-    fn admit_out_of_turn(&self, wait: &Wait, late: bool) -> bool {
+    fn admit_out_of_turn(&self, wait: &Wait<'_>, late: bool) -> bool {
         let head = self.live_head();
-        let idle = head.is_some_and(|head| is_idle(head.node::<M>()));
+        let idle = head.is_some_and(|head| wait.want.could(self.count.load(Relaxed)) && self.is_idle(head.node::<M>()));
         if head.is_none() || idle {
             // Invariant 6. It raises them anew, should it run; and should it sleep, it does not do so for long. Where writers are
             // preferred, readers wait for one that does not run, too, as in glibc: it may only have no CPU.
@@ -160,7 +187,7 @@ impl<M: Machine> ShflRwState<M> {
         let passed = &head.node::<M>().passes;
         let bound = u64::from(M::tunables().bound_us) << passed.load(Relaxed).min(MOST_DOUBLINGS);
         let waited = u64::from(M::micros().wrapping_sub(wait.since));
-        if (!late || wait.goes_on) && waited < bound {
+        if !late && waited < bound {
             return self.admit(wait.want, BAR_READERS, 0);
         }
         let barred = self.count.load(Relaxed) & BAR_READERS != 0;
@@ -173,24 +200,25 @@ impl<M: Machine> ShflRwState<M> {
         admitted
     }
 
-    /// Who has won out of turn throws the head out of the queue if that has not run for long.
+    /// Who has won out of turn throws the head out of the queue if that does not run.
     fn evict_idle_head(&self, want: Want) {
-        let Some(head) = self.live_head().filter(|head| is_idle(head.node::<M>())) else { return };
-        if let Some(next) = self.queue.evict(head, want.writes()) {
-            wake::<M>(next);
-        } else if want.writes() {
-            self.note_untold();
+        let Some(head) = self.live_head().filter(|head| self.is_idle(head.node::<M>())) else { return };
+        let onto = want.writes().then_some(&self.count);
+        match self.queue.evict(head, onto) {
+            Some(_) if onto.is_some() => self.note_sleeper(),
+            Some(next) => wake::<M>(next),
+            None => {}
         }
         if let Some(head) = self.live_head() {
             rouse::<M>(head);
         }
     }
 
-    /// (head = me) -> (head = the next), out of the queue: invariant 4. The next, if the caller is to wake it; with `defer`, the release
-    /// is.
-    pub(super) fn depart(&self, me: Handle, defer: bool) -> Option<Handle> {
+    /// (head = me) -> (head = the next), out of the queue: invariant 4. The next, if it sleeps: without `onto`, the caller is to wake it; with it,
+    /// on that word.
+    pub(super) fn depart(&self, me: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let node = me.node::<M>();
-        while !self.queue.change_head(naming(me), 0) {
+        while !self.queue.unname(me) {
             // Somebody is evicting us, or takes that back.
             let gone = |seen| seen == state::EVICTED;
             if M::spin_until(&node.state, Acquire, crate::machine::Patience::Budget, gone).is_some() {
@@ -199,6 +227,6 @@ impl<M: Machine> ShflRwState<M> {
             }
             M::relax(super::head::BREAK);
         }
-        self.queue.pass(me, defer)
+        self.queue.pass(me, onto)
     }
 }

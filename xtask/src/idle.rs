@@ -1,0 +1,239 @@
+//! `cargo xtask idle`: what do threads cost that are blocked?
+//!
+//! Programs may have hundreds of them, for hours. So none may use CPU time: a waiter polls for its budget, then sleeps until it is woken or its deadline
+//! comes. (A timed wake-up for safety's sake comes ever more seldom.) Measured is the CPU time of the process, and its context switches, over a window in
+//! which nothing happens: not its wall time, so that a busy machine changes nothing.
+//!
+//! Every lock that can be put under a program, with every way of waiting but polling for ever (`wait=spin`), which must be found out.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use flashlock_locks::catalogue::{Facts, LOCKS};
+use flashlock_locks::rw::catalogue::RW_LOCKS;
+
+use crate::child::Program;
+use crate::locks::{Chosen, Under};
+use crate::steps::{Tally, watched};
+use crate::table;
+use crate::workspace;
+
+/// CPU time that each blocked thread may use, as a share of a CPU.
+const SHARE: f64 = 0.001;
+/// How often it may be switched to in the window, and the measuring thread besides.
+const SWITCHES_EACH: u64 = 3;
+const SWITCHES_BESIDE: u64 = 20;
+/// How many programs run at a time: they sleep.
+const AT_ONCE: usize = 12;
+/// Against hangs only.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Scenarios of readers-writer locks; the others are of mutexes, and what goes with them.
+const RW: &[&str] = &["readers", "writers", "behind-reader"];
+/// A lock that must be found out, and where.
+const CONTROL: (&str, &str) = ("shfl:wait=spin", "mutex");
+
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// How long threads are blocked before the window opens, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    settle: u64,
+    /// How long the window is, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1500)]
+    window: u64,
+    /// Only these scenarios
+    #[arg(value_name = "SCENARIO")]
+    only: Vec<String>,
+}
+
+/// What a scenario cost.
+#[derive(Clone, Debug, PartialEq)]
+struct Cost {
+    scenario: String,
+    threads: u64,
+    window_ms: u64,
+    cpu_us: u64,
+    switches: u64,
+}
+
+impl Cost {
+    /// Share of a CPU for each thread.
+    fn share(&self) -> f64 {
+        self.cpu_us as f64 / (self.window_ms * 1000 * self.threads) as f64
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.share() <= SHARE && self.switches <= SWITCHES_EACH * self.threads + SWITCHES_BESIDE
+    }
+}
+
+/// One run: what it is under, its name, and the scenarios.
+struct Run {
+    under: Under,
+    name: String,
+    scenarios: Vec<String>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<Tally> {
+    let program = workspace::build_tests("idle", "target/idle")?.join("idle");
+    let runs = runs(options, &scenarios(&program, &options.only)?)?;
+    if let Some(first) = runs.iter().find(|run| !matches!(run.under, Under::Glibc)) {
+        first.under.assert_bound(&program)?;
+    }
+    let results = watched("threads are blocked", || measured(&program, &runs, options))?;
+    let mut tally = Tally::default();
+    let mut table = table::new(["lock", "scenario", "threads", "% of a CPU each", "switches", ""]);
+    for (run, costs) in runs.iter().zip(&results) {
+        for cost in costs {
+            let ok = cost.is_nothing();
+            tally += if ok { Tally::PASSED } else { Tally::FAILED };
+            table.add_row([
+                run.name.clone(),
+                cost.scenario.clone(),
+                cost.threads.to_string(),
+                format!("{:.4}", cost.share() * 100.0),
+                cost.switches.to_string(),
+                if ok { "ok" } else { "TOO MUCH" }.to_owned(),
+            ]);
+        }
+    }
+    println!("{} ms after {} ms:\n{table}", options.window, options.settle);
+    if options.chosen.is_everything() {
+        tally += control(&program, options)?;
+    }
+    Ok(tally)
+}
+
+/// The names of all scenarios, or of these.
+fn scenarios(program: &Path, only: &[String]) -> Result<Vec<String>> {
+    let mut list = Command::new(program);
+    list.arg("--list");
+    let listed = Program::new(list, LIMIT).run()?.successful()?;
+    let mut names: Vec<String> =
+        listed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+    if let Some(unknown) = only.iter().find(|name| !names.contains(name)) {
+        bail!("no scenario is called {unknown}; there are {}", names.join(", "));
+    }
+    names.retain(|name| only.is_empty() || only.contains(name));
+    Ok(names)
+}
+
+/// What is run: glibc first, then every lock with every way of waiting that sleeps.
+fn runs(options: &Options, scenarios: &[String]) -> Result<Vec<Run>> {
+    let mut runs = vec![Run { under: Under::Glibc, name: "glibc".to_owned(), scenarios: scenarios.to_vec() }];
+    for lock in options.chosen.locks()? {
+        let (base, given) = lock.name.split_once(':').unwrap_or((&lock.name, ""));
+        let is_rw = RW_LOCKS.iter().any(|info| info.name == base);
+        let scenarios: Vec<String> =
+            scenarios.iter().filter(|name| RW.contains(&name.as_str()) == is_rw).cloned().collect();
+        let names = if given.is_empty() { sleeping(base)? } else { BTreeSet::from([lock.name.clone()]) };
+        for name in names.into_iter().filter(|_| !scenarios.is_empty()) {
+            runs.push(Run { under: Under::lock(&name)?, name, scenarios: scenarios.clone() });
+        }
+    }
+    Ok(runs)
+}
+
+/// A lock with each of its waits but `spin`.
+fn sleeping(name: &str) -> Result<BTreeSet<String>> {
+    let facts = LOCKS.iter().map(|info| &info.facts).chain(RW_LOCKS.iter().map(|info| &info.facts));
+    let info: &Facts = facts
+        .into_iter()
+        .find(|facts| facts.name == name)
+        .with_context(|| format!("{name} is not in the catalogue that this task was built with"))?;
+    Ok(info.waits.iter().filter(|wait| **wait != "spin").map(|wait| format!("{name}:wait={wait}")).collect())
+}
+
+fn measured(program: &Path, runs: &[Run], options: &Options) -> Result<Vec<Vec<Cost>>> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(vec![None; runs.len()]);
+    let work = || -> Result<()> {
+        while let Some((at, run)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, runs.get(at)?))) {
+            let costs = costs(program, run, options)?;
+            results.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[at] = Some(costs);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(_) => bail!("a thread of this task panicked"),
+        })
+    })?;
+    let results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    results.into_iter().collect::<Option<Vec<_>>>().context("a program was not run")
+}
+
+fn costs(program: &Path, run: &Run, options: &Options) -> Result<Vec<Cost>> {
+    let mut command = Command::new(program);
+    command.args([options.settle.to_string(), options.window.to_string()]).args(&run.scenarios);
+    run.under.apply(&mut command, &[]);
+    options.chosen.imagine(&mut command);
+    let printed = Program::new(command, LIMIT).run()?.successful().with_context(|| format!("under {}", run.name))?;
+    let mut costs = printed.lines().map(parse).collect::<Result<Vec<_>>>()?;
+    costs.sort_by(|a, b| a.scenario.cmp(&b.scenario));
+    if costs.len() != run.scenarios.len() {
+        bail!("under {}: {} scenarios of {} said what they cost", run.name, costs.len(), run.scenarios.len());
+    }
+    Ok(costs)
+}
+
+/// `mutex threads=40 window_ms=1500 cpu_us=22 switches=1`
+fn parse(line: &str) -> Result<Cost> {
+    let mut words = line.split_whitespace();
+    let scenario = words.next().unwrap_or_default().to_owned();
+    let mut number = |name: &str| -> Result<u64> {
+        let word = words.next().and_then(|word| word.strip_prefix(name)?.strip_prefix('='));
+        word.and_then(|word| word.parse().ok()).with_context(|| format!("no {name}= in: {line}"))
+    };
+    Ok(Cost {
+        threads: number("threads")?,
+        window_ms: number("window_ms")?,
+        cpu_us: number("cpu_us")?,
+        switches: number("switches")?,
+        scenario,
+    })
+}
+
+/// Waiters that poll for ever must be found out: if they pass, the measuring is broken.
+fn control(program: &Path, options: &Options) -> Result<Tally> {
+    let (lock, scenario) = CONTROL;
+    let run = Run { under: Under::lock(lock)?, name: lock.to_owned(), scenarios: vec![scenario.to_owned()] };
+    let found = costs(program, &run, options)?.iter().any(|cost| !cost.is_nothing());
+    println!(
+        "{} {lock}: waiters that poll for ever are {}found out",
+        if found { "ok" } else { "not ok" },
+        if found { "" } else { "not " }
+    );
+    Ok(if found { Tally::PASSED } else { Tally::FAILED })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_read() {
+        let cost = parse("mutex threads=40 window_ms=1000 cpu_us=20 switches=1").expect("well-formed");
+        assert!(cost.is_nothing() && cost.scenario == "mutex");
+        assert!(parse("mutex threads=40 window_ms=1000 cpu_us=some switches=1").is_err());
+        assert!(!Cost { cpu_us: 41_000, ..cost.clone() }.is_nothing());
+        assert!(!Cost { switches: 141, ..cost }.is_nothing());
+    }
+
+    #[test]
+    fn waits_that_poll_for_ever_are_left_out() {
+        let names = sleeping("shfl").expect("it exists");
+        assert!(names.contains("shfl:wait=park") && !names.contains("shfl:wait=spin"));
+        assert!(sleeping("nosuchlock").is_err());
+    }
+}
