@@ -15,6 +15,7 @@ use core::sync::atomic::Ordering;
 pub use crate::catalogue::Tunables;
 use crate::event::Event;
 use crate::node::Node;
+use crate::side::{Block, Name};
 use crate::wait::left::LeftBehind;
 
 /// A 32-bit atomic word. The operations are those of `AtomicU32`, with its orderings.
@@ -167,6 +168,15 @@ pub trait Machine: Sized + 'static {
     /// Gives a node back; no queue may name it any more. The giver need not be the taker: a node that its thread left
     /// behind in a queue is given back by whoever removes it.
     fn give_node(handle: Handle);
+
+    /// The block that a name names. Blocks are never unmapped.
+    fn block(name: Name) -> &'static Block<Self>;
+
+    /// A block for a lock to keep state in that has no room elsewhere. Safe to call from a signal handler, as [`take_node`](Machine::take_node).
+    fn take_block() -> Name;
+
+    /// Gives a block back, which nobody uses any more, nor names.
+    fn give_block(name: Name);
 
     /// Polls `word` until `done` says so of its value, which is returned; `None` when the patience is spent. `done` may
     /// do useful work between polls and may acquire something. This is the only way in which algorithms wait actively,

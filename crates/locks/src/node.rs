@@ -6,7 +6,26 @@
 //!
 //! Nodes live in a **type-stable pool**: their memory is never unmapped and never becomes anything else. A thread that
 //! acts on a stale handle therefore reads a valid node; every algorithm says which invariant keeps it from *changing*
-//! one that is not its own.
+//! one that is not its own. State of locks that is no waiter's is never kept in nodes: it has [blocks](crate::side) of its own.
+//!
+//! ## Stores through a stale handle
+//!
+//! Some threads write into the node of a waiter that may have left since they read its handle: the node may be free, or serve in any other
+//! queue. So four words of a node are **hints in whatever it is used for**: [`since`](Node::since), [`passes`](Node::passes),
+//! [`check_at`](Node::check_at) and [`granted_at`](Node::granted_at). Any value in them, at any moment, may cost time or a place in a queue, and nothing else: they are
+//! accessed Relaxed, no handle is kept in them, and nobody may take anything but a preference from them. (`native/tests/hints.rs` scribbles on them
+//! while every lock works.) These are all stores of the kind:
+//!
+//! | store | by | reaches | why it is harmless |
+//! |---|---|---|---|
+//! | `passes`, `check_at` | a releaser of a ShflLock that passes the head over (`shuffle/front`: `pass_over`, `overdue`) | any node | hints |
+//! | `passes` | a reader that passes the head of a readers-writer lock (`rw/shfl/turn`) | any node | a hint |
+//! | `granted_at` | a releaser that hands the lock to the head (`shuffle/release`) | the head's: it cannot leave before it is told | a hint, besides |
+//! | `state`: CALLED -> TOLD | whoever has called a waiter on a semaphore (`sem/queue`: `tell`) | a node of a semaphore's waiter: CALLED has no other use | both say: called. TOLD keeps others from waking it once more |
+//! | `state`: CLAIMED, its generation -> PARKED | a broadcaster (`cond/chain`: `park_first`) | that waiter in that wait: the [`generation`](Node::generation) says so, and lasts from one use to the next | – |
+//! | futex wake-ups, tokens of the slot's semaphore | whoever wakes a waiter after telling it ([`Machine::unpark`]) | any sleeper | every sleeper looks again |
+//!
+//! A store that is not in this table goes to a node that cannot have left: each algorithm's invariants say why.
 //!
 //! ## Life of a node
 //!
@@ -105,19 +124,19 @@ pub struct Node<M: Machine> {
     pub next: M::Word,
     /// The predecessor's handle; kept on condition variables, and by MCSCR for passive waiters.
     pub prev: M::Word,
-    /// The NUMA node its thread ran on when it queued.
+    /// The NUMA node its thread ran on when it queued. In `flat-combining`: the next record.
     pub numa: M::Word,
     /// [`Machine::epoch`] when it queued.
     pub epoch: M::Word,
     /// Shuffling: its place in its group (0: in none), and whether it is the shuffler ([`SHUFFLER`]), and at it ([`WALKING`]).
     pub batch: M::Word,
-    /// When it became head, [`Machine::micros`]; where releases pass over who does not run, when its thread last said that it does.
+    /// A hint. When it became head, [`Machine::micros`]; where releases pass over who does not run, when its thread last said that it does.
     pub since: M::Word,
-    /// How many releases have passed this head over.
+    /// A hint. How many releases have passed this head over.
     pub passes: M::Word,
-    /// A word of the lock's that its thread waits for: each says what for.
+    /// A hint of the lock's that its thread waits for: each says of what.
     pub check_at: M::Word,
-    /// When it was handed the lock, [`Machine::micros`].
+    /// A hint. When it was handed the lock, [`Machine::micros`].
     pub granted_at: M::Word,
     /// On a condition variable: the address of the mutex, low and high half. In a closure lock: that of the request.
     pub mutex: [M::Word; 2],

@@ -1,46 +1,157 @@
 //! # Side blocks: state of a lock that is too large for the lock
 //!
 //! **Problem.** A lock with a part for each NUMA node wants each of them on a line of its own; a `pthread_mutex_t` has no room for that, and may be in
-//! use before any constructor has run. **Idea.** The parts are [queue nodes](crate::node) of the pool, and one node more names them: the **index**. The
-//! lock keeps the index's handle. Both are made when they are first needed. A part may have parts below it, by an index of its own.
+//! use before any constructor has run. **Idea.** There is a pool of [`Block`]s: two lines, the owner's words, and the names of the blocks below. The
+//! lock keeps the name of one; that one names a block for each NUMA node, its **parts**; and each of these may name parts of its own. They are made
+//! when they are first needed.
 //!
 //! ```text
-//!   lock:  … | side ──> [index]  the owner's words: state, role, epoch, batch
-//!                         ├─ number 0 ──> [part]  the owner's words: all but epoch, pool_next, generation, prev, role
-//!                         ├─ number 1 ──> [part] role ──> [index] ─ number 0 ──> [part]  prev: the part above it
+//!   lock:  … | side ──> [block]
+//!                         ├─ number 0 ──> [part]
+//!                         ├─ number 1 ──> [part] ─ number 0 ──> [part]  above: the part above it
 //!                         ├─ …            0: nobody has come from there
-//!                         └─ next ──> [index] ─ number 7, …
+//!                         └─ more ──> [block] ─ number 15, …
 //! ```
 //!
 //! A part's number is that of a NUMA node, or of whatever parts are for. A machine with more than [`MOST`] of these lets some share a part.
 //!
+//! **Blocks are no [queue nodes](crate::node).** Whoever names a waiter by a stale handle may still write a hint into that node, which serves somebody
+//! else by then ([`node`](crate::node) lists who does). Were that one a part of a lock, the hint would be written over its state, and the lock let two threads in.
+//! So blocks have memory of their own kind, a pool of their own, and a [`Name`] that is no [`Handle`](crate::machine::Handle).
+//!
 //! ## Invariants
-//! 1. `side`, a slot of an index, its `next`, and the `role` of a part change from 0 once, by an exchange; who loses gives its node back. What
-//!    they name was blank before, but for `prev` and what the owner wrote.
-//! 2. They become 0 again only in [`Side::give_back`], by who knows that nobody uses the lock any more. Until then the nodes are the lock's: a node that
+//! 1. `side`, a slot of a block, and its `more` change from 0 once, by an exchange; who loses gives its block back. What
+//!    they name was blank before, but for `above` and what the owner wrote.
+//! 2. They become 0 again only in [`Side::give_back`], by who knows that nobody uses the lock any more. Until then the blocks are the lock's: one that
 //!    was given back serves somebody else, so a side block counts as memory of the lock, which may not be accessed once another thread
-//!    may have destroyed it.
+//!    may have destroyed it. So no name of a block is ever stale while it is used.
+//! 3. The memory of a block never becomes anything but a block.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | `side`, slots, `next`, `role`: exchange, load | AcqRel, Acquire | each other | the node is prepared |
+//! | `side`, slots, `more`: exchange, load | AcqRel, Acquire | each other | the block is prepared |
 //!
-//! **Cannot:** be given back if the program frees the lock without destroying it: then its nodes are lost to the pool.
+//! **Cannot:** be given back if the program frees the lock without destroying it: then its blocks are lost to the pool.
 
 use core::iter::successors;
+use core::num::NonZeroU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use crate::machine::{Handle, Machine, Word};
-use crate::node::Node;
+use crate::machine::{Machine, Word};
 
-/// How many parts an index names.
-pub const SLOTS: u32 = 7;
+/// How many parts a block names.
+pub const SLOTS: u32 = 15;
 /// How many parts there can be, below a lock or below a part.
-pub const MOST: u32 = 5 * SLOTS;
+pub const MOST: u32 = 3 * SLOTS;
 
-/// The side block of a lock, by its index.
-pub struct Side<M: Machine>(pub &'static Node<M>);
+/// Names a block. Zero is "no block".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name(NonZeroU32);
+
+impl Name {
+    /// Names are below this.
+    pub const LIMIT: u32 = 1 << 28;
+
+    /// The name in a word, or `None` for zero.
+    #[inline]
+    pub const fn from_word(word: u32) -> Option<Self> {
+        match NonZeroU32::new(word) {
+            Some(raw) => Some(Self(raw)),
+            None => None,
+        }
+    }
+
+    /// The word that names this block.
+    #[inline]
+    pub const fn word(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The block itself.
+    #[inline]
+    pub fn block<M: Machine>(self) -> &'static Block<M> {
+        M::block(self)
+    }
+}
+
+/// A block: 128 bytes, two cache lines. What its words mean, its owner says: [cohort locks](crate::numa::cohort), [`cst-rw`](crate::rw::cst).
+#[repr(C, align(64))]
+pub struct Block<M: Machine> {
+    /// The state of what the block is for; a counter of readers; a number that is served.
+    pub state: M::Word,
+    /// [`Machine::epoch`] of those who use it.
+    pub epoch: M::Word,
+    /// How often the local lock was passed on.
+    pub passes: M::Word,
+    /// How often it may be.
+    pub limit: M::Word,
+    /// The last in the queue; the number that is drawn next.
+    pub tail: M::Word,
+    /// The first in the queue; the number that is served.
+    pub next: M::Word,
+    /// The first and the last of those who sleep aside.
+    pub sleepers: [M::Word; 2],
+    /// How many have passed the one who waits.
+    pub passed: M::Word,
+    /// How many writers there were.
+    pub writers: M::Word,
+    /// Another side block.
+    pub board: M::Word,
+    /// The part that this one is below, or 0.
+    above: M::Word,
+    /// The pool's own link.
+    pub pool_next: M::Word,
+    below: Below<M>,
+}
+
+/// The names of the blocks below one, on a line of their own: it is read by all who come by, and the other one is written.
+#[repr(C, align(64))]
+struct Below<M: Machine> {
+    slots: [M::Word; SLOTS as usize],
+    /// A block that names further parts.
+    more: M::Word,
+}
+
+impl<M: Machine> Block<M> {
+    /// One that was never used. Only pools make blocks.
+    pub fn new() -> Self {
+        let zero = || M::Word::new(0);
+        Self {
+            state: zero(),
+            epoch: zero(),
+            passes: zero(),
+            limit: zero(),
+            tail: zero(),
+            next: zero(),
+            sleepers: [zero(), zero()],
+            passed: zero(),
+            writers: zero(),
+            board: zero(),
+            above: zero(),
+            pool_next: zero(),
+            below: Below { slots: core::array::from_fn(|_| zero()), more: zero() },
+        }
+    }
+
+    /// Its words, but the pool's.
+    pub fn words(&self) -> impl Iterator<Item = &M::Word> {
+        let [first, last] = &self.sleepers;
+        [&self.state, &self.epoch, &self.passes, &self.limit, &self.tail, &self.next, first, last]
+            .into_iter()
+            .chain([&self.passed, &self.writers, &self.board, &self.above, &self.below.more])
+            .chain(&self.below.slots)
+    }
+}
+
+impl<M: Machine> Default for Block<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The side block of a lock, or of a part, by the block that names the parts.
+pub struct Side<M: Machine>(pub &'static Block<M>);
 
 impl<M: Machine> Clone for Side<M> {
     fn clone(&self) -> Self {
@@ -50,27 +161,20 @@ impl<M: Machine> Clone for Side<M> {
 
 impl<M: Machine> Copy for Side<M> {}
 
-/// A node whose words are 0, but those of the pool, of condition variables, and its epoch: who holds a stale handle of a waiter may ask
-/// whether that still exists, and must not take it for one that a fork has left behind. Relaxed: it is published by an exchange.
-fn blank<M: Machine>() -> Handle {
-    let handle = M::take_node();
-    let node = handle.node::<M>();
-    node.prepare_on(0, 0);
-    let [low, high] = &node.mutex;
-    let rest = [&node.prev, &node.since, &node.passes, &node.check_at, &node.granted_at, &node.role, low, high];
-    for word in rest {
-        word.store(0, Relaxed);
-    }
-    handle
+/// A block whose words are 0. Relaxed: it is published by an exchange.
+fn blank<M: Machine>() -> Name {
+    let name = M::take_block();
+    name.block::<M>().words().for_each(|word| word.store(0, Relaxed));
+    name
 }
 
 /// What `word` names: `fresh` from now on, unless it has named something before.
-fn publish<M: Machine>(word: &M::Word, fresh: Handle) -> Handle {
+fn publish<M: Machine>(word: &M::Word, fresh: Name) -> Name {
     match word.compare_exchange(0, fresh.word(), AcqRel, Acquire) {
         Ok(_) => fresh,
         Err(winner) => {
-            M::give_node(fresh);
-            Handle::from_word(winner).unwrap_or(fresh)
+            M::give_block(fresh);
+            Name::from_word(winner).unwrap_or(fresh)
         }
     }
 }
@@ -79,117 +183,104 @@ impl<M: Machine> Side<M> {
     /// The side block that the word names, if there is one.
     #[inline]
     pub fn of(side: &M::Word) -> Option<Self> {
-        Handle::from_word(side.load(Acquire)).map(|index| Self(index.node()))
+        Name::from_word(side.load(Acquire)).map(|name| Self(name.block()))
     }
 
     /// The side block that the word names; made, and prepared further by the owner, if there is none.
     #[cold]
-    pub fn make(side: &M::Word, prepare: impl FnOnce(&Node<M>)) -> Self {
-        let index = blank::<M>();
-        prepare(index.node());
-        Self(publish::<M>(side, index).node())
+    pub fn make(side: &M::Word, prepare: impl FnOnce(&Block<M>)) -> Self {
+        let fresh = blank::<M>();
+        prepare(fresh.block());
+        Self(publish::<M>(side, fresh).block())
     }
 
-    /// The side block of the parts below a part; made if there is none.
+    /// The parts below a part.
     #[inline]
-    pub fn below(part: Handle) -> Self {
-        let side = &part.node::<M>().role;
-        Self::of(side).unwrap_or_else(|| Self::make(side, |_| ()))
+    pub fn below(part: Name) -> Self {
+        Self(part.block())
     }
 
-    /// A word of the index that names a part.
+    /// A word that names a part.
     #[inline]
     fn slot(self, slot: u32) -> &'static M::Word {
-        let Self(node) = self;
-        match slot {
-            0 => &node.since,
-            1 => &node.passes,
-            2 => &node.check_at,
-            3 => &node.granted_at,
-            4 => &node.mutex[0],
-            5 => &node.mutex[1],
-            _ => &node.prev,
-        }
+        let Self(block) = self;
+        &block.below.slots[slot as usize % SLOTS as usize]
     }
 
     /// The part of that number, if there is one.
     #[inline]
-    pub fn part(self, number: u32) -> Option<Handle> {
-        if number < SLOTS { Handle::from_word(self.slot(number).load(Acquire)) } else { self.far_part(number) }
+    pub fn part(self, number: u32) -> Option<Name> {
+        if number < SLOTS { Name::from_word(self.slot(number).load(Acquire)) } else { self.far_part(number) }
     }
 
-    /// One that another index than the first names.
+    /// One that another block than the first names.
     #[cold]
-    fn far_part(self, number: u32) -> Option<Handle> {
-        let (mut index, mut slot) = (self, number % MOST);
+    fn far_part(self, number: u32) -> Option<Name> {
+        let (mut here, mut slot) = (self, number % MOST);
         while slot >= SLOTS {
-            index = Self::of(&index.0.next)?;
+            here = Self::of(&here.0.below.more)?;
             slot -= SLOTS;
         }
-        Handle::from_word(index.slot(slot).load(Acquire))
+        Name::from_word(here.slot(slot).load(Acquire))
     }
 
     /// The same; made, and prepared further by the owner, if there is none. Where it is below another part, that one is `above`.
     #[inline]
-    pub fn part_or_make(self, number: u32, above: Option<Handle>, prepare: impl FnOnce(&Node<M>)) -> Handle {
+    pub fn part_or_make(self, number: u32, above: Option<Name>, prepare: impl FnOnce(&Block<M>)) -> Name {
         self.part(number).unwrap_or_else(|| self.make_part(number, above, prepare))
     }
 
     #[cold]
-    fn make_part(self, number: u32, above: Option<Handle>, prepare: impl FnOnce(&Node<M>)) -> Handle {
-        let (mut index, mut slot) = (self, number % MOST);
+    fn make_part(self, number: u32, above: Option<Name>, prepare: impl FnOnce(&Block<M>)) -> Name {
+        let (mut here, mut slot) = (self, number % MOST);
         while slot >= SLOTS {
-            let next = &index.0.next;
-            index = Self::of(next).unwrap_or_else(|| Self::make(next, |_| ()));
+            let more = &here.0.below.more;
+            here = Self::of(more).unwrap_or_else(|| Self::make(more, |_| ()));
             slot -= SLOTS;
         }
         let fresh = blank::<M>();
-        fresh.node::<M>().prev.store(above.map_or(0, Handle::word), Relaxed);
-        prepare(fresh.node());
-        publish::<M>(index.slot(slot), fresh)
+        fresh.block::<M>().above.store(above.map_or(0, Name::word), Relaxed);
+        prepare(fresh.block());
+        publish::<M>(here.slot(slot), fresh)
     }
 
     /// The names of all parts that there are, but those below parts.
-    pub fn names(self) -> impl Iterator<Item = Handle> {
-        let indexes = successors(Some(self), |index| Self::of(&index.0.next));
-        indexes.flat_map(|index| (0..SLOTS).filter_map(move |slot| Handle::from_word(index.slot(slot).load(Acquire))))
+    pub fn names(self) -> impl Iterator<Item = Name> {
+        let blocks = successors(Some(self), |block| Self::of(&block.0.below.more));
+        blocks.flat_map(|block| (0..SLOTS).filter_map(move |slot| Name::from_word(block.slot(slot).load(Acquire))))
     }
 
     /// These parts.
-    pub fn parts(self) -> impl Iterator<Item = &'static Node<M>> {
-        self.names().map(Handle::node)
+    pub fn parts(self) -> impl Iterator<Item = &'static Block<M>> {
+        self.names().map(Name::block)
     }
 
     /// The names of all parts that there are, each before those below it.
-    pub fn all_names(self, each: &mut dyn FnMut(Handle)) {
+    pub fn all_names(self, each: &mut dyn FnMut(Name)) {
         for part in self.names() {
             each(part);
-            if let Some(below) = Self::of(&part.node::<M>().role) {
-                below.all_names(each);
-            }
+            Self::below(part).all_names(each);
         }
     }
 
-    /// Each node of the side block of that index, once. Each may be given back as soon as it was named. Relaxed: nobody else is there.
-    pub fn each_node(index: Option<Handle>, each: &mut dyn FnMut(Handle)) {
-        let Some(index) = index else { return };
-        let node = index.node::<M>();
-        for part in (0..SLOTS).filter_map(|slot| Handle::from_word(Self(node).slot(slot).load(Relaxed))) {
-            Self::each_node(Handle::from_word(part.node::<M>().role.load(Relaxed)), each);
-            each(part);
+    /// That block, and each one that it names, once. Each may be given back as soon as it was named. Relaxed: nobody else is there.
+    pub fn each_block(block: Option<Name>, each: &mut dyn FnMut(Name)) {
+        let Some(name) = block else { return };
+        let below = &name.block::<M>().below;
+        for word in below.slots.iter().chain([&below.more]) {
+            Self::each_block(Name::from_word(word.load(Relaxed)), each);
         }
-        Self::each_node(Handle::from_word(node.next.load(Relaxed)), each);
-        each(index);
+        each(name);
     }
 
-    /// Gives all nodes back (invariant 2).
+    /// Gives all blocks back (invariant 2).
     pub fn give_back(side: &M::Word) {
-        Self::each_node(Handle::from_word(side.swap(0, Relaxed)), &mut |node| M::give_node(node));
+        Self::each_block(Name::from_word(side.swap(0, Relaxed)), &mut |block| M::give_block(block));
     }
 }
 
 /// The part that a part is below, if there is one. Relaxed: it was written before the part was published, and stays.
 #[inline]
-pub fn above<M: Machine>(part: &Node<M>) -> Option<Handle> {
-    Handle::from_word(part.prev.load(Relaxed))
+pub fn above<M: Machine>(part: &Block<M>) -> Option<Name> {
+    Name::from_word(part.above.load(Relaxed))
 }

@@ -1,19 +1,20 @@
-//! # The arena: an execution's queue nodes
+//! # The arena: an execution's queue nodes, and blocks
 //!
-//! The model's stand-in for the pool. Its books are exact: a node given back twice, or by nobody, is a failure.
+//! The model's stand-in for the pools. Its books are exact: a node or a block given back twice, or by nobody, is a failure.
 //!
 //! ## Invariants
 //! 1. An arena lives as long as its world, and that as long as its execution: the world is taken down by the thread that set it
 //!    up, after it has joined all others, or after the checker has given the execution up and runs none of them any more.
 //! 2. Algorithms keep no node beyond the call that named it. (`&'static` in `Machine::node` is the pool's promise natively; here it
 //!    holds for the execution.)
-//! 3. Nodes never move: they stand in a boxed slice.
+//! 3. Nodes never move: they stand in a boxed slice. Nor do blocks: each is made when it is first needed, in a box of its own.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Handle, Word as _};
 use flashlock_locks::node::Node;
+use flashlock_locks::side::{Block, Name};
 use flashlock_locks::wait::left::LeftBehind;
 
 use crate::Model;
@@ -27,6 +28,7 @@ const OFFSET: u32 = Handle::RESERVED + 1;
 /// The nodes of an execution.
 pub struct Arena<C: Checker> {
     nodes: Box<[Node<Model<C>>]>,
+    blocks: RefCell<Vec<Box<Block<Model<C>>>>>,
     /// The count of all locks that have no room for their own. It does not move either.
     left: Box<LeftBehind<Model<C>>>,
     /// The word of all locks whose writers wait for readers to go. Nor does this.
@@ -42,6 +44,8 @@ struct Books {
     taken: Vec<bool>,
     /// How many nodes were taken, in all.
     takes: u32,
+    free_blocks: Vec<u32>,
+    taken_blocks: Vec<bool>,
 }
 
 impl<C: Checker> Arena<C> {
@@ -50,10 +54,17 @@ impl<C: Checker> Arena<C> {
         let nodes: Box<[_]> = (0..nodes).map(|_| Node::new()).collect();
         nodes.iter().for_each(Tag::tag);
         let free = (0..nodes.len() as u32).rev().collect();
-        let books = RefCell::new(Books { free, taken: vec![false; nodes.len()], takes: 0 });
+        let books = RefCell::new(Books {
+            free,
+            taken: vec![false; nodes.len()],
+            takes: 0,
+            free_blocks: Vec::new(),
+            taken_blocks: Vec::new(),
+        });
         let leavers = Box::new(Word::new(0));
         leavers.tag(Field::Leavers);
-        Self { nodes, left: Box::default(), leavers, books, order: C::Atomic::new(0), recycles }
+        let blocks = RefCell::default();
+        Self { nodes, blocks, left: Box::default(), leavers, books, order: C::Atomic::new(0), recycles }
     }
 
     /// The count of nodes that were left behind.
@@ -113,21 +124,60 @@ impl<C: Checker> Arena<C> {
         }
     }
 
-    /// Unless they are used again, these nodes are memory that has been freed.
-    pub fn bar(&self, nodes: &[Handle]) {
-        for node in nodes.iter().filter(|_| !self.recycles).map(|&node| self.node(node)) {
-            node.free();
+    /// The block that a name names.
+    pub fn block(&self, name: Name) -> &'static Block<Model<C>> {
+        let block: *const Block<Model<C>> = &raw const *self.blocks.borrow()[(name.word() - 1) as usize];
+        // SAFETY: as for nodes.
+        unsafe { &*block }
+    }
+
+    /// A block that nobody has.
+    pub fn take_block(&self) -> Name {
+        if self.recycles {
+            self.order.fetch_add(0, Acquire);
+        }
+        let again = self.books.borrow_mut().free_blocks.pop();
+        let index = again.unwrap_or_else(|| {
+            let block = Box::new(Block::new());
+            block.tag();
+            let mut blocks = self.blocks.borrow_mut();
+            blocks.push(block);
+            self.books.borrow_mut().taken_blocks.push(false);
+            blocks.len() as u32 - 1
+        });
+        self.books.borrow_mut().taken_blocks[index as usize] = true;
+        Name::from_word(index + 1).expect("the name of a block")
+    }
+
+    /// Takes a block back.
+    pub fn give_block(&self, name: Name) {
+        let index = name.word() - 1;
+        let taken = std::mem::replace(&mut self.books.borrow_mut().taken_blocks[index as usize], false);
+        assert!(taken, "block {index} was given back twice");
+        if self.recycles {
+            self.order.fetch_add(1, Release);
+            self.books.borrow_mut().free_blocks.push(index);
         }
     }
 
-    /// Those who have taken nodes do not exist any more: nobody will give them back, and nobody takes them again.
-    pub(crate) fn forget(&self) {
-        self.books.borrow_mut().taken.fill(false);
+    /// Unless they are used again, these blocks are memory that has been freed.
+    pub fn bar(&self, blocks: &[Name]) {
+        for block in blocks.iter().filter(|_| !self.recycles).map(|&block| self.block(block)) {
+            block.free();
+        }
     }
 
-    /// How many nodes are taken now.
+    /// Those who have taken nodes and blocks do not exist any more: nobody will give them back, and nobody takes them again.
+    pub(crate) fn forget(&self) {
+        let mut books = self.books.borrow_mut();
+        books.taken.fill(false);
+        books.taken_blocks.fill(false);
+    }
+
+    /// How many nodes and blocks are taken now.
     pub fn in_use(&self) -> usize {
-        self.books.borrow().taken.iter().filter(|&&taken| taken).count()
+        let books = self.books.borrow();
+        books.taken.iter().chain(&books.taken_blocks).filter(|&&taken| taken).count()
     }
 
     /// How many nodes were taken, in all.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word as _};
 use flashlock_locks::node::Node;
+use flashlock_locks::side::{Block, Name};
 use flashlock_locks::wait::left::LeftBehind;
 
 use crate::checker::Checker;
@@ -29,6 +30,18 @@ impl<C: Checker> Machine for Model<C> {
 
     fn give_node(handle: Handle) {
         World::<C>::get().arena.give(handle);
+    }
+
+    fn block(name: Name) -> &'static Block<Self> {
+        World::<C>::current(|world| world.arena.block(name))
+    }
+
+    fn take_block() -> Name {
+        World::<C>::get().arena.take_block()
+    }
+
+    fn give_block(name: Name) {
+        World::<C>::get().arena.give_block(name);
     }
 
     /// Looks at least once, however short the patience.

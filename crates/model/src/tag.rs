@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use flashlock_locks::cond::fifo::CondQueue;
-use flashlock_locks::machine::{self, Handle};
+use flashlock_locks::machine;
 use flashlock_locks::malthusian::lifo_cr::LifoQueue;
 use flashlock_locks::malthusian::loiter::LoiterQueue;
 use flashlock_locks::node::Node;
@@ -19,7 +19,7 @@ use flashlock_locks::rw::futex::FutexRwState;
 use flashlock_locks::rw::shfl::ShflRwState;
 use flashlock_locks::sem::SemQueue;
 use flashlock_locks::shuffle::ShflQueue;
-use flashlock_locks::side::Side;
+use flashlock_locks::side::{Block, Name, Side};
 use flashlock_locks::spin::ticket::TicketQueue;
 
 use crate::Model;
@@ -32,8 +32,8 @@ pub trait Tag {
     fn tag(&self) {}
     /// Its memory has been freed: who touches it now is caught.
     fn free(&self) {}
-    /// The nodes that are its memory, too.
-    fn beside(&self) -> Vec<Handle> {
+    /// The blocks that are its memory, too.
+    fn beside(&self) -> Vec<Name> {
         Vec::new()
     }
 }
@@ -50,11 +50,18 @@ impl<C: Checker> Tag for Node<Model<C>> {
             word.tag(Field::NodeOther);
         }
     }
+}
+
+impl<C: Checker> Tag for Block<Model<C>> {
+    fn tag(&self) {
+        self.words().for_each(|word| word.tag(Field::BlockOther));
+        self.tail.tag(Field::BlockTail);
+        self.next.tag(Field::BlockNext);
+        self.state.tag(Field::BlockState);
+    }
 
     fn free(&self) {
-        let [low, high] = &self.mutex;
-        let links = [&self.state, &self.next, &self.prev, &self.role, &self.since, &self.passes];
-        for word in [&self.check_at, &self.granted_at, low, high].into_iter().chain(links) {
+        for word in self.words() {
             machine::Word::fetch_add(&word.raw, 0, Ordering::Relaxed); // So that the checker knows that it matters who comes first.
             word.tag(Field::Freed);
         }
@@ -149,14 +156,14 @@ impl<C: Checker, S: Tag> Tag for CohortQueue<Model<C>, S> {
         self.global.free();
     }
 
-    fn beside(&self) -> Vec<Handle> {
-        let index = Handle::from_word(self.side.peek());
-        let board = index.and_then(|index| Handle::from_word(index.node::<Model<C>>().role.peek()));
-        let mut nodes = Vec::new();
-        for block in [index, board] {
-            Side::<Model<C>>::each_node(block, &mut |node| nodes.push(node));
+    fn beside(&self) -> Vec<Name> {
+        let first = Name::from_word(self.side.peek());
+        let board = first.and_then(|first| Name::from_word(first.block::<Model<C>>().board.peek()));
+        let mut blocks = Vec::new();
+        for block in [first, board] {
+            Side::<Model<C>>::each_block(block, &mut |block| blocks.push(block));
         }
-        nodes
+        blocks
     }
 }
 

@@ -43,6 +43,11 @@ pub enum Field {
     NodeBatch,
     /// Everything else in a node.
     NodeOther,
+    /// In side blocks.
+    BlockState,
+    BlockTail,
+    BlockNext,
+    BlockOther,
     CondLock,
     CondHead,
     CondRefs,

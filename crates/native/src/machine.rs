@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word};
 use flashlock_locks::node::Node;
+use flashlock_locks::side::{Block, Name};
 use flashlock_locks::wait::left::LeftBehind;
 
 use crate::{clock, epoch, futex, groups, left, near, numa, parts, pool, settings, spin, stats, sys, thread};
@@ -111,11 +112,24 @@ impl<S: Sink> Machine for Native<S> {
     }
 
     fn take_node() -> Handle {
-        thread::take_node::<S>()
+        thread::take_node()
     }
 
     fn give_node(handle: Handle) {
-        thread::give_node::<S>(handle);
+        thread::give_node(handle);
+    }
+
+    #[inline]
+    fn block(name: Name) -> &'static Block<Self> {
+        pool::block(name)
+    }
+
+    fn take_block() -> Name {
+        pool::take_block()
+    }
+
+    fn give_block(name: Name) {
+        pool::give_block(name);
     }
 
     #[inline]

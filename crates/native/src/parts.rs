@@ -74,7 +74,7 @@ fn divide(node: u32, nodes: u32, cpus: &[u8]) {
     });
 }
 
-/// At so many locks at most do readers count apart at once: 1.3 KiB each on a machine with one NUMA node, or two. It bounds what is lost in
+/// At so many locks at most do readers count apart at once: 1.1 KiB each on a machine with one NUMA node, or two. It bounds what is lost in
 /// a program that frees its locks without destroying them, as C++'s `std::shared_mutex` does.
 const MOST_APART: u32 = 1024;
 

@@ -1,41 +1,162 @@
-//! # The pool of queue nodes
+//! # The pools: queue nodes, and blocks of locks
 //!
-//! Type-stable and never unmapped: a stale handle names a valid node. One pool for all copies of this code in a process: its words are in
-//! the [`registry`]. Nodes come in chunks that double in size. The first is
-//! part of the registry, half a megabyte of addresses without memory behind them until nodes are used, from the first one up: so the first
+//! Two pools alike, whose pieces never meet: [queue nodes](Slot), and the [blocks](flashlock_locks::side::Block) in which locks keep state
+//! that has no room elsewhere. Both are
+//! type-stable and never unmapped: a stale handle names a valid node, and never a block. There is one of each for all copies of this code in a process: their words are in
+//! the [`registry`]. Pieces come in chunks that double in size. The first is
+//! part of the registry, half a megabyte of addresses without memory behind them until pieces are used, from the first one up: so the first
 //! [`FIRST`] simultaneous waiters of a process cost no system call, neither time on the way to a lock nor a permission that a sandbox
 //! may have taken away. Who needs one more maps the next chunk, in the lock call in which he waits.
 //!
 //! ```text
-//!   handle h >= 2    index = h - 2
-//!   chunk 0: 4096 nodes | chunk 1: 4096 | chunk 2: 8192 | …  chunk k >= 1 begins at index 4096 << (k - 1)
+//!   number n = 0, 1, …    (a node's handle is n + 2, a block's name is n + 1)
+//!   chunk 0: 4096 pieces | chunk 1: 4096 | chunk 2: 8192 | …  chunk k >= 1 begins at number 4096 << (k - 1)
 //! ```
 //!
 //! ## Invariants
-//! 1. A chunk's address is written once; its nodes live for ever.
-//! 2. A node is in the free list, in a thread's own hands (see [`thread`](crate::thread)), or in a queue.
+//! 1. A chunk's address is written once; its pieces live for ever.
+//! 2. A node is in the free list, in a thread's own hands (see [`thread`](crate::thread)), or in a queue. A block is in the free list, or a lock's.
 //! 3. The free list's top carries a tag that each change advances, so a `pop` that was overtaken fails (ABA).
 
+use core::mem::offset_of;
+use core::ptr::null_mut;
 use core::sync::atomic::{
-    AtomicU32,
+    AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
 
 use flashlock_locks::machine::Handle;
 use flashlock_locks::node::Node;
+use flashlock_locks::side::{self, Name};
 
-use crate::machine::{Native, Sink};
-use crate::{futex, registry, sys};
+use crate::machine::{Native, NoStats, Sink};
+use crate::registry::{self, Registry};
+use crate::{futex, sys};
 
-/// Nodes that need not be mapped.
+/// Pieces of each pool that need not be mapped.
 pub const FIRST: u32 = 4096;
 /// Chunks that are.
-pub(crate) const LATER: usize = 16;
+const LATER: usize = 16;
 /// Handles 0 and 1 name no node.
-const OFFSET: u32 = Handle::RESERVED + 1;
+const NODES_FROM: u32 = Handle::RESERVED + 1;
+/// 0 names no block.
+const BLOCKS_FROM: u32 = 1;
 
-/// What the pool is made of: a node, on a line of its own, and what its thread needs to sleep at a cancellation point.
+/// What a pool knows of its pieces; all-zero at first.
+#[repr(C)]
+pub(crate) struct Pool<T: 'static> {
+    /// The free list: tag in the high half; in the low, the number of its first piece, plus one.
+    free: AtomicU64,
+    /// How many pieces have ever been handed out.
+    used: AtomicU32,
+    /// Chunks of pieces, the first excepted.
+    later: [AtomicPtr<T>; LATER],
+}
+
+/// A piece of a pool: made of atomic words, all-zero at first.
+pub(crate) trait Piece: Sized + 'static {
+    /// The word that says which piece is behind it in the free list, as [`Pool::free`] does.
+    fn link(&self) -> &AtomicU32;
+
+    /// What a registry knows of these pieces.
+    fn pool(registry: &'static Registry) -> (&'static Pool<Self>, &'static [Self; FIRST as usize]);
+}
+
+impl<T: Piece> Pool<T> {
+    pub(crate) const fn new() -> Self {
+        Self { free: AtomicU64::new(0), used: AtomicU32::new(0), later: [const { AtomicPtr::new(null_mut()) }; LATER] }
+    }
+}
+
+/// The piece of that number, which was handed out.
+#[inline]
+fn at<T: Piece>(number: u32) -> &'static T {
+    let (pool, first) = T::pool(registry::get());
+    let (chunk, offset) = locate(number);
+    match chunk {
+        0 => &first[offset as usize],
+        // SAFETY: numbers are handed out by `take_number` alone, after the chunk was mapped (invariant 1). A piece is made of atomic words,
+        // for which all-zero is valid.
+        _ => unsafe { &*pool.later[chunk - 1].load(Acquire).add(offset as usize) },
+    }
+}
+
+/// A piece that nobody else has. Lock-free, and safe in signal handlers.
+fn take_number<T: Piece>() -> u32 {
+    let (pool, _) = T::pool(registry::get());
+    let mut top = pool.free.load(Acquire);
+    while let Some(number) = (top as u32).checked_sub(1) {
+        let next = at::<T>(number).link().load(Relaxed);
+        match pool.free.compare_exchange(top, advance(top, next), AcqRel, Acquire) {
+            Ok(_) => return number,
+            Err(now) => top = now,
+        }
+    }
+    grow::<T>()
+}
+
+/// Gives a piece back.
+fn give_number<T: Piece>(number: u32) {
+    let (pool, _) = T::pool(registry::get());
+    let link = at::<T>(number).link();
+    let mut top = pool.free.load(Relaxed);
+    loop {
+        link.store(top as u32, Relaxed);
+        match pool.free.compare_exchange(top, advance(top, number + 1), Release, Relaxed) {
+            Ok(_) => return,
+            Err(now) => top = now,
+        }
+    }
+}
+
+fn advance(top: u64, first: u32) -> u64 {
+    ((top >> 32).wrapping_add(1) << 32) | u64::from(first)
+}
+
+/// The chunk of a number, and the place in it.
+#[inline]
+fn locate(number: u32) -> (usize, u32) {
+    if number < FIRST {
+        return (0, number);
+    }
+    let chunk = (number / FIRST).ilog2();
+    ((chunk + 1) as usize, number - (FIRST << chunk))
+}
+
+#[cold]
+fn grow<T: Piece>() -> u32 {
+    let (pool, _) = T::pool(registry::get());
+    let number = pool.used.fetch_add(1, Relaxed);
+    let (chunk, _) = locate(number);
+    if chunk > LATER {
+        exhausted();
+    }
+    if chunk > 0 && pool.later[chunk - 1].load(Acquire).is_null() {
+        map_chunk(pool, chunk);
+    }
+    number
+}
+
+fn map_chunk<T: Piece>(pool: &Pool<T>, chunk: usize) {
+    let bytes = (FIRST as usize * size_of::<T>()) << (chunk - 1);
+    let Some(fresh) = sys::map_anonymous(bytes) else { exhausted() };
+    if pool.later[chunk - 1].compare_exchange(null_mut(), fresh.cast(), AcqRel, Relaxed).is_err() {
+        // SAFETY: mapped just now, and lost to another thread's chunk before anybody saw it.
+        unsafe { sys::syscall(libc::SYS_munmap, [fresh as usize, bytes, 0, 0, 0, 0]) };
+    }
+}
+
+/// No memory: the thread can neither wait nor fail. It sleeps until the process is ended by whoever runs out of
+/// memory first; nothing is corrupted.
+fn exhausted() -> ! {
+    sys::warn_line(&[b"flashlock: out of memory for what a thread waits with"]);
+    loop {
+        sys::nap(999_999);
+    }
+}
+
+/// What the pool of nodes is made of: a node, on a line of its own, and what its thread needs to sleep at a cancellation point.
 #[repr(C, align(128))]
 pub struct Slot {
     node: [AtomicU32; 16],
@@ -75,26 +196,20 @@ impl Slot {
     }
 }
 
-/// The chunk of an index, and the index in it.
-#[inline]
-fn locate(index: u32) -> (usize, u32) {
-    if index < FIRST {
-        return (0, index);
+impl Piece for Slot {
+    fn link(&self) -> &AtomicU32 {
+        &self.node[offset_of!(Node<Native<NoStats>>, pool_next) / size_of::<AtomicU32>()]
     }
-    let chunk = (index / FIRST).ilog2();
-    ((chunk + 1) as usize, index - (FIRST << chunk))
+
+    fn pool(registry: &'static Registry) -> (&'static Pool<Self>, &'static [Self; FIRST as usize]) {
+        (&registry.nodes, &registry.first_nodes)
+    }
 }
 
 /// The slot that a handle names.
 #[inline]
 pub fn slot(handle: Handle) -> &'static Slot {
-    let (chunk, offset) = locate(handle.word() - OFFSET);
-    match chunk {
-        0 => &registry::get().first[offset as usize],
-        // SAFETY: a handle is made by `take` alone, after its chunk was mapped (invariant 1). A slot is made of atomic words,
-        // for which all-zero is valid.
-        _ => unsafe { &*registry::get().later[chunk - 1].load(Acquire).add(offset as usize) },
-    }
+    at(handle.word() - NODES_FROM)
 }
 
 /// The node that a handle names.
@@ -129,78 +244,68 @@ fn bed<S: Sink>(node: &Node<Native<S>>) -> &AtomicU32 {
 }
 
 /// A node nobody else has. Lock-free, and safe in signal handlers.
-pub fn take<S: Sink>() -> Handle {
-    let free = &registry::get().free;
-    let mut top = free.load(Acquire);
-    while let Some(handle) = Handle::from_word(top as u32) {
-        let next = node::<S>(handle).pool_next.0.load(Relaxed);
-        let new = advance(top, next);
-        match free.compare_exchange(top, new, AcqRel, Acquire) {
-            Ok(_) => return handle,
-            Err(now) => top = now,
-        }
-    }
-    grow()
+pub fn take() -> Handle {
+    Handle::from_word(take_number::<Slot>() + NODES_FROM).unwrap_or_else(|| exhausted())
 }
 
 /// Gives a node back.
-pub fn give<S: Sink>(handle: Handle) {
-    let free = &registry::get().free;
-    let mut top = free.load(Relaxed);
-    loop {
-        node::<S>(handle).pool_next.0.store(top as u32, Relaxed);
-        match free.compare_exchange(top, advance(top, handle.word()), Release, Relaxed) {
-            Ok(_) => return,
-            Err(now) => top = now,
-        }
-    }
+pub fn give(handle: Handle) {
+    give_number::<Slot>(handle.word() - NODES_FROM);
 }
 
 /// How many nodes there are, free ones included.
 pub fn size() -> u32 {
-    registry::get().used.load(Relaxed)
+    registry::get().nodes.used.load(Relaxed)
 }
 
-fn advance(top: u64, handle: u32) -> u64 {
-    ((top >> 32).wrapping_add(1) << 32) | u64::from(handle)
-}
+/// What the pool of blocks is made of.
+#[repr(C, align(128))]
+pub(crate) struct BlockSlot([AtomicU32; 32]);
 
-#[cold]
-fn grow() -> Handle {
-    let index = registry::get().used.fetch_add(1, Relaxed);
-    let (chunk, _) = locate(index);
-    if chunk > 0 && registry::get().later[chunk - 1].load(Acquire).is_null() {
-        map_chunk(chunk);
-    }
-    match Handle::from_word(index + OFFSET) {
-        Some(handle) => handle,
-        None => exhausted(),
+impl BlockSlot {
+    /// One that was never used.
+    pub(crate) const fn zero() -> Self {
+        Self([const { AtomicU32::new(0) }; 32])
     }
 }
 
-fn map_chunk(chunk: usize) {
-    let bytes = (FIRST as usize * size_of::<Slot>()) << (chunk - 1);
-    let Some(fresh) = sys::map_anonymous(bytes) else { exhausted() };
-    let slot = &registry::get().later[chunk - 1];
-    if slot.compare_exchange(core::ptr::null_mut(), fresh.cast(), AcqRel, Relaxed).is_err() {
-        // SAFETY: mapped just now, and lost to another thread's chunk before anybody saw it.
-        unsafe { sys::syscall(libc::SYS_munmap, [fresh as usize, bytes, 0, 0, 0, 0]) };
+impl Piece for BlockSlot {
+    fn link(&self) -> &AtomicU32 {
+        &self.0[offset_of!(side::Block<Native<NoStats>>, pool_next) / size_of::<AtomicU32>()]
+    }
+
+    fn pool(registry: &'static Registry) -> (&'static Pool<Self>, &'static [Self; FIRST as usize]) {
+        (&registry.blocks, &registry.first_blocks)
     }
 }
 
-/// No memory for a node: the thread can neither wait nor fail. It sleeps until the process is ended by whoever runs out of
-/// memory first; nothing is corrupted.
-fn exhausted() -> ! {
-    sys::warn_line(&[b"flashlock: out of memory for a queue node"]);
-    loop {
-        sys::nap(999_999);
-    }
+/// The block that a name names.
+#[inline]
+pub fn block<S: Sink>(name: Name) -> &'static side::Block<Native<S>> {
+    const { assert!(size_of::<side::Block<Native<S>>>() == size_of::<BlockSlot>()) };
+    let slot: &BlockSlot = at(name.word() - BLOCKS_FROM);
+    // SAFETY: a block is made of atomic words, fills the slot, and its layout does not depend on `S`.
+    unsafe { &*(&raw const *slot).cast() }
+}
+
+/// A block nobody else has. Lock-free, and safe in signal handlers.
+pub fn take_block() -> Name {
+    Name::from_word(take_number::<BlockSlot>() + BLOCKS_FROM).unwrap_or_else(|| exhausted())
+}
+
+/// Gives a block back.
+pub fn give_block(name: Name) {
+    give_number::<BlockSlot>(name.word() - BLOCKS_FROM);
+}
+
+/// How many blocks there are, free ones included.
+pub fn blocks() -> u32 {
+    registry::get().blocks.used.load(Relaxed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::NoStats;
 
     #[test]
     fn indices_fall_into_doubling_chunks() {
@@ -211,7 +316,7 @@ mod tests {
         assert_eq!(locate(2 * FIRST), (2, 0));
         assert_eq!(locate(4 * FIRST - 1), (2, 2 * FIRST - 1));
         assert_eq!(locate(4 * FIRST), (3, 0));
-        assert!(locate(Handle::LIMIT - OFFSET - 1).0 <= LATER);
+        assert!(locate(Handle::LIMIT - NODES_FROM - 1).0 <= LATER);
     }
 
     #[test]
@@ -220,13 +325,13 @@ mod tests {
             .map(|_| {
                 std::thread::spawn(|| {
                     for round in 0..200 {
-                        let taken: Vec<_> = (0..50).map(|_| take::<NoStats>()).collect();
+                        let taken: Vec<_> = (0..50).map(|_| take()).collect();
                         for (i, &handle) in taken.iter().enumerate() {
                             node::<NoStats>(handle).since.0.store(round * 100 + i as u32, Relaxed);
                         }
                         for (i, &handle) in taken.iter().enumerate() {
                             assert_eq!(node::<NoStats>(handle).since.0.load(Relaxed), round * 100 + i as u32);
-                            give::<NoStats>(handle);
+                            give(handle);
                         }
                     }
                 })

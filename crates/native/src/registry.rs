@@ -6,9 +6,9 @@
 //! whoever comes first maps it, the others find it there. It belongs to the process, and to none of them: it is never unmapped.
 //!
 //! ```text
-//!   AT[i] ── page: magic, pool's free list, chunks, words beside locks
+//!   AT[i] ── page: magic, the pools' free lists, chunks, words beside locks
 //!         ── page: the epoch (wiped in a forked child)
-//!         ── 4,096 nodes: addresses, without memory behind them until they are used
+//!         ── 4,096 nodes, and 4,096 blocks: addresses, without memory behind them until they are used
 //! ```
 //! The mapping is private: a forked child has its own. All-zero is its valid first state, so that nobody sees it half made.
 //!
@@ -40,11 +40,11 @@ use core::sync::atomic::{
 };
 
 use crate::left;
-use crate::pool::{FIRST, LATER, Slot};
+use crate::pool::{BlockSlot, FIRST, Pool, Slot};
 use crate::sys;
 
-/// To be advanced with each change of [`Registry`], of queue nodes, and of what a lock's state says.
-const LAYOUT: u64 = 2;
+/// To be advanced with each change of [`Registry`], of queue nodes, of blocks, and of what a lock's state says.
+const LAYOUT: u64 = 3;
 /// What a registry begins with.
 const MAGIC: u64 = 0xf1a5_10c4_0000_0000 | (size_of::<Slot>() as u64) << 16 | LAYOUT;
 
@@ -57,16 +57,12 @@ const LOOKS: u32 = 1_000;
 
 const PAGE: usize = 4096;
 
-/// The pool's first state, and all other words of the registry.
+/// The pools, and all other words of the registry.
 #[repr(C, align(4096))]
 pub struct Registry {
     magic: AtomicU64,
-    /// The free list: tag in the high half, handle in the low.
-    pub(crate) free: AtomicU64,
-    /// Chunks of nodes, the first excepted.
-    pub(crate) later: [AtomicPtr<Slot>; LATER],
-    /// How many nodes have ever been handed out.
-    pub(crate) used: AtomicU32,
+    pub(crate) nodes: Pool<Slot>,
+    pub(crate) blocks: Pool<BlockSlot>,
     /// The last epoch that was given out, or an ancestor's. Not wiped.
     pub(crate) last_epoch: AtomicU32,
     /// Nodes left behind.
@@ -77,7 +73,8 @@ pub struct Registry {
     pub(crate) leavers: [left::Apart; left::LEAVERS],
     /// The epoch.
     pub(crate) wiped: Wiped,
-    pub(crate) first: [Slot; FIRST as usize],
+    pub(crate) first_nodes: [Slot; FIRST as usize],
+    pub(crate) first_blocks: [BlockSlot; FIRST as usize],
 }
 
 /// What is zero in a child that was forked just now, on a page of its own.
@@ -93,15 +90,15 @@ const _: () = assert!(size_of::<Wiped>() == PAGE && align_of::<Registry>() == PA
 /// For a copy that can have no other: all-zero, as one that was mapped just now.
 static OWN: Registry = Registry {
     magic: AtomicU64::new(0),
-    free: AtomicU64::new(0),
-    later: [const { AtomicPtr::new(core::ptr::null_mut()) }; LATER],
-    used: AtomicU32::new(0),
+    nodes: Pool::new(),
+    blocks: Pool::new(),
     last_epoch: AtomicU32::new(0),
     left: [const { AtomicU32::new(0) }; left::LENGTH],
     apart: AtomicU32::new(0),
     leavers: [const { left::Apart::zero() }; left::LEAVERS],
     wiped: Wiped { epoch: AtomicU32::new(0), claim: AtomicU32::new(0) },
-    first: [const { Slot::zero() }; FIRST as usize],
+    first_nodes: [const { Slot::zero() }; FIRST as usize],
+    first_blocks: [const { BlockSlot::zero() }; FIRST as usize],
 };
 
 /// This copy's, once it has one.

@@ -17,7 +17,6 @@ use flashlock_locks::machine::{Handle, Local as Kept};
 use flashlock_locks::wait::polling::Contention;
 
 use crate::local::zeroed_per_thread;
-use crate::machine::{NoStats, Sink};
 use crate::{clock, epoch, pool, sys};
 
 /// All-zero at first: see [`local`](crate::local).
@@ -49,16 +48,16 @@ static KEY: AtomicU32 = AtomicU32::new(0);
 const NO_KEY: u32 = u32::MAX;
 
 /// A node for the calling thread.
-pub fn take_node<S: Sink>() -> Handle {
+pub fn take_node() -> Handle {
     let spare = LOCAL.with(|local| local.spare.swap(0, Relaxed));
-    Handle::from_word(spare).unwrap_or_else(pool::take::<S>)
+    Handle::from_word(spare).unwrap_or_else(pool::take)
 }
 
 /// Takes a node back, for the calling thread's next wait or into the pool.
-pub fn give_node<S: Sink>(handle: Handle) {
+pub fn give_node(handle: Handle) {
     let before = LOCAL.with(|local| local.spare.swap(handle.word(), Relaxed));
     match Handle::from_word(before) {
-        Some(surplus) => pool::give::<S>(surplus),
+        Some(surplus) => pool::give(surplus),
         None => watch_exit(),
     }
 }
@@ -186,7 +185,7 @@ static FORGET_EXIT: extern "C" fn() = forget_exit;
 extern "C" fn at_exit(_: *mut c_void) {
     let spare = LOCAL.with(|local| local.spare.swap(0, Relaxed));
     if let Some(handle) = Handle::from_word(spare) {
-        pool::give::<NoStats>(handle);
+        pool::give(handle);
     }
 }
 
@@ -197,7 +196,7 @@ mod tests {
     #[test]
     fn threads_that_end_return_their_nodes() {
         for _ in 0..2_000 {
-            std::thread::spawn(|| give_node::<NoStats>(take_node::<NoStats>())).join().unwrap();
+            std::thread::spawn(|| give_node(take_node())).join().unwrap();
         }
         assert!(pool::size() < 1_000, "{} nodes after 2,000 threads, one after the other", pool::size());
     }

@@ -8,7 +8,7 @@ use flashlock_native::{NoStats, pool};
 #[test]
 fn the_pool_grows_and_its_nodes_are_distinct() {
     let wanted = 5 * pool::FIRST + 1;
-    let mut taken: Vec<_> = (0..wanted).map(|_| pool::take::<NoStats>()).collect();
+    let mut taken: Vec<_> = (0..wanted).map(|_| pool::take()).collect();
     for (index, handle) in taken.iter().enumerate() {
         pool::node::<NoStats>(*handle).since.0.store(index as u32, Relaxed);
     }
@@ -18,8 +18,8 @@ fn the_pool_grows_and_its_nodes_are_distinct() {
     let lines: HashSet<_> = taken.iter().map(|handle| std::ptr::from_ref(pool::slot(*handle)) as usize / 128).collect();
     assert_eq!(lines.len(), wanted as usize);
     for handle in taken.drain(..) {
-        pool::give::<NoStats>(handle);
+        pool::give(handle);
     }
-    let again: HashSet<_> = (0..wanted).map(|_| pool::take::<NoStats>().word()).collect();
+    let again: HashSet<_> = (0..wanted).map(|_| pool::take().word()).collect();
     assert_eq!((again.len(), pool::size()), (wanted as usize, wanted));
 }

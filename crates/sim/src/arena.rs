@@ -18,6 +18,7 @@ use std::rc::Rc;
 
 use flashlock_locks::machine::Handle;
 use flashlock_locks::node::Node;
+use flashlock_locks::side::{Block, Name};
 use flashlock_locks::wait::left::LeftBehind;
 
 use crate::Sim;
@@ -31,10 +32,14 @@ pub(crate) const NODES: u32 = 1 << 14;
 pub(crate) const FREE_NODES: u32 = NODES - 2;
 /// Handles 0 and 1 name no node.
 const FIRST: u32 = Handle::RESERVED + 1;
-/// Of the block: nodes, and what is placed.
+/// Of the block: nodes, what is placed, and, at its end, blocks of [`side`](flashlock_locks::side).
 const BYTES: usize = 32 << 20;
+/// How many of these.
+pub(crate) const BLOCKS: u32 = 1 << 12;
+/// Where they begin. Behind all else, so that a lock without any lies where it would lie if there were none.
+const BLOCKS_AT: usize = BYTES - BLOCKS as usize * size_of::<Block<Sim>>();
 
-const _: () = assert!(size_of::<Node<Sim>>() == LINE);
+const _: () = assert!(size_of::<Node<Sim>>() == LINE && BLOCKS_AT.is_multiple_of(align_of::<Block<Sim>>()));
 
 /// A host thread's block.
 pub(crate) struct Arena {
@@ -56,7 +61,7 @@ impl Arena {
         this
     }
 
-    /// Forgets what was placed. All nodes are free and zero.
+    /// Forgets what was placed. All nodes are free and zero, and all blocks are free.
     pub(crate) fn clear(&mut self) {
         // SAFETY: within the block (invariant 1); what was placed before has been dropped, and words may have any value.
         unsafe { self.base.as_ptr().write_bytes(0, self.used) };
@@ -77,7 +82,7 @@ impl Arena {
     pub(crate) fn reserve<T>(&mut self) -> NonNull<T> {
         let bytes = size_of::<T>().max(1).next_multiple_of(LINE);
         assert!(align_of::<T>() <= LINE, "nothing that is placed needs more than a line's alignment");
-        assert!(self.used + bytes <= BYTES, "simulated memory is full");
+        assert!(self.used + bytes <= BLOCKS_AT, "simulated memory is full");
         // SAFETY: within the block, by the assertion above.
         let at = unsafe { self.base.add(self.used) };
         self.used += bytes;
@@ -120,6 +125,15 @@ impl Arena {
     pub(crate) fn leavers(&self) -> &'static Word {
         // SAFETY: the line is in the block for ever (invariant 1), and all of it is words (invariant 2).
         unsafe { self.base.cast::<Node<Sim>>().add(NODES as usize - 2).cast().as_ref() }
+    }
+
+    /// The block that a name names.
+    #[inline]
+    pub(crate) fn side(&self, name: Name) -> &'static Block<Sim> {
+        let index = name.word() - 1;
+        assert!(index < BLOCKS, "{} names no block", name.word());
+        // SAFETY: `BLOCKS` of them are at the end of the block, for ever (invariants 1 and 2).
+        unsafe { self.base.add(BLOCKS_AT).cast::<Block<Sim>>().add(index as usize).as_ref() }
     }
 
     /// The handle of the node of that number.

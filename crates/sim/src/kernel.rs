@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use flashlock_locks::event::Event as LockEvent;
 use flashlock_locks::machine::Tunables;
+use flashlock_locks::side::Name;
 
 use crate::arena::Arena;
 use crate::description::Description;
@@ -112,6 +113,9 @@ pub(crate) struct Kernel {
     /// What the locks traced, in the order of `Event::ALL`.
     pub(crate) traced: Vec<u64>,
     pub(crate) nodes_made: u32,
+    /// Free blocks, and how many there ever were.
+    pub(crate) blocks: Vec<Name>,
+    pub(crate) blocks_made: u32,
     unfinished: u32,
     /// In CPUs' queues.
     queued: u32,
@@ -159,6 +163,8 @@ impl Kernel {
             sleepers: BTreeMap::new(),
             traced: vec![0; LockEvent::ALL.len()],
             nodes_made: 0,
+            blocks: Vec::new(),
+            blocks_made: 0,
             unfinished: 0,
             queued: 0,
             progress: 0,

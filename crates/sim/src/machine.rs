@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Machine, Patience, Tunables, Unparked};
 use flashlock_locks::node::Node;
+use flashlock_locks::side::{Block, Name};
 use flashlock_locks::wait::left::LeftBehind;
 
 use crate::access::{access, spend};
-use crate::arena::{Arena, FREE_NODES, NODES};
+use crate::arena::{Arena, BLOCKS, FREE_NODES, NODES};
 use crate::kernel::Kernel;
 use crate::memory::Access;
 use crate::simulation::{suspend, with};
@@ -115,6 +116,25 @@ impl Machine for Sim {
 
     fn give_node(handle: Handle) {
         with(|kernel| kernel.me().nodes.push(handle));
+    }
+
+    fn block(name: Name) -> &'static Block<Self> {
+        with(|kernel| kernel.arena.side(name))
+    }
+
+    fn take_block() -> Name {
+        with(|kernel| {
+            if let Some(name) = kernel.blocks.pop() {
+                return name;
+            }
+            assert!(kernel.blocks_made < BLOCKS, "simulated locks have {BLOCKS} side blocks and parts");
+            kernel.blocks_made += 1;
+            Name::from_word(kernel.blocks_made).expect("it is not 0")
+        })
+    }
+
+    fn give_block(name: Name) {
+        with(|kernel| kernel.blocks.push(name));
     }
 
     fn spin_until(word: &Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {

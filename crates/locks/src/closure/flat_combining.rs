@@ -135,9 +135,9 @@ impl<M: Machine> Record<M> {
         &self.node.next
     }
 
-    /// The next one of all.
+    /// The next one of all. (Nobody asks where a record's thread runs.)
     fn also(self) -> &'static M::Word {
-        &self.node.check_at
+        &self.node.numa
     }
 
     /// The first record of its lock, and [`OWNED`].
@@ -145,7 +145,7 @@ impl<M: Machine> Record<M> {
         &self.node.prev
     }
 
-    /// In which pass it was used last.
+    /// In which pass it was used last. A [hint](crate::node): another value has it leave the list too early or too late.
     fn used(self) -> &'static M::Word {
         &self.node.since
     }

@@ -23,9 +23,9 @@
 //! | levels | two to four | two |
 //!
 //! ```text
-//!   part:  since (tail) ─────────────────────┐
-//!          granted_at (next) ─> [B] ──next─> [C]     WAITING, or fallen asleep since the last release
-//!          mutex[0] ─> [P] ──next─> [Q] <─ mutex[1]  sleepers: PARKED, or ABANDONED. P is the eldest
+//!   part:  tail ─────────────────────┐
+//!          next ─> [B] ──next─> [C]                  WAITING, or fallen asleep since the last release
+//!          sleepers ─> [P] ──next─> [Q] <─ sleepers  PARKED, or ABANDONED. P is the eldest
 //! ```
 //!
 //! ## State of a part (beside that of `cohort`), and hand-overs
@@ -57,12 +57,13 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::node::{Node, is_asleep};
+use crate::node::is_asleep;
 use crate::numa::cohort::Cohort;
 use crate::numa::cohort::global::GlobalMcs;
 use crate::numa::cohort::level::{LocalLock, Waiting};
 use crate::numa::cohort::local::{LocalMcs, words};
 use crate::queue::k42::{Alone, HELD};
+use crate::side::Block;
 use crate::wait::{self, SpinThenPark, Staying, WaitPolicy};
 
 /// The CST mutex; waiters wait by policy `W`.
@@ -74,17 +75,17 @@ pub struct LocalCst<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 impl<W: WaitPolicy> LocalLock for LocalCst<W> {
     const CAN_LEAVE: bool = true;
 
-    fn lock<M: Machine>(part: &Node<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
         LocalMcs::<W>::lock(part, until, waiting)
     }
 
     /// Not counting those aside.
-    fn has_waiters<M: Machine>(part: &Node<M>) -> bool {
+    fn has_waiters<M: Machine>(part: &Block<M>) -> bool {
         words(part).has_waiters()
     }
 
     /// To the first that is awake. Those before him go aside.
-    fn pass<M: Machine>(part: &Node<M>) -> bool {
+    fn pass<M: Machine>(part: &Block<M>) -> bool {
         let words = words(part);
         let mut first = words.has_waiters().then(|| words.first_waiter(Alone::Kept)).flatten();
         while let Some(waiter) = first {
@@ -103,7 +104,7 @@ impl<W: WaitPolicy> LocalLock for LocalCst<W> {
     }
 
     /// To the eldest that sleeps; if there is none, as MCS.
-    fn unlock<M: Machine>(part: &Node<M>) {
+    fn unlock<M: Machine>(part: &Block<M>) {
         while let Some(eldest) = Sleepers(part).take() {
             stand_first(part, eldest);
             if wait::grant::<M>(eldest, M::numa_node) {
@@ -114,14 +115,14 @@ impl<W: WaitPolicy> LocalLock for LocalCst<W> {
         LocalMcs::<W>::unlock(part);
     }
 
-    fn reset<M: Machine>(part: &Node<M>, held: bool) {
+    fn reset<M: Machine>(part: &Block<M>, held: bool) {
         LocalMcs::<W>::reset(part, held);
         Sleepers(part).forget();
     }
 }
 
 /// Puts the eldest sleeper before the main queue (invariant 2).
-fn stand_first<M: Machine>(part: &Node<M>, eldest: Handle) {
+fn stand_first<M: Machine>(part: &Block<M>, eldest: Handle) {
     let (words, next) = (words(part), &eldest.node::<M>().next);
     loop {
         if words.has_waiters() {
@@ -138,7 +139,7 @@ fn stand_first<M: Machine>(part: &Node<M>, eldest: Handle) {
 }
 
 /// Takes him away from there: he has given up. Whoever is behind him is the first.
-fn step_back<M: Machine>(part: &Node<M>, eldest: Handle) {
+fn step_back<M: Machine>(part: &Block<M>, eldest: Handle) {
     let words = words(part);
     if let Some(first) = words.skip(eldest, eldest.node(), Alone::Kept) {
         words.next.store(first.word(), Relaxed);
@@ -146,13 +147,13 @@ fn step_back<M: Machine>(part: &Node<M>, eldest: Handle) {
 }
 
 /// The list of sleepers in a part (invariant 1).
-struct Sleepers<'a, M: Machine>(&'a Node<M>);
+struct Sleepers<'a, M: Machine>(&'a Block<M>);
 
 impl<M: Machine> Sleepers<'_, M> {
     /// Behind the others.
     fn add(&self, sleeper: Handle) {
         M::trace(Event::CohortAside);
-        let [first, last] = &self.0.mutex;
+        let [first, last] = &self.0.sleepers;
         sleeper.node::<M>().next.store(0, Relaxed);
         match Handle::from_word(last.load(Relaxed)) {
             Some(last) => last.node::<M>().next.store(sleeper.word(), Relaxed),
@@ -163,7 +164,7 @@ impl<M: Machine> Sleepers<'_, M> {
 
     /// The eldest.
     fn take(&self) -> Option<Handle> {
-        let [first, last] = &self.0.mutex;
+        let [first, last] = &self.0.sleepers;
         let eldest = Handle::from_word(first.load(Relaxed))?;
         let next = eldest.node::<M>().next.load(Relaxed);
         first.store(next, Relaxed);
@@ -175,6 +176,6 @@ impl<M: Machine> Sleepers<'_, M> {
 
     /// In a forked child: their threads do not exist here.
     fn forget(&self) {
-        self.0.mutex.iter().for_each(|end| end.store(0, Relaxed));
+        self.0.sleepers.iter().for_each(|end| end.store(0, Relaxed));
     }
 }

@@ -28,8 +28,8 @@
 //! Those of [`cohort`](super::cohort); the global lock's `tail` is the lock's word. A part's `passes` is the paper's count in the status of a node: 0 for
 //! "the upper lock is yet to be acquired".
 //!
-//! **Cannot:** let anybody in while the one that was chosen does not run. Give its side block (128 bytes, and 128 for each NUMA node; with more levels 128 more
-//! for each part that others are below, and 128 for each group) back if the program frees the lock without destroying it. Cannot share its mutex with code that bypasses flashlock.
+//! **Cannot:** let anybody in while the one that was chosen does not run. Give its side block (128 bytes, and 128 for each NUMA node; with more levels
+//! 128 for each group) back if the program frees the lock without destroying it. Cannot share its mutex with code that bypasses flashlock.
 
 use crate::numa::cohort::Cohort;
 use crate::numa::cohort::global::GlobalMcs;

@@ -15,6 +15,7 @@ use crate::node::{Node, state};
 use crate::policy::Admission;
 use crate::shuffle::ShflQueue;
 use crate::shuffle::shuffler::{is_shuffled, start_at_head, walk};
+use crate::side::{Block, Name};
 use crate::wait::left::LeftBehind;
 
 /// A waiter as a test describes it. The first of a queue is the shuffler.
@@ -172,6 +173,17 @@ impl Machine for Bench {
     }
     fn numa_node() -> u32 {
         0
+    }
+
+    // No lock has a side block here.
+    fn block(_: Name) -> &'static Block<Self> {
+        unreachable!()
+    }
+    fn take_block() -> Name {
+        unreachable!()
+    }
+    fn give_block(_: Name) {
+        unreachable!()
     }
 
     // Nobody waits here.

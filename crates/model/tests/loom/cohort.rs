@@ -213,12 +213,12 @@ found! {
     back_off_unlock: [weak(Field::LockWord, Op::Store, Release, Relaxed)], CBoMcs<Spin>, On::Two;
     back_off_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], CBoMcs<Spin>, On::Two;
     local_mcs_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], Hmcs<Park>, On::One;
-    local_ticket_call: [weak(Field::NodeOther, Op::Store, Release, Relaxed)], McsTicket, On::One;
-    local_ticket_served: [weak(Field::NodeOther, Op::Load, Acquire, Relaxed)], McsTicket, On::One;
+    local_ticket_call: [weak(Field::BlockNext, Op::Store, Release, Relaxed)], McsTicket, On::One;
+    local_ticket_served: [weak(Field::BlockNext, Op::Load, Acquire, Relaxed)], McsTicket, On::One;
     global_ticket_call: [weak(Field::TicketServing, Op::Store, Release, Relaxed)], CTktTkt, On::Two;
     global_ticket_served: [weak(Field::TicketServing, Op::Load, Acquire, Relaxed)], CTktTkt, On::Two;
-    partitioned_grant: [weak(Field::NodeOther, Op::Store, Release, Relaxed)], CPtlTkt, On::Two;
-    partitioned_granted: [weak(Field::NodeOther, Op::Load, Acquire, Relaxed)], CPtlTkt, On::Two;
+    partitioned_grant: [weak(Field::BlockState, Op::Store, Release, Relaxed)], CPtlTkt, On::Two;
+    partitioned_granted: [weak(Field::BlockState, Op::Load, Acquire, Relaxed)], CPtlTkt, On::Two;
     global_mcs_unlock: [weak(Field::LockWord, Op::Cas, Release, Relaxed)], Hmcs<Spin>, On::Two;
     global_mcs_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], Hmcs<Spin>, On::Two;
     cst_grant_awake: [weak(Field::NodeState, Op::Cas, Release, Relaxed)], Cst<SpinThenPark>, On::One, CROWDED;
@@ -265,10 +265,10 @@ fn forked_with_sleepers<L: LocalLock>() {
     type Of<L> = Cohort<GlobalMcs<Spin>, L>;
     let mutex = made::<Of<L>>(On::One);
     mutex.lock();
-    let part = Side::<Loom>::of(&mutex.queue.side).and_then(|side| side.part(0)).expect("made").node::<Loom>();
+    let part = Side::<Loom>::of(&mutex.queue.side).and_then(|side| side.part(0)).expect("made").block::<Loom>();
     world().fork_within(u32::MAX, || {
         let dead = sleepers(&[0, 0]);
-        part.mutex.iter().zip(dead).for_each(|(end, dead)| end.store(dead.word(), Relaxed));
+        part.sleepers.iter().zip(dead).for_each(|(end, dead)| end.store(dead.word(), Relaxed));
     });
     let threads = other(&mutex, On::One, Mutex::section);
     mutex.visit();

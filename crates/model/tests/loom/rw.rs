@@ -242,8 +242,8 @@ found! {
     shfl_acquire: [weak(Field::RwCount, Op::Cas, Acquire, Relaxed)], sections::<ShflRw<Spin>>(RW);
     futex_acquire: [weak(Field::RwCount, Op::Cas, Acquire, Relaxed)], sections::<FutexRw>(RW);
     futex_release: [weak(Field::RwCount, Op::Cas, Release, Relaxed)], sections::<FutexRw>(RW);
-    cst_counter_acquire: [weak(Field::NodeState, Op::Add, AcqRel, Release)], sections::<CstRw<Spin>>(RW);
-    cst_counter_leave: [weak(Field::NodeState, Op::Add, Release, Relaxed)], sections::<CstRw<Spin>>(RW);
+    cst_counter_acquire: [weak(Field::BlockState, Op::Add, AcqRel, Release)], sections::<CstRw<Spin>>(RW);
+    cst_counter_leave: [weak(Field::BlockState, Op::Add, Release, Relaxed)], sections::<CstRw<Spin>>(RW);
     cst_leavers_said: [weak(Field::Leavers, Op::Add, Release, Relaxed)], sections::<CstRw<Park>>(RW);
     cst_leavers_heard: [weak(Field::Leavers, Op::Or, Acquire, Relaxed)], sections::<CstRw<Park>>(RW);
 }

@@ -253,7 +253,7 @@ fn push<M: Machine>(head: &M::Word, handle: Handle, link: &M::Word) {
 
 impl<const B: u8> MutantFlat<B> {
     fn take_record<M: Machine>(lock: &FlatState<M>) -> (Handle, bool) {
-        for record in list::<M>(lock.records.load(Acquire), |node| &node.check_at) {
+        for record in list::<M>(lock.records.load(Acquire), |node| &node.numa) {
             let state = &record.node::<M>().state;
             for from in [IDLE, INACTIVE] {
                 let taken = if B == TAKES_BY_STORE {
@@ -271,7 +271,7 @@ impl<const B: u8> MutantFlat<B> {
         }
         let record = M::take_node();
         record.node::<M>().prepare(TAKEN);
-        push::<M>(&lock.records, record, &record.node::<M>().check_at);
+        push::<M>(&lock.records, record, &record.node::<M>().numa);
         (record, false)
     }
 
@@ -369,6 +369,6 @@ unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantFlat<B> {
     }
 
     fn destroy(lock: &FlatState<M>) {
-        list::<M>(lock.records.load(Acquire), |node| &node.check_at).for_each(M::give_node);
+        list::<M>(lock.records.load(Acquire), |node| &node.numa).for_each(M::give_node);
     }
 }

@@ -4,12 +4,11 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::{Deadline, Machine, TimedOut, Word as _};
-use flashlock_locks::node::Node;
 use flashlock_locks::numa::cohort::global::BackOff;
 use flashlock_locks::numa::cohort::level::{Global, LocalLock, Place, Waiting};
 use flashlock_locks::numa::cohort::local::LocalMcs;
 use flashlock_locks::numa::cst::LocalCst;
-use flashlock_locks::side::above;
+use flashlock_locks::side::{Block, above};
 use flashlock_locks::wait::Park;
 
 type G = BackOff<Park>;
@@ -20,13 +19,13 @@ pub(crate) struct Broken<B>(PhantomData<B>);
 
 /// What a mutant does otherwise.
 pub(crate) trait Bug: 'static {
-    fn pass<M: Machine>(part: &Node<M>) -> bool {
+    fn pass<M: Machine>(part: &Block<M>) -> bool {
         L::pass(part)
     }
-    fn unlock_part<M: Machine>(part: &Node<M>) {
+    fn unlock_part<M: Machine>(part: &Block<M>) {
         <L as LocalLock>::unlock(part);
     }
-    fn reset_part<M: Machine>(part: &Node<M>, held: bool) {
+    fn reset_part<M: Machine>(part: &Block<M>, held: bool) {
         L::reset(part, held);
     }
     fn lock<M: Machine>(
@@ -48,7 +47,7 @@ impl Bug for Sound {}
 /// Says that it has handed the lock over, to whoever waits, if somebody does.
 pub(crate) struct PassesToNobody;
 impl Bug for PassesToNobody {
-    fn pass<M: Machine>(part: &Node<M>) -> bool {
+    fn pass<M: Machine>(part: &Block<M>) -> bool {
         L::pass(part);
         true
     }
@@ -76,13 +75,13 @@ impl Bug for LooksBackAside {
 /// A forked child waits for those that it does not have.
 pub(crate) struct KeepsTheDead;
 impl Bug for KeepsTheDead {
-    fn reset_part<M: Machine>(_: &Node<M>, _: bool) {}
+    fn reset_part<M: Machine>(_: &Block<M>, _: bool) {}
 }
 
 /// Releases no lock that has others below it.
 pub(crate) struct KeepsTheMiddle;
 impl Bug for KeepsTheMiddle {
-    fn unlock_part<M: Machine>(part: &Node<M>) {
+    fn unlock_part<M: Machine>(part: &Block<M>) {
         if above(part).is_some() {
             <L as LocalLock>::unlock(part);
         }
@@ -92,7 +91,7 @@ impl Bug for KeepsTheMiddle {
 /// A forked child waits for those that it does not have, in the innermost locks.
 pub(crate) struct KeepsTheDeadBelow;
 impl Bug for KeepsTheDeadBelow {
-    fn reset_part<M: Machine>(part: &Node<M>, held: bool) {
+    fn reset_part<M: Machine>(part: &Block<M>, held: bool) {
         if above(part).is_none() {
             L::reset(part, held);
         }
@@ -102,7 +101,7 @@ impl Bug for KeepsTheDeadBelow {
 /// Looks at a part after its lock was handed over.
 pub(crate) struct LooksBackPassed;
 impl Bug for LooksBackPassed {
-    fn pass<M: Machine>(part: &Node<M>) -> bool {
+    fn pass<M: Machine>(part: &Block<M>) -> bool {
         let passed = L::pass(part);
         part.passes.load(Relaxed);
         passed
@@ -124,29 +123,29 @@ pub(crate) struct BrokenCst<B>(PhantomData<B>);
 impl<B: BugOfCst> LocalLock for BrokenCst<B> {
     const CAN_LEAVE: bool = true;
 
-    fn lock<M: Machine>(part: &Node<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
         LocalCst::<Park>::lock(part, until, waiting)
     }
-    fn has_waiters<M: Machine>(part: &Node<M>) -> bool {
+    fn has_waiters<M: Machine>(part: &Block<M>) -> bool {
         LocalCst::<Park>::has_waiters(part)
     }
-    fn pass<M: Machine>(part: &Node<M>) -> bool {
+    fn pass<M: Machine>(part: &Block<M>) -> bool {
         LocalCst::<Park>::pass(part)
     }
-    fn unlock<M: Machine>(part: &Node<M>) {
+    fn unlock<M: Machine>(part: &Block<M>) {
         B::unlock(part);
     }
-    fn reset<M: Machine>(part: &Node<M>, held: bool) {
+    fn reset<M: Machine>(part: &Block<M>, held: bool) {
         B::reset(part, held);
     }
 }
 
 /// What a mutant of it does otherwise.
 pub(crate) trait BugOfCst: 'static {
-    fn unlock<M: Machine>(part: &Node<M>) {
+    fn unlock<M: Machine>(part: &Block<M>) {
         LocalCst::<Park>::unlock(part);
     }
-    fn reset<M: Machine>(part: &Node<M>, held: bool) {
+    fn reset<M: Machine>(part: &Block<M>, held: bool) {
         LocalCst::<Park>::reset(part, held);
     }
 }
@@ -156,7 +155,7 @@ impl BugOfCst for Sound {}
 /// Lets nobody of those aside in.
 pub(crate) struct ForgetsSleepers;
 impl BugOfCst for ForgetsSleepers {
-    fn unlock<M: Machine>(part: &Node<M>) {
+    fn unlock<M: Machine>(part: &Block<M>) {
         <L as LocalLock>::unlock(part);
     }
 }
@@ -164,7 +163,7 @@ impl BugOfCst for ForgetsSleepers {
 /// A forked child wakes those that it does not have.
 pub(crate) struct KeepsSleepers;
 impl BugOfCst for KeepsSleepers {
-    fn reset<M: Machine>(part: &Node<M>, held: bool) {
+    fn reset<M: Machine>(part: &Block<M>, held: bool) {
         L::reset(part, held);
     }
 }
@@ -172,19 +171,19 @@ impl BugOfCst for KeepsSleepers {
 impl<B: Bug> LocalLock for Broken<B> {
     const CAN_LEAVE: bool = true;
 
-    fn lock<M: Machine>(part: &Node<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
         <L as LocalLock>::lock(part, until, waiting)
     }
-    fn has_waiters<M: Machine>(part: &Node<M>) -> bool {
+    fn has_waiters<M: Machine>(part: &Block<M>) -> bool {
         L::has_waiters(part)
     }
-    fn pass<M: Machine>(part: &Node<M>) -> bool {
+    fn pass<M: Machine>(part: &Block<M>) -> bool {
         B::pass(part)
     }
-    fn unlock<M: Machine>(part: &Node<M>) {
+    fn unlock<M: Machine>(part: &Block<M>) {
         B::unlock_part(part);
     }
-    fn reset<M: Machine>(part: &Node<M>, held: bool) {
+    fn reset<M: Machine>(part: &Block<M>, held: bool) {
         B::reset_part(part, held);
     }
 }

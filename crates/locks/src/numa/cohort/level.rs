@@ -7,8 +7,7 @@ use core::marker::PhantomData;
 
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
-use crate::node::Node;
-use crate::side::Side;
+use crate::side::{Block, Side};
 
 /// An acquisition that may have to wait, at either level: it is contended once.
 pub struct Waiting<M: Machine> {
@@ -46,20 +45,20 @@ pub trait LocalLock: 'static {
     const CAN_LEAVE: bool;
 
     /// Acquires it.
-    fn lock<M: Machine>(part: &Node<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut>;
+    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut>;
 
     /// For the holder: whether somebody waits, or did a moment ago.
-    fn has_waiters<M: Machine>(part: &Node<M>) -> bool;
+    fn has_waiters<M: Machine>(part: &Block<M>) -> bool;
 
     /// Hands it to the next waiter, who cannot leave it any more, with the global lock. Whether there was one; if not, the caller still
     /// holds it.
-    fn pass<M: Machine>(part: &Node<M>) -> bool;
+    fn pass<M: Machine>(part: &Block<M>) -> bool;
 
     /// Releases it. Of a free one: nothing.
-    fn unlock<M: Machine>(part: &Node<M>);
+    fn unlock<M: Machine>(part: &Block<M>);
 
     /// In a forked child: nobody waits; free, or `held`. Nobody else is there.
-    fn reset<M: Machine>(part: &Node<M>, held: bool);
+    fn reset<M: Machine>(part: &Block<M>, held: bool);
 }
 
 /// A lock among NUMA nodes; any thread may release it.

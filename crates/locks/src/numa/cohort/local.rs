@@ -2,8 +2,8 @@
 //!
 //! | part's word | MCS | ticket |
 //! |---|---|---|
-//! | `since` | `tail` | `next` |
-//! | `granted_at` | `next` | `serving` |
+//! | `tail` | `tail` | `next` |
+//! | `next` | `next` | `serving` |
 //! | `passes` | the cohort's | the cohort's |
 //!
 //! Further ones: [`cst`](crate::numa::cst).
@@ -13,23 +13,23 @@ use core::marker::PhantomData;
 use super::level::{LocalLock, Waiting};
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
-use crate::node::Node;
 use crate::queue::k42::Words;
+use crate::side::Block;
 use crate::spin::ticket::Numbers;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
 /// MCS in a part; waiters wait by policy `W`.
 pub struct LocalMcs<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 
-pub(crate) fn words<M: Machine>(part: &Node<M>) -> Words<'_, M> {
-    Words { tail: &part.since, next: &part.granted_at }
+pub(crate) fn words<M: Machine>(part: &Block<M>) -> Words<'_, M> {
+    Words { tail: &part.tail, next: &part.next }
 }
 
 impl<W: WaitPolicy> LocalLock for LocalMcs<W> {
     const CAN_LEAVE: bool = true;
 
     #[inline]
-    fn lock<M: Machine>(part: &Node<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
         if words(part).try_lock() {
             return Ok(());
         }
@@ -37,19 +37,19 @@ impl<W: WaitPolicy> LocalLock for LocalMcs<W> {
         words(part).wait::<W>(until)
     }
 
-    fn has_waiters<M: Machine>(part: &Node<M>) -> bool {
+    fn has_waiters<M: Machine>(part: &Block<M>) -> bool {
         words(part).has_waiters()
     }
 
-    fn pass<M: Machine>(part: &Node<M>) -> bool {
+    fn pass<M: Machine>(part: &Block<M>) -> bool {
         words(part).pass()
     }
 
-    fn unlock<M: Machine>(part: &Node<M>) {
+    fn unlock<M: Machine>(part: &Block<M>) {
         words(part).unlock();
     }
 
-    fn reset<M: Machine>(part: &Node<M>, held: bool) {
+    fn reset<M: Machine>(part: &Block<M>, held: bool) {
         words(part).reset(held);
     }
 }
@@ -57,15 +57,15 @@ impl<W: WaitPolicy> LocalLock for LocalMcs<W> {
 /// A ticket lock in a part.
 pub struct LocalTicket;
 
-fn numbers<M: Machine>(part: &Node<M>) -> Numbers<'_, M> {
-    Numbers { next: &part.since, serving: &part.granted_at }
+fn numbers<M: Machine>(part: &Block<M>) -> Numbers<'_, M> {
+    Numbers { next: &part.tail, serving: &part.next }
 }
 
 impl LocalLock for LocalTicket {
     const CAN_LEAVE: bool = false;
 
     #[inline]
-    fn lock<M: Machine>(part: &Node<M>, _: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn lock<M: Machine>(part: &Block<M>, _: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
         let (mine, served) = numbers(part).draw();
         if !served {
             waiting.begin();
@@ -74,24 +74,24 @@ impl LocalLock for LocalTicket {
         Ok(())
     }
 
-    fn has_waiters<M: Machine>(part: &Node<M>) -> bool {
+    fn has_waiters<M: Machine>(part: &Block<M>) -> bool {
         numbers(part).has_waiters()
     }
 
     /// Who has drawn a number waits for it.
-    fn pass<M: Machine>(part: &Node<M>) -> bool {
+    fn pass<M: Machine>(part: &Block<M>) -> bool {
         M::trace(Event::HandoffSame);
         numbers(part).call();
         true
     }
 
-    fn unlock<M: Machine>(part: &Node<M>) {
+    fn unlock<M: Machine>(part: &Block<M>) {
         if numbers(part).is_held() {
             numbers(part).call();
         }
     }
 
-    fn reset<M: Machine>(part: &Node<M>, held: bool) {
+    fn reset<M: Machine>(part: &Block<M>, held: bool) {
         numbers(part).reset(held);
     }
 }

@@ -26,7 +26,7 @@
 //!
 //! ```text
 //!   lock:  global | home ──────────────┐
-//!          side ──> [index] ─ node 0 ─> [part: local lock, passes = 3]  held with the global lock: the 3rd hand-over
+//!          side ──> [block] ─ node 0 ─> [part: local lock, passes = 3]  held with the global lock: the 3rd hand-over
 //!                           ├ node 1 ─> [part: local lock, passes = 0]  held by who waits for the global lock; others behind it
 //!                           └ node 2    0: nobody has come from there
 //! ```
@@ -51,7 +51,7 @@
 //! |---|---|---|---|
 //! | the locks' own | – | – | [`queue::k42`](crate::queue::k42), [`ticket`](crate::spin::ticket), [`tas`](crate::spin::tas); [`global`], [`partitioned`] |
 //! | `home`, `passes` | Relaxed | – | a local or the global lock orders them (invariants 1, 2) |
-//! | `check_at` of a part, its limit | Relaxed | – | written before the part is published |
+//! | `limit` of a part | Relaxed | – | written before the part is published |
 //!
 //! **Cannot:** let anybody in while the one that was chosen does not run, be it in the local or in the global queue. Give its side block (128 bytes,
 //! and 128 for each NUMA node; `c-ptl-tkt`: up to 640 more) back if the program frees the lock without destroying it. Cannot share its mutex with code
@@ -69,11 +69,10 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::event::Event;
-use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::node::Node;
+use crate::machine::{Deadline, Machine, TimedOut, Word};
 use crate::raw::RawLock;
 use crate::settle::settle;
-use crate::side::{Side, above};
+use crate::side::{Block, Name, Side, above};
 use crate::wait::SpinThenPark;
 use global::{BackOff, GlobalTicket};
 use level::{Global, LocalLock, Place, Waiting};
@@ -94,7 +93,7 @@ pub struct Cohort<G, L, P = NumaNodes>(PhantomData<(G, L, P)>);
 /// What is behind the word, which is the global lock's.
 #[repr(C)]
 pub struct CohortQueue<M: Machine, S> {
-    /// The index of the side block, or 0.
+    /// The side block, or 0.
     pub side: M::Word,
     /// The innermost part whose local lock the holder has, or 0.
     pub home: M::Word,
@@ -123,12 +122,12 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         settle::<M>(&self.queue.epoch, || {
             let Some(side) = Side::of(&self.queue.side) else { return };
             let held = G::is_held::<M>(self.word, &self.queue.global);
-            let home = Handle::from_word(self.queue.home.load(Relaxed)).filter(|_| held);
+            let home = Name::from_word(self.queue.home.load(Relaxed)).filter(|_| held);
             side.all_names(&mut |part| {
                 let is_held = line::<M>(home).any(|other| other == part);
-                L::reset::<M>(part.node(), is_held);
+                L::reset::<M>(part.block(), is_held);
                 if !is_held {
-                    part.node::<M>().passes.store(0, Relaxed);
+                    part.block::<M>().passes.store(0, Relaxed);
                 }
             });
             G::reset(&self.place(side), held);
@@ -175,7 +174,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         let before = self.queue.home.load(Relaxed);
         if before != home.word() {
             self.queue.home.store(home.word(), Relaxed);
-            let before = line::<M>(Handle::from_word(before)).last();
+            let before = line::<M>(Name::from_word(before)).last();
             if before.is_some() && before != line::<M>(Some(home)).last() {
                 M::trace(Event::CohortMove);
             }
@@ -187,11 +186,11 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
     fn climb(
         &self,
         side: Side<M>,
-        part: Handle,
+        part: Name,
         until: Option<Deadline>,
         waiting: &mut Waiting<M>,
     ) -> Result<(), TimedOut> {
-        let part = part.node::<M>();
+        let part = part.block::<M>();
         L::lock(part, until, waiting)?;
         if part.passes.load(Relaxed) != 0 {
             return Ok(());
@@ -208,8 +207,8 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         let Some(side) = Side::of(&self.queue.side).filter(|_| G::is_held::<M>(self.word, &self.queue.global)) else {
             return;
         };
-        for part in line::<M>(Handle::from_word(self.queue.home.load(Relaxed))) {
-            let part = part.node::<M>();
+        for part in line::<M>(Name::from_word(self.queue.home.load(Relaxed))) {
+            let part = part.block::<M>();
             if Self::pass(part) {
                 return;
             }
@@ -219,7 +218,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
     }
 
     /// (held, n) -> (held by the next in this part, n + 1), if somebody waits and the part has not had it for too long; else (held, 0).
-    fn pass(part: &Node<M>) -> bool {
+    fn pass(part: &Block<M>) -> bool {
         let mut passes = part.passes.load(Relaxed);
         if passes < parts::limit(part) && L::has_waiters(part) {
             let event = if above(part).is_none() { Event::CohortPass } else { Event::CohortNear };
@@ -239,8 +238,8 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
 }
 
 /// A part and those above it, from the innermost up.
-fn line<M: Machine>(innermost: Option<Handle>) -> impl Iterator<Item = Handle> {
-    successors(innermost, |part| above(part.node::<M>()))
+fn line<M: Machine>(innermost: Option<Name>) -> impl Iterator<Item = Name> {
+    successors(innermost, |part| above(part.block::<M>()))
 }
 
 impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort<G, L, P> {

@@ -1,7 +1,7 @@
 //! # The partitioned ticket lock, as the global lock of a cohort lock
 //!
 //! A number n waits on **grant** n mod [`GRANTS`], which says n when it is served; grants are parts of a side block of their own, named
-//! by `role` of the lock's index. The holder's number is in `serving`.
+//! by `board` of the lock's block. The holder's number is in `serving`.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -26,9 +26,9 @@ pub struct PartitionedTicket;
 
 /// The word that says n when number n is served.
 fn grant<M: Machine>(side: Side<M>, number: u32) -> &'static M::Word {
-    let board = &side.0.role;
+    let board = &side.0.board;
     let board = Side::<M>::of(board).unwrap_or_else(|| Side::make(board, |_| ()));
-    &board.part_or_make(number % GRANTS, None, |_| ()).node::<M>().granted_at
+    &board.part_or_make(number % GRANTS, None, |_| ()).block::<M>().state
 }
 
 /// (n, n) -> (n + 1, n), if n is served.
@@ -99,6 +99,6 @@ impl Global for PartitionedTicket {
     }
 
     fn destroy<M: Machine>(side: Side<M>) {
-        Side::<M>::give_back(&side.0.role);
+        Side::<M>::give_back(&side.0.board);
     }
 }

@@ -7,25 +7,24 @@
 //!   Within<P, D>:    global ── … P … ── group of CPUs within it, of depth D
 //! ```
 //!
-//! `check_at` of a part is how many hand-overs it keeps what is above it: written before the part is published, for tunables are constant.
+//! `limit` of a part is how many hand-overs it keeps what is above it: written before the part is published, for tunables are constant.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::machine::{Handle, Machine, Word};
-use crate::node::Node;
-use crate::side::Side;
+use crate::machine::{Machine, Word};
+use crate::side::{Block, Name, Side};
 
 /// Which parts there are.
 pub trait Parts: 'static {
     /// The innermost part for the calling thread; made, with those above it, if there is none.
-    fn home<M: Machine>(side: Side<M>) -> Handle;
+    fn home<M: Machine>(side: Side<M>) -> Name;
 }
 
 /// How many hand-overs a part keeps what is above it.
 #[inline]
-pub(super) fn limit<M: Machine>(part: &Node<M>) -> u32 {
-    part.check_at.load(Relaxed)
+pub(super) fn limit<M: Machine>(part: &Block<M>) -> u32 {
+    part.limit.load(Relaxed)
 }
 
 /// One for each NUMA node.
@@ -33,8 +32,8 @@ pub struct NumaNodes;
 
 impl Parts for NumaNodes {
     #[inline]
-    fn home<M: Machine>(side: Side<M>) -> Handle {
-        side.part_or_make(M::numa_node(), None, |part| part.check_at.store(M::tunables().passes, Relaxed))
+    fn home<M: Machine>(side: Side<M>) -> Name {
+        side.part_or_make(M::numa_node(), None, |part| part.limit.store(M::tunables().passes, Relaxed))
     }
 }
 
@@ -42,9 +41,9 @@ impl Parts for NumaNodes {
 pub struct Within<P, const DEPTH: u32>(PhantomData<P>);
 
 impl<P: Parts, const DEPTH: u32> Parts for Within<P, DEPTH> {
-    fn home<M: Machine>(side: Side<M>) -> Handle {
+    fn home<M: Machine>(side: Side<M>) -> Name {
         let above = P::home(side);
-        let prepare = |part: &Node<M>| part.check_at.store(M::tunables().near_passes, Relaxed);
+        let prepare = |part: &Block<M>| part.limit.store(M::tunables().near_passes, Relaxed);
         Side::below(above).part_or_make(M::near_group(DEPTH), Some(above), prepare)
     }
 }
@@ -59,7 +58,7 @@ pub struct ByOption;
 
 impl Parts for ByOption {
     #[inline]
-    fn home<M: Machine>(side: Side<M>) -> Handle {
+    fn home<M: Machine>(side: Side<M>) -> Name {
         match M::tunables().levels {
             ..3 => NumaNodes::home(side),
             3 => Groups::home(side),

@@ -136,7 +136,7 @@ impl<M: Machine> CstRwState<M> {
             return None;
         }
         let mut mine = core::ptr::null();
-        let index = Side::make(&self.side, |node| mine = core::ptr::from_ref(node));
+        let index = Side::make(&self.side, |block| mine = core::ptr::from_ref(block));
         if !core::ptr::eq(index.0, mine) {
             M::gone_apart(); // Another was faster.
         }

@@ -13,14 +13,13 @@ use core::sync::atomic::fence;
 
 use crate::event::Event;
 use crate::machine::{Deadline, FIRST_EPOCH, Machine, Patience, Word};
-use crate::node::Node;
-use crate::side::Side;
+use crate::side::{Block, Side};
 use crate::wait::WaitPolicy;
 
 /// The longest wait (µs) of a writer that polls, before it looks at its deadline.
 const LOOK: u32 = 1_000;
 
-// The states of an index. (None is one of a queue node's.)
+// The states of an index, the block that names the counters.
 const OPEN: u32 = 64;
 pub(super) const DRAINING: u32 = 65;
 const CLAIMED: u32 = 66;
@@ -52,28 +51,28 @@ impl<M: Machine> Clone for Counters<M> {
 impl<M: Machine> Copy for Counters<M> {}
 
 impl<M: Machine> Counters<M> {
-    fn node(self) -> &'static Node<M> {
+    fn block(self) -> &'static Block<M> {
         self.0.0
     }
 
     /// OPEN, DRAINING, CLAIMED, WRITTEN or FOLDED; 0 before the first of them.
     pub(super) fn state(self) -> &'static M::Word {
-        &self.node().state
+        &self.block().state
     }
 
     /// How many readers have passed the writer that waits.
     pub(super) fn passed(self) -> &'static M::Word {
-        &self.node().role
+        &self.block().passed
     }
 
     /// How many writers there have been since readers count apart. Theirs alone, hence Relaxed.
     pub(super) fn writers(self) -> &'static M::Word {
-        &self.node().batch
+        &self.block().writers
     }
 
     /// [`Machine::epoch`] of the process that was the last to ask for writers which do not exist in it: [`adopt`](Self::adopt).
     fn epoch(self) -> &'static M::Word {
-        &self.node().epoch
+        &self.block().epoch
     }
 
     /// The word by which readers say that they have left.
@@ -88,7 +87,7 @@ impl<M: Machine> Counters<M> {
     /// The counter of the CPUs among which the calling thread runs.
     #[inline(always)]
     pub(super) fn own(self) -> Option<&'static M::Word> {
-        self.0.part(M::reader_part()).map(|part| &part.node::<M>().state)
+        self.0.part(M::reader_part()).map(|part| &part.block::<M>().state)
     }
 
     #[inline]
@@ -98,7 +97,7 @@ impl<M: Machine> Counters<M> {
 
     /// Its own counter; made if there is none. The caller holds `base` for reading.
     fn own_or_made(self) -> &'static M::Word {
-        &self.0.part_or_make(M::reader_part(), None, |_| ()).node::<M>().state
+        &self.0.part_or_make(M::reader_part(), None, |_| ()).block::<M>().state
     }
 
     /// Whether the counter of where the calling thread runs lets nobody in.

@@ -100,7 +100,7 @@ pub struct CstRw<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 pub struct CstRwState<M: Machine> {
     /// What writers hold, and where everybody waits.
     pub base: ShflRwState<M>,
-    /// The index of the side block, or 0.
+    /// The side block, by its index, or 0.
     pub side: M::Word,
     /// How often readers have met, or that they count apart.
     pub heat: M::Word,

@@ -1,0 +1,218 @@
+//! Hints decide nothing: every lock excludes, and gets on, while somebody scribbles on the [hints](flashlock_locks::node) of all queue nodes.
+//!
+//! In a program such stores come through stale handles, once in a long while and just then. Here one thread makes them all the time, with
+//! any values, to any node, whatever that is used for: so a word that is a hint in one use of a node and state in another is found. Nothing depends on how fast the
+//! threads are: they count what they did.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use flashlock_locks::closure::{Delegate, RawClosure};
+use flashlock_locks::machine::{Handle, Machine, Word};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::rw::{RawRwLock, Reader, Writer};
+use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
+use flashlock_locks::{for_each_lock, for_each_lock_apart, for_each_rw_lock};
+use flashlock_native::{Native, NoStats, Word32, groups, numa, parts, pool};
+
+type Here = Native<NoStats>;
+
+const THREADS: u64 = 4;
+const ROUNDS: u64 = 2_000;
+
+/// Runs `work` while the hints of all nodes change.
+fn scribbled(work: impl FnOnce()) {
+    let (done, scribbles) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                for handle in (0..pool::size()).filter_map(|number| Handle::from_word(number + Handle::RESERVED + 1)) {
+                    let node = handle.node::<Here>();
+                    for hint in [&node.since, &node.passes, &node.check_at, &node.granted_at] {
+                        // Small ones, too: what counts is near 0, or a handle.
+                        hint.store(Here::random() >> (Here::random() % 32), Relaxed);
+                    }
+                }
+                scribbles.fetch_add(1, Relaxed);
+                std::thread::yield_now();
+            }
+        });
+        while scribbles.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        work();
+        done.store(true, Relaxed);
+    });
+}
+
+/// Counts, and loses count if two are in at once. (An atomic, for a lock that is broken is no undefined behaviour.)
+#[derive(Default)]
+struct Count(AtomicU64);
+
+impl Count {
+    fn add(&self) {
+        let seen = self.0.load(Relaxed);
+        std::hint::black_box(seen);
+        (0..20).for_each(|_| std::hint::spin_loop());
+        self.0.store(seen + 1, Relaxed);
+    }
+}
+
+/// Each thread comes `ROUNDS` times, and adds to the count when `section` lets it in; how many came in and how many were counted.
+fn rounds(section: impl Fn(u64, &Count) -> bool + Sync) -> (u64, u64) {
+    let (count, came) = (Count::default(), AtomicU64::new(0));
+    scribbled(|| {
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (section, count, came) = (&section, &count, &came);
+                scope.spawn(move || {
+                    let mine = (0..ROUNDS).filter(|round| section(thread + round, count)).count();
+                    came.fetch_add(mine as u64, Relaxed);
+                });
+            }
+        });
+    });
+    (came.load(Relaxed), count.0.load(Relaxed))
+}
+
+fn mutex<L: RawLock<Here, Queue: Sync>>(name: &str) {
+    let (word, queue) = (Word32::new(0), L::new_queue());
+    let (came, counted) = rounds(|round, count| {
+        let held = match round % 3 {
+            0 => L::lock_until(&word, &queue, Here::sooner(500, None)).is_ok(),
+            _ => {
+                L::lock(&word, &queue);
+                true
+            }
+        };
+        if held {
+            count.add();
+            L::unlock(&word, &queue);
+        }
+        held
+    });
+    L::destroy(&word, &queue);
+    assert_eq!(came, counted, "{name}");
+}
+
+fn rw_lock<L: RawRwLock<Here, State: Sync>>(name: &str) {
+    let state = L::new_state();
+    let (came, counted) = rounds(|round, count| {
+        let reads = round % 4 != 0;
+        if reads {
+            assert!(L::enter(&state) || L::read(&state, Reader::Newcomer, None).is_ok(), "{name}: readers wait");
+            let seen = count.0.load(Relaxed);
+            std::thread::yield_now();
+            assert_eq!(seen, count.0.load(Relaxed), "{name}: a writer beside a reader");
+        } else {
+            assert!(L::write(&state, Writer::Fair, None).is_ok(), "{name}: writers wait");
+            count.add();
+        }
+        L::unlock(&state);
+        !reads
+    });
+    L::destroy(&state);
+    assert_eq!(came, counted, "{name}");
+}
+
+fn closure<L: RawClosure<Here, State: Send + Sync>>(name: &str) {
+    let lock = Arc::new(Delegate::<Here, L, u64>::new(0));
+    let (came, counted) = rounds(|_, count| {
+        lock.with(|all| {
+            *all += 1;
+            count.add();
+        });
+        true
+    });
+    assert_eq!((came, counted), (*Arc::into_inner(lock).unwrap().get_mut(), came), "{name}");
+}
+
+/// More parts than one, so that there are side blocks and hand-overs between them.
+fn imagine() {
+    numa::prepare(Some(2));
+    groups::prepare(Some([2, 2, 2]));
+    parts::prepare();
+}
+
+macro_rules! mutexes {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        #[test]
+        fn every_mutex() {
+            imagine();
+            $($(mutex::<$type>(concat!($name, ":wait=", stringify!($wait)));)+)*
+        }
+    };
+}
+for_each_lock!(mutexes);
+
+macro_rules! rw_locks {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        #[test]
+        fn every_readers_writer_lock() {
+            imagine();
+            $($(rw_lock::<$type>(concat!($name, ":wait=", stringify!($wait)));)+)*
+        }
+    };
+}
+for_each_rw_lock!(rw_locks);
+
+macro_rules! only_closures {
+    (closure, $name:expr, $type:ty) => {
+        closure::<$type>($name)
+    };
+    // `null`, which excludes nobody.
+    (mutex, $name:expr, $type:ty) => {};
+}
+
+macro_rules! apart {
+    ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        #[test]
+        fn every_lock_apart() {
+            imagine();
+            $($(only_closures!($interface, concat!($name, ":wait=", stringify!($wait)), $type);)+)*
+        }
+    };
+}
+for_each_lock_apart!(apart);
+
+#[test]
+fn semaphores() {
+    let (word, queue) = (Word32::new(1), SemQueue::<Here>::new());
+    let semaphore = Semaphore { word: &word, queue: &queue };
+    let (came, counted) = rounds(|_, count| {
+        if !semaphore.try_wait() {
+            assert!(matches!(semaphore.wait(None), Ended::Acquired), "a wait without an end");
+        }
+        count.add();
+        semaphore.post().is_ok()
+    });
+    assert_eq!(came, counted);
+}
+
+/// What side blocks once were: a lock whose state is a word of a queue node that is a hint elsewhere.
+struct Seeded;
+
+impl Seeded {
+    fn word(handle: Handle) -> &'static Word32 {
+        &handle.node::<Here>().passes
+    }
+}
+
+#[test]
+fn state_in_a_hint_is_found() {
+    let handle = Here::take_node();
+    let word = Seeded::word(handle);
+    word.store(0, Relaxed);
+    let wrong = (0..100).any(|_| {
+        // Never waits for long: the word may be scribbled to "held".
+        let (came, counted) = rounds(|_, count| {
+            let held = (0..100).any(|_| word.swap(1, Relaxed) == 0);
+            count.add();
+            let alone = word.swap(0, Relaxed) == 1;
+            held && alone
+        });
+        came != counted
+    });
+    Here::give_node(handle);
+    assert!(wrong, "a lock whose state is scribbled on looks sound");
+}
