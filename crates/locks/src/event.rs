@@ -15,6 +15,7 @@ macro_rules! for_each_event {
             (Wake, "wakes", "futex wake calls made for waiters of mutexes and readers-writer locks"),
             (HandoffSame, "handoffs_same_node", "queue hand-offs to a waiter on the same NUMA node"),
             (HandoffOther, "handoffs_other_node", "queue hand-offs to a waiter on another NUMA node"),
+            (Given, "handoffs_to_joiners", "queue hand-offs to a waiter that had joined, and had not linked itself yet"),
             (Steal, "steals", "acquisitions by a thread that was not first in the queue, while others queued"),
             (Grant, "grants", "times a waiter was handed the lock because it had waited beyond the bound"),
             (Shuffle, "shuffles", "waiters moved forward in a queue, to where its policy wants them"),

@@ -41,7 +41,7 @@
 //!          (given back)   (given back by whoever reaches it)
 //!
 //!   HEAD, NAPPING --did not run when it could, removed by a holder--> EVICTED --> (queues anew)
-//!   WAITING --does not run when its turn comes--> LEAVING --removed by the releaser--> EVICTED --> (queues anew)
+//!   WAITING --does not run when its turn comes--> LEAVING, PARTING --removed--> EVICTED --> (queues anew)
 //!
 //!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue;
 //!                         the first of those that are moved is CLAIMED there --> HEAD (see `cond/chain`)
@@ -91,6 +91,8 @@ pub mod state {
     /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it. In a lock's queue: about to be
     /// [`EVICTED`] by the releaser, who uses the node until then.
     pub const LEAVING: u32 = 7;
+    /// In a lock's queue: [`LEAVING`], and its thread sleeps until it is [`EVICTED`].
+    pub const PARTING: u32 = 14;
 }
 
 /// Value of [`Node::next`] once the node's owner has left the queue before its successor had linked itself; whoever

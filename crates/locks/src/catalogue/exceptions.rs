@@ -30,12 +30,6 @@ pub const NOT_RUNNING: &[Exception] = group! {
     "the lock may go to the thread whose handler waits": "signals.handler_blocks_on_another_mutex_inside_a_lock";
 };
 
-/// Of queues that are joined in two steps.
-pub const LINKING: &[Exception] = group! {
-    "the releaser waits for a successor that has joined the queue but not linked itself":
-        "slow_motion.release_at_any_point_of_*", "slow_motion.fork_with_a_waiter_anywhere";
-};
-
 /// Of locks without a place for sleepers.
 pub const ONE_BY_ONE: &[Exception] = group! {
     "a broadcast lets its waiters go one after the other: one that is frozen holds up the rest": "signals.frozen_*";

@@ -60,7 +60,7 @@ macro_rules! for_each_lock {
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",
                 strict: true, claims: [InOrder, Serves], options: [],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (McsTp, "mcs-tp", [stp => $crate::queue::McsTp<$crate::wait::SpinThenPark>, spin => $crate::queue::McsTp<$crate::wait::Spin>, park => $crate::queue::McsTp<$crate::wait::Park>, umwait => $crate::queue::McsTp<$crate::wait::Umwait>], {
                 title: "MCS that passes over waiters which do not run",
@@ -69,7 +69,7 @@ macro_rules! for_each_lock {
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: who loses his CPU loses his place",
                 strict: true, claims: [], options: [],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Cna, "cna", [stp => $crate::numa::Cna<$crate::wait::SpinThenPark>, spin => $crate::numa::Cna<$crate::wait::Spin>, park => $crate::numa::Cna<$crate::wait::Park>, umwait => $crate::numa::Cna<$crate::wait::Umwait>], {
                 title: "compact NUMA-aware queue lock",
@@ -78,7 +78,7 @@ macro_rules! for_each_lock {
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "in the long run: the holder's NUMA node first, until a draw says otherwise (threshold=)",
                 strict: true, claims: [Serves, Local], options: [Threshold, Countdown, Reduction, Refresh],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (CBoMcs, "c-bo-mcs", [stp => $crate::numa::CBoMcs<$crate::wait::SpinThenPark>, spin => $crate::numa::CBoMcs<$crate::wait::Spin>, park => $crate::numa::CBoMcs<$crate::wait::Park>, umwait => $crate::numa::CBoMcs<$crate::wait::Umwait>], {
                 title: "an MCS lock for each NUMA node, below a word to contend for",
@@ -87,7 +87,7 @@ macro_rules! for_each_lock {
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 2, atomics_unlock: 2,
                 numa_aware: true, fair: "no: a NUMA node may take the lock again and again, without bound",
                 strict: true, claims: [Local], options: [Passes],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (CTktTkt, "c-tkt-tkt", [spin => $crate::numa::CTktTkt], {
                 title: "a ticket lock for each NUMA node, below a ticket lock",
@@ -114,7 +114,7 @@ macro_rules! for_each_lock {
                 bytes: 20, bytes_per_waiter: 128, atomics_lock: 2, atomics_unlock: 2,
                 numa_aware: true, fair: "in the long run: after passes= hand-overs the next NUMA node has its turn",
                 strict: true, claims: [Serves, Local], options: [Passes, Levels, Near],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Cst, "cst", [stp => $crate::numa::Cst<$crate::wait::SpinThenPark>, spin => $crate::numa::Cst<$crate::wait::Spin>, park => $crate::numa::Cst<$crate::wait::Park>, umwait => $crate::numa::Cst<$crate::wait::Umwait>], {
                 title: "a queue for each NUMA node, below one for all, with sleepers aside",
@@ -123,7 +123,7 @@ macro_rules! for_each_lock {
                 bytes: 20, bytes_per_waiter: 128, atomics_lock: 2, atomics_unlock: 2,
                 numa_aware: true, fair: "in the long run: after passes= hand-overs the next NUMA node has its turn, and each turn ends with its node's eldest sleeper",
                 strict: true, claims: [Serves, Local], options: [Passes],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Qspin, "qspin", [stp => $crate::queue::Qspin<$crate::wait::SpinThenPark>, spin => $crate::queue::Qspin<$crate::wait::Spin>, park => $crate::queue::Qspin<$crate::wait::Park>, umwait => $crate::queue::Qspin<$crate::wait::Umwait>], {
                 title: "the Linux kernel's queued spinlock, four bytes",
@@ -150,7 +150,7 @@ macro_rules! for_each_lock {
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "in the long run: the eldest passive waiter is served once in eldest= releases",
                 strict: true, claims: [Serves, Restricts], options: [Eldest, Evict],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Mcscrn, "mcscrn", [stp => $crate::malthusian::Mcscrn<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscrn<$crate::wait::Spin>, park => $crate::malthusian::Mcscrn<$crate::wait::Park>, umwait => $crate::malthusian::Mcscrn<$crate::wait::Umwait>], {
                 title: "MCSCR whose circulating threads are of one NUMA node",
@@ -159,7 +159,7 @@ macro_rules! for_each_lock {
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "in the long run: once in eldest= releases another NUMA node has its turn",
                 strict: true, claims: [Serves, Local, Restricts], options: [Eldest, Evict],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Loiter, "loiter", [stp => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Umwait>, $crate::wait::Umwait>], {
                 title: "a word to barge for, in front of MCS, whose head contends for it",
@@ -168,7 +168,7 @@ macro_rules! for_each_lock {
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "bounded: after bound= microseconds the one that contends is handed the lock; behind it, first come, first served",
                 strict: true, claims: [Serves, Bounded, Restricts], options: [Bound, Spinners],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (LoiterCna, "loiter-cna", [stp => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Umwait>, $crate::wait::Umwait>], {
                 title: "a word to barge for, in front of CNA, whose head contends for it",
@@ -177,7 +177,7 @@ macro_rules! for_each_lock {
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "in the long run: the one that contends is handed the lock after bound= microseconds; behind it, as in CNA",
                 strict: true, claims: [Serves, Restricts], options: [Bound, Spinners, Threshold, Countdown, Reduction, Refresh],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, LINKING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (LifoCr, "lifo-cr", [stp => $crate::malthusian::LifoCr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::LifoCr<$crate::wait::Spin>, park => $crate::malthusian::LifoCr<$crate::wait::Park>, umwait => $crate::malthusian::LifoCr<$crate::wait::Umwait>], {
                 title: "stack of waiters: the newest is next, and now and then the eldest",

@@ -39,7 +39,7 @@
 //! ## Invariants (beside those of `cohort` and `queue::k42`)
 //! 1. The list of sleepers is written and read by who holds the local lock. A node in it is in no other queue; its thread changes its state, from PARKED to
 //!    ABANDONED, and nothing else.
-//! 2. Who is granted the local lock from the list stands before the main queue when he is: `next` names its first, or he is its tail.
+//! 2. Who is granted the local lock from the list stands before the main queue when he is: the part's `next` names its first, or will, and his node says MOVED; or he is its tail.
 //!
 //! ## Orderings (beside those of `cohort` and `queue::k42`)
 //! | access | ordering | pairs with | why |
@@ -62,7 +62,7 @@ use crate::numa::cohort::Cohort;
 use crate::numa::cohort::global::GlobalMcs;
 use crate::numa::cohort::level::{LocalLock, Waiting};
 use crate::numa::cohort::local::{LocalMcs, words};
-use crate::queue::k42::{Alone, HELD};
+use crate::queue::k42::{Alone, First, HELD, MOVED, Unlinked};
 use crate::side::Block;
 use crate::wait::{self, SpinThenPark, Staying, WaitPolicy};
 
@@ -84,23 +84,31 @@ impl<W: WaitPolicy> LocalLock for LocalCst<W> {
         words(part).has_waiters()
     }
 
-    /// To the first that is awake. Those before him go aside.
+    /// To the first that is awake. Those before him go aside; but one behind whom somebody has yet to link himself has it, awake or not.
     fn pass<M: Machine>(part: &Block<M>) -> bool {
         let words = words(part);
-        let mut first = words.has_waiters().then(|| words.first_waiter(Alone::Kept)).flatten();
-        while let Some(waiter) = first {
-            let node = waiter.node::<M>();
-            first = match wait::grant_awake::<M>(waiter, M::numa_node) {
-                Ok(()) => return true,
-                Err(seen) if is_asleep(seen) => {
-                    let after = words.unlink(waiter, node, Alone::Kept);
-                    Sleepers(part).add(waiter);
-                    after
-                }
-                Err(_) => words.skip(waiter, node, Alone::Kept),
-            };
+        let mut first = if words.has_waiters() { words.first_waiter(Alone::Kept) } else { First::Nobody };
+        loop {
+            first = match first {
+                First::Nobody => return false,
+                First::Joiner => match words.give() {
+                    Ok(()) => return true,
+                    Err(linked) => linked,
+                },
+                First::Waiter(waiter) => match wait::grant_awake::<M>(waiter, M::numa_node) {
+                    Ok(()) => return true,
+                    Err(seen) if is_asleep(seen) => match words.unlink(waiter, Alone::Kept) {
+                        Ok(after) => {
+                            Sleepers(part).add(waiter);
+                            after
+                        }
+                        Err(Unlinked) if wait::grant::<M>(waiter, M::numa_node) => return true,
+                        Err(Unlinked) => words.skip(waiter, Alone::Kept),
+                    },
+                    Err(_) => words.skip(waiter, Alone::Kept),
+                },
+            }
         }
-        false
     }
 
     /// To the eldest that sleeps; if there is none, as MCS.
@@ -121,27 +129,24 @@ impl<W: WaitPolicy> LocalLock for LocalCst<W> {
     }
 }
 
-/// Puts the eldest sleeper before the main queue (invariant 2).
+/// Puts the eldest sleeper before the main queue (invariant 2), whose first the part's `next` names, or will name.
 fn stand_first<M: Machine>(part: &Block<M>, eldest: Handle) {
     let (words, next) = (words(part), &eldest.node::<M>().next);
-    loop {
-        if words.has_waiters() {
-            if let Some(first) = words.first_waiter(Alone::Kept) {
-                return next.store(first.word(), Relaxed); // Published with the grant.
-            }
-        } else {
-            next.store(0, Relaxed);
-            if words.tail.compare_exchange(HELD, eldest.word(), Release, Relaxed).is_ok() {
-                return;
-            }
+    while !words.has_waiters() {
+        next.store(0, Relaxed);
+        if words.tail.compare_exchange(HELD, eldest.word(), Release, Relaxed).is_ok() {
+            return;
         }
     }
+    next.store(MOVED, Relaxed); // Published with the grant.
 }
 
 /// Takes him away from there: he has given up. Whoever is behind him is the first.
 fn step_back<M: Machine>(part: &Block<M>, eldest: Handle) {
     let words = words(part);
-    if let Some(first) = words.skip(eldest, eldest.node(), Alone::Kept) {
+    if eldest.node::<M>().next.load(Relaxed) == MOVED {
+        words.drop_left(eldest);
+    } else if let First::Waiter(first) = words.skip(eldest, Alone::Kept) {
         words.next.store(first.word(), Relaxed);
     }
 }

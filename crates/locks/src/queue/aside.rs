@@ -15,7 +15,10 @@
 //! holder that hands the lock to it holds the lock *with that node* instead, and chooses anew. Nodes aside, which may not be
 //! reached for long, are gone through now and then when there are many abandoned ones ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)); a queue full of them lets
 //! nobody join ([`LeftBehind`]). (5) A successor that does not run may be passed over, if the lock's [`Service`] says so: that is (4), but for
-//! its node, which goes back to its thread.
+//! its node, which goes back to its thread. (6) **A release waits for nobody.** MCS's waits for a successor that has swapped itself into `tail` and not
+//! linked itself yet; if that one has lost its CPU, or the releaser has a higher priority, for long or for ever. Here the releaser leaves a **note** where the
+//! link will be, and goes; who links himself does so by an exchange, and finds it. The note says that the lock is his, or behind whom to link himself
+//! instead. The node in which he has found it is his then, to be given back.
 //!
 //! ## State                                                            ## The queue, somebody being aside
 //! ```text
@@ -27,19 +30,27 @@
 //! | node | D       | the same, D is first                  |                                        v
 //! | H    | H, KEPT | held with H, who waits is aside       |               ┌──> [A] ──> [B] ──> [C] ──┐
 //! | node | H, KEPT | held with H, the queue begins behind  |               └──────────────────────────┘
+//! | node | GIVEN   | the first, who links himself, has it  |
 //! ```
+//! | in `next` of H, when somebody is behind H in the queue | he |
+//! |---|---|
+//! | 0 | has yet to link himself |
+//! | link | has done so |
+//! | GIVEN | has yet to link himself, and has the lock then; those aside are in `prev` |
+//! | MOVED, L | has yet to link himself, and does so behind L |
 //!
 //! ## Invariants
 //! 1. `front` is written by the holder, and by the one waiter that found `HELD` in `tail`; it is 0 when `tail` becomes HELD or 0.
 //!    The list aside, all links and `prev` of nodes in it, and the upper part of the holder's own state are the holder's.
-//! 2. A node is set aside only if its link is not 0: its successor has linked itself, and never writes that link again.
+//! 2. A node is set aside only if its link is not 0: its successor has linked itself, and never writes that link again. For the same reason one into which a note
+//!    was written is nobody's but his who finds that.
 //! 3. `tail` is HELD only while the lock is held without a node, and then nobody is aside. So a release whose CAS (HELD -> 0) succeeds leaves nobody.
 //! 4. A successor, once chosen, is in neither list but at the head of the rest of the main queue: its link leads to it, and is 0 iff
 //!    it is the tail or its successor is linking itself.
 //! 5. A node is given back by the holder, whose own it is or who found it ABANDONED, when he has handed the lock over, freed it, or holds it
-//!    with another. By then it is named by no link. After LEAVING he
+//!    with another; or, with a note in it, by who finds that. By then it is named by no link. After LEAVING he
 //!    does not give it back then, but makes it EVICTED: it is its thread's, which queues anew.
-//! 6. After HEAD is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
+//! 6. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
 //! 7. In a forked child all of the parent's nodes come first, and those that the holder of that time reaches by a kept node are all
 //!    dead, as that is: he forgets them with it. Nobody gives it back: a fork may have come between a hand-over and
 //!    the store to `front`, which then names a node that serves elsewhere. Who joins behind a dead tail is first of a new queue, and
@@ -51,7 +62,8 @@
 //! | `tail.swap(node)` | AcqRel | itself; `tail` CAS of the holder | publishes the node; sees the last section if it was free, and the 0 in the link it writes next |
 //! | `tail` CAS HELD -> 0, H -> 0 | Release | `tail` swap/CAS of the next locker | hands over this section |
 //! | `tail` CAS H -> C | Release | `tail.swap` | the link that the next joiner writes is 0 by then |
-//! | link store / load | Release / Acquire | each other | the successor's node must be seen prepared |
+//! | link exchange / load | Release / Acquire | each other | the successor's node must be seen prepared |
+//! | link 0 -> note / exchange | Release / Acquire | each other | hands over this section, the lists, and the node; the link behind which to go is 0 by then |
 //! | `state` -> HEAD | AcqRel | `state` load in `wait::turn` | hands over this section, and the lists |
 //! | links and `prev` aside, `front` of a kept node | Relaxed | – | the holder's alone, handed over with the lock |
 //! | `tail` load before a choice | Relaxed | – | a hint: who has just joined may be overlooked until the next release |
@@ -68,10 +80,10 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::cond::Chain;
 use crate::event::Event;
-use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::malthusian::loiter::Inner;
-use crate::node::state;
-use crate::queue::link::{Link, NO_LINK, handle_in};
+use crate::node::{Node, state};
+use crate::queue::link::{GIVEN, Link, NO_LINK, handle_in, moved, moved_to};
 use crate::queue::service::{Service, Turn};
 use crate::queue::succession::{Holder, Succession};
 use crate::raw::RawLock;
@@ -95,6 +107,24 @@ pub struct AsideQueue<M: Machine> {
 
 /// A lock on such a queue, with succession `S` and waiting policy `W`.
 pub struct AsideLock<S: Succession, W: WaitPolicy>(PhantomData<(S, W)>);
+
+/// Who has the lock after a release.
+enum Next {
+    /// He, if he has not given up.
+    Waiter(Handle),
+    /// Who has yet to link himself. The holder's node is his, too.
+    Joiner,
+    /// Nobody.
+    Nobody,
+}
+
+/// What came with a lock that was given to who linked himself.
+struct Given {
+    /// The last of those aside.
+    aside: Option<Handle>,
+    /// The NUMA node from which it comes, if that is known.
+    numa: Option<u32>,
+}
 
 impl<M: Machine> AsideQueue<M> {
     /// Nodes of waiters that gave up, in both lists.
@@ -124,7 +154,12 @@ impl<M: Machine> AsideQueue<M> {
             holder.sweep::<M>(last, self.left());
         }
         let mut is_evicted = false; // Whether he holds it with the node of one that was passed over.
-        while let Some(successor) = self.successor::<S>(&mut holder) {
+        loop {
+            let successor = match self.successor::<S>(&mut holder) {
+                Next::Waiter(successor) => successor,
+                Next::Joiner => return,
+                Next::Nobody => break,
+            };
             let evicts = S::Service::passes_over(successor.node::<M>());
             if !evicts {
                 if wait::grant_with::<M>(successor, holder.aside, S::here::<M>) {
@@ -139,8 +174,8 @@ impl<M: Machine> AsideQueue<M> {
         part_with::<M, S::Service>(holder.node, is_evicted);
     }
 
-    /// The successor; or nobody waits, and the lock is free now.
-    fn successor<S: Succession>(&self, holder: &mut Holder) -> Option<Handle> {
+    /// Chooses the successor; or the lock is who joins', or nobody waits, and it is free now.
+    fn successor<S: Succession>(&self, holder: &mut Holder) -> Next {
         loop {
             let link = holder.node.map_or(&self.front, |node| &node.node::<M>().next);
             let next = link.load(Acquire);
@@ -149,7 +184,7 @@ impl<M: Machine> AsideQueue<M> {
                     if S::SEES_LATECOMERS {
                         holder.last = handle_in(self.tail.load(Relaxed)); // Whom it names we do not follow.
                     }
-                    return Some(S::choose::<M>(holder, first));
+                    return Next::Waiter(S::choose::<M>(holder, first));
                 }
                 // A forked child. Whoever has queued since found a dead tail, and links itself here.
                 let _ = self.front.compare_exchange(next, 0, Relaxed, Relaxed);
@@ -159,12 +194,19 @@ impl<M: Machine> AsideQueue<M> {
             match handle_in(tail) {
                 Some(last) if Some(last) == holder.node => {
                     if let Some(last) = holder.aside {
-                        return Some(self.recall::<S>(holder, last));
+                        return Next::Waiter(self.recall::<S>(holder, last));
                     }
                     self.front.store(0, Relaxed); // Invariant 1.
                 }
                 Some(last) if last.node::<M>().is_alive() => {
-                    await_link::<M>(link);
+                    if let Some(node) = holder.node {
+                        // Relaxed: published by the note.
+                        node.node::<M>().prev.store(holder.aside.map_or(0, Handle::word), Relaxed);
+                    }
+                    if link.compare_exchange(0, GIVEN, Release, Relaxed).is_ok() {
+                        M::trace(Event::Given);
+                        return Next::Joiner;
+                    }
                     continue;
                 }
                 Some(_) => self.left().clear(),
@@ -172,19 +214,23 @@ impl<M: Machine> AsideQueue<M> {
             }
             // A lock that is free already stays so.
             if self.tail.compare_exchange(tail, FREE, Release, Relaxed).is_ok() {
-                return None;
+                return Next::Nobody;
             }
         }
     }
 
-    /// (tail = my node) -> (tail = last of those recalled). Who joins meanwhile stands behind them.
+    /// (tail = my node) -> (tail = last of those recalled). Who joins meanwhile stands behind them; if he has yet to link himself, he finds a note in my node,
+    /// which is his then.
     fn recall<S: Succession>(&self, holder: &mut Holder, last: Handle) -> Handle {
         let Some(me) = holder.node else { return last }; // Not reached: who has somebody aside has kept his node.
         let (first, last) = S::recall::<M>(holder, last);
         let link = &last.node::<M>().next;
         link.store(0, Relaxed);
         if self.tail.compare_exchange(me.word(), last.word(), Release, Relaxed).is_err() {
-            link.store(await_link::<M>(&me.node::<M>().next), Relaxed);
+            match me.node::<M>().next.compare_exchange(0, moved(last), Release, Acquire) {
+                Ok(_) => holder.node = None,
+                Err(joined) => link.store(joined, Relaxed),
+            }
         }
         first
     }
@@ -198,13 +244,30 @@ impl<M: Machine> AsideQueue<M> {
     }
 
     /// Puts `first` behind `previous`, what `tail` held. Behind a node whose thread did not survive a fork it is the first of a
-    /// new queue.
-    fn link(&self, previous: u32, first: Link) {
-        match handle_in(previous).map(Handle::node::<M>) {
-            Some(node) if node.is_alive() => node.next.store(first.word(), Release),
-            _ => self.front.store(first.word(), Release),
+    /// new queue. If the lock was given to it, what came with that.
+    fn link<S: Service>(&self, previous: u32, first: Link) -> Option<Given> {
+        let mut before = handle_in(previous).filter(|previous| previous.node::<M>().is_alive());
+        while let Some(node) = before {
+            let found = node.node::<M>().next.swap(first.word(), AcqRel);
+            if found == 0 {
+                return None;
+            }
+            // A note: the node is ours (invariant 5).
+            let (aside, numa) = (node.node::<M>().prev.load(Relaxed), node.node::<M>().numa.load(Relaxed));
+            part_with::<M, S>(Some(node), is_passed_over::<M>(node.node()));
+            if found == GIVEN {
+                return Some(Given { aside: Handle::from_word(aside), numa: Some(numa) });
+            }
+            before = moved_to(found);
         }
+        // Acquire for a note. What a forked child may find here beside it is as if it were 0.
+        (self.front.swap(first.word(), AcqRel) == GIVEN).then_some(Given { aside: None, numa: None })
     }
+}
+
+/// Whether a node that a lock is held with is one whose thread was passed over. Relaxed: its state came with the node; its thread may fall asleep.
+fn is_passed_over<M: Machine>(node: &Node<M>) -> bool {
+    matches!(node.state.load(Relaxed), state::LEAVING | state::PARTING)
 }
 
 /// Gives back the node that a releaser held the lock with, if any; one that was passed over to its thread.
@@ -216,13 +279,10 @@ fn part_with<M: Machine, S: Service>(node: Option<Handle>, is_evicted: bool) {
     }
 }
 
-/// Waits for somebody who has swapped himself into `tail` to link himself.
-fn await_link<M: Machine>(next: &M::Word) -> u32 {
-    loop {
-        if let Some(link) = M::spin_until(next, Acquire, Patience::Forever, |link| link != 0) {
-            return link;
-        }
-    }
+/// The lock is the first waiter's of a chain, who is CLAIMED, and `aside` goes with it.
+fn grant_claimed<M: Machine, S: Succession>(first: Handle, aside: Option<Handle>) {
+    let granted = wait::grant_with::<M>(first, aside, S::here::<M>);
+    debug_assert!(granted, "who is CLAIMED cannot give up");
 }
 
 impl<S: Succession, W: WaitPolicy> AsideLock<S, W> {
@@ -256,7 +316,12 @@ impl<S: Succession, W: WaitPolicy> AsideLock<S, W> {
         if previous == FREE {
             return None;
         }
-        queue.link(previous, Link::new(me, numa));
+        if let Some(given) = queue.link::<S::Service>(previous, Link::new(me, numa)) {
+            let hand_off = wait::hand_off(|| given.numa.unwrap_or(numa), node);
+            hand_off.into_iter().for_each(M::trace);
+            wait::take_given(node, given.aside);
+            return None;
+        }
         match S::Service::await_turn::<M, W>(node, until, queue.left()) {
             Turn::Head => None,
             other => Some(other),
@@ -319,11 +384,13 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
         let first = chain.first();
         chain.park_followers::<M>(|_| ());
         match queue.tail.swap(chain.last().word(), AcqRel) {
-            FREE => {
-                let granted = wait::grant::<M>(first, S::here::<M>);
-                debug_assert!(granted, "who is CLAIMED cannot give up");
+            FREE => grant_claimed::<M, S>(first, None),
+            previous => {
+                let link = Link::new(first, first.node::<M>().numa.load(Relaxed));
+                if let Some(given) = queue.link::<S::Service>(previous, link) {
+                    grant_claimed::<M, S>(first, given.aside);
+                }
             }
-            previous => queue.link(previous, Link::new(first, first.node::<M>().numa.load(Relaxed))),
         }
     }
 

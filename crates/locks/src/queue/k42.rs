@@ -6,8 +6,10 @@
 //! access to the node just when the successor writes its name there, and to the tail if there is none; so a lock of one level ([`mcs`](super::mcs)) does
 //! without it. "Held, nobody waits" is the constant [`HELD`].
 //!
-//! Waiters may sleep after their spin budget; and leave by time-out: the node stays behind and the releaser that reaches it skips it; a queue full of such nodes
-//! lets nobody join ([`LeftBehind`]).
+//! Waiters may sleep after their spin budget; and leave by time-out: the node stays behind and the releaser that reaches it skips it; a queue full of such //! Waiters may sleep after their spin budget; and leave by time-out: the node stays behind and the releaser that reaches it skips it; a queue full of such nodes
+//! lets nobody join ([`LeftBehind`]). Nobody waits for a waiter that has joined and not linked himself yet, neither who releases, nor who has just acquired and wants his
+//! successor's name: he leaves a **note** where the link will be, and who links himself, by an exchange, finds it (as in [`aside`](super::aside)).
+//!
 //!
 //! ## State                                                           ## The queue
 //! ```text
@@ -17,35 +19,49 @@
 //! | HELD | 0    | held, nobody waits                       |                   WAITING      PARKED
 //! | node | 0    | held, the first waiter is linking itself |           (the holder, A, has no node any more)
 //! | node | B    | held, B is next, the queue ends at node  |
+//! | node | GIVEN| the first, who links himself, has it     |
 //! ```
+//! | in `next` of a node, when somebody is behind it in the queue | he |
+//! |---|---|
+//! | 0 | has yet to link himself |
+//! | node | has done so |
+//! | MOVED | has yet to link himself, and does so in the lock's `next`. The node is his, to be given back; but for one whose thread is granted the lock with that word: nobody is behind that |
 //!
 //! ## Invariants
-//! 1. `next` is written by the holder, and by the one waiter that found `HELD` in `tail`; it is 0 when `tail` becomes `HELD`.
+//! 1. `next` is written by the holder, and by the one waiter that found `HELD` in `tail`, or MOVED; it is 0 when `tail` becomes `HELD`, or a node MOVED.
 //! 2. A node that has been linked changes state only by its own thread (WAITING -> PARKED, -> ABANDONED) and by the holder
 //!    (-> HEAD). (One that came from a condition variable may be CLAIMED: its thread sleeps until it is HEAD.)
-//! 3. A node is given back by its thread after HEAD, or by the holder after ABANDONED; never while reachable from `next`.
-//! 4. After HEAD is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
+//! 3. A node is given back by its thread after HEAD, or by the holder after ABANDONED, or by who finds MOVED in it; never while reachable from `next`.
+//! 4. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | `tail.swap(node)` | AcqRel | itself, `tail` CAS in `unlock` | publishes the node; sees the last section if it was free |
 //! | `tail` CAS HELD -> 0 | Release | `tail` swap/CAS of the next locker | hands over this section |
-//! | `next.store` / `next.load` | Release / Acquire | each other | the successor's node must be seen prepared |
+//! | `next` exchange / load | Release / Acquire | each other | the successor's node must be seen prepared |
+//! | `next` 0 -> note / exchange | Release / Acquire | each other | hands over this section; the lock's `next` is 0 by then |
 //! | `state` -> HEAD | Release | `state` load in `wait::turn` | hands over this section |
 //!
 //! No checker can tell the links' orderings, nor what a waiter that gives up says with Release, from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
-use crate::node::{Node, state};
+use crate::event::Event;
+use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
+use crate::node::state;
 use crate::wait::left::{self, LeftBehind};
 use crate::wait::{self, WaitPolicy};
 
 const FREE: u32 = 0;
 /// Held, and nobody waits.
 pub(crate) const HELD: u32 = Handle::RESERVED;
+/// A note in the lock's `next`.
+const GIVEN: u32 = u32::MAX;
+/// A note in a node's `next`.
+pub(crate) const MOVED: u32 = u32::MAX - 1;
+
+const _: () = assert!(MOVED >= Handle::LIMIT);
 
 /// The words of a queue, wherever they are: in a lock, or in a part of its [side block](crate::side).
 ///
@@ -81,6 +97,27 @@ impl Alone {
     }
 }
 
+/// Who comes next.
+#[derive(Clone, Copy)]
+pub(crate) enum First {
+    /// He, linked.
+    Waiter(Handle),
+    /// One who has yet to link himself, in the lock's `next`.
+    Joiner,
+    /// Nobody waits.
+    Nobody,
+}
+
+impl First {
+    /// What a note in `next` was not written over.
+    fn linked(word: u32) -> Self {
+        Handle::from_word(word).map_or(Self::Nobody, Self::Waiter)
+    }
+}
+
+/// Somebody is behind a waiter who has yet to link himself.
+pub(crate) struct Unlinked;
+
 impl<M: Machine> Words<'_, M> {
     /// Nodes of waiters that gave up.
     fn left(self) -> &'static LeftBehind<M> {
@@ -102,8 +139,7 @@ impl<M: Machine> Words<'_, M> {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         let previous = self.tail.swap(me.word(), AcqRel);
-        if previous != FREE {
-            self.link(previous, me);
+        if previous != FREE && !self.link(previous, me) {
             // If it gives up, the node is the queue's (invariant 3).
             wait::turn::<M, W>(node, until, self.left())?;
         }
@@ -134,68 +170,80 @@ impl<M: Machine> Words<'_, M> {
         self.has_waiters() && self.hand_over(Alone::Kept)
     }
 
+    /// Hands the lock to the first that has not given up; whether there was one.
+    #[cold]
     fn hand_over(self, alone: Alone) -> bool {
-        self.first_waiter(alone).is_some_and(|first| self.grant(first, alone))
+        let mut first = self.first_waiter(alone);
+        loop {
+            first = match first {
+                First::Nobody => return false,
+                First::Joiner => match self.give() {
+                    Ok(()) => return true,
+                    Err(linked) => linked,
+                },
+                First::Waiter(waiter) if !waiter.node::<M>().is_alive() => self.bury(alone),
+                First::Waiter(waiter) if wait::grant::<M>(waiter, M::numa_node) => return true,
+                First::Waiter(waiter) => self.skip(waiter, alone),
+            }
+        }
+    }
+
+    /// (next = 0) -> (next = GIVEN): the lock is his who links himself there. If he has done so, it is he.
+    pub(crate) fn give(self) -> Result<(), First> {
+        self.next.compare_exchange(0, GIVEN, Release, Acquire).map_err(First::linked)?;
+        M::trace(Event::Given);
+        Ok(())
     }
 
     /// Who is first in the queue of a lock that somebody waits for; or nobody does.
     #[cold]
-    pub(crate) fn first_waiter(self, alone: Alone) -> Option<Handle> {
+    pub(crate) fn first_waiter(self, alone: Alone) -> First {
         // Not at the last in the queue before it must be: his line is his.
         let next = self.next.load(Acquire);
-        if next != 0 {
-            return Handle::from_word(next);
+        if let Some(first) = Handle::from_word(next) {
+            return First::Waiter(first);
         }
         let tail = Handle::from_word(self.tail.load(Acquire));
         match tail.filter(|last| !last.node::<M>().is_alive()) {
             // In a forked child, where the waiter may have been about to link itself.
             Some(_) => self.bury(alone),
-            None => Some(await_link::<M>(self.next)),
+            None => First::Joiner,
         }
     }
 
     /// Makes `first` the successor of `previous`, which is [`HELD`] or a node. Behind a node whose thread did not survive a fork
-    /// it is the first of a new queue.
-    fn link(self, previous: u32, first: Handle) {
-        match Handle::from_word(previous).map(Handle::node::<M>) {
-            Some(node) if node.is_alive() => node.next.store(first.word(), Release),
-            _ => self.next.store(first.word(), Release),
+    /// it is the first of a new queue. Whether the lock was given to it.
+    fn link(self, previous: u32, first: Handle) -> bool {
+        if let Some(before) = Handle::from_word(previous).filter(|previous| previous.node::<M>().is_alive()) {
+            if before.node::<M>().next.swap(first.word(), AcqRel) != MOVED {
+                return false;
+            }
+            M::give_node(before); // Invariant 3.
         }
+        self.next.swap(first.word(), AcqRel) == GIVEN
     }
 
-    /// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free (departure 1).
+    /// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free (departure 1), or the successor's, who has yet
+    /// to link himself.
     fn own(self, me: Handle) {
         let node = me.node::<M>();
-        let mut next = node.next.load(Acquire);
-        // Before `tail` may become HELD, for then a waiter may write `next` (invariant 1).
-        self.next.store(next, Relaxed);
-        if next == 0 && self.tail.compare_exchange(me.word(), HELD, Release, Relaxed).is_err() {
-            next = await_link::<M>(&node.next).word();
+        let next = node.next.load(Acquire);
+        if next != MOVED {
+            // Before `tail` may become HELD, or the node MOVED, for then a waiter may write `next` (invariant 1).
             self.next.store(next, Relaxed);
+            if next == 0 && self.tail.compare_exchange(me.word(), HELD, Release, Relaxed).is_err() {
+                match node.next.compare_exchange(0, MOVED, Release, Acquire) {
+                    Ok(_) => return,
+                    Err(linked) => self.next.store(linked, Relaxed),
+                }
+            }
         }
         M::give_node(me);
     }
 
-    /// Hands the lock to `next`, or to the first after it that has not given up; whether there was one.
-    fn grant(self, mut next: Handle, alone: Alone) -> bool {
-        loop {
-            let node = next.node::<M>();
-            let after = if !node.is_alive() {
-                self.bury(alone)
-            } else {
-                if wait::grant::<M>(next, M::numa_node) {
-                    return true;
-                }
-                self.skip(next, node, alone)
-            };
-            let Some(after) = after else { return false };
-            next = after;
-        }
-    }
-
     /// In a forked child: forgets the waiters, whose threads do not exist here. The first waiter that has queued since, if any.
     #[cold]
-    fn bury(self, alone: Alone) -> Option<Handle> {
+    fn bury(self, alone: Alone) -> First {
         // A live waiter, which found a dead tail, may have linked itself here already.
         let next = self.next.load(Relaxed);
         if Handle::from_word(next).is_some_and(|first| !first.node::<M>().is_alive()) {
@@ -207,30 +255,44 @@ impl<M: Machine> Words<'_, M> {
             self.left().clear();
         }
         if all_dead && self.tail.compare_exchange(tail, alone.tail(), Release, Relaxed).is_ok() {
-            return None;
+            return First::Nobody;
         }
-        Some(await_link::<M>(self.next))
+        First::Joiner // Or he has linked himself: who gives him the lock sees that.
     }
 
-    /// The waiter behind `next`, which has given up; its node is given back.
-    pub(crate) fn skip(self, next: Handle, node: &Node<M>, alone: Alone) -> Option<Handle> {
+    /// Takes `waiter`, the first, which has given up, out of the queue, and gives its node back. Who is first then.
+    pub(crate) fn skip(self, waiter: Handle, alone: Alone) -> First {
+        let first = match self.unlink(waiter, alone) {
+            Ok(first) => first,
+            Err(Unlinked) => match waiter.node::<M>().next.compare_exchange(0, MOVED, Release, Acquire) {
+                Ok(_) => {
+                    self.left().remove();
+                    return First::Joiner; // The node is his.
+                }
+                Err(linked) => First::linked(linked),
+            },
+        };
+        self.drop_left(waiter);
+        first
+    }
+
+    /// Gives the node of one that has given up back, which is in no queue any more.
+    pub(crate) fn drop_left(self, waiter: Handle) {
         self.left().remove();
-        let after = self.unlink(next, node, alone);
-        M::give_node(next);
-        after
+        M::give_node(waiter);
     }
 
-    /// Takes `next`, the first, out of the queue. The waiter behind it; if there is none, (tail = next) -> free, or HELD.
-    pub(crate) fn unlink(self, next: Handle, node: &Node<M>, alone: Alone) -> Option<Handle> {
-        let after = node.next.load(Acquire);
-        if after != 0 {
-            return Handle::from_word(after);
+    /// Takes `waiter`, the first, out of the queue, if who is behind it has linked himself. Who is first then; if nobody, (tail = waiter) -> free, or HELD.
+    pub(crate) fn unlink(self, waiter: Handle, alone: Alone) -> Result<First, Unlinked> {
+        let link = &waiter.node::<M>().next;
+        if let Some(after) = Handle::from_word(link.load(Acquire)) {
+            return Ok(First::Waiter(after));
         }
         self.next.store(0, Relaxed);
-        if self.tail.compare_exchange(next.word(), alone.tail(), Release, Relaxed).is_ok() {
-            return None;
+        if self.tail.compare_exchange(waiter.word(), alone.tail(), Release, Relaxed).is_ok() {
+            return Ok(First::Nobody);
         }
-        Some(await_link::<M>(&node.next))
+        Handle::from_word(link.load(Acquire)).map(First::Waiter).ok_or(Unlinked)
     }
 
     /// For nobody but whoever settles in a forked child: nobody waits, and the lock is free, or `held`. Relaxed: one thread alone touches
@@ -239,15 +301,5 @@ impl<M: Machine> Words<'_, M> {
         self.tail.store(if held { HELD } else { FREE }, Relaxed);
         self.next.store(0, Relaxed);
         self.left().clear();
-    }
-}
-
-/// Waits for a successor that has swapped itself into `tail` to link itself.
-fn await_link<M: Machine>(next: &M::Word) -> Handle {
-    loop {
-        let seen = M::spin_until(next, Acquire, Patience::Forever, |n| n != 0);
-        if let Some(handle) = seen.and_then(Handle::from_word) {
-            return handle;
-        }
     }
 }

@@ -16,6 +16,19 @@ const FAR: u32 = (NO_LINK >> NUMA_SHIFT) - 1;
 
 const _: () = assert!(Handle::LIMIT.is_power_of_two() && FAR == 14);
 
+/// In the place where somebody who has joined a queue is about to link himself: the lock is his. (No link, and no note that names a node.)
+pub const GIVEN: u32 = NO_LINK | Handle::RESERVED;
+
+/// The note, in that place, that he is to link himself behind this node instead.
+pub const fn moved(to: Handle) -> u32 {
+    NO_LINK | to.word()
+}
+
+/// Whom such a note names.
+pub fn moved_to(word: u32) -> Option<Handle> {
+    handle_in(word).filter(|_| word & NO_LINK == NO_LINK)
+}
+
 /// The handle in a word whose top four bits say something else.
 pub fn handle_in(word: u32) -> Option<Handle> {
     Handle::from_word(word & HANDLE)
@@ -85,6 +98,8 @@ mod tests {
                 let link = Link::from_word(Link::new(to, numa).word()).unwrap();
                 assert_eq!((link.to(), link.word() >> NUMA_SHIFT), (to, 0));
             }
+            assert_eq!((moved_to(moved(to)), moved_to(GIVEN)), (Some(to), None));
+            assert_eq!(moved_to(Link::new(to, 13).word()), None);
             // A chain linked by a condition variable says nothing.
             assert_eq!(Link::from_word(handle).unwrap().to(), to);
         }

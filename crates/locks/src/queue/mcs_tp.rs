@@ -19,6 +19,8 @@
 //! As in `mcs`. A node beside what it is there:
 //! ```text
 //!   WAITING ── releaser finds `since` old ──> LEAVING ── out of the queue ──> EVICTED ──> (its thread queues anew)
+//!                                                │                             │
+//!                                                └─ its thread sleeps: PARTING ┘
 //! ```
 //!
 //! ## Invariants (beside those of `mcs`)
@@ -30,7 +32,7 @@
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | `state` -> EVICTED | Release | `state` loads, Acquire | the releaser has accessed the node for the last time |
-//! | `state` -> LEAVING | Relaxed | – | what its thread wrote came with the link that names it |
+//! | `state` -> LEAVING, -> PARTING | Relaxed | – | what its thread wrote came with the link that names it |
 //! | `since` | Relaxed | – | a hint: an old value costs a place in the queue |
 //!
 //! **Cannot:** what `mcs` cannot, but for waiters that were preempted; and be fair: who loses his CPU loses his place.
@@ -74,7 +76,17 @@ impl Service for TimePublished {
             match seen {
                 state::EVICTED => return Turn::Evicted,
                 state::LEAVING => {
-                    M::spin_until(&node.state, Acquire, Patience::Forever, |seen| seen != state::LEAVING);
+                    // Whoever takes the node out of the queue may not run, if we do.
+                    let patience = W::patience(None, Patience::Budget);
+                    let told = W::SPINS
+                        && M::spin_until(&node.state, Acquire, patience, |seen| seen != state::LEAVING).is_some();
+                    if !told {
+                        let _ = node.state.compare_exchange(state::LEAVING, state::PARTING, Relaxed, Relaxed);
+                    }
+                }
+                state::PARTING => {
+                    M::trace(Event::Park);
+                    M::park(&node.state, state::PARTING, None);
                 }
                 _ if is_head(seen) => return Turn::Head,
                 _ if until.is_some_and(|deadline| M::expired(&deadline)) => {

@@ -6,6 +6,7 @@
 
 use core::sync::atomic::Ordering::Release;
 
+use crate::event::Event;
 use crate::machine::{Deadline, Machine, Word};
 use crate::node::{Node, state};
 use crate::queue::mcs_tp::TimePublished;
@@ -20,16 +21,19 @@ pub trait Service: 'static {
     /// Waits for the turn of `node`, by policy `W`.
     fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn;
 
-    /// Whether the waiter, whose turn it is, is to be passed over; then its state is LEAVING until it is [let go](Service::let_go).
+    /// Whether the waiter, whose turn it is, is to be passed over; then its state is LEAVING, or PARTING, until it is [let go](Service::let_go).
     fn passes_over<M: Machine>(_: &Node<M>) -> bool {
         false
     }
 
-    /// LEAVING -> EVICTED: the waiter was passed over, is out of the queue, and its node is its thread's.
+    /// LEAVING | PARTING -> EVICTED: the waiter was passed over, is out of the queue, and its node is its thread's.
     ///
-    /// Release: we have accessed it for the last time.
+    /// Release: we have accessed it for the last time. (Who sleeps there is woken by the address.)
     fn let_go<M: Machine>(node: &Node<M>) {
-        node.state.store(state::EVICTED, Release);
+        if node.state.swap(state::EVICTED, Release) == state::PARTING {
+            M::trace(Event::Wake);
+            M::wake(&raw const node.state, 1);
+        }
     }
 }
 

@@ -201,6 +201,11 @@ pub(crate) fn grant_with<M: Machine>(waiter: Handle, with: Option<Handle>, here:
     true
 }
 
+/// WAITING -> HEAD, by the node's own thread, to whom the lock was given before anybody knew the node; with what goes with it. Relaxed: its own.
+pub(crate) fn take_given<M: Machine>(node: &Node<M>, with: Option<Handle>) {
+    node.state.store(state::HEAD | with.map_or(0, Handle::word) << state::HANDED, Relaxed);
+}
+
 /// What the owner of a node was handed with the lock, if he was handed it. Relaxed: he has seen it before.
 pub fn handed<M: Machine>(node: &Node<M>) -> Option<Handle> {
     let seen = node.state.load(Relaxed);

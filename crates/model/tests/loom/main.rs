@@ -25,6 +25,7 @@ mod home;
 mod lifo;
 #[path = "../shared/mutants.rs"]
 mod mutants;
+mod notes;
 mod orderings;
 mod policies;
 mod polite;

@@ -65,8 +65,8 @@ found! {
 
     mcs_tp_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<McsTp<Spin>>(&[1, 1]);
     mcs_tp_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<McsTp<Spin>>(&[1, 1]);
-    mcs_tp_evicted: [weak(Field::NodeState, Op::Store, Release, Relaxed)], queues::STALE, || queues::passed_over::<McsTp<Park>>(2);
-    mcscr_evicted: [weak(Field::NodeState, Op::Store, Release, Relaxed)], evictions::LEAPING, || queues::passed_over::<Mcscr<Park>>(2);
+    mcs_tp_evicted: [weak(Field::NodeState, Op::SwapTo(state::EVICTED), Release, Relaxed)], queues::STALE, || queues::passed_over::<McsTp<Park>>(2);
+    mcscr_evicted: [weak(Field::NodeState, Op::SwapTo(state::EVICTED), Release, Relaxed)], evictions::LEAPING, || queues::passed_over::<Mcscr<Park>>(2);
     mcscrn_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
     mcscrn_lock: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);
     mcscrn_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Mcscrn<Spin>>(&[1, 1]);

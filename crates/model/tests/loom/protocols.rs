@@ -133,6 +133,8 @@ fn cna() {
     find("tail by an exchange", two, STAYS, || aside::recall_against_joiner::<MutantAside<SWAPS_TAIL>>(Three));
     find("wakes nobody aside", two, STAYS, || aside::recall_against_joiner::<MutantAside<WAKES_NONE>>(Three));
     find("hands over to who has gone", two, STAYS, move || leaver(true));
+    find("note by a store", two, STAYS, || aside::recall_against_joiner::<MutantAside<GIVES_BY_STORE>>(Three));
+    find("note in a node given back", two, STAYS, || aside::recall_against_joiner::<MutantAside<KEEPS_NOTE>>(Three));
     find("unlinked set aside", two, STAYS, || aside::choice_against_joiner::<MutantAside<SETS_UNLINKED_ASIDE>>(Three));
     for aside in [false, true] {
         find("front not cleared", two, STAYS, move || aside::contended_anew::<MutantAside<KEEPS_FRONT>>(aside));

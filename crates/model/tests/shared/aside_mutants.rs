@@ -10,7 +10,7 @@ use flashlock_locks::node::state;
 use flashlock_locks::numa::Cna;
 use flashlock_locks::numa::cna::SameNode;
 use flashlock_locks::queue::aside::{AsideLock, AsideQueue};
-use flashlock_locks::queue::link::Link;
+use flashlock_locks::queue::link::{GIVEN, Link};
 use flashlock_locks::queue::succession::{Holder, Succession};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
@@ -36,7 +36,31 @@ pub(crate) const SETS_UNLINKED_ASIDE: u8 = 5;
 /// Frees the lock, for its only waiter has gone, and leaves `front` as it was.
 pub(crate) const KEEPS_FRONT: u8 = 6;
 
+/// Leaves the note for who joins by a store: if he has linked himself just then, nobody knows him any more.
+pub(crate) const GIVES_BY_STORE: u8 = 7;
+/// Gives the node back in which the note is.
+pub(crate) const KEEPS_NOTE: u8 = 8;
+
 impl<const B: u8> MutantAside<B> {
+    /// (held with my node, somebody joins) -> (a note in it). Whether that was the state.
+    fn give<M: Machine>(queue: &AsideQueue<M>) -> bool {
+        let Holder { node: Some(me), aside, .. } = queue.holder() else { return false };
+        let (node, tail) = (me.node::<M>(), queue.tail.load(Acquire));
+        if tail == me.word() || node.next.load(Acquire) != 0 {
+            return false;
+        }
+        node.prev.store(aside.map_or(0, Handle::word), Relaxed);
+        if B == GIVES_BY_STORE {
+            node.next.store(GIVEN, Release);
+            return true;
+        }
+        let given = node.next.compare_exchange(0, GIVEN, Release, Relaxed).is_ok();
+        if given {
+            M::give_node(me);
+        }
+        given
+    }
+
     /// (tail = my node, aside) -> (tail = last of those aside), granted to the first. Whether that was the state.
     fn recall<M: Machine>(queue: &AsideQueue<M>) -> bool {
         let Holder { node: Some(me), aside: Some(last), .. } = queue.holder() else { return false };
@@ -125,6 +149,7 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantAside<B> {
         let done = match B {
             SETS_UNLINKED_ASIDE => Self::set_unlinked_aside(queue),
             KEEPS_FRONT => Self::free_keeping_front(queue),
+            GIVES_BY_STORE | KEEPS_NOTE => Self::give(queue),
             _ => Self::recall(queue),
         };
         if !done {
