@@ -178,6 +178,10 @@ pub trait Machine: Sized + 'static {
     /// Gives a block back, which nobody uses any more, nor names.
     fn give_block(name: Name);
 
+    /// Shows nodes until `look` says so; whether it did. Among them are all that were taken before anything that the caller has seen; many are in
+    /// no queue, or in one that is none of the caller's business.
+    fn any_node(look: impl FnMut(Handle) -> bool) -> bool;
+
     /// Polls `word` until `done` says so of its value, which is returned; `None` when the patience is spent. `done` may
     /// do useful work between polls and may acquire something. This is the only way in which algorithms wait actively,
     /// so that a simulator can skip the time and a model checker can switch threads.

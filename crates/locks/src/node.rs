@@ -47,7 +47,7 @@
 //!                         the first of those that are moved is CLAIMED there --> HEAD (see `cond/chain`)
 //!                         QUEUED --time-out, cancellation--> LEAVING
 //!   closure locks:        WAITING, PARKED --run--> SERVED;  WAITING, PARKED --shall run those of others--> HEAD
-//!   semaphores:           QUEUED --post--> CALLED --woken--> TOLD;  QUEUED --gives up--> LEAVING, or ABANDONED
+//!   semaphores:           WAITS --post--> CALLED --woken--> TOLD;  any --goes--> LEAVING, or ABANDONED (see `sem/call`)
 //! ```
 
 use core::sync::atomic::Ordering;
@@ -82,9 +82,11 @@ pub mod state {
     pub const GENERATION: u32 = 8;
     /// Taken off a condition variable by a signal: its thread may go for the mutex.
     pub const SIGNALED: u32 = 6;
-    /// Taken off a semaphore's list: its thread may go for a permit.
+    /// At a semaphore, asleep or about to be. What else this state and the next two say: [`sem::call`](crate::sem::call).
+    pub const WAITS: u32 = 14;
+    /// At a semaphore, called: its thread may go for a permit.
     pub const CALLED: u32 = 11;
-    /// [`CALLED`], and it has been woken.
+    /// [`CALLED`], and it has been woken, or has noticed.
     pub const TOLD: u32 = 12;
     /// Of a request to a [closure lock](crate::closure): it was run.
     pub const SERVED: u32 = 13;
@@ -140,13 +142,13 @@ pub struct Node<M: Machine> {
     pub check_at: M::Word,
     /// A hint. When it was handed the lock, [`Machine::micros`].
     pub granted_at: M::Word,
-    /// On a condition variable: the address of the mutex, low and high half. In a closure lock: that of the request.
+    /// On a condition variable: the address of the mutex, low and high half. At a semaphore: its address. In a closure lock: that of the request.
     pub mutex: [M::Word; 2],
     /// The pool's own link.
     pub pool_next: M::Word,
     /// What the [admission policy](crate::policy) of a ShflLock is to know of its thread; of a readers-writer lock, what it wants.
     pub role: M::Word,
-    /// On a condition variable: how often it was queued on one, wrapping. Written by its thread before it queues.
+    /// On a condition variable, or at a semaphore: how often it was queued on one, wrapping. Written by its thread before it queues.
     pub generation: M::Word,
     /// In a ShflLock's queue: since when, [`Machine::micros`]. A hint.
     pub queued_at: M::Word,

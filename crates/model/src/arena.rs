@@ -46,6 +46,8 @@ struct Books {
     takes: u32,
     free_blocks: Vec<u32>,
     taken_blocks: Vec<bool>,
+    /// One more than the last index that was ever taken. They are taken from the first one up.
+    most: u32,
 }
 
 impl<C: Checker> Arena<C> {
@@ -58,6 +60,7 @@ impl<C: Checker> Arena<C> {
             free,
             taken: vec![false; nodes.len()],
             takes: 0,
+            most: 0,
             free_blocks: Vec::new(),
             taken_blocks: Vec::new(),
         });
@@ -105,6 +108,7 @@ impl<C: Checker> Arena<C> {
         let index = books.free.pop().expect("the model's arena is too small");
         books.taken[index as usize] = true;
         books.takes += 1;
+        books.most = books.most.max(index + 1);
         Handle::from_word(index + OFFSET).expect("the handle of a node")
     }
 
@@ -183,6 +187,12 @@ impl<C: Checker> Arena<C> {
     /// How many nodes were taken, in all.
     pub fn takes(&self) -> u32 {
         self.books.borrow().takes
+    }
+
+    /// The handles of all nodes that were taken once.
+    pub fn ever_taken(&self) -> Vec<Handle> {
+        let most = self.books.borrow().most;
+        (0..most).filter_map(|index| Handle::from_word(index + OFFSET)).collect()
     }
 
     /// The handles of the nodes that are taken now.

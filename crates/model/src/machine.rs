@@ -44,6 +44,11 @@ impl<C: Checker> Machine for Model<C> {
         World::<C>::get().arena.give_block(name);
     }
 
+    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+        let handles = World::<C>::current(|world| world.arena.ever_taken());
+        handles.into_iter().any(look)
+    }
+
     /// Looks at least once, however short the patience.
     fn spin_until(
         word: &Word<C>,

@@ -235,17 +235,17 @@ impl<C: Checker> Tag for CondQueue<Model<C>> {
     }
 }
 
-/// The words of a semaphore's list: head, tail, epoch, called.
-pub fn sem_words<C: Checker>(queue: &SemQueue<Model<C>>) -> &[Word<C>; 4] {
-    const { assert!(size_of::<SemQueue<Model<C>>>() == 4 * size_of::<Word<C>>()) };
-    // SAFETY: `SemQueue` is `repr(C)` and made of just these four words.
+/// The words of a semaphore's list: head, tail, epoch.
+pub fn sem_words<C: Checker>(queue: &SemQueue<Model<C>>) -> &[Word<C>; 3] {
+    const { assert!(size_of::<SemQueue<Model<C>>>() == 3 * size_of::<Word<C>>()) };
+    // SAFETY: `SemQueue` is `repr(C)` and made of just these three words.
     unsafe { &*std::ptr::from_ref(queue).cast() }
 }
 
 impl<C: Checker> Tag for SemQueue<Model<C>> {
     fn tag(&self) {
-        let [head, tail, epoch, called] = sem_words(self);
-        [head, tail, called].iter().for_each(|word| word.tag(Field::SemList));
+        let [head, tail, epoch] = sem_words(self);
+        [head, tail].iter().for_each(|word| word.tag(Field::SemList));
         epoch.tag(Field::SemEpoch);
     }
 

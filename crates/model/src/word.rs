@@ -54,7 +54,7 @@ pub enum Field {
     CondEpoch,
     /// `Semaphore::word`.
     SemWord,
-    /// `SemQueue::head`, `tail`, `called`.
+    /// `SemQueue::head`, `tail`.
     SemList,
     SemEpoch,
     /// In memory that has been freed: any access is a failure.

@@ -313,6 +313,11 @@ impl<C: Checker> World<C> {
         }
     }
 
+    /// How many threads sleep.
+    pub fn sleepers(&self) -> usize {
+        self.kernel.sleepers()
+    }
+
     /// The deadline that passes with the first tick.
     pub fn first_tick(&self) -> Deadline {
         Deadline { clock: Clock::Monotonic, sec: 1, nsec: 0 }

@@ -132,6 +132,10 @@ impl<S: Sink> Machine for Native<S> {
         pool::give_block(name);
     }
 
+    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+        pool::any(look)
+    }
+
     #[inline]
     fn spin_until(word: &Word32, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
         spin::spin_until(&word.0, order, patience, done)

@@ -253,6 +253,15 @@ pub fn give(handle: Handle) {
     give_number::<Slot>(handle.word() - NODES_FROM);
 }
 
+/// Shows all nodes, free ones included, until `look` says so; whether it did. A node whose chunk is not mapped yet was never taken.
+pub fn any(look: impl FnMut(Handle) -> bool) -> bool {
+    let is_mapped = |index: &u32| match locate(*index) {
+        (0, _) => true,
+        (chunk, _) => !registry::get().later[chunk - 1].load(Acquire).is_null(),
+    };
+    (0..size()).filter(is_mapped).filter_map(|index| Handle::from_word(index + OFFSET)).any(look)
+}
+
 /// How many nodes there are, free ones included.
 pub fn size() -> u32 {
     registry::get().nodes.used.load(Relaxed)

@@ -7,6 +7,7 @@ use flashlock_locks::cond::{CondQueue, Outcome};
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word};
 use flashlock_locks::node::state;
 use flashlock_locks::order::Order;
+use flashlock_locks::sem::call::kind;
 use flashlock_locks::sem::{Ended, Entry, SemQueue, Semaphore, Slept};
 use flashlock_native::{Native, Word32, settings};
 
@@ -72,7 +73,7 @@ fn few_circulate_and_nobody_is_forgotten() {
     let semaphore = Semaphore { word: &word, queue: &queue };
     let post = |who: &HashMap<u32, usize>| {
         semaphore.post().expect("room");
-        let told = |word: &&u32| Handle::from_word(**word).is_some_and(|handle| state_of(handle) == state::TOLD);
+        let told = |word: &&u32| Handle::from_word(**word).is_some_and(|handle| kind(state_of(handle)) == state::TOLD);
         let called = who.keys().find(told).and_then(|word| Handle::from_word(*word)).expect("a post tells one");
         assert_eq!(semaphore.wait_with(called, None, |_, _| Slept::Woken), Ended::Acquired);
         called

@@ -7,7 +7,7 @@
 //!  4                    0                                          waiters
 //!  8                    0                                          0 private, else process-shared
 //! 12                    [`MARK`]                                   –
-//! 16                    the list                                   – (not initialised)
+//! 16                    the list, 12 bytes                         – (not initialised)
 //! ```
 //!
 //! | semaphore | served by |
@@ -16,7 +16,8 @@
 //! | process-shared, named | glibc |
 //! | initialised by code that bypasses us | glibc |
 //!
-//! Who is not marked is glibc's in each call, so nothing else has to be known. Waits are cancellation points (`sem_wait` and
+//! Who is not marked is glibc's in each call, so nothing else has to be known. [`destroy`] takes the mark off, for the memory may
+//! become a semaphore that glibc initialises, and glibc does not write to where it is. Waits are cancellation points (`sem_wait` and
 //! `sem_timedwait` also if there is a permit), and return EINTR when a handler has run, as glibc's: they sleep in glibc's.
 //! Unlike a mutex's, an invalid `abstime` is an error even where nothing has to be waited for, as in glibc.
 
@@ -45,6 +46,7 @@ struct Sem<M: Machine<Word = Word32>> {
     shared: AtomicU32,
     mark: AtomicU32,
     queue: SemQueue<M>,
+    rest: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Sem<flashlock_native::Native>>() == size_of::<sem_t>());
@@ -270,6 +272,7 @@ pub unsafe extern "C-unwind" fn destroy<M: Machine<Word = Word32>>(address: *mut
             return glibc::sem_destroy(address);
         };
         semaphore.destroy();
+        Sem::<M>::at(address).mark.store(0, Relaxed);
     }
     0
 }

@@ -137,6 +137,11 @@ impl Machine for Sim {
         with(|kernel| kernel.blocks.push(name));
     }
 
+    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+        let made = with(|kernel| kernel.nodes_made);
+        (0..made).map(Arena::handle).any(look)
+    }
+
     fn spin_until(word: &Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
         spin::spin_until(word, order, patience, done)
     }

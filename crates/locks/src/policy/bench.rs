@@ -153,6 +153,10 @@ impl Machine for Bench {
             Handle::from_word(nodes.len() as u32 + 1).expect("neither 0 nor 1")
         })
     }
+    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+        let nodes = NODES.with_borrow(Vec::len) as u32;
+        (0..nodes).filter_map(|index| Handle::from_word(index + 2)).any(look)
+    }
     fn distance(a: u32, b: u32) -> u32 {
         a.abs_diff(b)
     }

@@ -1,5 +1,6 @@
 //! Counting semaphores.
 
+pub mod call;
 pub mod queue;
 pub mod waiter;
 

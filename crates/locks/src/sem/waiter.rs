@@ -1,20 +1,19 @@
 //! # Waiting for a permit
 //!
-//! What a thread does that finds none: poll a little, queue, sleep, take a permit or leave. State, list and invariants are
+//! What a thread does that finds none: poll a little, announce itself, sleep, take a permit or leave. State, list and invariants are
 //! [`queue`](super::queue)'s.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::node::state;
-use crate::sem::queue::{BUSY, Semaphore, has_list, is_busy, permits};
-use crate::settle::settle;
+use crate::sem::call::{LISTED, acknowledge, is_listed, kind, prepare, waiting};
+use crate::sem::queue::{BUSY, NEWS, QUEUED, Semaphore, has_list, is_busy, permits};
+use crate::settle::try_settle;
 
-/// For how long (µs) somebody naps who cannot get at the list, for the one who is there does not run.
+/// For how long (µs) somebody naps who waits for another thread of a forked child to throw away the list of before.
 const PAUSE: u32 = 50;
-/// `word` of an empty list that somebody is about to fill.
-const JOINING: u32 = 1 << 31 | BUSY;
 
 /// Why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,41 +83,77 @@ impl<M: Machine> Semaphore<'_, M> {
                 M::trace(Event::SemQueued);
                 Entry::Queued(me)
             }
-            Some(how) => {
-                M::give_node(me);
-                Entry::Over(how)
-            }
+            Some(how) => Entry::Over(how),
         }
     }
 
-    /// Puts the node into the list, or says why not.
+    /// Announces that the calling thread waits, with a node that is in no list; or says why not, and has given the node back.
     fn join(self, me: Handle, front: bool, until: Option<Deadline>) -> Option<Ended> {
         let node = me.node::<M>();
-        node.prepare(state::QUEUED);
-        node.epoch.store(settle::<M>(&self.queue.epoch, || self.drop_list()), Relaxed); // A fork may have come since `prepare`.
+        prepare(node, self.address(), front);
+        while !try_settle::<M>(&self.queue.epoch, || self.drop_list()) {
+            let over = if self.take() {
+                M::trace(Event::SemAcquire);
+                Ended::Acquired
+            } else if until.is_some_and(|until| M::expired(&until)) {
+                Ended::TimedOut
+            } else {
+                M::relax(PAUSE);
+                continue;
+            };
+            M::give_node(me);
+            return Some(over);
+        }
+        node.epoch.store(M::epoch(), Relaxed); // A fork may have come since `prepare`.
+        let free = |word| !is_busy(word) || permits(word) > 0;
+        if !free(self.word.load(Relaxed)) {
+            M::spin_until(self.word, Relaxed, Patience::Budget, free);
+        }
+        node.state.store(waiting(node), Release);
+        self.announce(me)
+    }
+
+    /// Invariant 2, of a waiter whose state is WAITS. If it is in no list, it puts itself into that, or is a stray if somebody is there. If there is a
+    /// permit instead, takes it, and is done with the node.
+    fn announce(self, me: Handle) -> Option<Ended> {
+        let node = me.node::<M>();
         loop {
             let seen = self.word.load(Relaxed);
             if permits(seen) > 0 {
                 if self.take() {
-                    M::trace(Event::SemAcquire);
-                    return Some(Ended::Acquired);
+                    return Some(self.served(me));
                 }
-            } else if is_busy(seen) {
-                let go = |word| !is_busy(word) || permits(word) > 0;
-                if M::spin_until(self.word, Relaxed, Patience::Budget, go).is_none() {
-                    M::relax(PAUSE);
-                    if until.is_some_and(|until| M::expired(&until)) && permits(self.word.load(Relaxed)) == 0 {
-                        return Some(Ended::TimedOut);
-                    }
+                continue;
+            }
+            // It may be a stray that has just been put into the list.
+            let joins = !is_busy(seen) && !is_listed(node.state.load(Relaxed));
+            let announced = match (is_busy(seen), joins) {
+                (true, _) => seen | NEWS,
+                (false, true) => seen | QUEUED | BUSY,
+                (false, false) => seen,
+            };
+            if self.word.compare_exchange(seen, announced, AcqRel, Relaxed).is_ok() {
+                if joins {
+                    self.sweep();
+                    self.adopt(me);
+                    self.leave(0);
                 }
-            } else if self.word.compare_exchange(seen, JOINING, Acquire, Relaxed).is_ok() {
-                // Invariant 3.
-                self.sweep();
-                self.list().link(me, front);
-                self.leave(0);
                 return None;
             }
         }
+    }
+
+    /// Announces itself again, having been called, but found no permit: if it is still in the list, there.
+    fn announce_again(self, me: Handle, until: Option<Deadline>) -> Option<Ended> {
+        let node = me.node::<M>();
+        let mut seen = node.state.load(Acquire);
+        while node.is_alive() && is_listed(seen) {
+            match node.state.compare_exchange(seen, waiting(node) | LISTED, AcqRel, Acquire) {
+                Ok(_) => return self.announce(me),
+                Err(now) => seen = now,
+            }
+        }
+        self.join(me, true, until)
     }
 
     /// Sleeps, by `park`, until there is a permit for the calling thread, or a sleep has ended otherwise. `park` gets the word
@@ -127,23 +162,20 @@ impl<M: Machine> Semaphore<'_, M> {
     pub fn wait_with(self, me: Handle, until: Option<Deadline>, mut park: impl FnMut(&M::Word, u32) -> Slept) -> Ended {
         let node = me.node::<M>();
         loop {
-            let mut why = Slept::Woken;
-            if node.state.load(Acquire) == state::QUEUED {
-                why = park(&node.state, state::QUEUED);
+            let (mut why, seen) = (Slept::Woken, node.state.load(Acquire));
+            if kind(seen) == state::WAITS {
+                why = park(&node.state, seen);
             }
+            let seen = acknowledge(node);
             if self.take() {
-                M::trace(Event::SemAcquire);
-                self.quit(me);
-                return Ended::Acquired;
+                return self.served(me);
             }
             match why {
-                // Whoever was called, and finds no permit now, owes nothing to anybody (invariant 2).
                 Slept::TimedOut => return self.give_up(me, Ended::TimedOut),
                 Slept::Interrupted => return self.give_up(me, Ended::Interrupted),
-                // Called, but passed over; or the list is not this process's (invariant 6).
-                Slept::Woken if node.state.load(Acquire) != state::QUEUED || !node.is_alive() => {
-                    if let Some(how) = self.join(me, true, until) {
-                        M::give_node(me);
+                // Called, but passed over; or the list is not this process's (invariant 7).
+                Slept::Woken if kind(seen) != state::WAITS || !node.is_alive() => {
+                    if let Some(how) = self.announce_again(me, until) {
                         return how;
                     }
                 }
@@ -152,31 +184,54 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
+    /// The calling thread has a permit. If it was called without having noticed, that was for another one.
+    fn served(self, me: Handle) -> Ended {
+        M::trace(Event::SemAcquire);
+        if self.quit(me) == state::CALLED {
+            self.pass_on();
+        }
+        Ended::Acquired
+    }
+
+    /// The calling thread has found no permit, and does not wait for one; if it was called since, it looks again.
     fn give_up(self, me: Handle, how: Ended) -> Ended {
-        self.quit(me);
+        if self.quit(me) == state::CALLED && self.take() {
+            M::trace(Event::SemAcquire);
+            return Ended::Acquired;
+        }
         how
     }
 
-    /// The calling thread does not wait any more: takes its node out of the list, or leaves it there.
-    fn quit(self, me: Handle) {
+    /// The calling thread does not wait any more: takes its node out of the list, or leaves it there (invariant 5). What it was until then: WAITS,
+    /// CALLED or TOLD.
+    fn quit(self, me: Handle) -> u32 {
         let node = me.node::<M>();
-        let goes = |to| node.state.compare_exchange(state::QUEUED, to, Release, Acquire).is_ok();
-        if node.is_alive() && node.state.load(Acquire) == state::QUEUED {
-            if self.try_enter() {
-                if goes(state::LEAVING) {
+        let mut seen = node.state.load(Acquire);
+        while node.is_alive() {
+            if is_listed(seen) && self.try_enter() {
+                seen = node.state.swap(state::LEAVING, AcqRel);
+                if is_listed(seen) {
                     self.list().unlink(node);
                 }
                 self.leave(0);
-            } else if goes(state::ABANDONED) {
-                return; // Invariant 5: it is the list's.
+                M::give_node(me);
+                return kind(seen);
+            }
+            let left = if is_listed(seen) { state::ABANDONED | LISTED } else { state::LEAVING };
+            match node.state.compare_exchange(seen, left, AcqRel, Acquire) {
+                Ok(_) if is_listed(seen) => return kind(seen),
+                Ok(_) => break,
+                Err(now) => seen = now,
             }
         }
         M::give_node(me);
+        kind(seen)
     }
 
     /// Ends the wait of the calling thread, which has been cancelled, without a permit. If it was called, another is.
     pub fn cancel(self, me: Handle) {
-        self.quit(me);
-        self.call_another();
+        if self.quit(me) != state::WAITS {
+            self.pass_on();
+        }
     }
 }

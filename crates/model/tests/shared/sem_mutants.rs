@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Handle, Machine, Word as _};
 use flashlock_locks::node::state;
-use flashlock_locks::sem::Semaphore;
+use flashlock_locks::sem::call::kind;
+use flashlock_locks::sem::{Semaphore, Slept};
 
 const QUEUED: u32 = 1 << 31;
 const BUSY: u32 = 1 << 30;
@@ -18,8 +19,8 @@ pub(crate) fn adds_and_looks<M: Machine>(semaphore: &Semaphore<'_, M>) {
     assert!(semaphore.word.load(Relaxed) != u32::MAX);
 }
 
-/// A post that does not leave word with whoever is at the list.
-pub(crate) fn leaves_no_word<M: Machine>(semaphore: &Semaphore<'_, M>) {
+/// A post that calls nobody if somebody is at the list, as if he did.
+pub(crate) fn leaves_it_to_the_list<M: Machine>(semaphore: &Semaphore<'_, M>) {
     loop {
         let seen = semaphore.word.load(Relaxed);
         if seen & BUSY == 0 {
@@ -36,11 +37,10 @@ pub(crate) fn calls_nobody<M: Machine>(semaphore: &Semaphore<'_, M>) {
     semaphore.word.fetch_add(1, Release);
 }
 
-/// A cancelled wait that keeps it to itself that it was called.
-pub(crate) fn keeps_the_call<M: Machine>(semaphore: &Semaphore<'_, M>, me: Handle) {
-    let node = me.node::<M>();
-    if node.state.load(Acquire) == state::QUEUED {
+/// A cancelled wait that takes the permit which it was called for along.
+pub(crate) fn keeps_the_permit<M: Machine>(semaphore: &Semaphore<'_, M>, me: Handle) {
+    if kind(me.node::<M>().state.load(Acquire)) == state::WAITS {
         return semaphore.cancel(me);
     }
-    M::give_node(me);
+    semaphore.wait_with(me, None, |_, _| Slept::Interrupted);
 }

@@ -1,19 +1,23 @@
 //! Semaphores: makers and takers, in every order, timed and not; posts from handlers; waits and posts that freeze.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed},
+};
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::{Handle, Machine as _, Tunables};
+use flashlock_locks::machine::{Handle, Machine as _, Tunables, Word as _};
 use flashlock_locks::node::state;
 use flashlock_locks::order::Order;
+use flashlock_locks::sem::call::kind;
 use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
 use flashlock_model::shuttle::{By, Shuttled, find};
 use flashlock_model::{Setup, Shuttle, harness};
 use shuttle::thread;
 
 use crate::common::{FLOWING, SCHEDULES, STILL, any, both, world};
-use crate::sem_mutants::{adds_and_looks, calls_nobody, keeps_the_call, leaves_no_word};
+use crate::sem_mutants::{adds_and_looks, calls_nobody, keeps_the_permit, leaves_it_to_the_list};
 
 type Sem = harness::Sem<Shuttled>;
 type Post = fn(&Semaphore<'_, Shuttle>);
@@ -51,7 +55,12 @@ fn makers_and_takers(mixed: bool, post: Post) -> impl Fn() + Send + Sync + Clone
                 while !wait(sem, mixed) {}
             }
         };
-        let make = move |sem: &Sem| (0..3).for_each(|_| post(&sem.semaphore()));
+        let make = move |sem: &Sem| {
+            for _ in 0..3 {
+                (0..any(40)).for_each(|_| thread::yield_now()); // Or else nobody would get as far as to sleep.
+                post(&sem.semaphore());
+            }
+        };
         let spawn = |body: Box<dyn Fn(&Sem) + Send>| {
             let sem = sem.clone();
             thread::spawn(move || body(&sem))
@@ -165,7 +174,7 @@ fn the_waiter_may_destroy_it() {
 
 #[test]
 fn bugs_are_found() {
-    find("a post leaves no word", By::Random, 5_000, CROWDED, makers_and_takers(false, leaves_no_word));
+    find("a post leaves it to the list", By::Random, 5_000, CROWDED, makers_and_takers(false, leaves_it_to_the_list));
     find("a post calls nobody", By::Random, 5_000, CROWDED, makers_and_takers(false, calls_nobody));
     find("a post looks back", By::Random, 5_000, CROWDED, || {
         let sem = Arc::new(Sem::new(0));
@@ -177,7 +186,7 @@ fn bugs_are_found() {
         sem.destroy();
         poster.join().expect("no panic");
     });
-    find("a cancelled wait keeps the call", By::Random, 5_000, CROWDED, || cancelled_asleep(keeps_the_call));
+    find("a cancelled wait keeps the permit", By::Random, 5_000, CROWDED, || cancelled_asleep(keeps_the_permit));
 }
 
 /// One sleeps until it is called or the first tick comes, and is cancelled then; the permit reaches another that waits.
@@ -190,7 +199,11 @@ fn cancelled_asleep(cancel: fn(&Semaphore<'_, Shuttle>, Handle)) {
     };
     let fickle = spawn(Box::new(move |sem| match sem.semaphore().begin(None) {
         Entry::Queued(me) => {
-            Shuttle::park(&me.node::<Shuttle>().state, state::QUEUED, Some(until));
+            let state = &me.node::<Shuttle>().state;
+            let seen = state.load(Acquire);
+            if kind(seen) == state::WAITS {
+                Shuttle::park(state, seen, Some(until));
+            }
             cancel(&sem.semaphore(), me);
         }
         Entry::Over(_) => sem.post(),
@@ -226,24 +239,27 @@ fn who_is_called_first() {
         let tunables: &'static Tunables = Box::leak(Box::new(Tunables { sem_order: order, ..Tunables::DEFAULT }));
         let setup = Setup { tunables, random: Some(random), ..CROWDED };
         flashlock_model::shuttle::explore("sem, order", By::Random, 10, setup, move || {
-            let sem = Sem::new(0);
-            let queued: Vec<_> = (0..3)
-                .map(|_| match sem.semaphore().begin(None) {
-                    Entry::Queued(me) => me,
-                    Entry::Over(_) => unreachable!("no permit"),
-                })
-                .collect();
-            let mut called = Vec::new();
-            for _ in 0..3 {
+            let (sem, called) = (Arc::new(Sem::new(0)), Arc::new(Mutex::new(Vec::new())));
+            let wait = |sem: Arc<Sem>, called: Arc<Mutex<Vec<u32>>>, me| {
+                assert!(sem.wait(None));
+                called.lock().expect("no panic").push(me);
+            };
+            let mut waiters = Vec::new();
+            for me in 0..3 {
+                let (sem, called) = (sem.clone(), called.clone());
+                waiters.push(thread::spawn(move || wait(sem, called, me)));
+                while world().sleepers() <= me as usize {
+                    thread::yield_now();
+                }
+            }
+            for waiter in 1..=3 {
                 sem.post();
-                let new =
-                    |&at: &usize| !called.contains(&at) && queued[at].node::<Shuttle>().state.peek() != state::QUEUED;
-                called.push((0..3).find(new).expect("a post calls somebody"));
+                while called.lock().expect("no panic").len() < waiter {
+                    thread::yield_now();
+                }
             }
-            assert_eq!(called, expected);
-            for &me in &queued {
-                assert_eq!(sem.semaphore().wait_with(me, None, |_, _| Slept::Woken), Ended::Acquired);
-            }
+            assert_eq!(*called.lock().expect("no panic"), expected);
+            waiters.into_iter().for_each(|waiter| waiter.join().expect("no panic"));
             sem.destroy();
         });
     }
