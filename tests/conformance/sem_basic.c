@@ -291,3 +291,38 @@ CHECK(sem, destroyed_right_after_wait)
         thread_join(thread);
     }
 }
+
+/* ---- Memory that was a semaphore ---- */
+
+static sem_t was_one;
+static int (*foreign_wait)(sem_t *);
+
+static void *wait_foreignly(void *tid)
+{
+    atomic_store((_Atomic pid_t *)tid, gettid());
+    HOT_OK(foreign_wait(&was_one));
+    return NULL;
+}
+
+/* It is the C library's own next, initialised past any interposition: whoever posts to it wakes who waits there. */
+CHECK(sem, destroyed_memory_becomes_the_c_librarys)
+{
+    void *libc = dlopen(LOCKS_LIBRARY, RTLD_NOW);
+    CHECK_TRUE(libc, "%s", dlerror());
+    int (*foreign_init)(sem_t *, int, unsigned) = (int (*)(sem_t *, int, unsigned))dlsym(libc, "sem_init");
+    foreign_wait = (int (*)(sem_t *))dlsym(libc, "sem_wait");
+    for (int shared = 0; shared < 2; shared++) {
+        _Atomic pid_t tid = 0;
+        CHECK_OK(sem_init(&was_one, 0, 0));
+        CHECK_OK(sem_post(&was_one));
+        CHECK_OK(sem_wait(&was_one));
+        CHECK_OK(sem_destroy(&was_one));
+        CHECK_OK(foreign_init(&was_one, shared, 0));
+        pthread_t thread = thread_start(wait_foreignly, &tid);
+        while (atomic_load(&tid) == 0) sched_yield();
+        settle(tid);
+        CHECK_OK(sem_post(&was_one));
+        thread_join(thread); /* or hangs */
+        CHECK_EQ(sem_value(&was_one), 0);
+    }
+}

@@ -8,23 +8,34 @@
 
 enum { TRAP_FLAG = 0x100, SIGCANCEL = 32 };
 
-static atomic_long steps;
-static void (*at_step)(void);
-static atomic_bool let_go;
+/* What is known of a slow thread. */
+static struct slow {
+    atomic_long steps, stop_at;
+    void (*at_step)(void);
+    atomic_bool let_go;
+    struct gate stopped, proceed;
+} slow[SLOW_MOST];
+
+static _Thread_local struct slow *mine = slow;
 
 static void trapped(int number, siginfo_t *info, void *context)
 {
     (void)number, (void)info;
     int saved = errno;
-    atomic_fetch_add(&steps, 1);
-    if (at_step) at_step();
-    if (atomic_load(&let_go)) ((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+    atomic_fetch_add(&mine->steps, 1);
+    if (mine->at_step) mine->at_step();
+    if (atomic_load(&mine->let_go)) ((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
     errno = saved;
 }
 
-void slow_let_go(void)
+void slow_is(int which)
 {
-    atomic_store(&let_go, true);
+    mine = &slow[which];
+}
+
+void slow_let_go_of(int which)
+{
+    atomic_store(&slow[which].let_go, true);
 }
 
 void slow_begin(void (*hook)(void))
@@ -38,61 +49,69 @@ void slow_begin(void (*hook)(void))
      */
     *(unsigned long *)&action.sa_mask |= 1UL << (SIGCANCEL - 1);
     CHECK_EQ(sigaction(SIGTRAP, &action, NULL), 0);
-    at_step = hook;
-    atomic_store(&let_go, false);
-    atomic_store(&steps, 0);
+    mine->at_step = hook;
+    atomic_store(&mine->let_go, false);
+    atomic_store(&mine->steps, 0);
     __writeeflags(__readeflags() | TRAP_FLAG);
 }
 
 long slow_end(void)
 {
     __writeeflags(__readeflags() & ~(unsigned long long)TRAP_FLAG);
-    at_step = NULL;
-    return slow_steps();
+    mine->at_step = NULL;
+    return atomic_load(&mine->steps);
 }
 
-long slow_steps(void)
+long slow_steps_of(int which)
 {
-    return atomic_load(&steps);
+    return atomic_load(&slow[which].steps);
 }
-
-static atomic_long stop_at;
-static struct gate stopped, proceed;
 
 void slow_stop(void)
 {
-    if (slow_steps() != atomic_load(&stop_at)) return;
-    gate_open(&stopped);
-    gate_wait(&proceed, 1);
+    if (atomic_load(&mine->steps) != atomic_load(&mine->stop_at)) return;
+    gate_open(&mine->stopped);
+    gate_wait(&mine->proceed, 1);
 }
 
-void slow_stop_at(long step)
+void slow_stop_at_of(int which, long step)
 {
-    atomic_store(&stop_at, step);
-    if (step) stopped = proceed = (struct gate){0};
+    atomic_store(&slow[which].stop_at, step);
+    if (step) slow[which].stopped = slow[which].proceed = (struct gate){0};
 }
 
-bool slow_await_stop(void)
+bool slow_await_stop_of(int which)
 {
     long seen = -1;
     for (int quiet_ms = 0; quiet_ms < 20; quiet_ms++) {
-        for (int i = 0; i < 10 && gate_count(&stopped) == 0; i++) nap_us(100);
-        if (gate_count(&stopped) > 0) return true;
-        if (slow_steps() != seen) quiet_ms = 0;
-        seen = slow_steps();
+        for (int i = 0; i < 10 && gate_count(&slow[which].stopped) == 0; i++) nap_us(100);
+        if (gate_count(&slow[which].stopped) > 0) return true;
+        if (slow_steps_of(which) != seen) quiet_ms = 0;
+        seen = slow_steps_of(which);
     }
     return false;
 }
 
-void slow_go_on(void)
+bool slow_has_stopped(int which)
 {
-    gate_open(&proceed);
+    return gate_count(&slow[which].stopped) > 0;
+}
+
+void slow_go_on_of(int which)
+{
+    gate_open(&slow[which].proceed);
 }
 
 #else
 
-void slow_let_go(void)
+void slow_is(int which)
 {
+    (void)which;
+}
+
+void slow_let_go_of(int which)
+{
+    (void)which;
 }
 
 void slow_begin(void (*hook)(void))
@@ -106,8 +125,9 @@ long slow_end(void)
     return 0;
 }
 
-long slow_steps(void)
+long slow_steps_of(int which)
 {
+    (void)which;
     return 0;
 }
 
@@ -115,18 +135,57 @@ void slow_stop(void)
 {
 }
 
+void slow_stop_at_of(int which, long step)
+{
+    (void)which, (void)step;
+}
+
+bool slow_await_stop_of(int which)
+{
+    (void)which;
+    return false;
+}
+
+bool slow_has_stopped(int which)
+{
+    (void)which;
+    return false;
+}
+
+void slow_go_on_of(int which)
+{
+    (void)which;
+}
+
+#endif
+
+void slow_let_go(void)
+{
+    slow_let_go_of(0);
+}
+
+long slow_steps(void)
+{
+    return slow_steps_of(0);
+}
+
 void slow_stop_at(long step)
 {
-    (void)step;
+    slow_stop_at_of(0, step);
 }
 
 bool slow_await_stop(void)
 {
-    return false;
+    return slow_await_stop_of(0);
 }
 
 void slow_go_on(void)
 {
+    slow_go_on_of(0);
 }
 
-#endif
+bool slow_everything(void)
+{
+    const char *full = getenv("FLASHLOCK_FULL");
+    return full && *full && strcmp(full, "0") != 0;
+}

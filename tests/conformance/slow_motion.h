@@ -1,7 +1,7 @@
 /*
  * Slow motion: a thread runs one instruction at a time, by the processor's trap flag, and a hook runs after each. What other
  * threads do meanwhile happens between any two instructions of a lock's code: windows that a stress test meets once a
- * week are met in each run. One thread at a time can be slowed. x86-64 only; elsewhere the checks are skipped.
+ * week are met in each run. x86-64 only; elsewhere the checks are skipped.
  */
 #ifndef SLOW_MOTION_H
 #define SLOW_MOTION_H
@@ -25,5 +25,20 @@ void slow_stop_at(long step);
 bool slow_await_stop(void);
 /* Lets it go on, now or as soon as it stops. */
 void slow_go_on(void);
+
+/* Several slow threads, by number; those above are about number 0, which a thread is that does not say otherwise. */
+enum { SLOW_MOST = 2 };
+/* The calling thread is this one. To be said before it begins. */
+void slow_is(int which);
+long slow_steps_of(int which);
+void slow_let_go_of(int which);
+void slow_stop_at_of(int which, long step);
+bool slow_await_stop_of(int which);
+/* Whether it has come to where it stops. */
+bool slow_has_stopped(int which);
+void slow_go_on_of(int which);
+
+/* FLASHLOCK_FULL is set: every instruction, and every pair, has its turn, which may take hours. */
+bool slow_everything(void);
 
 #endif

@@ -15,11 +15,13 @@ struct stop {
     pthread_mutex_t *mutex;
     mutex_call *lock;
     struct gate got;
+    int which;
 };
 
 static void *lock_and_be_stopped(void *argument)
 {
     struct stop *s = argument;
+    slow_is(s->which);
     slow_begin(slow_stop);
     int rc = s->lock(s->mutex);
     slow_end();
@@ -77,6 +79,62 @@ CHECK(slow_motion, timed_waiter_stopped_anywhere_stops_nobody_else)
 {
     stop_everywhere(KIND_DEFAULT, timedlock_far, others_get_on);
 }
+
+/* Two, one behind the other, at any two of their instructions; with several more behind them. Pairs are drawn, the same in each run, or
+   each has its turn. */
+static long stop_two(pthread_mutex_t *mutex, mutex_call *lock, const long at[2])
+{
+    enum { MORE = 3 };
+    struct stop stops[2];
+    struct locker more[MORE];
+    pthread_t threads[2];
+    bool stopped[2];
+    CHECK_OK(pthread_mutex_lock(mutex));
+    for (int i = 0; i < 2; i++) {
+        stops[i] = (struct stop){.mutex = mutex, .lock = lock, .which = i};
+        slow_stop_at_of(i, at[i]);
+        threads[i] = thread_start(lock_and_be_stopped, &stops[i]);
+        stopped[i] = slow_await_stop_of(i);
+        if (!stopped[i]) slow_stop_at_of(i, 0); /* asleep: woken, it owes it to the others to go on */
+    }
+    for (int i = 0; i < MORE; i++) locker_start(&more[i], mutex, NULL, NULL);
+    others_get_on(mutex);
+    for (int i = 0; i < MORE; i++) locker_join(&more[i]);
+    long steps = slow_steps_of(0);
+    for (int i = 0; i < 2; i++) {
+        if (stopped[i]) CHECK_EQ(gate_count(&stops[i].got), 0);
+        slow_let_go_of(i);
+        slow_go_on_of(i);
+        thread_join(threads[i]);
+    }
+    return steps;
+}
+
+/* A lock whose waiters go on polling is stopped before that. */
+enum { LONGEST = 4000 };
+
+static void stop_two_everywhere(mutex_call *lock)
+{
+    pthread_mutex_t mutex;
+    mutex_make(&mutex, KIND_DEFAULT);
+    CHECK_OK(lock(&mutex)); /* at full speed first: lazy binding */
+    CHECK_OK(pthread_mutex_unlock(&mutex));
+    long length = stop_two(&mutex, lock, (long[]){LONGEST, LONGEST});
+    length = length < LONGEST ? length : LONGEST;
+    if (slow_everything()) {
+        for (long i = 0; i < length * length; i++)
+            stop_two(&mutex, lock, (long[]){1 + i / length, 1 + i % length});
+        return;
+    }
+    for (uint32_t random = 1; !time_is_short();) {
+        long at[2] = {1 + random_next(&random) % length, 1 + random_next(&random) % length};
+        stop_two(&mutex, lock, at);
+    }
+}
+
+CHECK(slow_motion, waiter_and_another_stopped_anywhere_stops_nobody_else) { stop_two_everywhere(pthread_mutex_lock); }
+
+CHECK(slow_motion, timed_waiter_and_another_stopped_anywhere_stops_nobody_else) { stop_two_everywhere(timedlock_far); }
 
 /* One unlock and no more: nothing later makes good a release that went unnoticed. */
 static void release_once(pthread_mutex_t *mutex)
