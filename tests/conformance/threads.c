@@ -129,10 +129,26 @@ static void wait_in_destructor(void *unused)
     CHECK_OK(pthread_mutex_unlock(&mutex));
 }
 
+static void *leave_nothing(void *unused)
+{
+    for (int i = 0; i < 1000; i++) add_one();
+    return unused;
+}
+
 CHECK(threads, specific_data_destructors_wait)
 {
     CHECK_OK(pthread_key_create(&keys[0], wait_in_destructor));
     for (int batch = 0; batch < 5; batch++) threads_run(8, wait_in_destructor_body, NULL);
+}
+
+/* As many as without a library that stands in for glibc's locks, which takes none. */
+CHECK(threads, a_program_gets_all_thread_specific_keys)
+{
+    static pthread_key_t all[PTHREAD_KEYS_MAX];
+    int made = 0;
+    threads_run(8, leave_nothing, NULL);
+    while (made < PTHREAD_KEYS_MAX && pthread_key_create(&all[made], NULL) == 0) made++;
+    CHECK_EQ(made, PTHREAD_KEYS_MAX);
 }
 
 /* ---- Threads that end as holders ---- */

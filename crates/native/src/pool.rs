@@ -15,7 +15,8 @@
 //!
 //! ## Invariants
 //! 1. A chunk's address is written once; its pieces live for ever.
-//! 2. A node is in the free list, in a thread's own hands (see [`thread`](crate::thread)), or in a queue. A block is in the free list, or a lock's.
+//! 2. A node is in the free list, kept for a thread's next wait (see [`thread`](crate::thread)), in a thread's own hands, or in a queue. A block is
+//!    in the free list, or a lock's.
 //! 3. The free list's top carries a tag that each change advances, so a `pop` that was overtaken fails (ABA).
 
 use core::mem::offset_of;
@@ -32,7 +33,7 @@ use flashlock_locks::side::{self, Name};
 
 use crate::machine::{Native, NoStats, Sink};
 use crate::registry::{self, Registry};
-use crate::{futex, sys};
+use crate::{futex, sys, thread};
 
 /// Pieces of each pool that need not be mapped.
 pub const FIRST: u32 = 4096;
@@ -82,18 +83,18 @@ fn at<T: Piece>(number: u32) -> &'static T {
     }
 }
 
-/// A piece that nobody else has. Lock-free, and safe in signal handlers.
-fn take_number<T: Piece>() -> u32 {
+/// A piece out of the free list, which nobody else has. Lock-free, and safe in signal handlers.
+fn pop<T: Piece>() -> Option<u32> {
     let (pool, _) = T::pool(registry::get());
     let mut top = pool.free.load(Acquire);
     while let Some(number) = (top as u32).checked_sub(1) {
         let next = at::<T>(number).link().load(Relaxed);
         match pool.free.compare_exchange(top, advance(top, next), AcqRel, Acquire) {
-            Ok(_) => return number,
+            Ok(_) => return Some(number),
             Err(now) => top = now,
         }
     }
-    grow::<T>()
+    None
 }
 
 /// Gives a piece back.
@@ -245,7 +246,12 @@ fn bed<S: Sink>(node: &Node<Native<S>>) -> &AtomicU32 {
 
 /// A node nobody else has. Lock-free, and safe in signal handlers.
 pub fn take() -> Handle {
-    Handle::from_word(take_number::<Slot>() + NODES_FROM).unwrap_or_else(|| exhausted())
+    // Before memory has to be mapped, what threads keep for their next waits.
+    let kept = || if size() < FIRST { None } else { thread::reclaim() };
+    let Some(number) = pop::<Slot>() else {
+        return kept().or_else(|| Handle::from_word(grow::<Slot>() + NODES_FROM)).unwrap_or_else(|| exhausted());
+    };
+    Handle::from_word(number + NODES_FROM).unwrap_or_else(|| exhausted())
 }
 
 /// Gives a node back.
@@ -257,9 +263,9 @@ pub fn give(handle: Handle) {
 pub fn any(look: impl FnMut(Handle) -> bool) -> bool {
     let is_mapped = |index: &u32| match locate(*index) {
         (0, _) => true,
-        (chunk, _) => !registry::get().later[chunk - 1].load(Acquire).is_null(),
+        (chunk, _) => !registry::get().nodes.later[chunk - 1].load(Acquire).is_null(),
     };
-    (0..size()).filter(is_mapped).filter_map(|index| Handle::from_word(index + OFFSET)).any(look)
+    (0..size()).filter(is_mapped).filter_map(|index| Handle::from_word(index + NODES_FROM)).any(look)
 }
 
 /// How many nodes there are, free ones included.
@@ -299,7 +305,7 @@ pub fn block<S: Sink>(name: Name) -> &'static side::Block<Native<S>> {
 
 /// A block nobody else has. Lock-free, and safe in signal handlers.
 pub fn take_block() -> Name {
-    Name::from_word(take_number::<BlockSlot>() + BLOCKS_FROM).unwrap_or_else(|| exhausted())
+    Name::from_word(pop::<BlockSlot>().unwrap_or_else(grow::<BlockSlot>) + BLOCKS_FROM).unwrap_or_else(|| exhausted())
 }
 
 /// Gives a block back.

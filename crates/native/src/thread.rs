@@ -1,30 +1,34 @@
 //! # What each thread keeps
 //!
-//! [Thread-local storage](crate::local) without destructors: a destructor would register itself with the C library at first use,
-//! which allocates, and a malloc built on our mutexes would call back here. A thread-specific-data key, which registers without
-//! allocating as long as it is among the first 32, returns the thread's node when the thread ends; if locks are used
-//! later still, in other keys' destructors, the key is set anew and its destructor runs again.
+//! [Thread-local storage](crate::local) without destructors, and nothing in it that would have to be given back when
+//! the thread ends. To learn of that end one needs a thread-specific key, of which the program has a limited number
+//! for itself; or a destructor, which the C library allocates for, and a malloc built on our mutexes would call back
+//! here. Neither runs for a lock that is used in the last destructor of all.
+//!
+//! So the node that a thread keeps for its next wait lies outside of it, on one of [`SPARES`] lines, which the
+//! address of the thread's storage chooses. A thread that ends leaves its node there, and the C library gives its
+//! memory, and so its line, to a thread that comes later. Two threads may have one line: then one of them may have to
+//! go to the pool. So there are as many nodes as were ever needed at once, and [`LINES`] at most, or one for each
+//! place where a thread's storage was; and when the pool would have to map memory, what lies on the lines comes first
+//! ([`reclaim`]).
 
 use core::cell::Cell;
-use core::ffi::c_void;
-use core::ptr::NonNull;
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{AcqRel, Relaxed},
 };
 
-use flashlock_locks::machine::{Handle, Local as Kept};
+use flashlock_locks::machine::{Handle, Local as Kept, Word};
 use flashlock_locks::wait::polling::Contention;
 
 use crate::local::zeroed_per_thread;
+use crate::machine::Word32;
 use crate::{clock, epoch, pool, sys};
 
 /// All-zero at first: see [`local`](crate::local).
 struct Local {
-    /// A free node, kept for the next wait. An atomic, so that a signal handler may take and give one, too.
-    spare: AtomicU32,
-    /// The thread's id (low half) and the epoch in which it was asked for. One word: a signal handler that asks, too, must not come
-    /// between the two.
+    /// The thread's id (low half) and the epoch in which it was asked for. One word: a signal handler that asks, too,
+    /// must not come between the two.
     id: AtomicU64,
     random: Cell<u32>,
     contention: Cell<Contention>,
@@ -43,30 +47,64 @@ zeroed_per_thread! {
 }
 
 static PLACES: AtomicU32 = AtomicU32::new(0);
-/// The key, plus one; 0 while there is none.
-static KEY: AtomicU32 = AtomicU32::new(0);
-const NO_KEY: u32 = u32::MAX;
+
+/// How many lines there are.
+const LINES: usize = 1024;
+
+/// A free node, kept for a next wait.
+#[repr(align(64))]
+struct Spare(Word32);
+
+static SPARES: [Spare; LINES] = [const { Spare(Word32(AtomicU32::new(0))) }; LINES];
+
+/// The calling thread's line.
+#[inline]
+fn spare() -> &'static Word32 {
+    // Fibonacci hashing: storage lies at equal distances, as a rule, and then hardly any two have one line.
+    let at = LOCAL.with(|local| core::ptr::from_ref(local) as u64) >> 6;
+    let line = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - LINES.ilog2());
+    &SPARES[line as usize].0
+}
 
 /// A node for the calling thread.
 pub fn take_node() -> Handle {
-    let spare = LOCAL.with(|local| local.spare.swap(0, Relaxed));
-    Handle::from_word(spare).unwrap_or_else(pool::take)
+    // AcqRel here and below: another thread may have put it there, or may take it. As the pool's.
+    Handle::from_word(spare().swap(0, AcqRel)).unwrap_or_else(pool::take)
 }
 
 /// Takes a node back, for the calling thread's next wait or into the pool.
 pub fn give_node(handle: Handle) {
-    let before = LOCAL.with(|local| local.spare.swap(handle.word(), Relaxed));
-    match Handle::from_word(before) {
-        Some(surplus) => pool::give(surplus),
-        None => watch_exit(),
+    if let Some(surplus) = Handle::from_word(spare().swap(handle.word(), AcqRel)) {
+        pool::give(surplus);
     }
 }
+
+/// What lies on a line.
+fn take_from(spare: &Spare) -> Option<Handle> {
+    let is_empty = spare.0.load(Relaxed) == 0;
+    if is_empty { None } else { Handle::from_word(spare.0.swap(0, AcqRel)) }
+}
+
+/// A node from any line.
+pub(crate) fn reclaim() -> Option<Handle> {
+    SPARES.iter().find_map(take_from)
+}
+
+/// When this copy of the code is unloaded, or the process ends: the lines are this copy's, the pool is not. A thread
+/// that runs on still finds nodes there.
+extern "C" fn give_back() {
+    SPARES.iter().filter_map(take_from).for_each(pool::give);
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static GIVE_BACK: extern "C" fn() = give_back;
 
 /// Ids that the kernel never gives: for threads that it refuses theirs.
 const REFUSED: u32 = 1 << 31;
 
-/// The thread's kernel id. A forked child's thread asks anew. In a sandbox where that fails, another number that no thread of the
-/// process shares.
+/// The thread's kernel id. A forked child's thread asks anew. In a sandbox where that fails, another number that no
+/// thread of the process shares.
 #[inline]
 pub fn id() -> u32 {
     LOCAL.with(|local| {
@@ -144,61 +182,24 @@ pub fn random() -> u32 {
     })
 }
 
-/// Makes the key. Called early, so that the key is among those that need no allocation.
-pub fn prepare() {
-    if KEY.load(Acquire) != 0 {
-        return;
-    }
-    let mut key: libc::pthread_key_t = 0;
-    // SAFETY: `key` is writable, the destructor has the right type.
-    let made = unsafe { libc::pthread_key_create(&raw mut key, Some(at_exit)) } == 0;
-    let new = if made { key + 1 } else { NO_KEY };
-    if KEY.compare_exchange(0, new, AcqRel, Relaxed).is_err() && made {
-        // SAFETY: made just now; nobody uses it.
-        unsafe { libc::pthread_key_delete(key) };
-    }
-}
-
-/// Sees to it that `at_exit` runs when the thread ends.
-fn watch_exit() {
-    prepare();
-    let key = KEY.load(Acquire);
-    if key != NO_KEY {
-        // SAFETY: the key exists. The value only has to be non-null.
-        unsafe { libc::pthread_setspecific(key - 1, NonNull::<c_void>::dangling().as_ptr()) };
-    }
-}
-
-/// When this copy of the code is unloaded, or the process ends: `at_exit` must not be called any more. A node that a thread
-/// keeps in this copy's storage is lost: one for each thread, at most.
-extern "C" fn forget_exit() {
-    if let Some(key) = KEY.swap(NO_KEY, AcqRel).checked_sub(1).filter(|&key| key != NO_KEY - 1) {
-        // SAFETY: the key exists, and nobody else deletes it.
-        unsafe { libc::pthread_key_delete(key) };
-    }
-}
-
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static FORGET_EXIT: extern "C" fn() = forget_exit;
-
-extern "C" fn at_exit(_: *mut c_void) {
-    let spare = LOCAL.with(|local| local.spare.swap(0, Relaxed));
-    if let Some(handle) = Handle::from_word(spare) {
-        pool::give(handle);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_end_return_their_nodes() {
-        for _ in 0..2_000 {
-            std::thread::spawn(|| give_node(take_node())).join().unwrap();
-        }
-        assert!(pool::size() < 1_000, "{} nodes after 2,000 threads, one after the other", pool::size());
+    fn threads_of_one_size_hardly_ever_have_one_line() {
+        let gate = std::sync::Barrier::new(100);
+        let mut lines: Vec<usize> = std::thread::scope(|scope| {
+            let line = || {
+                gate.wait(); // All of them exist at once.
+                core::ptr::from_ref(spare()) as usize
+            };
+            let threads: Vec<_> = (0..100).map(|_| scope.spawn(line)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        lines.sort_unstable();
+        lines.dedup();
+        assert!(lines.len() >= 90, "100 threads have {} lines", lines.len());
     }
 
     #[test]

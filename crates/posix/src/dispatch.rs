@@ -21,7 +21,7 @@ use flashlock_locks::raw::RawLock;
 #[cfg(feature = "stats")]
 use flashlock_native::Counting;
 use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
-use flashlock_native::{Native, NoStats, Word32, clock, epoch, groups, near, numa, parts, spin, stats, sys, thread};
+use flashlock_native::{Native, NoStats, Word32, clock, epoch, groups, near, numa, parts, spin, stats, sys};
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 use crate::common::{self, Whose};
@@ -166,7 +166,6 @@ pub fn init() {
         groups::prepare(imagined);
     }
     parts::prepare();
-    thread::prepare();
     epoch::current();
     clock::now();
     spin::prepare();

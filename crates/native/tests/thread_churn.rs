@@ -1,0 +1,45 @@
+//! Threads that come and go, and use locks to their very end, leave no more nodes behind than were needed at once, and those that
+//! are kept for next waits.
+
+use core::ffi::c_void;
+
+use flashlock_native::{NoStats, pool, thread};
+
+const THREADS: usize = 20_000;
+const AT_ONCE: usize = 8;
+/// Lines on which nodes are kept.
+const KEPT: u32 = 1024;
+
+fn wait_once() {
+    thread::give_node::<NoStats>(thread::take_node::<NoStats>());
+}
+
+/// Asks to be called again as often as the C library does it, so that the last wait comes after all destructors.
+extern "C" fn wait_in_destructor(key: *mut c_void) {
+    wait_once();
+    // SAFETY: the key exists as long as the test.
+    unsafe { libc::pthread_setspecific(key as usize as libc::pthread_key_t - 1, key) };
+}
+
+#[test]
+fn threads_that_end_leave_no_nodes_behind() {
+    let mut key = 0;
+    // SAFETY: `key` is writable, and the destructor has the right type.
+    assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(wait_in_destructor)) }, 0);
+    let body = move || {
+        wait_once();
+        // SAFETY: the key exists.
+        unsafe { libc::pthread_setspecific(key, (key as usize + 1) as *const c_void) };
+    };
+    for _ in 0..THREADS / AT_ONCE {
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| std::thread::spawn(body)).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+    let nodes = pool::size();
+    assert!(nodes <= AT_ONCE as u32 + KEPT, "{nodes} nodes after {THREADS} threads, {AT_ONCE} at once");
+
+    // What is kept comes before more memory.
+    let taken: Vec<_> = (0..pool::FIRST).map(|_| thread::take_node::<NoStats>()).collect();
+    assert_eq!(pool::size(), pool::FIRST);
+    taken.into_iter().for_each(pool::give::<NoStats>);
+}
