@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the bench programs: build.sh OUTDIR -> OUTDIR/pair, OUTDIR/hotlock, OUTDIR/hotrw, OUTDIR/million
+# Builds the bench programs: build.sh OUTDIR -> OUTDIR/pair, OUTDIR/hotlock, OUTDIR/hotrw, OUTDIR/million; OUTDIR/untold.so
 # CC and CFLAGS may be set by the caller (CFLAGS are added after ours).
 set -eu
 if [ $# -ne 1 ]; then
@@ -13,3 +13,5 @@ for program in pair hotlock hotrw million; do
     "${CC:-gcc}" -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -O2 -g -pthread ${CFLAGS:-} \
         -o "$1/$program" "$here/$program.c" "$here/bench.c"
 done
+# shellcheck disable=SC2086
+"${CC:-gcc}" -std=gnu11 -Wall -Wextra -Werror -O2 -shared -fPIC ${CFLAGS:-} -o "$1/untold.so" "$here/untold.c"

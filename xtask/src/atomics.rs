@@ -1,9 +1,12 @@
-//! `cargo xtask atomics`: how many atomic read-modify-writes an uncontended acquisition and release execute, compared with what the catalogue says.
+//! `cargo xtask atomics`: how many atomic read-modify-writes an uncontended acquisition and release execute, compared with what the catalogue says; and that in a process
+//! with one thread it is none. That this would be seen is shown with a glibc that does not say so ([`UNTOLD`]): then
+//! it executes as many as with two.
 //!
-//! Counted as they are executed, not as they stand in the code: the benchmark of uncontended pairs runs under callgrind, which counts each
-//! instruction by its address while it is inside one function, with all that this calls; which of them are atomic, the disassembly of the
-//! library says: those with a `lock` prefix, and exchanges with memory, which need none. (x86-64.) What happens once, at the start, is told from what each
-//! call does by the number of calls, of which it is a small part.
+//! Counted as they are executed, not as they stand in the code: the benchmark of uncontended pairs runs under
+//! callgrind, which counts each instruction by its address while it is inside one function, with all that this calls;
+//! which of them are atomic, the disassembly of the library says: those with a `lock` prefix, and exchanges with
+//! memory, which need none. (x86-64.) What happens once, at the start, is told from what each call does by the number
+//! of calls, of which it is a small part.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -32,13 +35,29 @@ pub(crate) struct Options {
 /// How many pairs are executed. Nothing at the start of a process takes nearly as many atomic instructions.
 const CALLS: u64 = 2_000;
 
-/// Locks of which each acquisition takes a queue node, and each release gives one back, also if nobody waits: that is an exchange with the thread's spare
-/// node, for a signal handler may come between. The catalogue counts the lock's own words.
+/// Locks of which each acquisition takes a queue node, and each release gives one back, also if nobody waits: that is
+/// an exchange with the thread's spare node, for a signal handler may come between. The catalogue counts the lock's
+/// own words.
 const TAKE_NODES: &[&str] = &["clh"];
 
-/// What is measured of one kind of pair: its functions, and how many atomic instructions each is to execute.
+/// A library of `tests/bench` that clears `__libc_single_threaded`.
+const UNTOLD: &str = "untold.so";
+
+/// How many threads the process has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Company {
+    /// One more, which is asleep.
+    Second,
+    /// None.
+    Alone,
+    /// None, but glibc does not say so.
+    Untold,
+}
+
+/// What is measured of one kind of pair: its functions, and how many atomic instructions they are to execute together.
 struct Claim {
-    kind: &'static str,
+    company: Company,
+    arguments: &'static [&'static str],
     functions: &'static [&'static str],
     atomics: u32,
 }
@@ -52,17 +71,21 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let library = workspace::preload()?;
     let atomic = atomic_addresses(&disassembly(&library)?);
     let mut tally = Tally::default();
-    let mut table = table::new(["lock", "function", "atomics", "expected"]);
+    let mut table = table::new(["lock", "process", "pair", "function", "atomics", "expected"]);
     for lock in &locks {
         for claim in claims(lock)? {
             let under = Under::lock(&lock.name)?;
-            let calls = claim.functions.iter();
-            let seen: u64 = watched(&lock.name, || {
-                calls.map(|function| executed(&pair, &under, claim.kind, function, &atomic)).sum::<Result<u64>>()
-            })?;
+            let seen = watched(&lock.name, || executed(&pair, &under, &claim, &atomic))?;
             tally += if seen == u64::from(claim.atomics) { Tally::PASSED } else { Tally::FAILED };
+            let process = match claim.company {
+                Company::Second => "a second thread",
+                Company::Alone => "one thread",
+                Company::Untold => "one thread, untold",
+            };
             table.add_row([
                 lock.name.clone(),
+                process.to_owned(),
+                claim.arguments.join(" "),
                 claim.functions.join(" + "),
                 seen.to_string(),
                 claim.atomics.to_string(),
@@ -71,44 +94,81 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     }
     println!("atomic instructions of each call:\n{table}");
     if tally.failed > 0 {
-        println!("the catalogue says otherwise");
+        println!("the catalogue says otherwise, or a process with one thread executes some");
     }
     Ok(tally)
 }
 
-/// What the catalogue says of a lock: of a mutex's acquisition and release; of a readers-writer lock's pairs.
+const MUTEX: &[&str] = &["pthread_mutex_lock", "pthread_mutex_unlock"];
+const TRY_MUTEX: &[&str] = &["pthread_mutex_trylock", "pthread_mutex_unlock"];
+const READ: &[&str] = &["pthread_rwlock_rdlock", "pthread_rwlock_unlock"];
+const WRITE: &[&str] = &["pthread_rwlock_wrlock", "pthread_rwlock_unlock"];
+
+/// What the catalogue says of a lock: of a mutex's acquisition and release; of a readers-writer lock's pairs. And
+/// what holds of all in a process with one thread.
 fn claims(lock: &Lock) -> Result<Vec<Claim>> {
     let missing = || format!("{} is not in the catalogue that this task was built with", lock.name);
-    let claim = |kind, functions, atomics| Claim { kind, functions, atomics };
+    let second = |arguments, functions, atomics| Claim { company: Company::Second, arguments, functions, atomics };
+    let alone = |arguments, functions| Claim { company: Company::Alone, arguments, functions, atomics: 0 };
     Ok(match lock.kind {
         Kind::Mutex => {
             let info = LOCKS.iter().find(|info| info.name == lock.name).with_context(missing)?;
             let node = u32::from(TAKE_NODES.contains(&info.name));
-            vec![
-                claim("default", &["pthread_mutex_lock"], info.atomics_lock + node),
-                claim("default", &["pthread_mutex_unlock"], info.atomics_unlock + node),
-            ]
+            let mut claims = vec![
+                second(&["--kind", "default"], &MUTEX[..1], info.atomics_lock + node),
+                second(&["--kind", "default"], &MUTEX[1..], info.atomics_unlock + node),
+                alone(&["--kind", "default"], MUTEX),
+            ];
+            if lock.default {
+                claims.extend([
+                    alone(&["--kind", "default", "--trylock"], TRY_MUTEX),
+                    alone(&["--kind", "recursive"], MUTEX),
+                    alone(&["--kind", "errorcheck"], MUTEX),
+                    alone(&["--kind", "sem"], &["sem_wait", "sem_post"]),
+                    // Other processes may share it.
+                    Claim { atomics: 1, ..alone(&["--kind", "spin"], &["pthread_spin_lock", "pthread_spin_unlock"]) },
+                    Claim {
+                        company: Company::Untold,
+                        atomics: info.atomics_lock + info.atomics_unlock,
+                        ..alone(&["--kind", "default"], MUTEX)
+                    },
+                ]);
+            }
+            claims
         }
         Kind::Rw => {
             let info = RW_LOCKS.iter().find(|info| info.name == lock.name).with_context(missing)?;
             vec![
-                claim("read", &["pthread_rwlock_rdlock", "pthread_rwlock_unlock"], info.atomics_read),
-                claim("write", &["pthread_rwlock_wrlock", "pthread_rwlock_unlock"], info.atomics_write),
+                second(&["--kind", "read"], READ, info.atomics_read),
+                second(&["--kind", "write"], WRITE, info.atomics_write),
+                alone(&["--kind", "read"], READ),
+                alone(&["--kind", "write"], WRITE),
             ]
         }
     })
 }
 
-/// How many atomic instructions of the library a call of a function executes, with all that it calls.
-fn executed(pair: &Path, under: &Under, kind: &str, function: &str, atomic: &HashSet<u64>) -> Result<u64> {
-    let inside = format!("--toggle-collect={function}");
-    let profile = callgrind(pair, kind, under, CALLS, &["--dump-instr=yes", &inside])?;
+/// How many atomic instructions of the library a pair of calls executes in these functions, with all that they call.
+fn executed(pair: &Path, under: &Under, claim: &Claim, atomic: &HashSet<u64>) -> Result<u64> {
+    let inside: Vec<String> = claim.functions.iter().map(|function| format!("--toggle-collect={function}")).collect();
+    let options: Vec<&str> = std::iter::once("--dump-instr=yes").chain(inside.iter().map(String::as_str)).collect();
+    let count = CALLS.to_string();
+    let mut arguments = [claim.arguments, &["--count", &count]].concat();
+    if claim.company != Company::Second {
+        arguments.push("--single");
+    }
+    let others = match claim.company {
+        Company::Untold => vec![workspace::require(pair.with_file_name(UNTOLD), "see tests/bench/build.sh")?],
+        _ => Vec::new(),
+    };
+    let profile = callgrind(pair, under, &others, &options, &arguments)?;
     let counts = counts(&profile, LIBRARY)?;
+    let names = claim.functions.join(" and ");
     if counts.values().sum::<u64>() < CALLS {
-        bail!("callgrind saw no {CALLS} calls of {function} in {LIBRARY}: is it preloaded?");
+        bail!("callgrind saw no {CALLS} calls of {names} in {LIBRARY}: is it preloaded?");
     }
     let sum: u64 = counts.iter().filter(|(address, _)| atomic.contains(address)).map(|(_, count)| count).sum();
-    whole(sum, CALLS).with_context(|| format!("{function}: {sum} atomic instructions in {CALLS} calls"))
+    whole(sum, CALLS).with_context(|| format!("{names}: {sum} atomic instructions in {CALLS} calls"))
 }
 
 /// How many for each call, but for a few at the start.
@@ -119,8 +179,8 @@ fn whole(sum: u64, calls: u64) -> Result<u64> {
     Ok(sum / calls)
 }
 
-/// How often each address of the library was executed, from callgrind's output with `--dump-instr=yes`: lines of address, line, count. The one after
-/// `calls=` is the called function's, which has its own.
+/// How often each address of the library was executed, from callgrind's output with `--dump-instr=yes`: lines of
+/// address, line, count. The one after `calls=` is the called function's, which has its own.
 fn counts(profile: &str, library: &str) -> Result<BTreeMap<u64, u64>> {
     let (mut inside, mut called, mut counts) = (false, false, BTreeMap::new());
     for line in profile.lines() {

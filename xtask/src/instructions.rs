@@ -95,7 +95,7 @@ fn measure(pair: &Path, what: &Pair, under: &Under, count: u64) -> Result<Costs>
 }
 
 fn costs(pair: &Path, (kind, functions): &Pair, under: &Under, count: u64) -> Result<Costs> {
-    let profile = callgrind(pair, kind, under, count, &[])?;
+    let profile = callgrind(pair, under, &[], &[], &["--kind", kind, "--count", &count.to_string()])?;
     let mut costs = Costs::default();
     for (cost, function) in costs.iter_mut().zip(functions) {
         *cost = inclusive_cost(&profile, LIBRARY, function)?;
@@ -114,14 +114,20 @@ pub(crate) fn pair_program() -> Result<PathBuf> {
     workspace::require(workspace::build_tests("bench", "target/bench")?.join("pair"), "see tests/bench/build.sh")
 }
 
-/// What callgrind says of `count` pairs of that kind.
-pub(crate) fn callgrind(pair: &Path, kind: &str, under: &Under, count: u64, further: &[&str]) -> Result<String> {
+/// What callgrind, called with these `options`, says of the pairs that `arguments` describe; `others` are preloaded after the lock's library.
+pub(crate) fn callgrind(
+    pair: &Path,
+    under: &Under,
+    others: &[PathBuf],
+    options: &[&str],
+    arguments: &[&str],
+) -> Result<String> {
     let out = workspace::scratch("callgrind")?.join("out");
     let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"]).args(further);
+    command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"]).args(options);
     command.arg(format!("--callgrind-out-file={}", out.display()));
-    command.arg(pair).args(["--kind", kind, "--count", &count.to_string()]);
-    under.apply(&mut command, &[]);
+    command.arg(pair).args(arguments);
+    under.apply(&mut command, others);
     Program::new(command, Duration::from_secs(300)).run()?.successful()?;
     std::fs::read_to_string(&out).with_context(|| format!("cannot read {}", out.display()))
 }

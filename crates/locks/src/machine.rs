@@ -36,6 +36,21 @@ pub trait Word: Sized + 'static {
     fn fetch_or(&self, value: u32, order: Ordering) -> u32;
     /// Ands and returns what the word held.
     fn fetch_and(&self, value: u32, order: Ordering) -> u32;
+    /// [`Word::compare_exchange`] of a word that other processes may use at the same time, unknown to the machine.
+    fn compare_exchange_between_processes(
+        &self,
+        current: u32,
+        new: u32,
+        ok: Ordering,
+        err: Ordering,
+    ) -> Result<u32, u32> {
+        self.compare_exchange(current, new, ok, err)
+    }
+    /// [`Word::swap`] by a lock's holder, who frees it: writes `free`. Others may at most have marked the word as one that they sleep on: whether it
+    /// held that mark, `asleep`, or may have held it.
+    fn hand_back(&self, free: u32, asleep: u32, order: Ordering) -> bool {
+        self.swap(free, order) == asleep
+    }
 }
 
 /// Words that can be made in a `static` (all but loom's).

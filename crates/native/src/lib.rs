@@ -7,6 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`machine`] | [`Native`], the `Machine` implementation |
+//! | [`alone`] | no atomics in a process with one thread |
 //! | [`registry`] | what all copies of this code in a process share |
 //! | [`pool`], [`thread`] | queue nodes, and each thread's own |
 //! | `local` | thread-local storage that no allocator has a part in |
@@ -18,6 +19,7 @@
 //! | [`stats`] | counters in shared memory |
 //! | [`settings`] | what the user tuned |
 
+pub mod alone;
 pub mod clock;
 pub mod epoch;
 pub mod futex;

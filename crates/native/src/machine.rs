@@ -9,9 +9,10 @@ use flashlock_locks::node::Node;
 use flashlock_locks::side::{Block, Name};
 use flashlock_locks::wait::left::LeftBehind;
 
+use crate::alone::{self, is_alone};
 use crate::{clock, epoch, futex, groups, left, near, numa, parts, pool, settings, spin, stats, sys, thread};
 
-/// An `AtomicU32`.
+/// An `AtomicU32`, whose read-modify-writes are not [atomic in a process with one thread](alone).
 #[repr(transparent)]
 pub struct Word32(pub AtomicU32);
 
@@ -34,23 +35,41 @@ impl Word for Word32 {
     }
     #[inline(always)]
     fn swap(&self, value: u32, order: Ordering) -> u32 {
-        self.0.swap(value, order)
+        if is_alone() { alone::fetch_update(&self.0, |_| value) } else { self.0.swap(value, order) }
     }
     #[inline(always)]
     fn compare_exchange(&self, current: u32, new: u32, ok: Ordering, err: Ordering) -> Result<u32, u32> {
-        self.0.compare_exchange(current, new, ok, err)
+        if is_alone() {
+            alone::compare_exchange(&self.0, current, new)
+        } else {
+            self.0.compare_exchange(current, new, ok, err)
+        }
     }
     #[inline(always)]
     fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
-        self.0.fetch_add(value, order)
+        if is_alone() { alone::fetch_add(&self.0, value) } else { self.0.fetch_add(value, order) }
     }
     #[inline(always)]
     fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
-        self.0.fetch_or(value, order)
+        if is_alone() { alone::fetch_update(&self.0, |seen| seen | value) } else { self.0.fetch_or(value, order) }
     }
     #[inline(always)]
     fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
-        self.0.fetch_and(value, order)
+        if is_alone() { alone::fetch_update(&self.0, |seen| seen & value) } else { self.0.fetch_and(value, order) }
+    }
+    #[inline(always)]
+    fn compare_exchange_between_processes(
+        &self,
+        current: u32,
+        new: u32,
+        ok: Ordering,
+        err: Ordering,
+    ) -> Result<u32, u32> {
+        self.0.compare_exchange(current, new, ok, err)
+    }
+    #[inline(always)]
+    fn hand_back(&self, free: u32, asleep: u32, order: Ordering) -> bool {
+        if is_alone() { alone::hand_back(&self.0, free, asleep) } else { self.0.swap(free, order) == asleep }
     }
 }
 

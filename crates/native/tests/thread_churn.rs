@@ -11,7 +11,7 @@ const AT_ONCE: usize = 8;
 const KEPT: u32 = 1024;
 
 fn wait_once() {
-    thread::give_node::<NoStats>(thread::take_node::<NoStats>());
+    thread::give_node(thread::take_node());
 }
 
 /// Asks to be called again as often as the C library does it, so that the last wait comes after all destructors.
@@ -39,7 +39,7 @@ fn threads_that_end_leave_no_nodes_behind() {
     assert!(nodes <= AT_ONCE as u32 + KEPT, "{nodes} nodes after {THREADS} threads, {AT_ONCE} at once");
 
     // What is kept comes before more memory.
-    let taken: Vec<_> = (0..pool::FIRST).map(|_| thread::take_node::<NoStats>()).collect();
+    let taken: Vec<_> = (0..pool::FIRST).map(|_| thread::take_node()).collect();
     assert_eq!(pool::size(), pool::FIRST);
-    taken.into_iter().for_each(pool::give::<NoStats>);
+    taken.into_iter().for_each(pool::give);
 }

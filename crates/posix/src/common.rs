@@ -87,7 +87,7 @@ static COMMON: AtomicPtr<Common> = AtomicPtr::new((&raw const FIRST).cast_mut())
 #[inline(always)]
 pub fn common() -> &'static Common {
     // SAFETY: `COMMON` only ever points to statics.
-    unsafe { &*COMMON.load(Acquire) }
+    unsafe { &*crate::table::load_near!(COMMON) }
 }
 
 /// Whose functions are called.

@@ -21,7 +21,7 @@ use flashlock_locks::raw::RawLock;
 #[cfg(feature = "stats")]
 use flashlock_native::Counting;
 use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
-use flashlock_native::{Native, NoStats, Word32, clock, epoch, groups, near, numa, parts, spin, stats, sys};
+use flashlock_native::{Native, NoStats, Word32, alone, clock, epoch, groups, near, numa, parts, spin, stats, sys};
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 use crate::common::{self, Whose};
@@ -157,6 +157,7 @@ pub fn init() {
     settle();
     dispatch_rw::resolve_early();
     report_lock();
+    alone::prepare();
     let imagined = imagined();
     numa::prepare(imagined.map(|[nodes, _, _]| nodes));
     if Chosen::asks_where(settings::tunables().policy) {

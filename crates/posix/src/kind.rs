@@ -3,6 +3,8 @@
 //! glibc's `__kind`: the type in the low bits, then flags. 0x100 and 0x200 (elision forced or forbidden; `settype(NORMAL)` sets the
 //! latter) change nothing for us.
 
+use core::hint::cold_path;
+
 use flashlock_locks::event::Event;
 
 const TYPE: u32 = 3;
@@ -31,7 +33,10 @@ pub enum Kind {
 /// Whether a `__kind` is [`Kind::Plain`], in as few instructions as possible.
 #[inline(always)]
 pub fn is_plain(kind: u32) -> bool {
-    matches!(kind & MASK, 0 | 3)
+    kind & MASK == 0 || {
+        cold_path();
+        kind & MASK == 3
+    }
 }
 
 /// What a `__kind` means.

@@ -10,6 +10,7 @@
 //! thread that reads its own id wrote it itself, and any other value means "not mine" (and is protected by the lock).
 
 use core::ffi::c_int;
+use core::hint::cold_path;
 use core::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::{Clock, Deadline, Machine};
@@ -123,6 +124,14 @@ unsafe fn lock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pth
     result
 }
 
+/// The same, as long as it takes. Not inlined, so that the uncontended pair needs no stack.
+#[cold]
+#[inline(never)]
+unsafe fn lock_other_forever<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: the caller's.
+    unsafe { lock_other::<L, M>(address, Wait::Forever) }
+}
+
 /// `pthread_mutex_init`: glibc's, which leaves a free lock of ours. Counts what will be left to glibc.
 ///
 /// # Safety
@@ -153,12 +162,13 @@ pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
 pub unsafe extern "C-unwind" fn lock<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
     // SAFETY: the caller's.
     let mutex = unsafe { Mutex::at(address) };
-    if is_plain(mutex.kind.load(Relaxed)) {
-        L::lock(&mutex.word, mutex.queue::<L::Queue>());
-        return 0;
+    if !is_plain(mutex.kind.load(Relaxed)) {
+        cold_path();
+        // SAFETY: the caller's.
+        return unsafe { lock_other_forever::<L, M>(address) };
     }
-    // SAFETY: the caller's.
-    unsafe { lock_other::<L, M>(address, Wait::Forever) }
+    L::lock(&mutex.word, mutex.queue::<L::Queue>());
+    0
 }
 
 /// `pthread_mutex_trylock`
@@ -240,16 +250,17 @@ pub unsafe extern "C-unwind" fn unlock<L: RawLock<M>, M: Machine<Word = Word32>>
 ) -> c_int {
     // SAFETY: the caller's. The mutex may be gone once the lock is released; nothing is accessed afterwards.
     let mutex = unsafe { Mutex::at(address) };
-    if is_plain(mutex.kind.load(Relaxed)) {
-        if L::GLIBC_WORD {
-            // We keep no owner of plain mutexes, but glibc's code, which may have locked this one, insists on leaving none.
-            mutex.owner.store(0, Relaxed);
-        }
-        L::unlock(&mutex.word, mutex.queue::<L::Queue>());
-        return 0;
+    if !is_plain(mutex.kind.load(Relaxed)) {
+        cold_path();
+        // SAFETY: the caller's.
+        return unsafe { unlock_other::<L, M>(address) };
     }
-    // SAFETY: the caller's.
-    unsafe { unlock_other::<L, M>(address) }
+    if L::GLIBC_WORD {
+        // We keep no owner of plain mutexes, but glibc's code, which may have locked this one, insists on leaving none.
+        mutex.owner.store(0, Relaxed);
+    }
+    L::unlock(&mutex.word, mutex.queue::<L::Queue>());
+    0
 }
 
 #[cold]

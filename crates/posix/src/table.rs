@@ -51,7 +51,7 @@ macro_rules! define_table {
         #[inline(always)]
         pub fn table() -> &'static Table {
             // SAFETY: `TABLE` only ever points to statics.
-            unsafe { &*TABLE.load(Acquire) }
+            unsafe { &*crate::table::load_near!(TABLE) }
         }
 
         /// Makes these the functions to call, unless others have been chosen meanwhile. Those to call.
@@ -67,4 +67,25 @@ macro_rules! define_table {
     };
 }
 
-pub(crate) use define_table;
+/// The pointer in a static `AtomicPtr`, as `load(Acquire)` reads it. By hand, because the compiler would look up in a table where the static is, which is
+/// at a fixed distance. (On x86-64 every load acquires, and the compiler moves no access of memory across this one.)
+macro_rules! load_near {
+    ($name:ident) => {{
+        #[cfg(target_arch = "x86_64")]
+        {
+            let pointer;
+            // SAFETY: reads the static.
+            core::arch::asm!(
+                "mov {pointer}, qword ptr [rip + {at}]",
+                pointer = out(reg) pointer,
+                at = sym $name,
+                options(nostack, preserves_flags),
+            );
+            core::convert::identity::<*mut _>(pointer)
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        $name.load(Acquire)
+    }};
+}
+
+pub(crate) use {define_table, load_near};

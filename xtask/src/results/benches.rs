@@ -101,8 +101,8 @@ fn pair() -> Bench {
         name: "pair",
         title: "Lock and unlock without contention",
         about: "One thread locks and unlocks one mutex, again and again, or a spinlock, or takes and gives the one permit of a \
-                semaphore. glibc leaves out a mutex's atomic instructions while a process has one thread; a second one, asleep, \
-                ends that.",
+                semaphore. While a process has one thread, glibc leaves out a mutex's atomic instructions, and flashlock those of \
+                mutexes and semaphores; a second one, asleep, ends that.",
         kind: Kind::Mutex,
         program: "pair",
         groups: vec![

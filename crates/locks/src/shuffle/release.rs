@@ -130,13 +130,19 @@ impl<M: Machine> Lock<'_, M> {
     #[inline]
     pub(super) fn free(&self) -> Option<u32> {
         let word: *const M::Word = self.word;
-        if self.word.swap(FREE, Release) != SLEEPERS {
+        if !self.word.hand_back(FREE, SLEEPERS, Release) {
             return None;
         }
-        M::trace(Event::Wake);
-        // All: the head, and foreign code, whose sleepers each count on being woken.
-        Some(M::wake(word, u32::MAX))
+        Some(wake_sleepers::<M>(word))
     }
+}
+
+/// Wakes who sleeps on the word: the head, and foreign code, whose sleepers each count on being woken. How many did.
+#[cold]
+#[inline(never)]
+fn wake_sleepers<M: Machine>(word: *const M::Word) -> u32 {
+    M::trace(Event::Wake);
+    M::wake(word, u32::MAX)
 }
 
 /// A releaser passes this head over. Whether it should look if it runs. Called by the holder only.

@@ -71,8 +71,8 @@
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | CAS 0 -> 1, swap 2 on `word` | Acquire | `word.swap(0)` | sees the last section |
-//! | `word.swap(0)` | Release | both | hands over this section |
+//! | CAS 0 -> 1, swap 2 on `word` | Acquire | `word.hand_back(0)` | sees the last section |
+//! | `word.hand_back(0)`, an exchange | Release | both | hands over this section |
 //! | `head` CAS setting / clearing GRANTED | AcqRel | each other | hands over this section |
 //! | `head` load in `unlock` | Relaxed | – | a head that joined just now is seen next time; it polls or sleeps with 2 |
 //! | `word` swap 2 in `doze`, swap 1 in `hand_over` | AcqRel | each other | the second of the two sees what went before the first |
@@ -117,6 +117,20 @@ pub(super) fn try_take<M: Machine>(word: &M::Word) -> bool {
 }
 
 impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
+    /// A function of its own, as is [`Self::unlock_contended`], so that the uncontended pair needs no stack.
+    #[cold]
+    #[inline(never)]
+    fn lock_contended<M: Machine>(word: &M::Word, queue: &ShflQueue<M>) {
+        // Without a deadline it cannot time out.
+        let _ = Self::lock_slow(&Lock { word, queue }, None);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_contended<M: Machine>(word: &M::Word, queue: &ShflQueue<M>, head: u32) {
+        Lock { word, queue }.unlock_contended(head);
+    }
+
     #[cold]
     fn lock_slow<M: Machine>(lock: &Lock<'_, M>, until: Option<Deadline>) -> Result<(), TimedOut> {
         M::trace(Event::Contended);
@@ -212,8 +226,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     fn lock(word: &M::Word, queue: &ShflQueue<M>) {
         M::trace(Event::Acquire);
         if !try_take::<M>(word) {
-            // Without a deadline it cannot time out.
-            let _ = Self::lock_slow(&Lock { word, queue }, None);
+            Self::lock_contended::<M>(word, queue);
         }
     }
 
@@ -228,12 +241,11 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
 
     #[inline]
     fn unlock(word: &M::Word, queue: &ShflQueue<M>) {
-        let lock = Lock { word, queue };
         match queue.head.load(Relaxed) & !ARRIVAL {
             0 => {
-                lock.free();
+                Lock { word, queue }.free();
             }
-            head => lock.unlock_contended(head),
+            head => Self::unlock_contended::<M>(word, queue, head),
         }
     }
 

@@ -36,8 +36,8 @@
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | CAS 0 -> 1, swap 2 | Acquire | `swap(0)` | sees the last section |
-//! | `swap(0)` in `unlock` | Release | both | hands over this section |
+//! | CAS 0 -> 1, swap 2 | Acquire | `hand_back(0)` | sees the last section |
+//! | `hand_back(0)` in `unlock`, an exchange | Release | both | hands over this section |
 //! | CAS 1 -> 2 in `adopt` | Relaxed | – | orders nothing. It comes after the moves: either the release sees it, and wakes, or the lock is free, which the broadcaster sees, and wakes |
 //!
 //! **Cannot:** be fair. A running thread passes sleepers over without bound.
@@ -93,7 +93,7 @@ impl Futex {
     /// [`RawLock::unlock`], uncounted.
     #[inline]
     pub(crate) fn release<M: Machine>(word: &M::Word) {
-        if word.swap(FREE, Release) == CONTENDED {
+        if word.hand_back(FREE, CONTENDED, Release) {
             M::wake(word, 1);
         }
     }
@@ -166,7 +166,7 @@ impl<M: Machine> RawLock<M> for Futex {
     /// 1 -> 0, or 2 -> 0 and wake one.
     #[inline]
     fn unlock(word: &M::Word, _: &()) {
-        if word.swap(FREE, Release) == CONTENDED {
+        if word.hand_back(FREE, CONTENDED, Release) {
             M::trace(Event::Wake);
             M::wake(word, 1);
         }

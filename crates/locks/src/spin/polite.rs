@@ -86,7 +86,9 @@ pub struct Polite;
 /// free -> held, if it is free and not claimed by anybody but the owner of `claim` (0: none).
 fn try_take<M: Machine>(word: &M::Word, seen: u32, claim: u32) -> bool {
     let mine = claim != 0 && seen == claim;
-    !is_held(seen) && (mine || !is_claimed::<M>(seen)) && word.compare_exchange(seen, HELD, Acquire, Relaxed).is_ok()
+    !is_held(seen)
+        && (mine || !is_claimed::<M>(seen))
+        && word.compare_exchange_between_processes(seen, HELD, Acquire, Relaxed).is_ok()
 }
 
 /// held -> (held, claimed): the new claim, or that which is there already and is not ours (0).
@@ -99,7 +101,7 @@ fn stake<M: Machine>(word: &M::Word, claim: u32) -> u32 {
         return 0;
     }
     let new = claim_now::<M>();
-    if word.compare_exchange(seen, HELD | new, Relaxed, Relaxed).is_ok() { new } else { 0 }
+    if word.compare_exchange_between_processes(seen, HELD | new, Relaxed, Relaxed).is_ok() { new } else { 0 }
 }
 
 #[cold]
@@ -136,7 +138,7 @@ impl<M: Machine> RawLock<M> for Polite {
         let mut seen = word.load(Relaxed);
         while !is_held(seen) {
             let claim = if seen & CLAIMED != 0 { seen } else { 0 };
-            match word.compare_exchange(seen, HELD | claim, Acquire, Relaxed) {
+            match word.compare_exchange_between_processes(seen, HELD | claim, Acquire, Relaxed) {
                 Ok(_) => {
                     M::trace(Event::SpinAcquire);
                     return true;
@@ -150,7 +152,7 @@ impl<M: Machine> RawLock<M> for Polite {
     #[inline]
     fn lock(word: &M::Word, _: &()) {
         M::trace(Event::SpinAcquire);
-        if word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+        if word.compare_exchange_between_processes(FREE, HELD, Acquire, Relaxed).is_err() {
             // Without a deadline it cannot time out.
             let _ = lock_slow::<M>(word, None);
         }
@@ -158,7 +160,7 @@ impl<M: Machine> RawLock<M> for Polite {
 
     #[inline]
     fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        if word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+        if word.compare_exchange_between_processes(FREE, HELD, Acquire, Relaxed).is_err() {
             lock_slow::<M>(word, Some(until))?;
         }
         M::trace(Event::SpinAcquire);

@@ -34,8 +34,8 @@
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | `word` CAS in `try_lock` | Acquire | `word.swap` in `unlock` | sees what the last section wrote |
-//! | `word.swap` in `unlock` | Release | the CAS | hands over what this section wrote |
+//! | `word` CAS in `try_lock` | Acquire | `word.hand_back` in `unlock` | sees what the last section wrote |
+//! | `word.hand_back` in `unlock`, an exchange | Release | the CAS | hands over what this section wrote |
 //! | `word.load` while polling | Relaxed | – | only decides when to try the CAS |
 //!
 //! **Cannot:** be fair. Waiters may be passed over without bound.
@@ -48,6 +48,8 @@ use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::raw::RawLock;
 use crate::spin::Futex;
 
+/// Held, and somebody sleeps on the word.
+const SLEEPERS: u32 = 2;
 /// Back-off starts here (µs) …
 const BACKOFF_MIN: u32 = 8;
 /// … and doubles up to here.
@@ -95,7 +97,7 @@ fn poll<M: Machine>(word: &M::Word, until: Deadline) -> Result<(), TimedOut> {
 /// 1 -> 0, or 2 -> 0 and wake one.
 #[inline(always)]
 pub(crate) fn release<M: Machine>(word: &M::Word) {
-    if word.swap(0, Release) > 1 {
+    if word.hand_back(0, SLEEPERS, Release) {
         M::trace(Event::Wake);
         M::wake(word, 1);
     }
