@@ -6,20 +6,26 @@
 //! whoever comes first maps it, the others find it there. It belongs to the process, and to none of them: it is never unmapped.
 //!
 //! ```text
-//!   AT[i] ── page: magic, the pools' free lists, chunks, words beside locks
+//!   AT[i] ── page: magic, state (born with the magic: a private mapping of a file in memory)
+//!         ── page: the pools' free lists, chunks, words beside locks
 //!         ── page: the epoch (wiped in a forked child)
 //!         ── 4,096 nodes, and 4,096 blocks: addresses, without memory behind them until they are used
 //! ```
-//! The mapping is private: a forked child has its own. All-zero is its valid first state, so that nobody sees it half made.
+//! The mapping is private: a forked child has its own. All-zero is the valid first state of all but the first page, so that nobody sees it half made.
 //!
 //! ## Finding it
-//! | at `AT[i]`, `MAP_FIXED_NOREPLACE` (Linux 4.17) says | and there is | then |
-//! |---|---|---|
-//! | mapped | – | the magic is stored last; it is ours |
-//! | something is there already | this layout's magic | it is ours |
-//! | | zero | whoever mapped it is about to store the magic: waits, a second at most |
-//! | | anything else, or nothing that can be read | the next address |
-//! | no memory, refused | – | the next address; after the last, a registry of this copy alone ([`OWN`]) |
+//! Whoever looks at `AT[i]` must tell at once what is a registry that another thread is just making from what is anybody's, which may be zero. So the first page
+//! is never without its magic: it is mapped with it, by one system call.
+//!
+//! | at `AT[i]` there is | then |
+//! |---|---|
+//! | this layout's magic, and READY | it is ours |
+//! | the magic, and FAILED | the next address |
+//! | the magic, and 0 | whoever mapped it is about to say which: waits, a second at most (the thread may have been lost in a fork) |
+//! | anything else that can be read | the next address |
+//! | nothing: `MAP_FIXED_NOREPLACE` (Linux 4.17) maps the page | it is ours to make: the other pages follow, or FAILED if something is there already |
+//! | something that cannot be read (`EEXIST`, twice) | the next address |
+//! | nothing, and the kernel refuses the file or the mapping | the next address; after the last, a registry of this copy alone ([`OWN`]) |
 //!
 //! Signals are blocked meanwhile: a handler that uses another copy's locks would wait for the thread that it interrupts. A copy of
 //! another [layout](MAGIC) has another registry.
@@ -31,7 +37,8 @@
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | magic store / load | Release / Acquire | each other | that the epoch's page is wiped on fork has been settled |
+//! | state store / load | Release / Acquire | each other | that the other pages are there, and the epoch's is wiped on fork, has been settled |
+//! | magic load | Relaxed | – | the page is born with it |
 //! | [`FOUND`] | Relaxed | – | it names memory that is zero at first, and is used by atomics alone |
 
 use core::sync::atomic::{
@@ -44,23 +51,36 @@ use crate::pool::{BlockSlot, FIRST, Pool, Slot};
 use crate::sys;
 
 /// To be advanced with each change of [`Registry`], of queue nodes, of blocks, and of what a lock's state says.
-const LAYOUT: u64 = 3;
+const LAYOUT: u64 = 4;
 /// What a registry begins with.
 const MAGIC: u64 = 0xf1a5_10c4_0000_0000 | (size_of::<Slot>() as u64) << 16 | LAYOUT;
 
 /// Where it may be: far below where the kernel begins to place mappings, in ranges that ThreadSanitizer and AddressSanitizer leave to
 /// programs; the last, where Valgrind and kernels with 39 bits of addresses can have it, too.
-const AT: [usize; 4] = [0x7e8f_1a00_0000, 0x7e9f_1a00_0000, 0x7eaf_1a00_0000, 0x6f_1a00_0000];
+pub const AT: [usize; 4] = [0x7e8f_1a00_0000, 0x7e9f_1a00_0000, 0x7eaf_1a00_0000, 0x6f_1a00_0000];
 
-/// How often, a millisecond apart, to look for the magic.
+/// How often, a millisecond apart, to look at the state of a registry that is being made.
 const LOOKS: u32 = 1_000;
 
 const PAGE: usize = 4096;
 
+/// What a registry begins with.
+#[repr(C, align(4096))]
+struct Birth {
+    magic: AtomicU64,
+    /// 0, [`READY`] or [`FAILED`].
+    state: AtomicU32,
+}
+
+/// The registry is complete.
+const READY: u32 = 1;
+/// It will not be.
+const FAILED: u32 = 2;
+
 /// The pools, and all other words of the registry.
 #[repr(C, align(4096))]
 pub struct Registry {
-    magic: AtomicU64,
+    born: Birth,
     pub(crate) nodes: Pool<Slot>,
     pub(crate) blocks: Pool<BlockSlot>,
     /// The last epoch that was given out, or an ancestor's. Not wiped.
@@ -85,11 +105,11 @@ pub(crate) struct Wiped {
     pub(crate) claim: AtomicU32,
 }
 
-const _: () = assert!(size_of::<Wiped>() == PAGE && align_of::<Registry>() == PAGE);
+const _: () = assert!(size_of::<Birth>() == PAGE && size_of::<Wiped>() == PAGE && align_of::<Registry>() == PAGE);
 
 /// For a copy that can have no other: all-zero, as one that was mapped just now.
 static OWN: Registry = Registry {
-    magic: AtomicU64::new(0),
+    born: Birth { magic: AtomicU64::new(0), state: AtomicU32::new(0) },
     nodes: Pool::new(),
     blocks: Pool::new(),
     last_epoch: AtomicU32::new(0),
@@ -136,39 +156,67 @@ fn find() -> &'static Registry {
 
 /// The registry at this address, made if need be.
 fn at_address(at: usize) -> Option<&'static Registry> {
-    let before = sys::block_signals();
-    let mapped = sys::map_at(at, size_of::<Registry>());
-    if mapped.is_ok() {
-        // SAFETY: mapped just now, zeroed, and never unmapped (invariant 1).
-        let registry = unsafe { &*(at as *const Registry) };
-        wipe_on_fork(registry);
-        registry.magic.store(MAGIC, Release);
-    }
-    sys::restore_signals(before);
-    match mapped {
-        Ok(()) => Some(at),
-        Err(libc::EEXIST) => (0..LOOKS).find_map(|_| look(at)).flatten(),
-        Err(_) => None,
-    }
-    // SAFETY: it has the magic: somebody with this layout has mapped it (invariant 2), for ever (invariant 1).
-    .map(|at| unsafe { &*(at as *const Registry) })
+    let found = match look(at) {
+        Seen::Registry => true,
+        Seen::Stranger => false,
+        Seen::Nothing => match make(at) {
+            // Somebody came first, who may be about to make one; or something is there that cannot be read.
+            Err(libc::EEXIST) => look(at) == Seen::Registry,
+            made => made.is_ok(),
+        },
+    };
+    // SAFETY: it has the magic and is ready: somebody with this layout has mapped it (invariant 2), for ever (invariant 1).
+    found.then(|| unsafe { &*(at as *const Registry) })
 }
 
-/// What is there: a registry; something else (`Some(None)`); or it is too early to say.
-fn look(at: usize) -> Option<Option<usize>> {
+/// What is at an address.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    /// A registry.
+    Registry,
+    /// Something else.
+    Stranger,
+    /// Nothing, or something that cannot be read.
+    Nothing,
+}
+
+fn look(at: usize) -> Seen {
     if !sys::is_readable(at) {
-        return Some(None);
+        return Seen::Nothing;
     }
     // SAFETY: eight bytes that can be read. Were they unmapped just now, by code that maps things here, we would crash.
-    let magic = unsafe { &*(at as *const AtomicU64) }.load(Acquire);
-    match magic {
-        MAGIC => Some(Some(at)),
-        0 => {
-            sys::nap(1_000);
-            None
-        }
-        _ => Some(None),
+    if unsafe { &*(at as *const AtomicU64) }.load(Relaxed) != MAGIC {
+        return Seen::Stranger;
     }
+    // SAFETY: the page has the magic, so it is a registry's first (invariant 2).
+    let born = unsafe { &*(at as *const Birth) };
+    for _ in 0..LOOKS {
+        match born.state.load(Acquire) {
+            READY => return Seen::Registry,
+            FAILED => break,
+            _ => sys::nap(1_000),
+        }
+    }
+    Seen::Stranger
+}
+
+/// Makes a registry where nothing is. The error is the kernel's.
+fn make(at: usize) -> Result<(), i32> {
+    let before = sys::block_signals();
+    let made = sys::with_file(c"flashlock", &MAGIC.to_ne_bytes(), |file| sys::map_at(at, PAGE, Some(file)));
+    let made = made.unwrap_or(Err(libc::EACCES)).and_then(|()| {
+        // SAFETY: mapped just now, and never unmapped (invariant 1).
+        let born = unsafe { &*(at as *const Birth) };
+        let rest = sys::map_at(at + PAGE, size_of::<Registry>() - PAGE, None);
+        if rest.is_ok() {
+            // SAFETY: all of it has been mapped, zeroed, and is never unmapped (invariant 1).
+            wipe_on_fork(unsafe { &*(at as *const Registry) });
+        }
+        born.state.store(if rest.is_ok() { READY } else { FAILED }, Release);
+        rest
+    });
+    sys::restore_signals(before);
+    made
 }
 
 /// Where the kernel refuses, the epoch is constant, and a child that inherits waiters may hang on them.
@@ -180,6 +228,8 @@ fn wipe_on_fork(registry: &Registry) {
 
 #[cfg(test)]
 mod tests {
+    use core::ffi::c_void;
+
     use super::*;
 
     #[test]
@@ -203,27 +253,77 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_left_alone() {
-        let read = libc::PROT_READ;
-        for (what, at) in [
-            ("another layout", page_with(MAGIC + 1, read)),
-            ("other bytes", page_with(1, read)),
-            ("unreadable", page_with(MAGIC, libc::PROT_NONE)),
-        ] {
-            assert!(at_address(at).is_none(), "{what}");
-        }
-        let at = page_with(MAGIC, read);
-        assert_eq!(look(at), Some(Some(at)));
+    fn strangers_are_left_alone_at_once() {
+        let (read, write) = (libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE);
+        let failed = page_with(MAGIC, write);
+        // SAFETY: the test's own page.
+        unsafe { &*(failed as *const Birth) }.state.store(FAILED, Relaxed);
+        let naps = naps_of(|| {
+            for (what, at) in [
+                ("another layout", page_with(MAGIC + 1, read)),
+                ("other bytes", page_with(1, read)),
+                ("zeroed", page_with(0, read)),
+                ("zeroed, and can be written", page_with(0, write)),
+                ("unreadable", page_with(MAGIC, libc::PROT_NONE)),
+                ("failed", failed),
+            ] {
+                assert!(at_address(at).is_none(), "{what}");
+            }
+        });
+        assert!(naps < i64::from(LOOKS / 10), "{naps} naps");
+    }
+
+    /// How often the thread has slept in a call.
+    fn naps_of(call: impl FnOnce()) -> i64 {
+        let switches = || {
+            // SAFETY: all-zero is a valid value, and it is writable.
+            unsafe {
+                let mut usage: libc::rusage = core::mem::zeroed();
+                libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+                usage.ru_nvcsw
+            }
+        };
+        let before = switches();
+        call();
+        switches() - before
+    }
+
+    /// Some of the addresses behind the first page are taken.
+    #[test]
+    fn one_that_cannot_be_completed_fails_for_all() {
+        let bytes = 4 * size_of::<Registry>();
+        let at = sys::map_anonymous(bytes).expect("addresses") as usize;
+        // SAFETY: the test's own mapping, of which the page in the middle stays.
+        unsafe { libc::munmap(at as *mut c_void, size_of::<Registry>() / 2 / PAGE * PAGE) };
+        assert!(at_address(at).is_none() && look(at) == Seen::Stranger);
+        assert_eq!(naps_of(|| assert!(at_address(at).is_none())), 0);
     }
 
     #[test]
     fn one_that_is_being_made_is_waited_for() {
-        let at = page_with(0, libc::PROT_READ | libc::PROT_WRITE);
+        let at = page_with(MAGIC, libc::PROT_READ | libc::PROT_WRITE);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| at_address(at).map(|found| core::ptr::from_ref(found) as usize));
             // SAFETY: the test's own page.
-            unsafe { &*(at as *const AtomicU64) }.store(MAGIC, Release);
+            unsafe { &*(at as *const Birth) }.state.store(READY, Release);
             assert_eq!(waiter.join().unwrap(), Some(at));
         });
+    }
+
+    /// Threads that make it at once, at one address, all have it.
+    #[test]
+    fn of_several_that_come_at_once_one_makes_it() {
+        for _ in 0..50 {
+            let at = sys::map_anonymous(size_of::<Registry>()).expect("addresses") as usize;
+            // SAFETY: the test's own mapping.
+            unsafe { libc::munmap(at as *mut c_void, size_of::<Registry>()) };
+            let found = || at_address(at).map(|found| core::ptr::from_ref(found) as usize);
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(found)).collect();
+                let found: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+                // All or none: the kernel may have given the addresses to somebody else meanwhile.
+                assert!(found.iter().all(|one| *one == found[0]), "{found:x?}");
+            });
+        }
     }
 }

@@ -154,12 +154,13 @@ pub fn map_anonymous(bytes: usize) -> Option<*mut u8> {
     (address > 0).then_some(address as *mut u8)
 }
 
-/// Maps `bytes` of zeroed private memory at this address, if nothing is there. The error is `EEXIST` if something is.
-pub fn map_at(address: usize, bytes: usize) -> Result<(), i32> {
+/// Maps `bytes` of private memory at this address, if nothing is there: zeroed, or what is in a file. The error is `EEXIST` if something is.
+pub fn map_at(address: usize, bytes: usize, file: Option<usize>) -> Result<(), i32> {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as usize;
+    let from = if file.is_some() { 0 } else { libc::MAP_ANONYMOUS };
+    let flags = (libc::MAP_PRIVATE | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE | from) as usize;
     // SAFETY: a fresh mapping, which replaces nothing.
-    let mapped = unsafe { syscall(libc::SYS_mmap, [address, bytes, prot, flags, usize::MAX, 0]) };
+    let mapped = unsafe { syscall(libc::SYS_mmap, [address, bytes, prot, flags, file.unwrap_or(usize::MAX), 0]) };
     if mapped < 0 {
         return Err(-mapped as i32);
     }
@@ -170,6 +171,31 @@ pub fn map_at(address: usize, bytes: usize) -> Result<(), i32> {
     // SAFETY: mapped just now.
     unsafe { syscall(libc::SYS_munmap, [mapped as usize, bytes, 0, 0, 0, 0]) };
     Err(libc::EEXIST)
+}
+
+/// Calls `f` with the descriptor of a file that is nowhere and begins with these bytes. `None` where there can be none.
+pub fn with_file<R>(name: &CStr, bytes: &[u8], f: impl FnOnce(usize) -> R) -> Option<R> {
+    /// Not in the `libc` crate for all targets. Linux 6.3; some systems refuse files without it.
+    const MFD_NOEXEC_SEAL: usize = 8;
+    let mut most = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let limit = [0, libc::RLIMIT_FSIZE as usize, 0, &raw mut most as usize, 0, 0];
+    // SAFETY: asks for a limit; `most` is writable.
+    let asked = unsafe { syscall(libc::SYS_prlimit64, limit) };
+    if asked == 0 && most.rlim_cur < bytes.len() as u64 {
+        return None; // To write would bring a signal.
+    }
+    let create = |flags: usize| {
+        let arguments = [name.as_ptr() as usize, flags | libc::MFD_CLOEXEC as usize, 0, 0, 0, 0];
+        // SAFETY: the name is a C string.
+        usize::try_from(unsafe { syscall(libc::SYS_memfd_create, arguments) }).ok()
+    };
+    let file = create(MFD_NOEXEC_SEAL).or_else(|| create(0))?;
+    // SAFETY: the bytes are readable.
+    let written = unsafe { syscall(libc::SYS_write, [file, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
+    let result = (written == bytes.len() as isize).then(|| f(file));
+    // SAFETY: the descriptor is this function's.
+    unsafe { syscall(libc::SYS_close, [file, 0, 0, 0, 0, 0]) };
+    result
 }
 
 /// Whether eight bytes can be read at the address: the kernel looks at them before it finds the question senseless.

@@ -1,0 +1,31 @@
+//! A program that has mapped zeroed pages wherever a registry may be, before the first lock.
+
+use flashlock_native::{NoStats, pool, registry, thread};
+
+/// How often the thread has slept in a call.
+fn naps() -> i64 {
+    // SAFETY: all-zero is a valid value, and it is writable.
+    unsafe {
+        let mut usage: libc::rusage = core::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_nvcsw
+    }
+}
+
+#[test]
+fn whoever_has_the_addresses_does_not_delay_the_start() {
+    for (i, at) in registry::AT.into_iter().enumerate() {
+        // Some just there, some around it, some of more than a registry.
+        let (from, pages) = [(at, 1), (at - 4096, 3), (at, 1024), (at - 4096, 2)][i % 4];
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        let prot = libc::PROT_READ | if i % 2 == 0 { libc::PROT_WRITE } else { 0 };
+        // SAFETY: a fresh mapping, which replaces nothing.
+        let mapped = unsafe { libc::mmap(from as *mut _, pages * 4096, prot, flags, -1, 0) };
+        assert_eq!(mapped as usize, from);
+    }
+    let before = naps();
+    assert!(!registry::is_shared(), "all addresses are taken");
+    assert!(naps() - before < 100, "{} naps", naps() - before);
+    thread::give_node(thread::take_node());
+    assert_eq!(pool::size(), 1);
+}
