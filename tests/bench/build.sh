@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the bench programs: build.sh OUTDIR -> OUTDIR/pair, OUTDIR/hotlock, OUTDIR/hotrw, OUTDIR/million; OUTDIR/untold.so
+# Builds the bench programs: build.sh OUTDIR -> OUTDIR/pair, OUTDIR/hotlock, OUTDIR/hotrw, OUTDIR/million, OUTDIR/start, OUTDIR/untold.so
 # CC and CFLAGS may be set by the caller (CFLAGS are added after ours).
 set -eu
 if [ $# -ne 1 ]; then
@@ -8,7 +8,7 @@ if [ $# -ne 1 ]; then
 fi
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
-for program in pair hotlock hotrw million; do
+for program in pair hotlock hotrw million start; do
     # shellcheck disable=SC2086 # CFLAGS is a list of words
     "${CC:-gcc}" -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -O2 -g -pthread ${CFLAGS:-} \
         -o "$1/$program" "$here/$program.c" "$here/bench.c"

@@ -79,8 +79,8 @@ const THREADS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// How many cache lines a critical section writes.
 const LINES: [u32; 2] = [1, 16];
 
-pub(crate) fn all() -> [Bench; 5] {
-    [pair(), hot(), million(), rw_pair(), rw_hot()]
+pub(crate) fn all() -> [Bench; 6] {
+    [pair(), hot(), million(), start(), rw_pair(), rw_hot()]
 }
 
 fn pair() -> Bench {
@@ -197,6 +197,22 @@ fn million() -> Bench {
                 better: Better::Less,
             },
         ],
+        charted: false,
+    }
+}
+
+fn start() -> Bench {
+    let cell = Cell { heading: "true".to_owned(), arguments: Vec::new(), topology: None };
+    Bench {
+        name: "start",
+        title: "Start of a program",
+        about: "A program that does nothing, `true`, is started and ends, again and again. What flashlock adds is for the most part the dynamic \
+                linker's: a library more to open, to map and to relocate. It is the same whichever lock is chosen.",
+        kind: Kind::Mutex,
+        program: "start",
+        groups: vec![Group { title: "One start".to_owned(), axis: "program", cells: vec![cell] }],
+        metric: Metric { field: "median_us", title: "Time, µs", better: Better::Less },
+        further: &[Metric { field: "min_us", title: "Least time, µs", better: Better::Less }],
         charted: false,
     }
 }

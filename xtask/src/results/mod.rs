@@ -52,6 +52,8 @@ enum What {
     Hot,
     /// Memory of a million mutexes
     Million,
+    /// Start and end of a program that does nothing
+    Start,
     /// A readers-writer lock without contention
     RwPair,
     /// One hot readers-writer lock, mostly read, 1 to 64 threads
