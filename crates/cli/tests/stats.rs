@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::{binary, flashlock, preload, scratch, threads};
+use common::{AGAINST_HANGS, binary, flashlock, preload, scratch, threads};
 use flashlock_report::run_stats::{Outcome, RunStats};
 use predicates::prelude::*;
 use predicates::str::contains;
@@ -61,8 +61,8 @@ fn a_killed_program_is_reported() {
     }
 }
 
-/// A program that would run for a minute, under `--stats`, once it is running.
-fn long_run(file: &std::path::Path, line: &str) -> std::process::Child {
+/// A program that would run for a minute, under `--stats`, once it is ready.
+fn long_run(file: &std::path::Path, line: &str) -> (std::process::Child, String) {
     // Who runs the tests may ignore signals, as `nohup` does, and children inherit that.
     let mut command = Command::new("env");
     command.arg("--default-signal").arg(binary());
@@ -71,9 +71,26 @@ fn long_run(file: &std::path::Path, line: &str) -> std::process::Child {
     let mut child = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
-    thread::sleep(Duration::from_millis(100));
-    child
+    let pid = line.strip_suffix(" ready\n").unwrap_or_else(|| panic!("not ready: {line}"));
+    (child, pid.to_owned())
+}
+
+/// The same with threads that have used their locks already: they do nothing else, and have used CPU time.
+fn long_run_of_threads(file: &std::path::Path) -> (std::process::Child, String) {
+    let (child, pid) = long_run(file, &format!("echo $$ ready; exec {}", threads(3_600_000)));
+    let has_locked = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        // See proc(5): utime, in ticks of 10 ms, and num_threads.
+        let [ticks, threads] = [fields[14 - 3], fields[20 - 3]].map(|field| field.parse::<u64>().unwrap());
+        threads > 4 && ticks > 5
+    };
+    let started = Instant::now();
+    while !has_locked() {
+        assert!(started.elapsed() < AGAINST_HANGS, "its threads do not run");
+        thread::sleep(Duration::from_millis(10));
+    }
+    (child, pid)
 }
 
 fn send(child: &std::process::Child, signal: &str) {
@@ -84,7 +101,7 @@ fn send(child: &std::process::Child, signal: &str) {
 fn signals_are_passed_on_and_the_report_is_written() {
     for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1), ("USR1", 10)] {
         let file = scratch(&format!("signalled-{name}.json"));
-        let mut child = long_run(&file, &format!("echo ready; exec {}", threads(60_000)));
+        let (mut child, _) = long_run_of_threads(&file);
         send(&child, &format!("-{name}"));
         assert_eq!(child.wait().unwrap().signal(), Some(number), "{name}");
         let stats = RunStats::read(&file).unwrap();
@@ -96,8 +113,8 @@ fn signals_are_passed_on_and_the_report_is_written() {
 #[test]
 fn a_program_that_handles_a_signal_goes_on() {
     let file = scratch("handled.json");
-    let line = "trap 'exit 42' USR2; echo ready; while :; do sleep 0.01; done";
-    let mut child = long_run(&file, line);
+    let line = "trap 'exit 42' USR2; echo $$ ready; while :; do sleep 0.01; done";
+    let (mut child, _) = long_run(&file, line);
     send(&child, "-USR2");
     assert_eq!(child.wait().unwrap().code(), Some(42));
     assert_eq!(RunStats::read(&file).unwrap().outcome, Outcome::Exited { status: 42 });
@@ -106,15 +123,12 @@ fn a_program_that_handles_a_signal_goes_on() {
 #[test]
 fn the_program_dies_with_the_command() {
     let file = scratch("orphan.json");
-    let pid_file = scratch("orphan.pid");
-    let line = format!("echo $$ > '{}'; echo ready; exec {}", pid_file.display(), threads(60_000));
-    let mut child = long_run(&file, &line);
+    let (mut child, pid) = long_run_of_threads(&file);
     send(&child, "-KILL");
     child.wait().unwrap();
-    let pid = std::fs::read_to_string(&pid_file).unwrap();
-    let gone = (0..100).any(|_| {
+    let gone = (0..12_000).any(|_| {
         thread::sleep(Duration::from_millis(50));
-        !std::path::Path::new("/proc").join(pid.trim()).join("exe").exists()
+        !std::path::Path::new("/proc").join(&pid).join("exe").exists()
     });
     assert!(gone, "the program outlived the command");
 }
