@@ -67,6 +67,12 @@ const char *code_name(int code);
 
 #define SKIP(reason) check_skipped(__FILE__, __LINE__, reason)
 
+/* What glibc's own locks cannot do, or not always. The check is skipped under them, unless the runner asks whether that is still so. */
+#define GLIBC_CANNOT(reason)                                                                        \
+    do {                                                                                            \
+        if (locks_are_glibcs() && !excepted_are_tried()) SKIP(reason);                              \
+    } while (0)
+
 /* A return code, as a number and a name. */
 #define CHECK_RC(call, expected)                                                                    \
     do {                                                                                            \
@@ -139,6 +145,8 @@ int trylock_elsewhere(pthread_mutex_t *mutex);
 int unlock_elsewhere(pthread_mutex_t *mutex);
 /* Waits for a child process: its exit status, or 256 + the signal that ended it. */
 int process_status(pid_t pid);
+/* Whether checks are to be made that glibc's locks are known to fail (CONFORMANCE_EXCEPTED=1). */
+bool excepted_are_tried(void);
 /* Whether mutexes are glibc's own: it counts the users of one that is held, which no replacement needs. */
 bool locks_are_glibcs(void);
 /* A fork without the handlers of pthread_atfork: _Fork, or before glibc 2.34 the system call. */

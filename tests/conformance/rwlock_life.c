@@ -223,7 +223,7 @@ static void *try_in_vain(void *argument)
 
 CHECK(rwlock_life, fork_while_a_writer_tries)
 {
-    if (locks_are_glibcs()) SKIP("glibc's waiters are left behind in the child");
+    GLIBC_CANNOT("glibc's waiters are left behind in the child");
     pthread_rwlock_t lock;
     struct rw_user writer = {.lock = &lock};
     rw_make(&lock, RW_STATIC);
@@ -250,7 +250,7 @@ CHECK(rwlock_life, fork_while_a_writer_tries)
 
 CHECK(rwlock_life, child_releases_the_parents_write_lock)
 {
-    if (locks_are_glibcs()) SKIP("glibc knows its writer by the thread's id, which is another in the child");
+    GLIBC_CANNOT("glibc knows its writer by the thread's id, which is another in the child");
     fork_while(RW_STATIC, pthread_rwlock_wrlock, pthread_rwlock_rdlock, 0);
 }
 
@@ -263,17 +263,17 @@ CHECK(rwlock_life, child_releases_the_parents_read_lock)
 #define FORKS(title, kind)                                                                          \
     CHECK(rwlock_life, title##_fork_with_writers_waiting_for_a_writer)                              \
     {                                                                                               \
-        if (locks_are_glibcs()) SKIP("glibc's waiters are left behind in the child");               \
+        GLIBC_CANNOT("glibc's waiters are left behind in the child");                                \
         fork_while(kind, pthread_rwlock_wrlock, pthread_rwlock_wrlock, 5);                          \
     }                                                                                               \
     CHECK(rwlock_life, title##_fork_with_readers_waiting_for_a_writer)                              \
     {                                                                                               \
-        if (locks_are_glibcs()) SKIP("glibc's waiters are left behind in the child");               \
+        GLIBC_CANNOT("glibc's waiters are left behind in the child");                                \
         fork_while(kind, pthread_rwlock_wrlock, pthread_rwlock_rdlock, 5);                          \
     }                                                                                               \
     CHECK(rwlock_life, title##_fork_with_writers_waiting_for_a_reader)                              \
     {                                                                                               \
-        if (locks_are_glibcs()) SKIP("glibc's waiters are left behind in the child");               \
+        GLIBC_CANNOT("glibc's waiters are left behind in the child");                                \
         fork_while(kind, pthread_rwlock_rdlock, pthread_rwlock_wrlock, 5);                          \
     }
 

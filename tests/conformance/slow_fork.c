@@ -71,7 +71,7 @@ static void end_all_waits(struct sleepers *s, pthread_t slow)
 /* Stops the slow thread at one instruction after another, and forks. */
 static void fork_everywhere(void *(*act)(void *))
 {
-    if (locks_are_glibcs()) SKIP("a child of glibc's may hang");
+    GLIBC_CANNOT("a child of glibc's may hang");
     bool more = true;
     for (long at = 1; more && !time_is_short(); at += 1 + at / 16) {
         struct sleepers s = SLEEPERS_INITIALIZER;

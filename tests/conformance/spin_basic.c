@@ -95,7 +95,7 @@ static pthread_spinlock_t zeroed;
 
 CHECK(spin, zeroed_memory_is_free)
 {
-    if (locks_are_glibcs()) SKIP("to glibc, on x86, zeroed memory is a held spinlock");
+    GLIBC_CANNOT("to glibc, on x86, zeroed memory is a held spinlock");
     CHECK_OK(pthread_spin_trylock(&zeroed));
     CHECK_RC(pthread_spin_trylock(&zeroed), EBUSY);
     CHECK_OK(pthread_spin_unlock(&zeroed));
@@ -156,7 +156,7 @@ CHECK(spin, far_more_threads_than_cpus) { check_spin_excludes(&(struct spinners)
 /* One that zeroed memory made, first locked by several threads at once. */
 CHECK(spin, zeroed_memory_excludes)
 {
-    if (locks_are_glibcs()) SKIP("to glibc, on x86, zeroed memory is a held spinlock");
+    GLIBC_CANNOT("to glibc, on x86, zeroed memory is a held spinlock");
     for (int i = 0; i < 20; i++) {
         struct spinners s = {.end = time_after_ms(CLOCK_MONOTONIC, 5)};
         threads_run(4, spin_and_count, &s);
@@ -221,7 +221,7 @@ static void *want_ten(void *argument)
 
 CHECK(spin, a_hog_starves_nobody)
 {
-    if (locks_are_glibcs()) SKIP("glibc's spinlocks promise no such thing");
+    GLIBC_CANNOT("glibc's spinlocks promise no such thing");
     struct hog h = {.got = 0};
     CHECK_OK(pthread_spin_init(&h.lock, PTHREAD_PROCESS_PRIVATE));
     pthread_t hogs[2], others[6];

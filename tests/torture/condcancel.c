@@ -85,7 +85,7 @@ static void start_waiters(struct ring *r, struct worker *w)
 // Returns once `done` holds under the mutex; a lost signal shows here as patience running out.
 static void await_ring(struct ring *r, struct worker *w, bool (*done)(const struct ring *), const char *lost)
 {
-    uint64_t deadline = now_ns(CLOCK_MONOTONIC) + 10000000000ULL;
+    uint64_t deadline = now_ns(CLOCK_MONOTONIC) + AGAINST_HANGS * 1000000000ULL;
     for (;;) {
         lock(w, &r->mutex);
         bool yes = done(r);
@@ -93,7 +93,7 @@ static void await_ring(struct ring *r, struct worker *w, bool (*done)(const stru
         if (yes)
             return;
         if (now_ns(CLOCK_MONOTONIC) > deadline)
-            fail("%s after 10 s (%d still waiting)", lost, r->waiting);
+            fail("%s after %d s (%d still waiting)", lost, AGAINST_HANGS, r->waiting);
         sched_yield();
     }
 }

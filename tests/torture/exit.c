@@ -141,7 +141,7 @@ static void one_child(struct worker *w, int threads)
     char what[64];
     snprintf(what, sizeof what, "%s (%s)", mode_names[mode], fresh ? "fresh program" : "fork");
     AT(w, mode_names[mode]);
-    int status = wait_child(pid, 15, what);
+    int status = wait_child(pid, what);
     int wanted = mode == LAST_THREAD ? 0 : code_of(seed);
     if (WIFSIGNALED(status))
         fail("%s: killed by signal %d (%s)", what, WTERMSIG(status), strsignal(WTERMSIG(status)));

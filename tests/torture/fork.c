@@ -106,7 +106,7 @@ static pid_t fork_holding(struct worker *w, bool again)
         pid_t grandchild = fork_child();
         if (grandchild == 0)
             child(w, visits);
-        if (wait_child(grandchild, 10, "grandchild"))
+        if (wait_child(grandchild, "grandchild"))
             fail("grandchild ended with an error");
     }
     if (pid == 0)
@@ -130,7 +130,7 @@ static void fork_body(struct worker *w)
     for (bool first = w->id <= 8; first || !stopping(); first = false) {
         if (first || one_in(w, 200)) {
             pid_t pid = fork_holding(w, one_in(w, 8));
-            expect_clean_end(wait_child(pid, 15, "fork"));
+            expect_clean_end(wait_child(pid, "fork"));
             atomic_fetch_add(&forks, 1);
         }
         lock(w, &hot);

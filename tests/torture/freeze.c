@@ -149,11 +149,11 @@ static void waiter_body(struct worker *w)
 static void expect_progress(uint64_t ops, const char *when, int victim)
 {
     uint64_t from = total_ops();
-    uint64_t deadline = now_ns(CLOCK_MONOTONIC) + 5000000000ULL;
+    uint64_t deadline = now_ns(CLOCK_MONOTONIC) + AGAINST_HANGS * 1000000000ULL;
     while (total_ops() < from + ops) {
         if (now_ns(CLOCK_MONOTONIC) > deadline)
-            fail("%s: a frozen waiter (#%d) stops the others: %llu acquisitions in 5 s, expected %llu", when, victim,
-                 (unsigned long long)(total_ops() - from), (unsigned long long)ops);
+            fail("%s: a frozen waiter (#%d) stops the others: %llu acquisitions in %d s, expected %llu", when, victim,
+                 (unsigned long long)(total_ops() - from), AGAINST_HANGS, (unsigned long long)ops);
         nap_ns(50000);
     }
 }

@@ -144,9 +144,9 @@ pid_t fork_child(void)
     return pid;
 }
 
-int wait_child(pid_t pid, double seconds, const char *what)
+int wait_child(pid_t pid, const char *what)
 {
-    uint64_t deadline = now_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
+    uint64_t deadline = now_ns(CLOCK_MONOTONIC) + AGAINST_HANGS * 1000000000ULL;
     int status;
     for (;;) {
         pid_t done = waitpid(pid, &status, WNOHANG);

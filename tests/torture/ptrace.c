@@ -88,7 +88,7 @@ void run_freeze_ptrace(struct run *run)
     }
     atomic_store(&board->stop, true);
     AT(self, "tracer: waiting for the traced process");
-    int status = wait_child(pid, 20 + 2 * run->seconds, "freeze-ptrace");
+    int status = wait_child(pid, "freeze-ptrace");
     if (status)
         fail("the traced process ended with status %#x", (unsigned)status);
     note("freezes=%llu", (unsigned long long)freezes);

@@ -15,7 +15,7 @@
 // --full makes one scenario create 100,000 threads, however slow the lock is.
 static double time_limit(const struct run *options)
 {
-    return 20 + 4 * options->seconds + (options->full ? 180 : 0);
+    return AGAINST_HANGS + 20 + 4 * options->seconds + (options->full ? 600 : 0);
 }
 
 // R running, S sleeping, D, T, Z… as in /proc; '?' when the thread is gone.

@@ -23,6 +23,9 @@
 
 enum { MAX_THREADS = 1024, CACHE_LINE = 64 };
 
+// How many seconds what takes no time may take before it counts as a hang: no outcome depends on how busy the machine is.
+enum { AGAINST_HANGS = 120 };
+
 // ---- What a scenario shares with the watchdog in the parent process ----------------------------------------------------
 
 // One thread's progress; the watchdog reads it to say who is stuck and where. `where` points at a string literal, valid in
@@ -106,8 +109,8 @@ uint64_t total_ops(void);
 
 // Forks a child that dies with the calling thread, so that nothing outlives a killed scenario.
 pid_t fork_child(void);
-// Waits for a child at most `seconds`, then kills it and fails; returns the wait status.
-int wait_child(pid_t pid, double seconds, const char *what);
+// Waits for a child; kills it and fails if it hangs. Returns the wait status.
+int wait_child(pid_t pid, const char *what);
 
 #define AT(w, text) atomic_store_explicit(&(w)->progress->where, (text), memory_order_relaxed)
 

@@ -42,14 +42,6 @@ pub const TRIES: &[Exception] = group! {
     "as a trylock, for a timed acquisition draws no number": "slow_motion.timedlock_excludes";
 };
 
-/// Of a lock whose waiters nap.
-pub const NAPS: &[Exception] = group! {
-    "more threads than CPUs want one mutex all the time: each hand-over may wait for a nap, 0.1 ms, which is too slow for a check":
-        "malloc.threads_allocate", "malloc.libraries_come_and_go", "malloc.processes_fork",
-        "cond_stress.semaphore_of_eight_threads", "sandbox.a_hundred_wait_for_a_mutex",
-        "threads.specific_data_destructors_lock";
-};
-
 /// Of a readers-writer lock that prefers as glibc's does.
 pub const STARVES_WRITERS: &[Exception] = group! {
     "readers that overlap each other keep writers out for ever; so do glibc's": "rwlock_order.kind_0_writer*";
