@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::child::{Finished, Program};
-use crate::locks::{self, Chosen, Exception, Under};
+use crate::child::{AGAINST_HANGS, Finished, Program};
+use crate::locks::{Chosen, Exception, Under};
 use crate::steps::Tally;
-use crate::suite::{self, Suite, Without};
+use crate::suite::{self, Excepted, Extent, Measure, Suite};
 use crate::torture;
 use crate::verdicts::{self, Verdicts};
 use crate::workspace;
@@ -22,26 +22,36 @@ pub(crate) struct Options {
     /// Under every interposable lock (what happens without --lock, too)
     #[arg(long, conflicts_with = "lists")]
     all: bool,
-    /// Checks that repeat themselves for three seconds do so for one, but under glibc and the default locks
+    /// Checks that repeat themselves for three seconds do so for one
     #[arg(long)]
     brief: bool,
+    #[arg(skip = Extent::WHOLE)]
+    extent: Extent,
     #[arg(skip)]
-    without: Without,
+    exhaustive: bool,
     /// Only checks whose name (area.title) matches
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
 }
 
 impl Options {
-    /// The checks that match, under these locks; no glob stands for all checks.
-    pub(crate) fn under(chosen: Chosen, globs: Vec<String>) -> Self {
-        Self { chosen, all: false, brief: false, without: Without::default(), globs }
+    /// Every check under every lock, at length.
+    pub(crate) fn exhaustive() -> Self {
+        let (chosen, extent) = (Chosen::default(), Extent::WHOLE);
+        Self { chosen, all: true, brief: false, extent, exhaustive: true, globs: Vec::new() }
     }
 
-    /// The same, as `--brief` says, but none that the lock may fail.
-    pub(crate) fn brief(chosen: Chosen, globs: Vec<String>) -> Self {
-        let without = Without { excepted: true, ..Without::default() };
-        Self { brief: true, without, ..Self::under(chosen, globs) }
+    /// Every check under these locks, as `--brief` says, but of what a lock may fail one check for each exception.
+    pub(crate) fn brief(chosen: Chosen) -> Self {
+        let extent = Extent { excepted: Excepted::Sample, ..Extent::WHOLE };
+        Self { chosen, all: false, brief: true, extent, exhaustive: false, globs: Vec::new() }
+    }
+
+    /// Of the checks that match the same, under each lock one of so many, and none that it may fail. For a step beside one that shows
+    /// that glibc passes them all.
+    pub(crate) fn share(chosen: Chosen, globs: Vec<String>, share: usize) -> Self {
+        let extent = Extent { measure: Measure::WhereSkipped, excepted: Excepted::Nothing, share };
+        Self { extent, globs, ..Self::brief(chosen) }
     }
 }
 
@@ -49,11 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let locks = options.chosen.locks()?;
     let mut suite = Conformance::build(&options.globs, Vec::new())?;
     suite.chosen = options.chosen.clone();
-    suite.without = options.without;
-    if options.brief {
-        let defaults = locks::interposable()?.into_iter().filter(|lock| lock.default);
-        suite.be_brief(defaults.map(|lock| lock.name).collect());
-    }
+    (suite.extent, suite.brief, suite.exhaustive) = (options.extent, options.brief, options.exhaustive);
     if let Some(lock) = locks.first() {
         Under::lock(&lock.name)?.assert_bound(&suite.program)?;
     }
@@ -70,18 +76,19 @@ pub(crate) struct Conformance {
     others: Vec<PathBuf>,
     /// Whose machine the locks imagine.
     chosen: Chosen,
-    /// Those under which checks take their time; `None`: all.
-    thorough: Option<Vec<String>>,
-    without: Without,
+    /// Whether checks that repeat themselves do so for one second instead of three.
+    brief: bool,
+    extent: Extent,
+    exhaustive: bool,
 }
 
 impl Conformance {
-    /// Seconds that a check may take: in general, and when it is known to hang.
-    const LIMITS: (u64, u64) = (20, 3);
-    /// Checks at a time: in general, of those that [sleep](Self::SLEEP) more than they compute, and of those that are known to hang and do nothing else.
-    const JOBS: (u64, u64, u64) = (4, 8, 16);
-    /// Where most checks wait for a time to come or for each other.
-    const SLEEP: [&str; 3] = ["mutex_", "cond_", "fork."];
+    /// Seconds that a check may take. Against hangs: on a quiet machine the longest takes three or so.
+    const LIMIT: u64 = 120;
+    /// The same for one that is known to hang, and nothing is wrong if it does: when all of them run, and when some do.
+    const LIMITS_OF_EXCEPTED: (u64, u64) = (20, 3);
+    /// Checks at a time: in general, and of those that are known to hang and do nothing else.
+    const JOBS: (u64, u64) = (8, 16);
 
     pub(crate) fn build(globs: &[String], others: Vec<PathBuf>) -> Result<Self> {
         Self::of(workspace::build_tests("conformance", "target/conformance")?.join("conformance"), globs, others)
@@ -90,9 +97,9 @@ impl Conformance {
     /// The same with a program that has been built already.
     pub(crate) fn of(program: PathBuf, globs: &[String], others: Vec<PathBuf>) -> Result<Self> {
         let (checks, is_whole, chosen) = (Vec::new(), globs.is_empty(), Chosen::default());
-        let (thorough, without) = (None, Without::default());
-        let mut suite = Self { program, checks, is_whole, others, chosen, thorough, without };
-        let listed = suite.start(&Under::Glibc, &["--list".to_owned()], globs, Duration::from_secs(20))?;
+        let (brief, extent, exhaustive) = (false, Extent::WHOLE, false);
+        let mut suite = Self { program, checks, is_whole, others, chosen, brief, extent, exhaustive };
+        let listed = suite.start(&Under::Glibc, &[&["--list".to_owned()], globs].concat(), false, AGAINST_HANGS)?;
         suite.checks = listed.successful()?.lines().map(str::to_owned).collect();
         if suite.checks.is_empty() {
             bail!("`conformance --list` names no check");
@@ -100,22 +107,24 @@ impl Conformance {
         Ok(suite)
     }
 
-    /// From now on, checks that repeat themselves take their time under glibc and these locks only.
-    pub(crate) fn be_brief(&mut self, but_under: Vec<String>) {
-        self.thorough = Some(but_under);
+    /// The same in brief and without a row for glibc, for locks that another run has compared with it.
+    pub(crate) fn without_glibc(self) -> Self {
+        let extent = Extent { measure: Measure::WhereSkipped, ..self.extent };
+        Self { brief: true, extent, ..self }
     }
 
-    fn is_brief(&self, under: &Under) -> bool {
-        match (&self.thorough, under) {
-            (Some(thorough), Under::Lock { name, .. }) => !thorough.contains(name),
-            _ => false,
-        }
+    /// Of what a lock may fail, not all checks.
+    pub(crate) fn trying(self, excepted: Excepted) -> Self {
+        Self { extent: Extent { excepted, ..self.extent }, ..self }
     }
 
-    fn start(&self, under: &Under, options: &[String], checks: &[String], limit: Duration) -> Result<Finished> {
+    fn start(&self, under: &Under, words: &[String], excepted: bool, limit: Duration) -> Result<Finished> {
         let mut command = Command::new(&self.program);
-        command.args(options).args(checks);
-        if self.is_brief(under) {
+        command.args(words);
+        if excepted {
+            command.env("CONFORMANCE_EXCEPTED", "1");
+        }
+        if self.brief {
             command.env("CONFORMANCE_SECONDS", "1");
         }
         under.apply(&mut command, &self.others);
@@ -137,22 +146,25 @@ impl Suite for Conformance {
         self.is_whole && !exception.check.starts_with(torture::PREFIX)
     }
 
-    fn without(&self) -> Without {
-        self.without
+    fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    fn is_exhaustive(&self) -> bool {
+        self.exhaustive
     }
 
     fn run(&self, under: &Under, checks: &[String], excepted: bool) -> Result<Verdicts> {
-        let sleep = checks.iter().all(|check| Self::SLEEP.iter().any(|area| check.starts_with(area)));
-        let (seconds, jobs) = match (excepted, sleep) {
-            (true, _) => (Self::LIMITS.1, Self::JOBS.2),
-            (false, true) => (Self::LIMITS.0, Self::JOBS.1),
-            (false, false) => (Self::LIMITS.0, Self::JOBS.0),
+        let (seconds, jobs) = match (excepted, self.extent.excepted) {
+            (false, _) => (Self::LIMIT, Self::JOBS.0),
+            (true, Excepted::All) => (Self::LIMITS_OF_EXCEPTED.0, Self::JOBS.1),
+            (true, _) => (Self::LIMITS_OF_EXCEPTED.1, Self::JOBS.1),
         };
         let options = [("--timeout", seconds), ("--jobs", jobs)];
         let options: Vec<String> =
             options.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]).collect();
         // The program ends each check in time by itself; this is for the case that it does not.
         let limit = Duration::from_secs(60 + seconds * checks.len() as u64);
-        verdicts::read(&self.start(under, &options, checks, limit)?, checks)
+        verdicts::read(&self.start(under, &[&options, checks].concat(), excepted, limit)?, checks)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -12,7 +11,7 @@ use flashlock_native::settings;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::child::Program;
+use crate::child::{AGAINST_HANGS, Program};
 use crate::workspace;
 
 /// One row of the catalogue; its further fields do not matter here.
@@ -96,7 +95,7 @@ impl Exception {
 pub(crate) fn catalogue() -> Result<String> {
     let mut command = Command::new(workspace::command()?);
     command.args(["locks", "--json"]);
-    Program::new(command, Duration::from_secs(10)).run()?.successful()
+    Program::new(command, AGAINST_HANGS).run()?.successful()
 }
 
 /// All locks that can be put under a program.
@@ -262,7 +261,7 @@ impl Under {
         let mut command = Command::new(program);
         command.arg("--list").env("LD_DEBUG", "bindings").env("LD_BIND_NOW", "1");
         self.apply(&mut command, &[]);
-        let done = Program::new(command, Duration::from_secs(20)).run()?;
+        let done = Program::new(command, AGAINST_HANGS).run()?;
         let wanted = format!("to {}", preload.display());
         let bound = |line: &str| line.contains("symbol `pthread_mutex_lock'") && line.contains(&wanted);
         if !done.stderr.lines().any(bound) {

@@ -11,6 +11,7 @@ mod child;
 mod conformance;
 mod docs;
 mod fidelity;
+mod full;
 mod glibc;
 mod idle;
 mod instructions;
@@ -50,6 +51,8 @@ enum Task {
     Setup(setup::Options),
     /// All tests that a fresh machine can run
     Test(test::Options),
+    /// Everything that is exhaustive, which takes hours
+    Full(full::Options),
     /// The model tests alone: every lock under loom and shuttle
     Models,
     /// The pthread conformance suite, under glibc and under every lock
@@ -102,10 +105,11 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
     match task {
         Task::Setup(options) => setup::run(options).map(|()| None),
         Task::Test(options) => test::run(options).map(Some),
+        Task::Full(options) => full::run(options).map(Some),
         Task::Models => test::models().map(Some),
         Task::Conformance(options) => conformance::run(options).map(Some),
         Task::Torture(options) => torture::run(options).map(Some),
-        Task::Options => options::run().map(Some),
+        Task::Options => options::run(options::Extent::Full).map(Some),
         Task::Mallocs(options) => mallocs::run(options).map(Some),
         Task::Glibc(options) => glibc::run(options).map(Some),
         Task::Idle(options) => idle::run(options).map(Some),

@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::child::Program;
+use crate::child::{AGAINST_HANGS, Program};
 use crate::conformance::Conformance;
 use crate::locks::{self, Under};
 use crate::steps::{Steps, Tally};
-use crate::suite;
+use crate::suite::{self, Excepted};
 
 /// An allocator that replaces glibc's when it is preloaded.
 struct Allocator {
@@ -27,7 +26,7 @@ const ALLOCATORS: [Allocator; 2] = [
 /// The checks that meet an allocator: everything about mutexes and condition variables.
 const GLOBS: [&str; 2] = ["mutex_*", "cond_*"];
 
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct Options {
     /// Under these locks (may be repeated, or a list with commas); without it, under those of which `cargo xtask test`
     /// runs every check
@@ -45,9 +44,8 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     for allocator in ALLOCATORS {
         let others = vec![PathBuf::from(allocator.library)];
         steps.run(allocator.library, || {
-            let mut conformance = Conformance::build(&GLOBS.map(str::to_owned), others)?;
-            conformance.be_brief(Vec::new());
-            suite::run(&conformance, &locks)
+            let conformance = Conformance::build(&GLOBS.map(str::to_owned), others)?;
+            suite::run(&conformance.without_glibc().trying(Excepted::Nothing), &locks)
         });
     }
     Ok(steps.finish())
@@ -58,7 +56,7 @@ impl Allocator {
     fn require(&self) -> Result<()> {
         let mut command = Command::new("/bin/true");
         Under::Glibc.apply(&mut command, &[PathBuf::from(self.library)]);
-        let done = Program::new(command, Duration::from_secs(10)).run()?;
+        let done = Program::new(command, AGAINST_HANGS).run()?;
         if !done.ok() || done.stderr.contains("cannot be preloaded") {
             bail!("{} is not installed: it comes with the package {} (cargo xtask setup)", self.library, self.package);
         }

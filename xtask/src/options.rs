@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use flashlock_locks::event::Event;
 use flashlock_native::umwait;
 use serde::Deserialize;
 
-use crate::child::Program;
+use crate::child::{AGAINST_HANGS, Program};
 use crate::conformance;
 use crate::locks::{Chosen, is_rw};
 use crate::steps::{Tally, watched};
@@ -92,10 +91,26 @@ const GLOBS_OF_READERS: [&str; 1] = ["rwlock*"];
 const SCENARIOS_OF_READERS: [&str; 3] = ["rw", "rw-timed", "rw-last-frees"];
 const THREADS: u32 = 8;
 
-/// How often a contended program is run for what has not happened yet: who waits when is the scheduler's choice.
-const ATTEMPTS: u32 = 10;
+/// How often a contended program is run for what has not happened yet: who waits when is the scheduler's choice. Mostly once is enough; each time takes
+/// longer than the time before.
+const ATTEMPTS: u32 = 30;
 
-pub(crate) fn run() -> Result<Tally> {
+/// How many of the conformance checks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All, under each choice.
+    Full,
+    /// Under each choice one of so many as there are in [`SHARE`], under the next choice the next ones; all scenarios of the torture.
+    Brief,
+}
+
+/// They are about codes and deadlines, which are the same code whatever the options are; it is the torture that takes the paths.
+const SHARE: usize = 4;
+
+pub(crate) fn run(extent: Extent) -> Result<Tally> {
+    let under = |choices: &[Choice], globs: &[&str], scenarios: &[&str], threads| {
+        under(choices, globs, scenarios, threads, if extent == Extent::Full { 1 } else { SHARE })
+    };
     let mut tally = under(&CHOICES, &GLOBS, &SCENARIOS, THREADS)?;
     tally += under(&SPINNING, &GLOBS_OF_SPINNERS, &SCENARIOS, SPINNERS)?;
     tally += under(&READING, &GLOBS_OF_READERS, &SCENARIOS_OF_READERS, THREADS)?;
@@ -111,11 +126,11 @@ pub(crate) fn run() -> Result<Tally> {
 }
 
 /// The suites under each of the choices, and the proof for each.
-fn under(choices: &[Choice], globs: &[&str], scenarios: &[&str], threads: u32) -> Result<Tally> {
+fn under(choices: &[Choice], globs: &[&str], scenarios: &[&str], threads: u32, share: usize) -> Result<Tally> {
     let chosen = Chosen::of(choices.iter().map(|(lock, _)| (*lock).to_owned()).collect()).on(TOPOLOGY);
     let globs = globs.iter().map(|glob| (*glob).to_owned()).collect();
     let names = scenarios.iter().map(|scenario| (*scenario).to_owned()).collect();
-    let mut tally = conformance::run(&conformance::Options::brief(chosen.clone(), globs))?;
+    let mut tally = conformance::run(&conformance::Options::share(chosen.clone(), globs, share))?;
     tally += torture::run_locks(&torture::Options::some(chosen.clone(), names, threads))?;
     for (lock, events) in choices {
         tally += watched(lock, || happens((lock, scenarios[0]), events, &chosen, threads))?;
@@ -127,7 +142,7 @@ fn under(choices: &[Choice], globs: &[&str], scenarios: &[&str], threads: u32) -
 fn happens((lock, scenario): (&str, &str), events: &[Event], machine: &Chosen, threads: u32) -> Result<Tally> {
     let mut seen = BTreeMap::new();
     for attempt in 1..=ATTEMPTS {
-        for (event, count) in contend((lock, scenario), machine, threads)?.events {
+        for (event, count) in contend((lock, scenario), machine, threads, 0.3 * f64::from(attempt))?.events {
             *seen.entry(event).or_insert(0) += count;
         }
         let forbidden = NEVER.iter().filter(|(name, _)| *name == lock).flat_map(|(_, events)| *events);
@@ -168,15 +183,15 @@ struct Stats {
 }
 
 /// Counts what the lock does while threads contend for it.
-fn contend((lock, scenario): (&str, &str), machine: &Chosen, threads: u32) -> Result<Stats> {
+fn contend((lock, scenario): (&str, &str), machine: &Chosen, threads: u32, seconds: f64) -> Result<Stats> {
     let file = workspace::scratch("options")?.join("stats.json");
     let mut command = Command::new(workspace::command()?);
     let kind = if is_rw(lock) { "--rw" } else { "--lock" };
     command.args(["run", kind, lock, "--stats=json", "--stats-file"]).arg(&file).arg("--");
     command.arg(workspace::build_tests("torture", "target/torture")?.join("torture"));
-    command.args([scenario, "--seconds", "0.3", "--threads", &threads.to_string()]);
+    command.args([scenario, "--seconds", &seconds.to_string(), "--threads", &threads.to_string()]);
     machine.imagine(&mut command);
-    Program::new(command, Duration::from_secs(60)).run()?.successful()?;
+    Program::new(command, AGAINST_HANGS).run()?.successful()?;
     let json = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", workspace::shown(&file)))?;
     let stats: Stats = serde_json::from_str(&json).context("`--stats=json` is not what was expected")?;
     if stats.processes == 0 {

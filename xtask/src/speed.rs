@@ -2,7 +2,8 @@
 //!
 //! Steps of the simulation for each second of user CPU time, whatever else the computer does meanwhile: of each workload on each machine, with
 //! threads on an eighth of its CPUs, on half of them and on all, under one lock after the other. What a command does besides, from its start to its last byte, counts as
-//! well. How fast this computer is, the table does not say; so `--floor` is for what is far slower than it was.
+//! well. How fast this computer is, the table does not say; so `--floor` is for what is far slower than it was, and for a computer that is known. `--ceiling` counts instructions
+//! instead, which are the same everywhere.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use flashlock_report::results::Results;
 
-use crate::child::Program;
+use crate::child::{Program, cpu_of_children};
 use crate::steps::watched;
 use crate::{table, workspace};
 
@@ -36,6 +37,9 @@ pub(crate) struct Options {
     /// Fail if a figure is below so many million steps
     #[arg(long, value_name = "MILLIONS")]
     floor: Option<f64>,
+    /// Count instructions for each step instead, by callgrind, with one seed, and fail if there are more than so many
+    #[arg(long, value_name = "INSTRUCTIONS", conflicts_with_all = ["floor", "at_least"])]
+    ceiling: Option<f64>,
     /// A simulator other than the one that was built last: to compare two
     #[arg(long, value_name = "FILE")]
     simulator: Option<PathBuf>,
@@ -72,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         wanted => wanted.to_vec(),
     };
     let cpus: Vec<u64> = machines.iter().map(|machine| cpus_of(&simulator, machine)).collect::<Result<_>>()?;
-    let mut slowest: Option<(f64, String)> = None;
+    let mut worst: Option<(f64, String)> = None;
     let mut table = table::new(["workload", "threads per CPU"].into_iter().chain(machines.iter().map(String::as_str)));
     let wanted = |name: &str| options.workload.is_empty() || options.workload.iter().any(|only| only == name);
     for (workload, millis) in WORKLOADS.into_iter().filter(|(name, _)| wanted(name)) {
@@ -84,23 +88,72 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 let words =
                     [workload, "--machine", machine, "--threads", &threads, "--locks", &locks, "--millis", millis];
                 let what = format!("{workload} on {machine}, {threads} threads");
-                let speed = watched(&what, || measure(&simulator, &words, options.at_least))? / 1e6;
-                row.push(format!("{speed:.1}"));
-                if slowest.as_ref().is_none_or(|(least, _)| speed < *least) {
-                    slowest = Some((speed, what));
+                let figure = watched(&what, || match options.ceiling {
+                    Some(_) => instructions(&simulator, &words),
+                    None => Ok(measure(&simulator, &words, options.at_least)? / 1e6),
+                })?;
+                row.push(if options.ceiling.is_some() { format!("{figure:.0}") } else { format!("{figure:.1}") });
+                let is_worse = |worst: f64| if options.ceiling.is_some() { figure > worst } else { figure < worst };
+                if worst.as_ref().is_none_or(|(worst, _)| is_worse(*worst)) {
+                    worst = Some((figure, what));
                 }
             }
             table.add_row(row);
         }
     }
-    println!("million steps of the simulation for each second of user CPU time\n{table}");
-    if let Some((speed, what)) = slowest {
-        println!("slowest: {what}: {speed:.1}");
-        if let Some(floor) = options.floor.filter(|floor| speed < *floor) {
-            bail!("{what}: {speed:.2} million steps a second are below the floor of {floor}");
-        }
+    let unit = if options.ceiling.is_some() {
+        "instructions for each step"
+    } else {
+        "million steps for each second of user CPU time"
+    };
+    println!("{unit} of the simulation\n{table}");
+    let Some((figure, what)) = worst else { return Ok(()) };
+    println!("slowest: {what}: {figure:.1}");
+    if let Some(floor) = options.floor.filter(|floor| figure < *floor) {
+        bail!("{what}: {figure:.2} million steps a second are below the floor of {floor}");
+    }
+    if let Some(ceiling) = options.ceiling.filter(|ceiling| figure > *ceiling) {
+        bail!("{what}: {figure:.0} instructions a step are above the ceiling of {ceiling}");
     }
     Ok(())
+}
+
+impl Options {
+    /// Everything, with such a floor.
+    pub(crate) fn with_floor(floor: f64) -> Self {
+        let locks = ["mcs:wait=spin", "cna", "shfl", "tas"].map(str::to_owned).to_vec();
+        let (machine, workload, share) = (Vec::new(), Vec::new(), vec![0.125, 0.5, 1.0]);
+        Self {
+            machine,
+            workload,
+            share,
+            lock: locks,
+            at_least: 0.5,
+            floor: Some(floor),
+            ceiling: None,
+            simulator: None,
+        }
+    }
+}
+
+/// Instructions for each step of a simulation, its start and its output included.
+fn instructions(simulator: &Path, words: &[&str]) -> Result<f64> {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(simulator).arg("simulate");
+    command.args(words).args(["--json", "--seeds", "1"]);
+    let done = Program::new(command, LIMIT).run().context("valgrind is missing: cargo xtask setup")?;
+    if !done.ok() {
+        bail!("{}", done.transcript());
+    }
+    let count =
+        collected(&done.stderr).with_context(|| format!("callgrind counted nothing:\n{}", done.transcript()))?;
+    Ok(count / steps(&done.stdout)?)
+}
+
+/// What callgrind says that it has counted.
+fn collected(text: &str) -> Option<f64> {
+    let (_, count) = text.lines().find_map(|line| line.split_once("Collected : "))?;
+    count.trim().parse().ok()
 }
 
 /// What the simulator prints.
@@ -135,9 +188,9 @@ fn cpus_of(simulator: &Path, machine: &str) -> Result<u64> {
 fn measure(simulator: &Path, words: &[&str], at_least: f64) -> Result<f64> {
     let mut seeds = 1;
     loop {
-        let (before, number) = (user_seconds_of_children()?, seeds.to_string());
+        let (before, number) = (cpu_of_children()?.user, seeds.to_string());
         let steps = steps(&simulated(simulator, &[words, &["--json", "--seeds", &number]].concat())?)?;
-        let seconds = user_seconds_of_children()? - before;
+        let seconds = cpu_of_children()?.user - before;
         if seconds >= at_least || seeds >= MOST_SEEDS {
             return Ok(steps / seconds);
         }
@@ -153,18 +206,6 @@ fn steps(json: &str) -> Result<f64> {
     runs.map(|run| run.values.get("steps").copied().context("a run does not say how many steps it took")).sum()
 }
 
-/// User CPU time of all programs that this one has waited for.
-fn user_seconds_of_children() -> Result<f64> {
-    let text = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat")?;
-    seconds_of(&text).with_context(|| format!("/proc/self/stat says: {text}"))
-}
-
-/// See proc(5): `cutime` is field 16, in ticks of 10 ms; the name of the program, field 2, may have spaces in it.
-fn seconds_of(stat: &str) -> Option<f64> {
-    let (_, rest) = stat.rsplit_once(") ")?;
-    Some(rest.split(' ').nth(16 - 3)?.parse::<f64>().ok()? / 100.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,10 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_children_is_found() {
-        let stat = "7 (a (b) c) S 1 7 7 0 -1 4194304 100 200 0 0 11 12 1234 14 20 0 1 0 99 1 2";
-        assert_eq!(seconds_of(stat), Some(12.34));
-        assert_eq!(seconds_of("7 (a) S 1"), None);
-        assert!(user_seconds_of_children().is_ok());
+    fn what_callgrind_counted_is_found() {
+        assert_eq!(collected("==7== Events    : Ir\n==7== Collected : 67981904\n==7== \n"), Some(67_981_904.0));
+        assert_eq!(collected("==7== Events    : Ir\n"), None);
     }
 }

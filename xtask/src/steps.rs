@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use indicatif::ProgressBar;
 
+use crate::child::cpu_of_children;
+
 /// How many checks passed, failed and did not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
@@ -39,17 +41,67 @@ impl std::fmt::Display for Tally {
     }
 }
 
+/// How long something took, by the clock and in CPU time of the programs that it ran.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    elapsed: Duration,
+    cpu: f64,
+}
+
+/// Measures one.
+pub(crate) struct Stopwatch {
+    started: Instant,
+    cpu: f64,
+}
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self { started: Instant::now(), cpu: Self::cpu() }
+    }
+
+    pub(crate) fn read(&self) -> Taken {
+        Taken { elapsed: self.started.elapsed(), cpu: Self::cpu() - self.cpu }
+    }
+
+    /// What cannot be read is nothing: it is for the reader of a table only.
+    fn cpu() -> f64 {
+        cpu_of_children().map_or(0.0, |cpu| cpu.total())
+    }
+}
+
+impl Taken {
+    /// Seconds by the clock, and of CPU time.
+    pub(crate) fn seconds(self) -> [String; 2] {
+        [self.elapsed.as_secs_f64(), self.cpu].map(|seconds| format!("{seconds:.1}"))
+    }
+}
+
 /// A list of steps, run one after the other; a failing one does not stop the next.
 #[derive(Default)]
 pub(crate) struct Steps {
-    done: Vec<(String, Tally, Duration)>,
+    /// If any: what the name of a step must contain for it to run.
+    only: Vec<String>,
+    done: Vec<(String, Tally, Taken)>,
 }
 
 impl Steps {
-    /// Runs one step and says how it went. An error counts as one failed check, and so does a step without any check.
+    /// Steps of which those run whose names contain one of these texts; all if there is none.
+    pub(crate) fn only(texts: &[String]) -> Self {
+        Self { only: texts.to_vec(), done: Vec::new() }
+    }
+
+    /// Whether a step of that name runs.
+    pub(crate) fn include(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|text| name.contains(text.as_str()))
+    }
+
+    /// Runs one step, if it is meant, and says how it went. An error counts as one failed check, and so does a step without any check.
     pub(crate) fn run(&mut self, name: &str, step: impl FnOnce() -> Result<Tally>) {
+        if !self.include(name) {
+            return;
+        }
         println!("== {name}");
-        let started = Instant::now();
+        let watch = Stopwatch::start();
         let tally = match step() {
             Ok(tally) if tally.passed + tally.failed == 0 => {
                 println!("no check ran");
@@ -61,9 +113,10 @@ impl Steps {
                 Tally::FAILED
             }
         };
-        let elapsed = started.elapsed();
-        println!("== {name}: {tally} ({:.1} s)\n", elapsed.as_secs_f64());
-        self.done.push((name.to_owned(), tally, elapsed));
+        let taken = watch.read();
+        let [seconds, cpu] = taken.seconds();
+        println!("== {name}: {tally} ({seconds} s, {cpu} s of CPU time)\n");
+        self.done.push((name.to_owned(), tally, taken));
     }
 
     /// Prints the summary and returns the sum.
@@ -71,9 +124,10 @@ impl Steps {
         let width = self.done.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0);
         let mut sum = Tally::default();
         println!("== summary");
-        for (name, tally, elapsed) in self.done {
+        for (name, tally, taken) in self.done {
+            let [seconds, cpu] = taken.seconds();
             let mark = if tally.failed == 0 { "ok    " } else { "FAILED" };
-            println!("{mark} {name:width$} {:>7.1} s  {tally}", elapsed.as_secs_f64());
+            println!("{mark} {name:width$} {seconds:>7} s  CPU {cpu:>7} s  {tally}");
             sum += tally;
         }
         sum
@@ -101,6 +155,14 @@ mod tests {
         let mut steps = Steps::default();
         steps.run("nothing", || Ok(Tally { skipped: 4, ..Tally::default() }));
         assert_eq!(steps.finish(), Tally { passed: 0, failed: 1, skipped: 4 });
+    }
+
+    #[test]
+    fn only_the_steps_that_are_meant_run() {
+        let mut steps = Steps::only(&["b".to_owned()]);
+        steps.run("a", || Ok(Tally::FAILED));
+        steps.run("abc", || Ok(Tally::PASSED));
+        assert_eq!(steps.finish(), Tally::PASSED);
     }
 
     #[test]

@@ -24,14 +24,19 @@ pub(crate) struct Options {
     /// Without the model tests, which `cargo xtask models` runs
     #[arg(long)]
     no_models: bool,
+    /// Only the steps whose names contain this (may be repeated)
+    #[arg(long, value_name = "TEXT")]
+    step: Vec<String>,
 }
 
 /// What is checked of the locks that are not principal ([`locks::tiers`]): mutexes and condition variables, …
 ///
 /// Not `signals.*`, which takes 1.5 s or more for the 18 checks that a lock is not excepted from. Nor `slow_motion.*`, which
 /// takes ten times as long. Nor the areas that are mostly about what is the same under all locks (`malloc.*`, `sandbox.*`, `threads.*`, `exit.*`, and others).
-/// `cargo xtask conformance` runs everything under all locks.
+/// `cargo xtask full conformance` runs everything under all locks.
 const IN_BRIEF: [&str; 3] = ["mutex_*", "cond_*", "fork.*"];
+/// … of which one lock runs one check of so many, the next one the next ones: there are 16 locks, made of the same parts, …
+const IN_BRIEF_SHARE: usize = 3;
 /// … and the torture, with more threads than CPUs.
 const IN_BRIEF_THREADS: u32 = 8;
 
@@ -49,10 +54,13 @@ const TOGETHER: [&str; 4] = ["--release", "--workspace", "--exclude", "xtask"];
 /// The programs and libraries of these packages, and the programs that test them.
 const AND_TESTS: [&str; 3] = ["--lib", "--bins", "--tests"];
 
+/// The name of the step that waits for the model tests.
+const BESIDE: &str = "model tests, which ran beside";
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(options: &Options) -> Result<Tally> {
-    let mut steps = Steps::default();
+    let mut steps = Steps::only(&options.step);
     // The tests of the command run target/release; `cargo test` does not build the preload library.
     steps.run("release build", || {
         workspace::cargo(&[&["build"][..], &TOGETHER, &AND_TESTS].concat(), 30 * MINUTE).map(|_| Tally::PASSED)
@@ -63,26 +71,27 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     });
     steps.run("unit tests of xtask", || cargo_test(Command::new(cargo()), &["--package", "xtask"]));
     // The model checkers need a CPU and no clock; what follows sleeps much, and measures time. So they have what that leaves over.
-    let beside = (!options.no_models).then(|| thread::spawn(models));
+    let beside = (!options.no_models && steps.include(BESIDE)).then(|| thread::spawn(models));
     let [principal, further] = if options.quick { [vec![locks::default_name()?], Vec::new()] } else { locks::tiers()? };
     let threads: &[u32] = if options.quick { &[2, 8] } else { &[2, 64] };
     let all = || Chosen::of(principal.clone());
-    // Of no lock what it may fail, for that mostly takes the 3 s after which it counts as hanging.
-    steps.run("conformance", || conformance::run(&conformance::Options::brief(all(), Vec::new())));
+    steps.run("conformance", || conformance::run(&conformance::Options::brief(all())));
     steps.run("torture", || torture::run(&torture::Options::brief(all(), threads)));
     let two = principal.iter().filter(|lock| SHORT_LIVED.contains(&lock.as_str())).cloned().collect();
     steps.run("short-lived threads", || torture::run_locks(&torture::Options::short_lived(Chosen::of(two))));
     if !further.is_empty() {
         let brief = IN_BRIEF.map(str::to_owned).to_vec();
         let further = || Chosen::of(further.clone());
-        steps.run("further locks: conformance", || conformance::run(&conformance::Options::brief(further(), brief)));
+        steps.run("further locks: conformance", || {
+            conformance::run(&conformance::Options::share(further(), brief, IN_BRIEF_SHARE))
+        });
         steps.run("further locks: torture", || {
             torture::run_locks(&torture::Options::some(further(), Vec::new(), IN_BRIEF_THREADS))
         });
     }
-    steps.run("options", options::run);
+    steps.run("options", || options::run(options::Extent::Brief));
     if let Some(beside) = beside {
-        steps.run("model tests, which ran beside", || match beside.join() {
+        steps.run(BESIDE, || match beside.join() {
             Ok(tally) => tally,
             Err(_) => bail!("cannot run them"),
         });

@@ -8,10 +8,10 @@ use anyhow::{Result, bail};
 use clap::Args;
 use flashlock_native::settings;
 
-use crate::child::{Finished, Program};
+use crate::child::{AGAINST_HANGS, Finished, Program};
 use crate::locks::{Chosen, Exception, Lock, Under};
 use crate::steps::Tally;
-use crate::suite::{self, Suite, Without};
+use crate::suite::{self, Excepted, Extent, Measure, Suite};
 use crate::verdicts::{self, Verdict, Verdicts};
 use crate::workspace;
 
@@ -41,8 +41,10 @@ pub(crate) struct Options {
     /// Starts the random choices; without it, another one each time
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+    #[arg(skip = Extent::WHOLE)]
+    extent: Extent,
     #[arg(skip)]
-    without: Without,
+    exhaustive: bool,
     /// Only these scenarios
     #[arg(value_name = "SCENARIO")]
     only: Vec<String>,
@@ -51,26 +53,31 @@ pub(crate) struct Options {
 impl Options {
     /// All scenarios under these locks, one run for each number of threads; an empty list stands for every lock.
     pub(crate) fn under(chosen: Chosen, threads: &[u32]) -> Self {
-        let (threads, without) = (threads.to_vec(), Without::default());
-        Self { chosen, threads, seconds: None, full: false, seed: None, without, only: Vec::new() }
+        let (threads, extent) = (threads.to_vec(), Extent::WHOLE);
+        Self { chosen, threads, seconds: None, full: false, seed: None, extent, exhaustive: false, only: Vec::new() }
     }
 
-    /// The same, but no scenario that the lock may fail.
+    /// Everything under every lock, with every number of threads, for a second each.
+    pub(crate) fn exhaustive() -> Self {
+        Self { seconds: Some(1.0), exhaustive: true, ..Self::under(Chosen::default(), &THREADS) }
+    }
+
+    /// All scenarios under these locks, but none that the lock may fail.
     pub(crate) fn brief(chosen: Chosen, threads: &[u32]) -> Self {
-        let without = Without { excepted: true, ..Without::default() };
-        Self { without, ..Self::under(chosen, threads) }
+        let extent = Extent { excepted: Excepted::Nothing, ..Extent::WHOLE };
+        Self { extent, ..Self::under(chosen, threads) }
     }
 
-    /// Of these scenarios the same, each with that many threads.
+    /// Of these scenarios the same, each with that many threads, without a row for glibc.
     pub(crate) fn some(chosen: Chosen, only: Vec<String>, threads: u32) -> Self {
-        Self { only, ..Self::brief(chosen, &[threads]) }
+        let brief = Self::brief(chosen, &[threads]);
+        Self { only, extent: Extent { measure: Measure::WhereSkipped, ..brief.extent }, ..brief }
     }
 
     /// 100,000 short-lived threads under these locks.
     pub(crate) fn short_lived(chosen: Chosen) -> Self {
         let only = vec!["short-threads".to_owned()];
-        let without = Without { glibc: true, excepted: false };
-        Self { full: true, seconds: Some(SHORT), without, ..Self::some(chosen, only, 8) }
+        Self { full: true, seconds: Some(SHORT), ..Self::some(chosen, only, 8) }
     }
 }
 
@@ -99,16 +106,17 @@ pub(crate) struct Torture {
     seed: u64,
     /// Whose machine the locks imagine.
     chosen: Chosen,
-    without: Without,
+    extent: Extent,
+    exhaustive: bool,
 }
 
 impl Torture {
     /// Seconds beyond its time after which a scenario is ended here. The program has a watchdog of its own, which says more:
     /// it comes first, except for a scenario that is known to hang.
-    const MARGIN: f64 = 60.0;
+    const MARGIN: f64 = 180.0;
     const SHORT_MARGIN: f64 = 3.0;
     /// What making 100,000 threads may take: the program's own watchdog is as patient.
-    const FULL_MARGIN: f64 = 180.0;
+    const FULL_MARGIN: f64 = 600.0;
 
     fn build(options: &Options) -> Result<Self> {
         Self::of(workspace::build_tests("torture", "target/torture")?.join("torture"), options)
@@ -118,7 +126,7 @@ impl Torture {
     pub(crate) fn of(program: PathBuf, options: &Options) -> Result<Self> {
         let mut list = Command::new(&program);
         list.arg("--list");
-        let listed = Program::new(list, Duration::from_secs(20)).run()?.successful()?;
+        let listed = Program::new(list, AGAINST_HANGS).run()?.successful()?;
         // Each line is a name and what it is about.
         let mut scenarios: Vec<String> =
             listed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
@@ -133,8 +141,8 @@ impl Torture {
         let seconds = options.seconds.unwrap_or(if options.full { 5.0 } else { SHORT });
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let (threads, seed, chosen) = (options.threads.clone(), options.seed.unwrap_or(now), options.chosen.clone());
-        let (full, without) = (options.full, options.without);
-        Ok(Self { program, scenarios, is_whole, threads, seconds, full, seed, chosen, without })
+        let (full, extent, exhaustive) = (options.full, options.extent, options.exhaustive);
+        Ok(Self { program, scenarios, is_whole, threads, seconds, full, seed, chosen, extent, exhaustive })
     }
 
     fn under_locks(&self, locks: &[Lock]) -> Result<Tally> {
@@ -172,8 +180,12 @@ impl Suite for Torture {
         self.is_whole && exception.check.starts_with(PREFIX)
     }
 
-    fn without(&self) -> Without {
-        self.without
+    fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    fn is_exhaustive(&self) -> bool {
+        self.exhaustive
     }
 
     fn run(&self, under: &Under, checks: &[String], excepted: bool) -> Result<Verdicts> {

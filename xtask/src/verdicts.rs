@@ -86,15 +86,14 @@ fn last_words(done: &Finished) -> String {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
-    use std::time::Duration;
 
     use super::*;
-    use crate::child::Program;
+    use crate::child::{AGAINST_HANGS, Program};
 
     fn verdicts(script: &str, asked: &[&str]) -> Verdicts {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        let done = Program::new(command, Duration::from_secs(10)).run().expect("sh starts");
+        let done = Program::new(command, AGAINST_HANGS).run().expect("sh starts");
         read(&done, &asked.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("called rightly")
     }
 
@@ -121,7 +120,7 @@ mod tests {
     fn wrong_usage_is_an_error() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo usage >&2; exit 2"]);
-        let done = Program::new(command, Duration::from_secs(10)).run().expect("sh starts");
+        let done = Program::new(command, AGAINST_HANGS).run().expect("sh starts");
         assert!(read(&done, &["a".to_owned()]).is_err());
     }
 

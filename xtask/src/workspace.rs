@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::child::Program;
+use crate::child::{AGAINST_HANGS, Program};
 
 /// How to make what `cargo build --release` makes.
 pub(crate) const BUILD_FIRST: &str = "build first: cargo build --release";
@@ -70,7 +70,7 @@ pub(crate) fn build_tests_with(name: &str, out: &Path, environment: &[(&str, Str
     }
     let mut command = Command::new("sh");
     command.arg(&script).arg(out).envs(environment.iter().cloned()).current_dir(root());
-    let done = Program::new(command, Duration::from_secs(300)).run()?;
+    let done = Program::new(command, AGAINST_HANGS).run()?;
     done.successful().with_context(|| format!("cannot build tests/{name} (gcc missing? cargo xtask setup)"))?;
     std::fs::write(&stamp, "").with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(out.to_owned())

@@ -1,7 +1,5 @@
 //! The runs of one application with one number of threads.
 
-use std::time::Instant;
-
 use anyhow::Result;
 use flashlock_native::stats::Totals;
 
@@ -10,7 +8,7 @@ use super::counts::Counts;
 use super::plan::Plan;
 use super::run::{Run, Shown, Wrapper};
 use super::stage::Stage;
-use crate::steps::{Tally, watched};
+use crate::steps::{Stopwatch, Tally, watched};
 
 /// What came of them.
 #[derive(Default)]
@@ -38,13 +36,13 @@ impl Row {
                 counted.push(wrapper.name.clone());
             }
             let name = format!("{} with {threads} threads under {}", app.name, wrapper.name);
-            let started = Instant::now();
+            let watch = Stopwatch::start();
             let result = watched(&name, || {
                 let run = Run::new(app.name, threads, stage, wrapper, count, &shown)?;
                 (app.run)(&run)?;
                 row.judge(app, wrapper, &run)
             });
-            row.note(app, wrapper, &name, started, result);
+            row.note(app, wrapper, &name, &watch, result);
             if is_reference && row.tally.failed > 0 {
                 println!("{} does not work under glibc: no lock is tried\n", app.name);
                 break;
@@ -66,11 +64,11 @@ impl Row {
         Ok(())
     }
 
-    fn note(&mut self, app: &App, wrapper: &Wrapper, name: &str, started: Instant, result: Result<()>) {
-        let seconds = started.elapsed().as_secs_f64();
+    fn note(&mut self, app: &App, wrapper: &Wrapper, name: &str, watch: &Stopwatch, result: Result<()>) {
+        let [seconds, cpu] = watch.read().seconds();
         let Err(error) = result else {
             self.tally += Tally::PASSED;
-            self.cells.push(format!("{seconds:.1}"));
+            self.cells.push(format!("{seconds} ({cpu})"));
             return;
         };
         let check = format!("apps.{}", app.name);
@@ -83,6 +81,6 @@ impl Row {
         }
         self.tally += Tally::FAILED;
         self.cells.push("FAILED".to_owned());
-        println!("not ok {name} ({seconds:.1} s): {error:#}\n");
+        println!("not ok {name} ({seconds} s): {error:#}\n");
     }
 }

@@ -6,14 +6,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use super::LIMIT;
 use super::counts::{self, Counters};
 use super::stage::Stage;
-use crate::child::{Finished, Program};
+use crate::child::{AGAINST_HANGS, Finished, Program};
 use crate::locks::Lock;
 
 /// The library that counts calls, as `Stage` has compiled it.
@@ -58,7 +57,7 @@ impl Wrapper {
         };
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).args(["sh", "-c", "cat /proc/$$/maps; env"]);
-        let output = Program::new(command, Duration::from_secs(20)).run()?.successful()?;
+        let output = Program::new(command, AGAINST_HANGS).run()?.successful()?;
         let is_setting = |line: &str| line == setting || line.starts_with(&format!("{setting}:"));
         let has_setting =
             output.lines().any(|line| is_setting(line) || self.counts_file.is_some() && line.starts_with(&setting));

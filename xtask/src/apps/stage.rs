@@ -6,11 +6,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::child::{self, Program};
+use crate::child::{self, AGAINST_HANGS, Program};
 use crate::workspace;
 
 /// A program of `tests/apps` that has to be compiled; it is called as its source is, without the suffix.
@@ -70,7 +69,7 @@ impl Stage {
             command.arg(self.path(file.file_stem().unwrap_or_default()));
         }
         command.arg(file).args(source.options);
-        let done = Program::new(command, Duration::from_secs(120)).run().context("the compiler: cargo xtask setup")?;
+        let done = Program::new(command, AGAINST_HANGS).run().context("the compiler: cargo xtask setup")?;
         done.successful().map(drop)
     }
 

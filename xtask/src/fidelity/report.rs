@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use flashlock_report::provenance::Provenance;
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::figure::Ours;
 use super::row::{Goal, Group, Paper, Role, Row, Verdict};
 use super::runs::Runs;
-use crate::child::Program;
+use crate::child::{AGAINST_HANGS, Program};
 use crate::workspace;
 
 /// The kind of file, and its version: a field that is renamed, removed or means something else raises it.
@@ -285,7 +284,7 @@ fn machines(groups: &[Group]) -> Result<Vec<Facts>> {
 pub(super) fn facts(machine: &str) -> Result<Facts> {
     let mut command = Command::new(workspace::command()?);
     command.args(["simulate", "--machine", machine, "--show-machine"]);
-    let text = Program::new(command, Duration::from_secs(20)).run()?.successful()?;
+    let text = Program::new(command, AGAINST_HANGS).run()?.successful()?;
     toml::from_str(&text).with_context(|| format!("`--show-machine` of {machine} is not what was expected"))
 }
 
