@@ -7,24 +7,24 @@
 //! | `docs/locks/parts/*.md` | what the sources begin with that those refer to |
 //! | `docs/cli/reference/*.md` | `flashlock generate markdown DIR` |
 //!
-//! A link that leads nowhere, in these and in all other documents, is an error.
+//! A link that leads nowhere, in these and in all other documents, is an error, and so is a check in `docs/promises.md` that does not exist.
 
 mod links;
 mod modules;
 mod pages;
+mod promises;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
 
-use crate::child::Program;
+use crate::child::{AGAINST_HANGS, Program};
 use crate::locks;
 use crate::workspace;
 
@@ -69,9 +69,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if !options.check {
         apply(&changes, &wanted)?;
     }
-    let faults = [pages::unshown(&wanted), links::broken(&links::documents(&wanted)?)].concat();
+    let faults = [pages::unshown(&wanted), links::broken(&links::documents(&wanted)?), promises::broken()?].concat();
     if !faults.is_empty() {
-        bail!("documents that do not lead where they should:\n  {}", faults.join("\n  "));
+        bail!("documents that name what does not exist:\n  {}", faults.join("\n  "));
     }
     println!("{} generated documents, {} differed", wanted.len(), changes.len());
     Ok(())
@@ -85,7 +85,7 @@ fn generated_reference(directory: &Path) -> Result<Files> {
     let scratch = workspace::scratch("docs")?;
     let mut command = Command::new(workspace::command()?);
     command.args(["generate", "markdown"]).arg(&scratch);
-    Program::new(command, Duration::from_secs(20)).run()?.successful()?;
+    Program::new(command, AGAINST_HANGS).run()?.successful()?;
     let files = read_directory(&scratch)?;
     if files.is_empty() {
         bail!("`flashlock generate markdown` made no file");
