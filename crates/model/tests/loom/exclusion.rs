@@ -7,11 +7,11 @@ use flashlock_locks::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
-use flashlock_model::loom::Depth::Preemptions;
+use flashlock_model::loom::Depth::{self, Preemptions};
 
 use crate::common::{ALL, excludes};
 
-/// `name: lock, preemptions with two threads that come back, preemptions with three threads;`
+/// `name: lock, preemptions with two threads that come back, preemptions with three threads;`, both [in full](Depth::in_full).
 macro_rules! excluding {
     ($($name:ident: $lock:ty, $again:literal, $three:literal;)*) => {$(
         mod $name {
@@ -27,12 +27,12 @@ macro_rules! excluding {
             #[test]
             fn two_threads_again() {
                 let recycling = Setup { recycles: true, ..SETUP }.in_a_child();
-                excludes::<$lock>(concat!(stringify!($name), " 2+2"), Preemptions($again), recycling, &[2, 2]);
+                excludes::<$lock>(concat!(stringify!($name), " 2+2"), Depth::in_full($again), recycling, &[2, 2]);
             }
 
             #[test]
             fn three_threads() {
-                excludes::<$lock>(concat!(stringify!($name), " 1+1+1"), Preemptions($three), SETUP, &[1, 1, 1]);
+                excludes::<$lock>(concat!(stringify!($name), " 1+1+1"), Depth::in_full($three), SETUP, &[1, 1, 1]);
             }
         }
     )*};
