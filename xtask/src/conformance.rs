@@ -85,6 +85,8 @@ pub(crate) struct Conformance {
 impl Conformance {
     /// Seconds that a check may take. Against hangs: on a quiet machine the longest takes three or so.
     const LIMIT: u64 = 120;
+    /// The same where each pair of instructions has its turn.
+    const LIMIT_IN_FULL: u64 = 12 * 3600;
     /// The same for one that is known to hang, and nothing is wrong if it does: when all of them run, and when some do.
     const LIMITS_OF_EXCEPTED: (u64, u64) = (20, 3);
     /// Checks at a time: in general, and of those that are known to hang and do nothing else.
@@ -156,6 +158,7 @@ impl Suite for Conformance {
 
     fn run(&self, under: &Under, checks: &[String], excepted: bool) -> Result<Verdicts> {
         let (seconds, jobs) = match (excepted, self.extent.excepted) {
+            (false, _) if self.exhaustive => (Self::LIMIT_IN_FULL, Self::JOBS.0),
             (false, _) => (Self::LIMIT, Self::JOBS.0),
             (true, Excepted::All) => (Self::LIMITS_OF_EXCEPTED.0, Self::JOBS.1),
             (true, _) => (Self::LIMITS_OF_EXCEPTED.1, Self::JOBS.1),

@@ -126,6 +126,11 @@ fn models_in(is_meant: fn(&str) -> bool, how: &[&str]) -> Result<Tally> {
     cargo_test(idle, &chosen.iter().map(String::as_str).chain(how.iter().copied()).collect::<Vec<_>>())
 }
 
+/// The torture of the simulated locks.
+pub(crate) fn simulated() -> Result<Tally> {
+    cargo_test(Command::new(cargo()), &["--release", "--package", "flashlock-sim", "--test", "runs", "--test", "rw"])
+}
+
 /// All tests but those of the models, of `xtask` and of the documentation.
 fn unit_tests() -> Result<Tally> {
     let mut chosen = chosen(|package, _| package != MODELS)?;
@@ -158,8 +163,8 @@ fn cargo() -> OsString {
 /// Runs this `cargo` with `test`, and adds up the tests of all its programs.
 fn cargo_test(mut command: Command, arguments: &[&str]) -> Result<Tally> {
     command.arg("test").args(arguments).current_dir(workspace::root());
-    // Against tests that hang: the models, which run beside all others, may take forty minutes.
-    let done = Program::new(command, 60 * MINUTE).run()?;
+    // Against tests that hang: the models, which run beside all others, may take forty minutes; in full, hours.
+    let done = Program::new(command, 24 * 60 * MINUTE).run()?;
     let mut tally = count(&done.stdout)?;
     if !done.ok() {
         // A test program that does not compile or crashes says nothing that could be counted.

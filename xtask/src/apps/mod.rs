@@ -27,6 +27,9 @@ mod stage;
 mod stress;
 
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -116,6 +119,9 @@ pub(crate) struct Options {
     /// unless --lock says otherwise, under mcs and futex with all
     #[arg(long, conflicts_with = "only")]
     quick: bool,
+    /// So many applications at a time [default: 1, with --quick 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    jobs: Option<u8>,
     /// Only under glibc: shows whether the applications work, and what they call
     #[arg(long, conflicts_with = "lock")]
     reference: bool,
@@ -128,7 +134,11 @@ impl Options {
     /// Every application, as without any option.
     pub(crate) fn all() -> Self {
         let (lock, only, threads) = (Vec::new(), Vec::new(), THREADS.to_vec());
-        Self { lock, threads, only, quick: false, reference: false, preload: None }
+        Self { lock, threads, only, quick: false, jobs: None, reference: false, preload: None }
+    }
+
+    fn jobs(&self) -> usize {
+        self.jobs.map_or(if self.quick { 3 } else { 1 }, usize::from)
     }
 
     fn threads(&self) -> Result<&[u32]> {
@@ -163,36 +173,67 @@ pub(crate) fn packages(quick: bool) -> Vec<&'static str> {
 pub(crate) fn run(options: &Options) -> Result<Tally> {
     let (apps, threads) = (options.apps()?, options.threads()?);
     let stage = Stage::new()?;
-    let plan = Plan::new(options, &stage, threads)?;
+    let plans = Plan::several(options, &stage, threads, options.jobs())?;
     let headings = |more: &[&str]| table::new(["application", "threads"].into_iter().chain(more.iter().copied()));
-    let mut results = headings(&plan.wrappers.iter().map(|wrapper| wrapper.name.as_str()).collect::<Vec<_>>());
+    let mut results = headings(&plans[0].wrappers.iter().map(|wrapper| wrapper.name.as_str()).collect::<Vec<_>>());
     let mut calls = headings(&counts::NAMES);
     let mut ours = headings(&[&["lock"], counts::OURS.as_slice()].concat());
     let mut tally = Tally::default();
-    for app in apps {
-        if let Err(error) = prepare(app, &stage) {
-            println!("not ok {}: {error:#}\n", app.name);
+    for (app, rows) in apps.iter().zip(all_rows(&apps, threads, &plans, &stage)) {
+        let Some(rows) = rows else {
             tally += Tally::FAILED;
             continue;
-        }
-        let mut counted = Vec::new();
-        for &threads in threads {
+        };
+        for (threads, row) in threads.iter().zip(rows) {
             let name = || [app.name.to_owned(), threads.to_string()].into_iter();
-            let row = Row::run(app, threads, &plan, &stage, &mut counted);
             results.add_row(name().chain(row.cells));
             calls.add_row(name().chain(row.counts.cells()));
             for (lock, totals) in row.totals {
                 ours.add_row(name().chain([lock]).chain(counts::ours(&totals)));
             }
             tally += row.tally;
-            // Half an hour without a word is long.
-            eprintln!("{} with {threads} threads: {}", app.name, row.tally);
         }
     }
     println!("calls counted in the run under glibc, before `/`, and how many of these had to wait:\n{calls}");
     println!("counted by flashlock, in the first run under each lock:\n{ours}");
-    println!("seconds (of CPU time):\n{results}");
+    println!("seconds:\n{results}");
     Ok(tally)
+}
+
+/// The rows of each application, one for each number of threads; `None` if it cannot be run at all. As many applications at a time as there are
+/// plans: most of what they do is waiting, for disks, for each other and for a time to be over.
+fn all_rows(apps: &[&App], threads: &[u32], plans: &[Plan], stage: &Stage) -> Vec<Option<Vec<Row>>> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(apps.iter().map(|_| None).collect::<Vec<_>>());
+    thread::scope(|scope| {
+        for plan in plans {
+            scope.spawn(|| {
+                // Relaxed: the numbers must differ, and order nothing.
+                while let Some((at, app)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, apps.get(at)?))) {
+                    let rows = app_rows(app, threads, plan, stage);
+                    if let Ok(mut done) = done.lock() {
+                        done[at] = rows;
+                    }
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_default()
+}
+
+fn app_rows(app: &App, threads: &[u32], plan: &Plan, stage: &Stage) -> Option<Vec<Row>> {
+    if let Err(error) = prepare(app, stage) {
+        println!("not ok {}: {error:#}\n", app.name);
+        return None;
+    }
+    let mut counted = Vec::new();
+    let row = |&threads: &u32| {
+        let row = Row::run(app, threads, plan, stage, &mut counted);
+        // Half an hour without a word is long.
+        eprintln!("{} with {threads} threads: {}", app.name, row.tally);
+        row
+    };
+    Some(threads.iter().map(row).collect())
 }
 
 /// Makes sure that an application can be run at all.

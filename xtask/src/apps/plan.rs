@@ -24,8 +24,13 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(options: &Options, stage: &Stage, threads: &[u32]) -> Result<Self> {
-        let mut wrappers = vec![Wrapper::reference(stage)?];
+    /// Plans of which each counts for itself. (Not made while applications run, for they copy the library.)
+    pub(crate) fn several(options: &Options, stage: &Stage, threads: &[u32], number: usize) -> Result<Vec<Self>> {
+        (0..number).map(|which| Self::new(options, stage, threads, &format!("counts-{which}"))).collect()
+    }
+
+    fn new(options: &Options, stage: &Stage, threads: &[u32], counts: &str) -> Result<Self> {
+        let mut wrappers = vec![Wrapper::reference(stage, counts)?];
         if !options.reference {
             wrappers.extend(ours(options, stage)?);
         }

@@ -1,5 +1,7 @@
 //! The runs of one application with one number of threads.
 
+use std::time::Instant;
+
 use anyhow::Result;
 use flashlock_native::stats::Totals;
 
@@ -8,7 +10,7 @@ use super::counts::Counts;
 use super::plan::Plan;
 use super::run::{Run, Shown, Wrapper};
 use super::stage::Stage;
-use crate::steps::{Stopwatch, Tally, watched};
+use crate::steps::{Tally, watched};
 
 /// What came of them.
 #[derive(Default)]
@@ -36,13 +38,13 @@ impl Row {
                 counted.push(wrapper.name.clone());
             }
             let name = format!("{} with {threads} threads under {}", app.name, wrapper.name);
-            let watch = Stopwatch::start();
+            let started = Instant::now();
             let result = watched(&name, || {
                 let run = Run::new(app.name, threads, stage, wrapper, count, &shown)?;
                 (app.run)(&run)?;
                 row.judge(app, wrapper, &run)
             });
-            row.note(app, wrapper, &name, &watch, result);
+            row.note(app, wrapper, &name, started, result);
             if is_reference && row.tally.failed > 0 {
                 println!("{} does not work under glibc: no lock is tried\n", app.name);
                 break;
@@ -64,11 +66,11 @@ impl Row {
         Ok(())
     }
 
-    fn note(&mut self, app: &App, wrapper: &Wrapper, name: &str, watch: &Stopwatch, result: Result<()>) {
-        let [seconds, cpu] = watch.read().seconds();
+    fn note(&mut self, app: &App, wrapper: &Wrapper, name: &str, started: Instant, result: Result<()>) {
+        let seconds = started.elapsed().as_secs_f64();
         let Err(error) = result else {
             self.tally += Tally::PASSED;
-            self.cells.push(format!("{seconds} ({cpu})"));
+            self.cells.push(format!("{seconds:.1}"));
             return;
         };
         let check = format!("apps.{}", app.name);
@@ -81,6 +83,6 @@ impl Row {
         }
         self.tally += Tally::FAILED;
         self.cells.push("FAILED".to_owned());
-        println!("not ok {name} ({seconds} s): {error:#}\n");
+        println!("not ok {name} ({seconds:.1} s): {error:#}\n");
     }
 }

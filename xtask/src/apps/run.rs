@@ -30,9 +30,9 @@ pub(crate) struct Wrapper {
 }
 
 impl Wrapper {
-    /// glibc's locks, with their calls counted.
-    pub(crate) fn reference(stage: &Stage) -> Result<Self> {
-        let file = stage.shared_file("counts", &[0; counts::FILE_SIZE])?;
+    /// glibc's locks, with their calls counted in a file of that name.
+    pub(crate) fn reference(stage: &Stage, file: &str) -> Result<Self> {
+        let file = stage.shared_file(file, &[0; counts::FILE_SIZE])?;
         let words = ["env".into(), pair("COUNT_FILE", &file), pair("LD_PRELOAD", &stage.path(COUNTER))];
         Ok(Self { name: "glibc".to_owned(), words: words.into(), counts_file: Some(file), lock: None })
     }
