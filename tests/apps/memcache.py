@@ -42,7 +42,7 @@ class Connection:
     """One client connection, speaking the text protocol."""
 
     def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=600)
         self.input = self.socket.makefile("rb")
 
     def send(self, *commands):

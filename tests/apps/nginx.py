@@ -67,7 +67,7 @@ class Client:
 
     def work(self):
         chance = random.Random(self.number)
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         for _ in range(self.requests):
             name = chance.randrange(FILES)
             wanted, headers, status = self.contents[name], {}, 200

@@ -76,7 +76,7 @@ class Buffer:
     def get(self):
         with self.not_empty:
             # The time-out is never reached; with one, the wait is a timed one.
-            if not self.not_empty.wait_for(lambda: self.values, timeout=60):
+            if not self.not_empty.wait_for(lambda: self.values, timeout=600):
                 raise TimeoutError("nothing arrived for 60 s")
             value = self.values.pop(0)
             self.not_full.notify_all()

@@ -1,6 +1,6 @@
 //! A program that has mapped zeroed pages wherever a registry may be, before the first lock.
 
-use flashlock_native::{NoStats, pool, registry, thread};
+use flashlock_native::{pool, registry, thread};
 
 /// How often the thread has slept in a call.
 fn naps() -> i64 {

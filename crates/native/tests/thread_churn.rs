@@ -3,7 +3,7 @@
 
 use core::ffi::c_void;
 
-use flashlock_native::{NoStats, pool, thread};
+use flashlock_native::{pool, thread};
 
 const THREADS: usize = 20_000;
 const AT_ONCE: usize = 8;
