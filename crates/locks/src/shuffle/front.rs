@@ -50,6 +50,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::{Handle, Machine, Word};
 use crate::node::{LEFT, Node, is_asleep, state};
+use crate::queue::link::handle_in;
 use crate::shuffle::shuffler;
 use crate::wait::hand_off;
 use crate::wait::left::{self, LeftBehind};
@@ -213,8 +214,9 @@ impl<M: Machine> ShflQueue<M> {
             self.set_head(naming(candidate));
             let told = if bed.is_some() { state::NAPPING } else { state::HEAD };
             if node.state.compare_exchange(seen, told, AcqRel, Relaxed).is_ok() {
-                if let Some(word) = bed {
-                    M::requeue(node, word); // Invariant 7. Who does not sleep there sees what it is.
+                match bed {
+                    Some(word) => M::requeue(node, word), // Invariant 7. Who does not sleep there sees what it is.
+                    None => note_awake::<M>(candidate),
                 }
                 return is_asleep(seen).then_some(candidate);
             }
@@ -283,6 +285,35 @@ pub fn start_clock<M: Machine>(node: &Node<M>) {
     node.since.store(M::micros(), Relaxed);
     node.passes.store(0, Relaxed);
 }
+
+/// The head is awake, or being woken: who is behind it, should it sleep, is to look for itself if that lasts. A hint, in a word that is one in all uses
+/// of a node: the waiter may have moved on.
+pub fn note_awake<M: Machine>(head: Handle) {
+    note::<M>(head, AWAKE);
+}
+
+/// The head sleeps, or is about to: a release will wake it.
+pub fn note_asleep<M: Machine>(head: Handle) {
+    note::<M>(head, 0);
+}
+
+fn note<M: Machine>(head: Handle, what: u32) {
+    if let Some(next) = handle_in(head.node::<M>().next.load(Acquire)) {
+        next.node::<M>().check_at.store(what, Relaxed);
+    }
+}
+
+/// Whether the waiter was told that the head is awake; it is told anew if that is so for longer. Relaxed: a hint.
+pub fn is_noted<M: Machine>(waiter: &Node<M>) -> bool {
+    let noted = waiter.check_at.load(Relaxed) != 0;
+    if noted {
+        waiter.check_at.store(0, Relaxed);
+    }
+    noted
+}
+
+/// Value of `check_at`.
+const AWAKE: u32 = 1;
 
 /// For how long the head has been head, in µs.
 pub fn waited<M: Machine>(node: &Node<M>) -> u32 {

@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::node::{Node, state};
 use crate::policy::Admission;
-use crate::shuffle::front::{ASKED, GRANTED, PROMISED, naming, waited};
+use crate::shuffle::front::{ASKED, GRANTED, PROMISED, naming, note_asleep, waited};
 use crate::shuffle::release::{bound, stood_still, wake};
 use crate::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::shuffle::shuffler;
@@ -133,7 +133,8 @@ impl<M: Machine> Lock<'_, M> {
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
             return false; // Evicted.
         }
-        // AcqRel: see `grant`.
+        note_asleep::<M>(me);
+        // AcqRel: see `hand_over`.
         let won = self.word.swap(SLEEPERS, AcqRel) == FREE;
         let promise = self.queue.head.load(Relaxed) & PROMISED;
         if !won && promise == PROMISED {

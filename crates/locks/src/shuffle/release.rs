@@ -15,7 +15,7 @@ use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::{Node, state};
 use crate::queue::link::handle_in;
-use crate::shuffle::front::{ASKED, GRANTED, PROMISED, ROUSE, named, naming, waited};
+use crate::shuffle::front::{ASKED, GRANTED, PROMISED, ROUSE, named, naming, note_awake, waited};
 use crate::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 
 /// For hand-overs to heads that do not run at once, the bound is stretched up to so many bounds ...
@@ -77,7 +77,12 @@ impl<M: Machine> Lock<'_, M> {
         if !sleeps && !asked && is_idle(node) {
             self.evict(waiter);
         }
-        let unheard = self.free() == Some(0) && node.state.load(Relaxed) == state::NAPPING;
+        let woken = self.free();
+        // From here on nodes only.
+        if woken.is_some_and(|woken| woken > 0) {
+            note_awake::<M>(waiter);
+        }
+        let unheard = woken == Some(0) && node.state.load(Relaxed) == state::NAPPING;
         if unheard || head & ROUSE != 0 {
             rouse::<M>(waiter);
         }
@@ -119,6 +124,7 @@ impl<M: Machine> Lock<'_, M> {
         }
         // Invariant 3 from here on.
         M::trace(Event::Grant);
+        note_awake::<M>(waiter);
         if before == SLEEPERS {
             M::trace(Event::Wake);
             M::wake(word, u32::MAX);

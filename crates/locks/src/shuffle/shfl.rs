@@ -31,8 +31,9 @@
 //!    succession, §5.4); one only, for more would fight over the line.
 //! 5. *Who sleeps sleeps until it is told*: a release wakes the head, or hears from the kernel that it did not sleep. Then it may be
 //!    frozen in a signal handler, and the release wakes another sleeper, who looks for the lock himself; if he gets it, he leaves his
-//!    node behind, and throws a head that does not run out of the queue. Only who has not seen the head asleep gets up by himself, ever more
-//!    seldom ([`turn`](super::turn)). So nothing of the lock is accessed by somebody whom nobody woke, once the head sleeps: a program may
+//!    node behind, and throws a head that does not run out of the queue. A head may also freeze when it is awake: so who wakes it leaves word in the
+//!    node of the waiter behind it, and who finds such word as it gets up, ever more seldom, looks for the lock, too
+//!    ([`turn`](super::turn)). But as long as the head sleeps, nothing of the lock is accessed by somebody whom nobody woke: a program may
 //!    end while threads are blocked on a lock whose memory is gone.
 //! 6. Nodes come from a pool, not the stack; a waiter may leave by time-out, and leaves its node behind; a queue full of such
 //!    nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
@@ -48,18 +49,17 @@
 //! [`head`](super::head), the release in [`release`](super::release).
 //!
 //! ## The bound
-//! Let a thread come when n others want the lock or hold it, each of whose sections takes s at most, and let T be `bound=`. It has the lock after at most
-//! (n + 2) · (s + T) + 50 ms, if it is not timed out, and if
-//! - a thread that is woken, or polls, runs within T/2, and hand-overs are of that kind (`stand_still`);
-//! - those who come later are not put before it: so with `policy=none`, on one NUMA node, or with `shuffles=` added to n;
+//! Let a thread come when n others want the lock or hold it, each of whose sections takes s at most. Let T be `bound=`, and d the time from waking a
+//! thread to its running, and T/16 more. Then it has the lock after at most **(n + 2) · (s + T + d) + 50 ms**, if
+//! - it is not timed out, nor evicted for not running, which needs 25 ms;
+//! - those who come later are not put before it: with `policy=none`, or on one NUMA node; else add `shuffles=` to n;
 //! - code that bypasses flashlock does not release the lock.
 //!
-//! *Why.* Who is head became so when somebody acquired the lock, at most one section before the release that follows. While the head sleeps, each
-//! release looks at the clock: the first after T hands the lock over, or, if sections are so short that sixteen end within T, the first after the
-//! head has got up and asked, within 2 T. While it polls, it asks by itself after T. So there are at most T and one section, or the
-//! rest of one, between two heads; before the first, and after the last, one section each. The stretched bound of departure 2 adds 50 ms at most
-//! in all, for those before it have queued for as long as it has. For 16 sections of T/16 and one wake-up there is T more in the worst
-//! case; where that matters, n is more than 100. `sim/tests/claims` draws n and s; `bound` in the conformance suite measures it here.
+//! *Why.* The head became so when somebody acquired the lock. While it sleeps, each release looks at the clock, and the first after T hands the
+//! lock over; or, if sections are so short that sixteen end within T, wakes the head, which asks, and is handed the lock by the next. While it polls, it
+//! looks at the clock itself, and asks after T. So from head to head there are T, d and what is left of a section when T is over. The section
+//! that is under way when the thread comes, and its own, are the two more. For the first 50 ms in the queue T may be stretched (departure 2): those before it have queued for as long by then, so this adds
+//! 50 ms in all. The claim `Bounded` of the simulator draws n and s; `bound.*` in the conformance suite measures it here.
 //!
 //! ## Invariants (beside those of `front`)
 //! 1. Whoever changes `word` from 0, or clears GRANTED, holds the lock.
@@ -157,6 +157,7 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
         node.prepare(state::WAITING);
         node.role.store(P::role::<M>(), Relaxed); // Published as the rest, by `join`.
         node.queued_at.store(M::micros(), Relaxed); // As well.
+        node.check_at.store(0, Relaxed); // And this.
         let behind = lock.queue.join_behind(me, me);
         if behind.is_some() {
             return lock.wait_turn::<W, P>(me, behind, until);
@@ -256,20 +257,16 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     /// The chain goes behind the tail. The first of it stays CLAIMED until he is linked, or HEAD, and the queue is not accessed
     /// after that (invariant 2 of `cond/chain`).
     ///
-    /// Unless it is seen that the head sleeps, the last is woken, and goes on to wait here, so that one of them looks for himself, should the head be
-    /// frozen. He may be gone already: then somebody is woken for nothing.
-    fn adopt(word: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
+    /// The last is woken, and goes on to wait here, so that one of them looks for himself, should the head be frozen. He may be gone already: then
+    /// somebody is woken for nothing.
+    fn adopt(_: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
         let (first, last, now) = (chain.first(), chain.last(), M::micros());
         let queues = |node: &Node<M>| node.queued_at.store(now, Relaxed);
         queues(first.node());
         chain.park_followers::<M>(queues);
         let claim = chain.claim_on_first::<M>();
         if !queue.join(first, last) {
-            let kept = Lock { word, queue }.is_in_good_hands(None);
             chain.park_first::<M>(claim);
-            if kept {
-                return;
-            }
         } else if let Some(head) = queue.install(first, None) {
             super::release::wake::<M>(head);
         }

@@ -6,10 +6,10 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::event::Event;
-use crate::machine::{Deadline, Handle, Machine, Patience, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::node::{Node, state};
 use crate::policy::Admission;
-use crate::shuffle::front::{ARRIVAL, BESIDE, GRANTED, PROMISED, ROUSE, ShflQueue, named, waited};
+use crate::shuffle::front::{ARRIVAL, BESIDE, GRANTED, PROMISED, ROUSE, ShflQueue, is_noted, named, waited};
 use crate::shuffle::release::{is_idle, rouse, stood_still};
 use crate::shuffle::shfl::{FREE, Lock, SLEEPERS, try_take};
 use crate::shuffle::shuffler;
@@ -43,9 +43,10 @@ impl<M: Machine> Lock<'_, M> {
 
     /// Waits in the queue, where it joined `behind` somebody.
     ///
-    /// It sleeps until it is told, once it has seen that somebody will: that the head sleeps, which one that is frozen as it polls does not; and that
-    /// who is before it has linked itself. For this it gets up once; and again, ever more seldom, as long as that is not so. Whoever is
-    /// woken without being told has been roused, for the head may be frozen.
+    /// It sleeps until it is told. Now and then, ever more seldom, it gets up: it may be that the head is frozen as it polls, and so neither takes
+    /// the lock nor is missed by a release. Once it has seen that the head sleeps, and that who is before it has linked itself, it then looks at nothing but
+    /// its own node, where whoever wakes the head leaves word ([`note_awake`](crate::shuffle::front::note_awake)). Who was moved here looks
+    /// at the lock, too. And whoever is woken without being told has been roused, for the head may be frozen.
     pub(super) fn wait_turn<W: WaitPolicy, P: Admission>(
         &self,
         me: Handle,
@@ -59,8 +60,7 @@ impl<M: Machine> Lock<'_, M> {
             if W::SPINS && self.queue.spin_while_shuffled::<W, P>(me, limit) {
                 return Turn::Head;
             }
-            let nap = if trusts { until } else { Some(M::sooner(look, until)) };
-            match self.queue.sleep_in_queue::<W>(node, nap) {
+            match self.queue.sleep_in_queue::<W>(node, &mut look, trusts, until) {
                 told if is_told(told) => return Turn::Head,
                 state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
                 _ => {}
@@ -75,7 +75,7 @@ impl<M: Machine> Lock<'_, M> {
                 }
                 return turn;
             }
-            (look, trusts) = (look.saturating_mul(2), self.is_in_good_hands(behind));
+            (look, trusts) = (look.saturating_mul(2), behind.is_some() && self.is_in_good_hands(behind));
         }
     }
 
@@ -164,15 +164,27 @@ impl<M: Machine> ShflQueue<M> {
         W::poll::<M>(&node.state, Acquire, patience, told).is_some()
     }
 
-    /// WAITING -> PARKED, and sleeps until it is told, or woken for another reason, or the limit has passed. The state then.
-    pub(crate) fn sleep_in_queue<W: WaitPolicy>(&self, node: &Node<M>, limit: Option<Deadline>) -> u32 {
+    /// WAITING -> PARKED, and sleeps until it is told, or woken for another reason, or the deadline has passed; or `look` µs, and, if it `trusts` the
+    /// head to be woken, twice as long again and again, until it is noted that the head is awake. The state then.
+    pub(crate) fn sleep_in_queue<W: WaitPolicy>(
+        &self,
+        node: &Node<M>,
+        look: &mut u32,
+        trusts: bool,
+        until: Option<Deadline>,
+    ) -> u32 {
         if W::PARKS {
             // Fails if it is our turn, or if the node was adopted asleep; both show below.
             let _ = node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
         }
-        if node.state.load(Acquire) == state::PARKED {
+        while node.state.load(Acquire) == state::PARKED {
             M::trace(Event::Park);
-            M::park(&node.state, state::PARKED, limit);
+            let ended = M::park(&node.state, state::PARKED, Some(M::sooner(*look, until)));
+            let late = || until.is_some_and(|deadline| M::expired(&deadline));
+            if ended == Unparked::Woken || !trusts || is_noted(node) || late() {
+                break;
+            }
+            *look = look.saturating_mul(2);
         }
         node.state.load(Acquire)
     }

@@ -122,6 +122,4 @@ fn shfl() {
     broken::<MutantShfl<ForgetsTheMoved>>("the moved are forgotten", STILL);
     let lost = Setup { fault: Some(Fault::NoWake(Field::LockWord)), ..OVERDUE };
     broken::<Shfl<Park>>("a grant wakes nobody", lost);
-    let unwoken = Setup { fault: Some(Fault::NoWake(Field::NodeState)), ..STILL };
-    broken::<Shfl<Park>>("a new head is not woken", unwoken);
 }

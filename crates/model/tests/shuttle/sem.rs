@@ -1,10 +1,10 @@
 //! Semaphores: makers and takers, in every order, timed and not; posts from handlers; waits and posts that freeze.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed},
 };
+use std::sync::{Arc, Mutex};
 
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Handle, Machine as _, Tunables, Word as _};

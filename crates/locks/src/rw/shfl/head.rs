@@ -18,7 +18,7 @@ use crate::policy::Admission;
 use crate::rw::Writer;
 use crate::rw::shfl::turn::Wait;
 use crate::rw::shfl::{BAR_READERS, BAR_WRITERS, BARS, SLEEPER, ShflRwState, Want, has_no_readers};
-use crate::shuffle::front::{named, waited};
+use crate::shuffle::front::{named, note_asleep, waited};
 use crate::shuffle::release::wake;
 use crate::shuffle::shuffler;
 use crate::shuffle::turn::WALK_EVERY;
@@ -187,6 +187,9 @@ impl<M: Machine> ShflRwState<M> {
             return; // Evicted.
         }
         let left = M::tunables().bound_us.checked_sub(waited(node)).filter(|left| *left > 0);
+        if left.is_none() {
+            note_asleep::<M>(me); // Until it is overdue, it gets up by itself.
+        }
         if left.is_some() && want == Want::Write(Writer::Fair) {
             self.count.fetch_and(!BARS, Relaxed);
         } else {

@@ -71,7 +71,7 @@ use crate::policy::{Admission, RolesApart};
 use crate::rw::shfl::turn::{Elsewhere, Wait};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 use crate::shuffle::ShflQueue;
-use crate::shuffle::front::named;
+use crate::shuffle::front::{named, note_awake};
 use crate::shuffle::release::rouse;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
@@ -252,11 +252,12 @@ impl<M: Machine> ShflRwState<M> {
             head = None;
         }
         let woken = if count & WRITER != 0 { self.end_writing() } else { self.take_out() };
-        // It may be frozen. From here on nodes only.
-        if let Some(head) =
-            head.filter(|head| woken == Some(0) && head.node::<M>().state.load(Relaxed) == state::NAPPING)
-        {
-            rouse::<M>(head);
+        // From here on nodes only.
+        match (head, woken) {
+            // It may be frozen.
+            (Some(head), Some(0)) if head.node::<M>().state.load(Relaxed) == state::NAPPING => rouse::<M>(head),
+            (Some(head), Some(_)) => note_awake::<M>(head),
+            _ => {}
         }
     }
 

@@ -111,6 +111,7 @@ impl<M: Machine> ShflRwState<M> {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         node.role.store(if wait.want.writes() { roles::WRITES } else { roles::READS }, Relaxed); // Published as the rest, by `join`.
+        node.check_at.store(0, Relaxed); // As well.
         let behind = self.queue.join_behind(me, me);
         if behind.is_some() {
             return self.wait_turn::<W, P>(me, behind, wait, until);
@@ -136,8 +137,7 @@ impl<M: Machine> ShflRwState<M> {
             if W::SPINS && self.queue.spin_while_shuffled::<W, P>(me, limit) {
                 return Turn::Head;
             }
-            let nap = if trusts { until } else { Some(M::sooner(look, until)) };
-            match self.queue.sleep_in_queue::<W>(node, nap) {
+            match self.queue.sleep_in_queue::<W>(node, &mut look, trusts, until) {
                 told if is_told(told) => return Turn::Head,
                 state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
                 _ => {}
