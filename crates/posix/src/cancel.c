@@ -24,3 +24,14 @@ int flashlock_wait_cancellable(int (*wait)(sem_t *, clockid_t, const struct time
 	errno = saved;
 	return result;
 }
+
+/* `call(arg)`, in which the thread may be cancelled; then `cleanup(arg)` runs, too. */
+int flashlock_call_cancellable(int (*call)(void *), void (*cleanup)(void *), void *arg)
+{
+	volatile int result = 0;
+
+	pthread_cleanup_push(cleanup, arg);
+	result = call(arg);
+	pthread_cleanup_pop(0);
+	return result;
+}

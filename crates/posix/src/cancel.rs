@@ -30,6 +30,19 @@ unsafe extern "C-unwind" {
         cleanup: Cleanup,
         arg: *mut c_void,
     ) -> c_int;
+    fn flashlock_call_cancellable(call: Call, cleanup: Cleanup, arg: *mut c_void) -> c_int;
+}
+
+/// What may be a cancellation point.
+type Call = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
+
+/// `call(arg)`; if the thread is cancelled in it, `cleanup(arg)` runs.
+///
+/// # Safety
+/// As for the two.
+pub(crate) unsafe fn call(call: Call, cleanup: Cleanup, arg: *mut c_void) -> c_int {
+    // SAFETY: the caller's; `arg` outlives the call, and the cancelled thread's cleanup.
+    unsafe { flashlock_call_cancellable(call, cleanup, arg) }
 }
 
 /// glibc's `sem_wait`, or `sem_clockwait` if there is a deadline.

@@ -49,11 +49,19 @@ impl<L: RawLock<M>, M: Machine<Word = Word32>> Morph for ToQueue<L, M> {
 }
 
 impl<M: Machine<Word = Word32>> Waiting<'_, M> {
-    /// Acquires the mutex in the way that the end of the wait asks for.
+    /// Acquires the mutex in the way that the end of the wait asks for, and ends what `wait_private` has begun.
     ///
     /// # Safety
     /// The mutex exists and is a waiter's on this condition variable.
     unsafe fn reacquire<L: RawLock<M>>(&self, outcome: Outcome) -> c_int {
+        // SAFETY: the caller's.
+        let result = unsafe { self.acquire::<L>(outcome) };
+        // SAFETY: the caller's; we hold the mutex, or glibc has refused it.
+        unsafe { Mutex::at(self.mutex) }.end_wait();
+        result
+    }
+
+    unsafe fn acquire<L: RawLock<M>>(&self, outcome: Outcome) -> c_int {
         match outcome {
             Outcome::Moved(me) => {
                 // SAFETY: the caller's.
@@ -109,11 +117,13 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
     if matches!(decode(object.kind.load(Relaxed)), Kind::Checking | Kind::Recursive) && !is_mine(object) {
         return EPERM;
     }
+    object.begin_wait();
     let me = queue.enqueue(movable(object));
     let waiting = Waiting { queue, mutex, me };
     // SAFETY: as above.
     let refused = unsafe { unlock::<L, M>(mutex) };
     if refused != 0 {
+        object.end_wait();
         // One of glibc's mutexes: never moved, but perhaps woken by a broadcast, which then goes on.
         if let Outcome::Signaled(baton) = queue.cancel(me) {
             pass_baton::<M>(baton);
@@ -133,6 +143,33 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
     }
 }
 
+/// A wait that is all glibc's.
+struct SharedWait {
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    until: Option<(clockid_t, *const timespec)>,
+}
+
+impl SharedWait {
+    unsafe extern "C-unwind" fn wait(arg: *mut c_void) -> c_int {
+        // SAFETY: `wait_shared` passes its own.
+        let Self { cond, mutex, until } = unsafe { &*arg.cast::<Self>() };
+        // SAFETY: the caller's.
+        unsafe {
+            match *until {
+                None => glibc::pthread_cond_wait(*cond, *mutex),
+                Some((clock, until)) => glibc::pthread_cond_clockwait(*cond, *mutex, clock, until),
+            }
+        }
+    }
+
+    /// The thread was cancelled. glibc has acquired the mutex again.
+    unsafe extern "C-unwind" fn cleanup(arg: *mut c_void) {
+        // SAFETY: as above; POSIX: the mutex outlives the wait.
+        unsafe { Mutex::at((*arg.cast::<Self>()).mutex) }.end_wait();
+    }
+}
+
 /// A process-shared condition variable is glibc's. With a mutex of ours whose word follows glibc's protocol, glibc's code can
 /// release and acquire that, too. With any other, the wait is made on a mutex of its own, in slices, for a signal that comes
 /// between the release of the one and the wait on the other is missed; POSIX allows a wait to end without a signal.
@@ -144,12 +181,15 @@ unsafe fn wait_shared<L: RawLock<M>, M: Machine<Word = Word32>>(
     M::trace(Event::GlibcShared);
     // SAFETY: the caller's, for all of this function; the proxy is a free mutex of glibc's.
     unsafe {
-        let kind = decode(Mutex::at(mutex).kind.load(Relaxed));
+        let object = Mutex::at(mutex);
+        let kind = decode(object.kind.load(Relaxed));
         if L::GLIBC_WORD || matches!(kind, Kind::Glibc(_)) {
-            return match until {
-                None => glibc::pthread_cond_wait(cond, mutex),
-                Some((clock, until)) => glibc::pthread_cond_clockwait(cond, mutex, clock, until),
-            };
+            let mut shared = SharedWait { cond, mutex, until };
+            let arg = (&raw mut shared).cast::<c_void>();
+            object.begin_wait();
+            let result = cancel::call(SharedWait::wait, SharedWait::cleanup, arg);
+            object.end_wait();
+            return result;
         }
         let mut end = clock::sooner((SHARED_SLICE_NS / 1000) as u32, None);
         let mut last_slice = false;
@@ -165,11 +205,13 @@ unsafe fn wait_shared<L: RawLock<M>, M: Machine<Word = Word32>>(
         let mut before = 0;
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before);
         glibc::pthread_mutex_lock(&raw mut proxy);
+        object.begin_wait();
         let mut result = unlock::<L, M>(mutex);
         if result == 0 {
             result = glibc::pthread_cond_clockwait(cond, &raw mut proxy, clock, &raw const until);
             lock::<L, M>(mutex);
         }
+        object.end_wait();
         glibc::pthread_mutex_unlock(&raw mut proxy);
         pthread_setcancelstate(before, core::ptr::null_mut());
         // With the mutex held, as POSIX wants it.

@@ -5,7 +5,7 @@
 //!  0  our word (glibc: __lock, same protocol)          0  CondQueue, 20 bytes
 //!  4  recursion count, as glibc's __count             20  –
 //!  8  owner's thread id, as glibc's __owner           28  __wrefs from glibc 2.41 on \  bit 0: process-shared
-//! 12  glibc's __nusers; not used by us                36  __wrefs up to glibc 2.40   /  bit 1: CLOCK_MONOTONIC
+//! 12  glibc's __nusers; our waiters in its upper half   36  __wrefs up to glibc 2.40   /  bit 1: CLOCK_MONOTONIC
 //! 16  __kind, glibc's                                 40  –
 //! 20  glibc's __spins; the first word of a queue of 20 bytes
 //! 24  our queue, 16 bytes (glibc: robust list)
@@ -35,6 +35,9 @@ use flashlock_native::Word32;
 
 use crate::glibc;
 
+/// A waiter, in [`Mutex::users`].
+const WAITER: u32 = 1 << 16;
+
 /// A `pthread_mutex_t`, seen by us.
 #[repr(C)]
 pub struct Mutex {
@@ -44,6 +47,9 @@ pub struct Mutex {
     pub count: AtomicU32,
     /// Thread id of the holder, for recursive and error-checking mutexes.
     pub owner: AtomicU32,
+    /// glibc's `__nusers`, by which its destroy tells that somebody uses the mutex. Our lock and unlock leave it alone, and glibc's code may
+    /// count in it what we release, or the other way round. In its upper half: who waits on a condition variable, and is to acquire
+    /// the mutex again.
     users: AtomicU32,
     /// glibc's `__kind`.
     pub kind: AtomicU32,
@@ -65,6 +71,21 @@ impl Mutex {
     pub unsafe fn at<'a>(address: *mut libc::pthread_mutex_t) -> &'a Self {
         // SAFETY: the caller's. All fields are atomics, valid for any bytes.
         unsafe { &*address.cast::<Self>() }
+    }
+
+    /// One more waits on a condition variable, and will have to acquire the mutex again. The caller holds it.
+    pub fn begin_wait(&self) {
+        self.users.fetch_add(WAITER, Relaxed);
+    }
+
+    /// One less. The caller has acquired the mutex again; it is the same count, whoever held it meanwhile.
+    pub fn end_wait(&self) {
+        self.users.fetch_sub(WAITER, Relaxed);
+    }
+
+    /// Whether somebody waits who will have to acquire it. Of glibc's count, which may be too high or too low, nothing is seen.
+    pub fn has_waiters(&self) -> bool {
+        self.users.load(Relaxed).wrapping_add(WAITER / 2) >= WAITER
     }
 
     /// The lock's queue: a `Q` made of words, in our 16 bytes; or in 20, with glibc's `__spins`, which is nobody's where no code
@@ -268,6 +289,24 @@ mod tests {
         assert_eq!(minor_version(b"2.41.9000"), Some(41));
         assert_eq!(minor_version(b"3.0"), None);
         assert_eq!(minor_version(b"2"), None);
+    }
+
+    #[test]
+    fn waiters_are_counted_beside_glibcs_users() {
+        let mut object = libc::PTHREAD_MUTEX_INITIALIZER;
+        // SAFETY: the test's own.
+        let mutex = unsafe { Mutex::at(&raw mut object) };
+        for glibcs in [0, 1, 3, u32::MAX, u32::MAX - 2] {
+            mutex.users.store(glibcs, Relaxed);
+            assert!(!mutex.has_waiters(), "{glibcs}");
+            mutex.begin_wait();
+            assert!(mutex.has_waiters(), "{glibcs}");
+            mutex.begin_wait();
+            mutex.end_wait();
+            assert!(mutex.has_waiters(), "{glibcs}");
+            mutex.end_wait();
+            assert!(!mutex.has_waiters() && mutex.users.load(Relaxed) == glibcs, "{glibcs}");
+        }
     }
 
     #[test]

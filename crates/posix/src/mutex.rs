@@ -299,7 +299,7 @@ pub unsafe extern "C-unwind" fn destroy<L: RawLock<M>, M: Machine<Word = Word32>
         // SAFETY: the caller's.
         return unsafe { glibc::pthread_mutex_destroy(address) };
     }
-    if L::is_locked(&mutex.word, mutex.queue::<L::Queue>()) {
+    if L::is_locked(&mutex.word, mutex.queue::<L::Queue>()) || mutex.has_waiters() {
         return EBUSY;
     }
     L::destroy(&mutex.word, mutex.queue::<L::Queue>());
