@@ -6,22 +6,17 @@
 //!
 //! Every lock that can be put under a program, with every way of waiting but polling for ever (`wait=spin`), which must be found out.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use flashlock_locks::catalogue::{Facts, LOCKS};
 use flashlock_locks::rw::catalogue::RW_LOCKS;
 
 use crate::child::Program;
-use crate::locks::{Chosen, Under};
-use crate::steps::{Tally, watched};
+use crate::locks::{Chosen, Under, with_waits};
+use crate::steps::{Tally, at_once, watched};
 use crate::table;
 use crate::workspace;
 
@@ -88,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     if let Some(first) = runs.iter().find(|run| !matches!(run.under, Under::Glibc)) {
         first.under.assert_bound(&program)?;
     }
-    let results = watched("threads are blocked", || measured(&program, &runs, options))?;
+    let results = watched("threads are blocked", || at_once(&runs, AT_ONCE, |run| costs(&program, run, options)))?;
     let mut tally = Tally::default();
     let mut table = table::new(["lock", "scenario", "threads", "% of a CPU each", "switches", ""]);
     for (run, costs) in runs.iter().zip(&results) {
@@ -134,7 +129,7 @@ fn runs(options: &Options, scenarios: &[String]) -> Result<Vec<Run>> {
         let is_rw = RW_LOCKS.iter().any(|info| info.name == base);
         let scenarios: Vec<String> =
             scenarios.iter().filter(|name| RW.contains(&name.as_str()) == is_rw).cloned().collect();
-        let names = if given.is_empty() { sleeping(base)? } else { BTreeSet::from([lock.name.clone()]) };
+        let names = if given.is_empty() { sleeping(base)? } else { vec![lock.name.clone()] };
         for name in names.into_iter().filter(|_| !scenarios.is_empty()) {
             runs.push(Run { under: Under::lock(&name)?, name, scenarios: scenarios.clone() });
         }
@@ -143,34 +138,8 @@ fn runs(options: &Options, scenarios: &[String]) -> Result<Vec<Run>> {
 }
 
 /// A lock with each of its waits but `spin`.
-fn sleeping(name: &str) -> Result<BTreeSet<String>> {
-    let facts = LOCKS.iter().map(|info| &info.facts).chain(RW_LOCKS.iter().map(|info| &info.facts));
-    let info: &Facts = facts
-        .into_iter()
-        .find(|facts| facts.name == name)
-        .with_context(|| format!("{name} is not in the catalogue that this task was built with"))?;
-    Ok(info.waits.iter().filter(|wait| **wait != "spin").map(|wait| format!("{name}:wait={wait}")).collect())
-}
-
-fn measured(program: &Path, runs: &[Run], options: &Options) -> Result<Vec<Vec<Cost>>> {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(vec![None; runs.len()]);
-    let work = || -> Result<()> {
-        while let Some((at, run)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, runs.get(at)?))) {
-            let costs = costs(program, run, options)?;
-            results.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[at] = Some(costs);
-        }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| match thread.join() {
-            Ok(result) => result,
-            Err(_) => bail!("a thread of this task panicked"),
-        })
-    })?;
-    let results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    results.into_iter().collect::<Option<Vec<_>>>().context("a program was not run")
+fn sleeping(name: &str) -> Result<Vec<String>> {
+    with_waits(name, |wait| wait != "spin")
 }
 
 fn costs(program: &Path, run: &Run, options: &Options) -> Result<Vec<Cost>> {

@@ -5,8 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use flashlock_locks::catalogue::LOCKS;
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::rw::catalogue::RwId;
+use flashlock_locks::rw::catalogue::{RW_LOCKS, RwId};
 use flashlock_native::settings;
 use serde::Deserialize;
 use serde_json::Value;
@@ -157,6 +158,16 @@ fn configured(locks: &[Lock], text: &str) -> Result<Lock> {
         bail!("--lock '{text}': {error} (flashlock locks describes them)");
     }
     Ok(Lock { name: text.to_owned(), ..lock })
+}
+
+/// A lock of the catalogue that this task was built with, with each of those of its waits.
+pub(crate) fn with_waits(name: &str, is_meant: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+    let facts = LOCKS.iter().map(|info| &info.facts).chain(RW_LOCKS.iter().map(|info| &info.facts));
+    let info = facts
+        .into_iter()
+        .find(|facts| facts.name == name)
+        .with_context(|| format!("{name} is not in the catalogue that this task was built with"))?;
+    Ok(info.waits.iter().filter(|wait| is_meant(wait)).map(|wait| format!("{name}:wait={wait}")).collect())
 }
 
 /// Which locks, as they are to behave, and on which machine.

@@ -7,6 +7,7 @@
 
 mod apps;
 mod atomics;
+mod bound;
 mod child;
 mod conformance;
 mod docs;
@@ -65,6 +66,8 @@ enum Task {
     Mallocs(mallocs::Options),
     /// Conformance and torture on other versions of glibc, out of Debian's archive
     Glibc(glibc::Options),
+    /// For how many sections of others a thread waits, under the locks that promise a bound
+    Bound(bound::Options),
     /// What blocked threads cost: CPU time and context switches, under glibc and under every lock
     Idle(idle::Options),
     /// Every lock, and every admission policy, under ThreadSanitizer
@@ -112,7 +115,8 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Options => options::run(options::Extent::Full).map(Some),
         Task::Mallocs(options) => mallocs::run(options).map(Some),
         Task::Glibc(options) => glibc::run(options).map(Some),
-        Task::Idle(options) => idle::run(options).map(Some),
+        Task::Bound(options) => bound::run(&options).map(Some),
+        Task::Idle(options) => idle::run(&options).map(Some),
         Task::Races => races::run().map(Some),
         Task::Apps(options) => apps::run(options).map(Some),
         Task::Instructions(options) => instructions::run(options).map(Some),

@@ -2,9 +2,12 @@
 
 use std::io::IsTerminal;
 use std::ops::AddAssign;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 
 use crate::child::cpu_of_children;
@@ -132,6 +135,34 @@ impl Steps {
         }
         sum
     }
+}
+
+/// Does all jobs, so many at a time; the results, in the order of the jobs.
+pub(crate) fn at_once<J: Sync, T: Send>(
+    jobs: &[J],
+    most: usize,
+    work: impl Fn(&J) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<T>>> = Mutex::new(jobs.iter().map(|_| None).collect());
+    let (next, results) = (&next, &results);
+    let runs = || -> Result<()> {
+        loop {
+            let at = next.fetch_add(1, Relaxed);
+            let Some(job) = jobs.get(at) else { return Ok(()) };
+            let result = work(job)?;
+            results.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(result);
+        }
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..most).map(|_| scope.spawn(&runs)).collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(_) => bail!("a thread of this task panicked"),
+        })
+    })?;
+    let results = std::mem::take(&mut *results.lock().unwrap_or_else(PoisonError::into_inner));
+    results.into_iter().collect::<Option<Vec<_>>>().context("a job was not done")
 }
 
 /// Runs `work` with a spinner and its name, if somebody is watching.
