@@ -1,6 +1,7 @@
 /* The end of a process while its threads hold, want and wait for locks: it ends, and with the right status. */
 #include "conformance.h"
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 /* ---- A process full of busy and blocked threads ---- */
@@ -222,3 +223,104 @@ static void end_as_threads_end(void)
 
 /* Nobody calls exit: the process ends with its last thread, successfully. */
 CHECK(exit, last_thread_ends_the_process) { ends_with(0, end_as_threads_end); }
+
+/* ---- Threads blocked for good on memory that is gone: static destructors, delete ---- */
+
+/*
+ * Detached threads wait for a mutex that nobody will release; its memory is unmapped, and the program runs on for a while before it ends. Who sleeps, and is
+ * not woken, must not look at it.
+ */
+static void block_on(void *page, int count, mutex_call *lock)
+{
+    static struct locker waiters[40];
+    pthread_mutex_t *mutex = page;
+    CHECK_OK(pthread_mutex_init(mutex, NULL));
+    CHECK_OK(pthread_mutex_lock(mutex));
+    for (int i = 0; i < count; i++) locker_start(&waiters[i], mutex, lock, NULL);
+}
+
+static int timedlock_far(pthread_mutex_t *mutex)
+{
+    struct timespec far = time_far(CLOCK_REALTIME);
+    return pthread_mutex_timedlock(mutex, &far);
+}
+
+static pthread_rwlock_t *written;
+
+static void *write_for_ever(void *unused)
+{
+    CHECK_OK(pthread_rwlock_wrlock(written));
+    return unused;
+}
+
+static void *new_page(void)
+{
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK_TRUE(page != MAP_FAILED, "no memory");
+    return page;
+}
+
+/* A waiter polls for its budget, and a little longer looks whether others sleep: these have done with that. */
+static void lose(void *page)
+{
+    nap_ms(700);
+    CHECK_EQ(munmap(page, 4096), 0);
+    nap_ms(3000);
+    exit(3);
+}
+
+static void lose_a_mutex_with(int count, mutex_call *lock)
+{
+    void *page = new_page();
+    block_on(page, count, lock);
+    lose(page);
+}
+
+static void lose_with_one(void)
+{
+    lose_a_mutex_with(1, NULL);
+}
+
+static void lose_with_two(void)
+{
+    lose_a_mutex_with(2, NULL);
+}
+
+static void lose_with_many(void)
+{
+    lose_a_mutex_with(40, NULL);
+}
+
+static void lose_with_deadlines(void)
+{
+    lose_a_mutex_with(3, timedlock_far);
+}
+
+static void lose_with_writers(void)
+{
+    written = new_page();
+    CHECK_OK(pthread_rwlock_init(written, NULL));
+    CHECK_OK(pthread_rwlock_wrlock(written));
+    for (int i = 0; i < 3; i++) thread_start(write_for_ever, NULL);
+    lose(written);
+}
+
+static void ends_once_with(int status, void (*body)(void))
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        body();
+        _exit(99);
+    }
+    CHECK_EQ(process_status(pid), status);
+}
+
+CHECK(exit, memory_gone_under_one_waiter) { ends_once_with(3, lose_with_one); }
+
+CHECK(exit, memory_gone_under_two_waiters) { ends_once_with(3, lose_with_two); }
+
+CHECK(exit, memory_gone_under_many_waiters) { ends_once_with(3, lose_with_many); }
+
+CHECK(exit, memory_gone_under_waiters_with_deadlines) { ends_once_with(3, lose_with_deadlines); }
+
+CHECK(exit, memory_gone_under_writers) { ends_once_with(3, lose_with_writers); }

@@ -35,6 +35,12 @@ pub const ONE_BY_ONE: &[Exception] = group! {
     "a broadcast lets its waiters go one after the other: one that is frozen holds up the rest": "signals.frozen_*";
 };
 
+/// Of locks whose waiters poll for as long as they wait.
+pub const POLLS: &[Exception] = group! {
+    "waiters never sleep for good, but look at the lock again and again: its memory must be there":
+        "exit.memory_gone_under_*waiter*";
+};
+
 /// Of a lock that is tried by drawing a number.
 pub const TRIES: &[Exception] = group! {
     "a trylock must find the lock free from one instruction to the next: one that is slow may try for ever while others keep coming":

@@ -33,7 +33,7 @@ macro_rules! for_each_lock {
                 bytes: 12, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: false, fair: "yes: first come, first served; but timed acquisitions come after all others",
                 strict: true, claims: [InOrder, Serves], options: [],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, POLLS],
             }),
             (Hbo, "hbo", [spin => $crate::spin::Hbo], {
                 title: "test-and-set that backs off for longer from another NUMA node",
@@ -42,7 +42,7 @@ macro_rules! for_each_lock {
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true, fair: "no: a NUMA node may keep the lock without bound",
                 strict: false, claims: [Local], options: [],
-                exceptions: [FOREIGN_CODE, ONE_BY_ONE],
+                exceptions: [FOREIGN_CODE, ONE_BY_ONE, POLLS],
             }),
             (Clh, "clh", [stp => $crate::queue::Clh<$crate::wait::SpinThenPark>, spin => $crate::queue::Clh<$crate::wait::Spin>, park => $crate::queue::Clh<$crate::wait::Park>, umwait => $crate::queue::Clh<$crate::wait::Umwait>], {
                 title: "queue lock, each waiter on the node of the one before it",
@@ -96,7 +96,7 @@ macro_rules! for_each_lock {
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 2, atomics_unlock: 0,
                 numa_aware: true, fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed acquisitions come after all others",
                 strict: true, claims: [Serves, Local], options: [Passes],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, POLLS],
             }),
             (CPtlTkt, "c-ptl-tkt", [spin => $crate::numa::CPtlTkt], {
                 title: "a ticket lock for each NUMA node, below a partitioned ticket lock",
@@ -105,7 +105,7 @@ macro_rules! for_each_lock {
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 2, atomics_unlock: 0,
                 numa_aware: true, fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed acquisitions come after all others",
                 strict: true, claims: [Serves, Local], options: [Passes],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, POLLS],
             }),
             (Hmcs, "hmcs", [stp => $crate::numa::Hmcs<$crate::wait::SpinThenPark>, spin => $crate::numa::Hmcs<$crate::wait::Spin>, park => $crate::numa::Hmcs<$crate::wait::Park>, umwait => $crate::numa::Hmcs<$crate::wait::Umwait>], {
                 title: "hierarchical MCS: a queue for each NUMA node, below one for all",
@@ -195,7 +195,7 @@ macro_rules! for_each_lock {
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true, fair: "bounded: after bound= microseconds the first waiter contends alone",
                 strict: true, claims: [Serves, Bounded, Local], options: [Bound, Shuffles, Policy],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
             (Shfl, "shfl", [stp => $crate::shuffle::Shfl<$crate::wait::SpinThenPark>, spin => $crate::shuffle::Shfl<$crate::wait::Spin>, park => $crate::shuffle::Shfl<$crate::wait::Park>, umwait => $crate::shuffle::Shfl<$crate::wait::Umwait>], {
                 title: "blocking ShflLock: NUMA-aware, for any number of threads",
