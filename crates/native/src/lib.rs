@@ -11,6 +11,7 @@
 //! | [`registry`] | what all copies of this code in a process share |
 //! | [`pool`], [`thread`] | queue nodes, and each thread's own |
 //! | `local` | thread-local storage that no allocator has a part in |
+//! | [`holder`] | the thread's id, to name it in mutexes |
 //! | [`held`] | the read locks that a thread holds |
 //! | [`futex`], [`clock`], [`sys`] | the kernel and the time |
 //! | [`spin`], [`umwait`] | polling: budget, politeness, signs of a crowd; resting until a line changes |
@@ -25,6 +26,7 @@ pub mod epoch;
 pub mod futex;
 pub mod groups;
 pub mod held;
+pub mod holder;
 pub mod left;
 mod local;
 pub mod machine;

@@ -40,6 +40,8 @@ struct Local {
     has_priority: Cell<bool>,
     /// What lock algorithms keep.
     kept: [Cell<u32>; Kept::COUNT],
+    /// Stays 0.
+    zero: AtomicU32,
 }
 
 zeroed_per_thread! {
@@ -99,6 +101,17 @@ extern "C" fn give_back() {
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static GIVE_BACK: extern "C" fn() = give_back;
+
+/// How far from the thread pointer each thread has a zero.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn zero_at() -> usize {
+    let pointer: usize;
+    // SAFETY: reads the thread pointer, which glibc keeps at itself.
+    unsafe {
+        core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    };
+    LOCAL.with(|local| core::ptr::from_ref(&local.zero) as usize).wrapping_sub(pointer)
+}
 
 /// Ids that the kernel never gives: for threads that it refuses theirs.
 const REFUSED: u32 = 1 << 31;

@@ -24,7 +24,7 @@ use crate::cancel::{self, pthread_testcancel};
 use crate::glibc;
 use crate::kind::{Kind, decode, is_plain};
 use crate::layout::{COND_MONOTONIC, COND_SHARED, Cond, Mutex};
-use crate::mutex::{clock_of, deadline, is_mine, lock, own, unlock};
+use crate::mutex::{clock_of, deadline, is_mine, lock, name_holder, own, unlock};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// How long a wait on glibc's condition variable with our mutex lasts before it looks for itself, in ns.
@@ -67,7 +67,9 @@ impl<M: Machine<Word = Word32>> Waiting<'_, M> {
                 // SAFETY: the caller's.
                 let mutex = unsafe { Mutex::at(self.mutex) };
                 L::lock_adopted(&mutex.word, mutex.queue::<L::Queue>(), me);
-                if !is_plain(mutex.kind.load(Relaxed)) {
+                if is_plain(mutex.kind.load(Relaxed)) {
+                    name_holder(mutex);
+                } else {
                     own(mutex);
                 }
                 0

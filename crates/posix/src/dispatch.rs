@@ -21,7 +21,9 @@ use flashlock_locks::raw::RawLock;
 #[cfg(feature = "stats")]
 use flashlock_native::Counting;
 use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
-use flashlock_native::{Native, NoStats, Word32, alone, clock, epoch, groups, near, numa, parts, spin, stats, sys};
+use flashlock_native::{
+    Native, NoStats, Word32, alone, clock, epoch, groups, holder, near, numa, parts, spin, stats, sys,
+};
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 use crate::common::{self, Whose};
@@ -108,6 +110,7 @@ fn resolve() -> &'static Table {
     let (choice, _) = choices(value.as_ref(), environment::value(settings::ENV_RW).as_ref());
     let text = value.as_ref().and_then(|value| value.text().ok()).unwrap_or("");
     let (chosen, whose) = if layout::prepare() { choose(text, &choice, stats_fd()) } else { (&GLIBC, Whose::Glibc) };
+    holder::settle();
     common::install(whose);
     install(chosen)
 }
@@ -158,6 +161,7 @@ pub fn init() {
     dispatch_rw::resolve_early();
     report_lock();
     alone::prepare();
+    holder::prepare();
     let imagined = imagined();
     numa::prepare(imagined.map(|[nodes, _, _]| nodes));
     if Chosen::asks_where(settings::tunables().policy) {

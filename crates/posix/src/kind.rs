@@ -20,7 +20,7 @@ pub const DESTROYED: u32 = u32::MAX;
 /// The kinds that we tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Default, normal or adaptive: no owner, no count.
+    /// Default, normal or adaptive: nobody asks for the owner, no count.
     Plain,
     /// Recursive.
     Recursive,

@@ -18,7 +18,7 @@
 //! 48  glibc's __flags: the kind
 //! ```
 //!
-//! The count and the owner are kept, for the kinds that need them, exactly as glibc keeps them, so that code which runs glibc's
+//! The count is kept for recursive mutexes, and the owner for all, exactly as glibc keeps them, so that code which runs glibc's
 //! functions on the same mutex sees what it expects.
 //!
 //! The layout goes by the version of glibc that the process runs on, and is then checked against what its own
@@ -45,7 +45,7 @@ pub struct Mutex {
     pub word: Word32,
     /// How often a recursive mutex is held.
     pub count: AtomicU32,
-    /// Thread id of the holder, for recursive and error-checking mutexes.
+    /// Thread id of the holder. Of a plain mutex it is for debuggers only, and 0 where it is not at hand.
     pub owner: AtomicU32,
     /// glibc's `__nusers`, by which its destroy tells that somebody uses the mutex. Our lock and unlock leave it alone, and glibc's code may
     /// count in it what we release, or the other way round. In its upper half: who waits on a condition variable, and is to acquire
