@@ -239,7 +239,7 @@ fn retries_are_made_where_nothing_is_complete_yet() {
     // Fails once under the only lock, and works from then on.
     let file = scratch("once");
     let line = format!("case $FLASHLOCK in shfl*) test -e '{0}' || {{ touch '{0}'; exit 1; }};; esac", file.display());
-    let (code, results) = read("retried.json", &["--locks", "shfl", "--time", "1", "--", "sh", "-c", &line]);
+    let (code, results) = read("retried.json", &["--locks", "shfl", "--time", "5", "--", "sh", "-c", &line]);
     assert_eq!(code, 3);
     assert!(results.method.rounds > 2, "{}", results.method.rounds);
 }

@@ -104,11 +104,14 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
                 let mut client = shared.client(args.seed, number);
                 barrier.wait();
                 let mut operations = 0_u64;
-                while !stop.load(Relaxed) {
+                // One at least, also of a thread that had no CPU before the time was over.
+                loop {
                     shared.operate(&mut client);
                     operations += 1;
+                    if stop.load(Relaxed) {
+                        break operations;
+                    }
                 }
-                operations
             }
         };
         let spawn = |number| thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work(number));
