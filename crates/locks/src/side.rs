@@ -96,6 +96,8 @@ pub struct Block<M: Machine> {
     pub passed: M::Word,
     /// How many writers there were.
     pub writers: M::Word,
+    /// Where the word is that names the block, low and high half; 0 where nobody asks.
+    owner: [M::Word; 2],
     /// Another side block.
     pub board: M::Word,
     /// The part that this one is below, or 0.
@@ -127,6 +129,7 @@ impl<M: Machine> Block<M> {
             sleepers: [zero(), zero()],
             passed: zero(),
             writers: zero(),
+            owner: [zero(), zero()],
             board: zero(),
             above: zero(),
             pool_next: zero(),
@@ -136,8 +139,8 @@ impl<M: Machine> Block<M> {
 
     /// Its words, but the pool's.
     pub fn words(&self) -> impl Iterator<Item = &M::Word> {
-        let [first, last] = &self.sleepers;
-        [&self.state, &self.epoch, &self.passes, &self.limit, &self.tail, &self.next, first, last]
+        let ([first, last], [low, high]) = (&self.sleepers, &self.owner);
+        [low, high, &self.state, &self.epoch, &self.passes, &self.limit, &self.tail, &self.next, first, last]
             .into_iter()
             .chain([&self.passed, &self.writers, &self.board, &self.above, &self.below.more])
             .chain(&self.below.slots)
@@ -192,6 +195,24 @@ impl<M: Machine> Side<M> {
         let fresh = blank::<M>();
         prepare(fresh.block());
         Self(publish::<M>(side, fresh).block())
+    }
+
+    /// The same, for the calling process and this very word: to be asked for one that [knows it](Self::is_of).
+    #[cold]
+    pub fn make_owned(side: &M::Word) -> Self {
+        Self::make(side, |block| {
+            let address = core::ptr::from_ref(side).addr() as u64;
+            block.owner[0].store(address as u32, Relaxed);
+            block.owner[1].store((address >> 32) as u32, Relaxed);
+        })
+    }
+
+    /// Whether the block was made for the word at this address. If not, another process has written the name there, in memory that both map, and here it
+    /// names a block of another lock, or none.
+    pub fn is_of(self, side: &M::Word) -> bool {
+        let address = core::ptr::from_ref(side).addr() as u64;
+        let [low, high] = &self.0.owner;
+        u64::from(low.load(Relaxed)) | u64::from(high.load(Relaxed)) << 32 == address
     }
 
     /// The parts below a part.

@@ -48,6 +48,8 @@ struct Books {
     taken_blocks: Vec<bool>,
     /// One more than the last index that was ever taken. They are taken from the first one up.
     most: u32,
+    /// Whether threads that had taken blocks may have vanished.
+    lost_blocks: bool,
 }
 
 impl<C: Checker> Arena<C> {
@@ -63,6 +65,7 @@ impl<C: Checker> Arena<C> {
             most: 0,
             free_blocks: Vec::new(),
             taken_blocks: Vec::new(),
+            lost_blocks: false,
         });
         let leavers = Box::new(Word::new(0));
         leavers.tag(Field::Leavers);
@@ -156,8 +159,11 @@ impl<C: Checker> Arena<C> {
     /// Takes a block back.
     pub fn give_block(&self, name: Name) {
         let index = name.word() - 1;
-        let taken = std::mem::replace(&mut self.books.borrow_mut().taken_blocks[index as usize], false);
-        assert!(taken, "block {index} was given back twice");
+        {
+            let mut books = self.books.borrow_mut();
+            let taken = std::mem::replace(&mut books.taken_blocks[index as usize], false);
+            assert!(taken || books.lost_blocks, "block {index} was given back twice");
+        }
         if self.recycles {
             self.order.fetch_add(1, Release);
             self.books.borrow_mut().free_blocks.push(index);
@@ -175,13 +181,14 @@ impl<C: Checker> Arena<C> {
     pub(crate) fn forget(&self) {
         let mut books = self.books.borrow_mut();
         books.taken.fill(false);
-        books.taken_blocks.fill(false);
+        books.lost_blocks = true;
     }
 
     /// How many nodes and blocks are taken now.
     pub fn in_use(&self) -> usize {
         let books = self.books.borrow();
-        books.taken.iter().chain(&books.taken_blocks).filter(|&&taken| taken).count()
+        let blocks = if books.lost_blocks { &[][..] } else { &books.taken_blocks };
+        books.taken.iter().chain(blocks).filter(|&&taken| taken).count()
     }
 
     /// How many nodes were taken, in all.

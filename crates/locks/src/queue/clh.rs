@@ -56,7 +56,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
-use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::machine::{Clock, Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::node::state;
 use crate::raw::RawLock;
 use crate::settle::settle;
@@ -64,6 +64,8 @@ use crate::wait::{SpinThenPark, WaitPolicy, hand_off, tell};
 
 /// How many abandoned nodes at the tail a tried acquisition passes over.
 const LONGEST: u32 = 10_000;
+/// A deadline that has passed.
+const PAST: Deadline = Deadline { clock: Clock::Monotonic, sec: 0, nsec: 0 };
 /// A node's state after the release.
 const RELEASED: u32 = state::HEAD;
 
@@ -130,10 +132,12 @@ impl<M: Machine> ClhQueue<M> {
             M::give_node(me);
             return false;
         }
-        // Without a deadline it cannot time out. Invariant 4.
-        let _ = self.wait_behind::<W>(me, Handle::from_word(seen), None);
-        self.owner.store(me.word(), Relaxed);
-        true
+        // The node may have been given back since, and be at the tail again, of who waits or holds: a try does not wait for him.
+        let taken = self.wait_behind::<W>(me, Handle::from_word(seen), Some(PAST)).is_ok();
+        if taken {
+            self.owner.store(me.word(), Relaxed);
+        }
+        taken
     }
 
     /// Joins, and waits until the lock is ours.
@@ -282,5 +286,20 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
 
     fn is_locked(_: &M::Word, queue: &ClhQueue<M>) -> bool {
         !ClhQueue::<M>::is_free(queue.tail.load(Acquire))
+    }
+
+    /// Gives the nodes back that stand in a free lock: the one that was released last, and those of who gave up behind it.
+    fn destroy(_: &M::Word, queue: &ClhQueue<M>) {
+        queue.settle();
+        if !ClhQueue::<M>::is_free(queue.tail.load(Acquire)) {
+            return;
+        }
+        let mut here = Handle::from_word(queue.tail.swap(0, Acquire));
+        while let Some(handle) = here {
+            let node = handle.node::<M>();
+            let gone = node.state.load(Acquire) == state::ABANDONED;
+            here = if gone { Handle::from_word(node.prev.load(Relaxed)) } else { None };
+            M::give_node(handle);
+        }
     }
 }

@@ -6,23 +6,55 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::{Tunables, Word as _};
+use flashlock_locks::machine::{Deadline, TimedOut, Tunables, Word as _};
 use flashlock_locks::numa::cohort::Cohort;
 use flashlock_locks::numa::cohort::global::GlobalMcs;
-use flashlock_locks::numa::cohort::level::LocalLock;
+use flashlock_locks::numa::cohort::level::{Global, LocalLock};
 use flashlock_locks::numa::cohort::local::LocalTicket;
-use flashlock_locks::numa::cohort::parts::Groups;
+use flashlock_locks::numa::cohort::parts::{Groups, Parts};
 use flashlock_locks::numa::cst::LocalCst;
 use flashlock_locks::numa::{CBoMcs, CPtlTkt, CTktTkt, Cst, Hmcs};
+use flashlock_locks::raw::RawLock;
 use flashlock_locks::side::Side;
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::{self, Preemptions};
-use flashlock_model::loom::{explore, find};
+use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::{Field, Loom, Op, Setup, Weaken};
 use loom::thread;
 
 use crate::cohort_mutants::*;
 use crate::common::{ALL, Lock, Mutex, sleepers, world};
+
+/// A cohort lock that nobody acquires without its local locks, though it is free: so that two threads meet there.
+struct InLine<C>(std::marker::PhantomData<C>);
+
+impl<G: Global, L: LocalLock, P: Parts> RawLock<Loom> for InLine<Cohort<G, L, P>> {
+    type Queue = <Cohort<G, L, P> as RawLock<Loom>>::Queue;
+
+    fn new_queue() -> Self::Queue {
+        <Cohort<G, L, P> as RawLock<Loom>>::new_queue()
+    }
+    fn try_lock(word: &Word, queue: &Self::Queue) -> bool {
+        <Cohort<G, L, P> as RawLock<Loom>>::try_lock(word, queue)
+    }
+    fn lock(word: &Word, queue: &Self::Queue) {
+        let _ = Cohort::<G, L, P>::lock_in_line::<Loom>(word, queue, None);
+    }
+    fn lock_until(word: &Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+        Cohort::<G, L, P>::lock_in_line::<Loom>(word, queue, Some(until))
+    }
+    fn unlock(word: &Word, queue: &Self::Queue) {
+        <Cohort<G, L, P> as RawLock<Loom>>::unlock(word, queue);
+    }
+    fn is_locked(word: &Word, queue: &Self::Queue) -> bool {
+        <Cohort<G, L, P> as RawLock<Loom>>::is_locked(word, queue)
+    }
+    fn destroy(word: &Word, queue: &Self::Queue) {
+        <Cohort<G, L, P> as RawLock<Loom>>::destroy(word, queue);
+    }
+}
+
+type Word = flashlock_model::word::Word<Loomed>;
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(14) };
 const BOUND: Depth = Preemptions(3);
@@ -150,28 +182,36 @@ macro_rules! cohorts {
             fn exclude() {
                 $(
                     let name = concat!(stringify!($name), " ", stringify!($on));
-                    explore(name, $depth, $setup, || sections::<$lock>($on)).shows(&[$event]);
+                    explore(name, $depth, $setup, || sections::<InLine<$lock>>($on)).shows(&[$event]);
                 )+
+            }
+
+            /// Who finds it free takes it alone.
+            #[test]
+            fn exclude_when_it_is_free() {
+                for &on in ON {
+                    explore(concat!(stringify!($name), " free"), Preemptions(2), $setup, move || sections::<$lock>(on)).shows(&[Event::SideBlock]);
+                }
             }
 
             #[test]
             fn time_out() {
                 for &on in ON {
-                    explore(concat!(stringify!($name), " timed"), BOUND, $setup, move || timed::<$lock>(on)).shows(&[Event::TimedOut]);
+                    explore(concat!(stringify!($name), " timed"), BOUND, $setup, move || timed::<InLine<$lock>>(on)).shows(&[Event::TimedOut]);
                 }
             }
 
             #[test]
             fn touch_nothing_after_release() {
                 for &on in ON {
-                    explore(concat!(stringify!($name), " freed"), BOUND, $setup, move || last_frees::<$lock>(on));
+                    explore(concat!(stringify!($name), " freed"), BOUND, $setup, move || last_frees::<InLine<$lock>>(on));
                 }
             }
 
             #[test]
             fn work_in_a_forked_child() {
                 for (on, steps) in ON.iter().flat_map(|&on| (1..20).map(move |steps| (on, steps))) {
-                    explore(concat!(stringify!($name), " forked"), Preemptions(1), $setup, move || forked::<$spin>(on, steps));
+                    explore(concat!(stringify!($name), " forked"), Preemptions(1), $setup, move || forked::<InLine<$spin>>(on, steps));
                 }
             }
         }
@@ -201,7 +241,7 @@ macro_rules! found {
         fn $name() {
             const WEAKEN: &[Weaken] = &[$($weak),+];
             const SETUPS: &[Setup] = &[$($setup,)? SETUP];
-            find(stringify!($name), BOUND, Setup { weaken: WEAKEN, ..SETUPS[0] }, || sections::<$lock>($on));
+            find(stringify!($name), BOUND, Setup { weaken: WEAKEN, ..SETUPS[0] }, || sections::<InLine<$lock>>($on));
         }
     )*};
 }
@@ -229,18 +269,22 @@ found! {
 #[test]
 fn seeded_bugs_are_found() {
     type Of<B> = Cohort<Broken<B>, Broken<B>>;
-    explore("the mutants' skeleton", BOUND, SETUP, || sections::<Of<Sound>>(On::Two));
-    find("passes on to who has left", BOUND, SETUP, || timed::<Of<PassesToNobody>>(On::One));
-    find("looks back at a released lock", BOUND, SETUP, || last_frees::<Of<LooksBack>>(On::Two));
-    find("looks back at the part", BOUND, SETUP, || last_frees::<Of<LooksBackAside>>(On::Two));
-    find("keeps the dead", Preemptions(1), SETUP, || forked::<Of<KeepsTheDead>>(On::Two, 6));
-    find("lets in who holds the local lock", BOUND, SETUP, || sections::<Of<NoGlobal>>(On::Two));
+    explore("the mutants' skeleton", BOUND, SETUP, || sections::<InLine<Of<Sound>>>(On::Two));
+    find("passes on to who has left", BOUND, SETUP, || timed::<InLine<Of<PassesToNobody>>>(On::One));
+    find("looks back at a released lock", BOUND, SETUP, || last_frees::<InLine<Of<LooksBack>>>(On::Two));
+    find("looks back at the part", BOUND, SETUP, || last_frees::<InLine<Of<LooksBackAside>>>(On::Two));
+    find("keeps the dead", Preemptions(1), SETUP, || forked::<InLine<Of<KeepsTheDead>>>(On::Two, 6));
+    find("lets in who holds the local lock", BOUND, SETUP, || sections::<InLine<Of<NoGlobal>>>(On::Two));
 
     type Three<B> = Cohort<Broken<B>, Broken<B>, Groups>;
-    explore("the mutants' skeleton, three levels", BOUND, SETUP, || sections::<Three<Sound>>(On::Groups));
-    find("keeps the middle level", BOUND, SETUP, || sections::<Three<KeepsTheMiddle>>(On::Two));
-    find("keeps the dead of a group", Preemptions(1), SETUP, || forked::<Three<KeepsTheDeadBelow>>(On::Groups, 6));
-    find("looks back at a part that was passed on", BOUND, SETUP, || last_frees::<Three<LooksBackPassed>>(On::Groups));
+    explore("the mutants' skeleton, three levels", BOUND, SETUP, || sections::<InLine<Three<Sound>>>(On::Groups));
+    find("keeps the middle level", BOUND, SETUP, || sections::<InLine<Three<KeepsTheMiddle>>>(On::Two));
+    find("keeps the dead of a group", Preemptions(1), SETUP, || {
+        forked::<InLine<Three<KeepsTheDeadBelow>>>(On::Groups, 6)
+    });
+    find("looks back at a part that was passed on", BOUND, SETUP, || {
+        last_frees::<InLine<Three<LooksBackPassed>>>(On::Groups)
+    });
 }
 
 /// Two wait behind the holder, one of them not for long. Whoever does not give up gets in.
@@ -263,7 +307,7 @@ fn asleep<L: Lock>() {
 /// A child that the holder forked while two slept aside, which are not there: the holder releases, and another gets in.
 fn forked_with_sleepers<L: LocalLock>() {
     type Of<L> = Cohort<GlobalMcs<Spin>, L>;
-    let mutex = made::<Of<L>>(On::One);
+    let mutex = made::<InLine<Of<L>>>(On::One);
     mutex.lock();
     let part = Side::<Loom>::of(&mutex.queue.side).and_then(|side| side.part(0)).expect("made").block::<Loom>();
     world().fork_within(u32::MAX, || {
@@ -280,11 +324,11 @@ fn forked_with_sleepers<L: LocalLock>() {
 
 #[test]
 fn sleepers_aside() {
-    let totals = explore("cst, two asleep", Preemptions(2), SETUP, asleep::<Cst<Park>>);
+    let totals = explore("cst, two asleep", Preemptions(2), SETUP, asleep::<InLine<Cst<Park>>>);
     totals.shows(&[Event::CohortAside, Event::TimedOut]);
     type Of<B> = Cohort<GlobalMcs<Park>, BrokenCst<B>>;
-    explore("the mutants' skeleton, cst", Preemptions(2), SETUP, asleep::<Of<Sound>>);
-    find("forgets who sleeps", Preemptions(2), SETUP, asleep::<Of<ForgetsSleepers>>);
+    explore("the mutants' skeleton, cst", Preemptions(2), SETUP, asleep::<InLine<Of<Sound>>>);
+    find("forgets who sleeps", Preemptions(2), SETUP, asleep::<InLine<Of<ForgetsSleepers>>>);
     explore("cst forked, two asleep", Preemptions(2), SETUP, forked_with_sleepers::<LocalCst<Spin>>);
     find(
         "keeps those asleep in a forked child",
@@ -298,9 +342,9 @@ fn sleepers_aside() {
 #[test]
 fn sleepers_in_the_queue() {
     let shows = [Event::CohortPass, Event::TimedOut, Event::Wake];
-    explore("c-bo-mcs, two asleep", Preemptions(2), SETUP, asleep::<CBoMcs<Park>>).shows(&shows);
-    explore("hmcs, two asleep", Preemptions(2), SETUP, asleep::<Hmcs<Park>>).shows(&shows);
-    explore("hmcs of three levels, two asleep", Preemptions(2), THREE_LEVELS, asleep::<Hmcs<Park>>);
+    explore("c-bo-mcs, two asleep", Preemptions(2), SETUP, asleep::<InLine<CBoMcs<Park>>>).shows(&shows);
+    explore("hmcs, two asleep", Preemptions(2), SETUP, asleep::<InLine<Hmcs<Park>>>).shows(&shows);
+    explore("hmcs of three levels, two asleep", Preemptions(2), THREE_LEVELS, asleep::<InLine<Hmcs<Park>>>);
 }
 
 /// A part that several make at once, and the index.
@@ -309,7 +353,7 @@ fn a_side_block_is_made_once() {
     let made = Arc::new(AtomicBool::new(false));
     let seen = made.clone();
     explore("side block", BOUND, SETUP, move || {
-        let mutex = Arc::new(Mutex::<CBoMcs<Park>>::new());
+        let mutex = Arc::new(Mutex::<InLine<CBoMcs<Park>>>::new());
         let threads = other(&mutex, On::One, Mutex::section);
         mutex.section();
         threads.join().expect("no panic");

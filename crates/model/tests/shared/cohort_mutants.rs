@@ -66,7 +66,7 @@ impl Bug for LooksBack {
 pub(crate) struct LooksBackAside;
 impl Bug for LooksBackAside {
     fn unlock<M: Machine>(at: &Place<'_, M, ()>) {
-        let parts: Vec<_> = at.side().parts().collect();
+        let parts: Vec<_> = at.side().into_iter().flat_map(|side| side.parts()).collect();
         G::unlock(at);
         parts[M::numa_node() as usize].passes.load(Relaxed);
     }

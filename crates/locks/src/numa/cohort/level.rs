@@ -69,7 +69,7 @@ pub trait Global: 'static {
     /// A free lock's.
     fn new<M: Machine>() -> Self::State<M>;
 
-    /// Acquires it, if that is possible at once.
+    /// Acquires it, if that is possible at once. Looks at nothing beside the lock.
     fn try_lock<M: Machine>(at: &Place<'_, M, Self::State<M>>) -> bool;
 
     /// Acquires it.
@@ -96,7 +96,8 @@ pub trait Global: 'static {
 pub struct Place<'a, M: Machine, S> {
     pub(super) word: &'a M::Word,
     pub(super) state: &'a S,
-    pub(super) side: Side<M>,
+    /// The word that names its side block, if there is one; there is, where somebody waits.
+    pub(super) named: &'a M::Word,
 }
 
 impl<M: Machine, S> Place<'_, M, S> {
@@ -105,8 +106,8 @@ impl<M: Machine, S> Place<'_, M, S> {
         self.word
     }
 
-    /// Its side block.
-    pub fn side(&self) -> Side<M> {
-        self.side
+    /// Its side block, if there is one.
+    pub fn side(&self) -> Option<Side<M>> {
+        Side::of(self.named)
     }
 }

@@ -15,10 +15,10 @@
 //!
 //! **Use it** to compare: these are what NUMA-aware locks of one word were measured by. **Rather not** when locks are many or mostly free: each costs memory for each NUMA node, and an acquisition takes two locks. Where threads outnumber CPUs the ticket locks stand still.
 //!
-//! **Departures.** (1) Local locks are parts of a side block ([`side`](crate::side)), made when a thread of their node first comes; the papers' are made with
+//! **Departures.** (1) Local locks are parts of a side block ([`side`](crate::side)), made when a thread of their node first has to wait; the papers' are made with
 //! the lock. (2) The local lock is given up before the global one, not after it: after the global lock is released the memory of the
 //! lock may be gone. (3) Whoever waited last counts the hand-overs: `passes` of a part is 0 when it has not got the global lock, which is the
-//! papers' flag, too. (4) A **try** takes the global lock alone. So does a **timed acquisition** of the locks made of tickets, which draw a number only if it can
+//! papers' flag, too. (4) Who finds the global lock free, and a **try**, takes it alone: so a lock that nobody has waited for has no side block. So does a **timed acquisition** of the locks made of tickets, which draw a number only if it can
 //! be served at once (see [`ticket`](crate::spin::ticket)); under `c-bo-mcs` it waits in turn, and leaves either queue by time-out. (5) A release by a thread
 //! of another NUMA node gives back the local lock that came with the global one: the lock knows which (`home`). (6) In a forked child those who
 //! waited are forgotten ([`settle`]). (7) There may be more levels than two: parts below parts ([`parts`]). Then "local" is each of them in turn, from the
@@ -40,11 +40,13 @@
 //!
 //! ## Invariants
 //! 1. Who holds the global lock holds the lock, and nobody else does. `home` is written and read by the holder only: the innermost part whose local lock
-//!    he has, and with it those of all parts above it; or 0.
+//!    he has, and with it those of all parts above it; or 0, as it is whenever the global lock is free.
 //! 2. `passes` of a part is written by who holds its local lock, with the global one. It is 0 whenever the local lock is released without that.
 //! 3. The global lock stays held while it is passed on: `pass` hands the local lock to a waiter that cannot have left, or to nobody.
 //! 4. A release ends with the store that grants a local lock, if that goes with what is above it; else with that of the global lock. The local
 //!    locks below the one that is granted were released before. So nothing of the lock, nor of its side block, is accessed after another thread was let in.
+//! 5. Who does not have to wait accesses nothing beside the lock. So processes that map the memory of a mutex of the default kind may take turns at it, as under glibc. The name of a side block means
+//!    another block in another process, or none: who waits sees by the block itself whether it was made for this lock, here. If not, he looks for the lock now and then.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -79,6 +81,9 @@ use level::{Global, LocalLock, Place, Waiting};
 use local::{LocalMcs, LocalTicket};
 use partitioned::PartitionedTicket;
 use parts::{NumaNodes, Parts};
+
+/// How long (µs) somebody naps who waits for a lock that another process's waiters queue for.
+const OUTSIDE: u32 = 1_000;
 
 /// C-BO-MCS; waiters wait by policy `W`.
 pub type CBoMcs<W = SpinThenPark> = Cohort<BackOff<W>, LocalMcs<W>>;
@@ -120,60 +125,86 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
     /// In a forked child nobody waits, and the holder, if there is one, has the local locks of `home` and of the parts above it.
     fn settle(&self) {
         settle::<M>(&self.queue.epoch, || {
-            let Some(side) = Side::of(&self.queue.side) else { return };
             let held = G::is_held::<M>(self.word, &self.queue.global);
-            let home = Name::from_word(self.queue.home.load(Relaxed)).filter(|_| held);
-            side.all_names(&mut |part| {
-                let is_held = line::<M>(home).any(|other| other == part);
-                L::reset::<M>(part.block(), is_held);
-                if !is_held {
-                    part.block::<M>().passes.store(0, Relaxed);
-                }
-            });
-            G::reset(&self.place(side), held);
+            if let Some(side) = self.own_side() {
+                let home = Name::from_word(self.queue.home.load(Relaxed)).filter(|_| held);
+                side.all_names(&mut |part| {
+                    let is_held = line::<M>(home).any(|other| other == part);
+                    L::reset::<M>(part.block(), is_held);
+                    if !is_held {
+                        part.block::<M>().passes.store(0, Relaxed);
+                    }
+                });
+            }
+            G::reset(&self.place(), held);
         });
     }
 
+    /// The side block, if there is one and it is this process's (invariant 5).
+    fn own_side(&self) -> Option<Side<M>> {
+        Side::of(&self.queue.side).filter(|side| side.is_of(&self.queue.side))
+    }
+
+    /// The side block, made if there is none. None if there is one that another process has made.
     #[inline]
-    fn side(&self) -> Side<M> {
-        Side::of(&self.queue.side).unwrap_or_else(|| {
+    fn side(&self) -> Option<Side<M>> {
+        self.own_side().or_else(|| {
+            if self.queue.side.load(Relaxed) != 0 {
+                return None;
+            }
             M::trace(Event::SideBlock);
-            Side::make(&self.queue.side, |_| ())
+            Some(Side::make_owned(&self.queue.side)).filter(|side| side.is_of(&self.queue.side))
         })
     }
 
-    fn place(&self, side: Side<M>) -> Place<'_, M, G::State<M>> {
-        Place { word: self.word, state: &self.queue.global, side }
+    fn place(&self) -> Place<'_, M, G::State<M>> {
+        Place { word: self.word, state: &self.queue.global, named: &self.queue.side }
     }
 
-    /// The global lock alone.
+    /// The global lock alone. `home` is 0 (invariant 1).
     fn try_lock(&self) -> bool {
-        let taken = G::try_lock(&self.place(self.side()));
-        if taken {
-            self.queue.home.store(0, Relaxed);
-        }
-        taken
+        G::try_lock(&self.place())
     }
 
     fn lock(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+        if self.try_lock() { Ok(()) } else { self.lock_in_line(until) }
+    }
+
+    /// By way of the local locks, if that can be.
+    fn lock_in_line(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let mut waiting = Waiting::new();
-        let side = self.side();
-        let ended = match until {
-            // Departure 4.
-            Some(_) if !L::CAN_LEAVE => {
-                G::lock(&self.place(side), until, &mut waiting).inspect(|()| self.queue.home.store(0, Relaxed))
+        let ended = match (self.side(), until) {
+            (None, _) => {
+                waiting.begin();
+                self.wait_outside(until)
             }
-            _ => self.lock_all(side, until, &mut waiting),
+            // Departure 4.
+            (Some(_), Some(_)) if !L::CAN_LEAVE => G::lock(&self.place(), until, &mut waiting),
+            (Some(side), _) => self.lock_all(side, until, &mut waiting),
         };
         waiting.end(ended)
+    }
+
+    /// Looks for the lock now and then: its waiters are another process's (invariant 5).
+    #[cold]
+    fn wait_outside(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+        while !self.try_lock() {
+            if until.is_some_and(|deadline| M::expired(&deadline)) {
+                return Err(TimedOut);
+            }
+            M::relax(OUTSIDE);
+        }
+        Ok(())
     }
 
     fn lock_all(&self, side: Side<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
         let home = P::home(side);
         self.climb(side, home, until, waiting)?;
-        let before = self.queue.home.load(Relaxed);
+        self.queue.home.store(home.word(), Relaxed);
+        // For statistics alone.
+        let before = side.0.state.load(Relaxed);
         if before != home.word() {
-            self.queue.home.store(home.word(), Relaxed);
+            side.0.state.store(home.word(), Relaxed);
             let before = line::<M>(Name::from_word(before)).last();
             if before.is_some() && before != line::<M>(Some(home)).last() {
                 M::trace(Event::CohortMove);
@@ -197,24 +228,27 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         }
         let ended = match above(part) {
             Some(above) => self.climb(side, above, until, waiting),
-            None => G::lock(&self.place(side), until, waiting),
+            None => G::lock(&self.place(), until, waiting),
         };
         ended.inspect_err(|_| L::unlock(part)) // Invariant 2.
     }
 
     fn unlock(&self) {
-        // A free lock: nothing. And one that is held has a side block.
-        let Some(side) = Side::of(&self.queue.side).filter(|_| G::is_held::<M>(self.word, &self.queue.global)) else {
+        // A free lock: nothing.
+        if !G::is_held::<M>(self.word, &self.queue.global) {
             return;
-        };
-        for part in line::<M>(Name::from_word(self.queue.home.load(Relaxed))) {
-            let part = part.block::<M>();
-            if Self::pass(part) {
-                return;
-            }
-            L::unlock(part); // Invariant 4.
         }
-        G::unlock(&self.place(side));
+        if let Some(home) = Name::from_word(self.queue.home.load(Relaxed)) {
+            for part in line::<M>(Some(home)) {
+                let part = part.block::<M>();
+                if Self::pass(part) {
+                    return;
+                }
+                L::unlock(part); // Invariant 4.
+            }
+            self.queue.home.store(0, Relaxed);
+        }
+        G::unlock(&self.place());
     }
 
     /// (held, n) -> (held by the next in this part, n + 1), if somebody waits and the part has not had it for too long; else (held, 0).
@@ -240,6 +274,17 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
 /// A part and those above it, from the innermost up.
 fn line<M: Machine>(innermost: Option<Name>) -> impl Iterator<Item = Name> {
     successors(innermost, |part| above(part.block::<M>()))
+}
+
+impl<G: Global, L: LocalLock, P: Parts> Cohort<G, L, P> {
+    /// Acquires the lock as one who has found it held, whether it is or not. For models, where few threads are to meet in the local locks.
+    pub fn lock_in_line<M: Machine>(
+        word: &M::Word,
+        queue: &CohortQueue<M, G::State<M>>,
+        until: Option<Deadline>,
+    ) -> Result<(), TimedOut> {
+        Lock::<M, G, L, P>::new(word, queue).lock_in_line(until)
+    }
 }
 
 impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort<G, L, P> {
@@ -277,9 +322,9 @@ impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort<G, L, 
     }
 
     fn destroy(_: &M::Word, queue: &Self::Queue) {
-        if let Some(side) = Side::<M>::of(&queue.side) {
+        if let Some(side) = Side::<M>::of(&queue.side).filter(|side| side.is_of(&queue.side)) {
             G::destroy(side);
+            Side::<M>::give_back(&queue.side);
         }
-        Side::<M>::give_back(&queue.side);
     }
 }

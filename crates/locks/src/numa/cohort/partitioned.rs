@@ -1,13 +1,23 @@
 //! # The partitioned ticket lock, as the global lock of a cohort lock
 //!
 //! A number n waits on **grant** n mod [`GRANTS`], which says n when it is served; grants are parts of a side block of their own, named
-//! by `board` of the lock's block. The holder's number is in `serving`.
+//! by `board` of the lock's block. Who finds the lock free takes it with the number that he draws, and looks at no grant; and so does a release for which nobody has drawn the
+//! next number: so a lock that nobody waits for needs none.
+//!
+//! | `next` | meaning |
+//! |---|---|
+//! | n, 0 | free; n is drawn next |
+//! | n, [`HELD`] | held; n is drawn next |
+//!
+//! The holder's number is in `serving`, which is his alone. Numbers have 31 bits.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | grant load that finds our number | Acquire | grant store | sees the last section |
 //! | grant store | Release | that load | hands over this section |
+//! | `next` CAS free -> held | Acquire | `next` CAS held -> free, Release | the same |
+//! | `next` CAS that draws; the one of a release that fails | Release; Acquire | each other | who finds a number drawn finds the side block of who has drawn it |
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -24,27 +34,48 @@ const _: () = assert!(GRANTS.is_power_of_two() && GRANTS <= crate::side::MOST);
 /// The partitioned ticket lock.
 pub struct PartitionedTicket;
 
+/// Bit of `next`: somebody holds the lock.
+const HELD: u32 = 1;
+/// A number, in `next`.
+const ONE: u32 = 2;
+/// What no grant says that has served nobody.
+const NOBODY: u32 = u32::MAX;
+
 /// The word that says n when number n is served.
 fn grant<M: Machine>(side: Side<M>, number: u32) -> &'static M::Word {
     let board = &side.0.board;
     let board = Side::<M>::of(board).unwrap_or_else(|| Side::make(board, |_| ()));
-    &board.part_or_make(number % GRANTS, None, |_| ()).block::<M>().state
+    let part = board.part_or_make(number % GRANTS, None, |part| part.state.store(NOBODY, Relaxed));
+    &part.block::<M>().state
 }
 
-/// (n, n) -> (n + 1, n), if n is served.
-fn try_draw<M: Machine>(at: &Place<'_, M, TicketWords<M>>) -> bool {
-    let number = at.state.next.load(Relaxed);
-    let grant = grant(at.side, number);
-    if grant.load(Acquire) != number {
-        return false;
+/// The number in `next`.
+const fn number(next: u32) -> u32 {
+    next / ONE
+}
+
+/// (n, free) -> (n + 1, held), and n is the holder's number.
+fn try_take<M: Machine>(state: &TicketWords<M>) -> bool {
+    let seen = state.next.load(Relaxed);
+    let taken =
+        seen & HELD == 0 && state.next.compare_exchange(seen, seen.wrapping_add(ONE) | HELD, Acquire, Relaxed).is_ok();
+    if taken {
+        state.serving.store(number(seen), Relaxed);
     }
-    if at.state.next.compare_exchange(number, number.wrapping_add(1), Relaxed, Relaxed).is_err() {
-        return false;
+    taken
+}
+
+/// (n, held) -> (n + 1, held). The number drawn; none if the lock was taken instead.
+fn draw<M: Machine>(state: &TicketWords<M>) -> Option<u32> {
+    loop {
+        if try_take(state) {
+            return None;
+        }
+        let seen = state.next.load(Relaxed);
+        if seen & HELD != 0 && state.next.compare_exchange(seen, seen.wrapping_add(ONE), Release, Relaxed).is_ok() {
+            return Some(number(seen));
+        }
     }
-    if grant.load(Acquire) != number {
-        ticket::await_turn::<M>(grant, number, 0); // 2^32 numbers were drawn in between.
-    }
-    true
 }
 
 impl Global for PartitionedTicket {
@@ -55,7 +86,7 @@ impl Global for PartitionedTicket {
     }
 
     fn try_lock<M: Machine>(at: &Place<'_, M, TicketWords<M>>) -> bool {
-        try_draw(at)
+        try_take(at.state)
     }
 
     fn lock<M: Machine>(
@@ -63,39 +94,42 @@ impl Global for PartitionedTicket {
         until: Option<Deadline>,
         waiting: &mut Waiting<M>,
     ) -> Result<(), TimedOut> {
-        if let Some(deadline) = until {
-            if !try_draw(at) {
-                waiting.begin();
-                ticket::poll::<M>(&at.state.serving, deadline, || try_draw(at))?;
-            }
+        if try_take(at.state) {
             return Ok(());
         }
-        let mine = at.state.next.fetch_add(1, Relaxed);
-        let grant = grant(at.side, mine);
-        if grant.load(Acquire) != mine {
+        if let Some(deadline) = until {
             waiting.begin();
-            ticket::await_turn::<M>(grant, mine, 0);
+            return ticket::poll::<M>(&at.state.next, deadline, || try_take(at.state));
+        }
+        let Some(side) = at.side() else { return Err(TimedOut) }; // There is one: `Place::named`.
+        if let Some(mine) = draw(at.state) {
+            let grant = grant(side, mine);
+            if grant.load(Acquire) != mine {
+                waiting.begin();
+                ticket::await_turn::<M>(grant, mine, 0);
+            }
+            at.state.serving.store(mine, Relaxed);
         }
         Ok(())
     }
 
-    /// Relaxed: `serving` is the holder's, until the grant is stored.
     fn unlock<M: Machine>(at: &Place<'_, M, TicketWords<M>>) {
-        let number = at.state.serving.load(Relaxed).wrapping_add(1);
-        let grant = grant(at.side, number);
-        at.state.serving.store(number, Relaxed);
-        grant.store(number, Release);
+        let next = at.state.serving.load(Relaxed).wrapping_add(1).wrapping_mul(ONE);
+        if at.state.next.compare_exchange(next | HELD, next, Release, Acquire).is_ok() {
+            return;
+        }
+        if let Some(side) = at.side() {
+            grant(side, number(next)).store(number(next), Release);
+        }
     }
 
     fn is_held<M: Machine>(_: &M::Word, state: &TicketWords<M>) -> bool {
-        state.numbers().is_held()
+        state.next.load(Relaxed) & HELD != 0
     }
 
-    /// Its holder may not have come to the store of the grant.
     fn reset<M: Machine>(at: &Place<'_, M, TicketWords<M>>, held: bool) {
-        let number = at.state.serving.load(Relaxed);
-        at.state.numbers().reset(held);
-        grant(at.side, number).store(number, Relaxed);
+        let next = at.state.serving.load(Relaxed).wrapping_add(1).wrapping_mul(ONE);
+        at.state.next.store(next | u32::from(held), Relaxed);
     }
 
     fn destroy<M: Machine>(side: Side<M>) {
