@@ -28,11 +28,17 @@ struct Sleeper<C: Checker> {
 pub struct Kernel<C: Checker> {
     calls: C::Atomic,
     sleepers: RefCell<Vec<Sleeper<C>>>,
+    naps: RefCell<Vec<Nap<C>>>,
+}
+
+struct Nap<C: Checker> {
+    thread: C::Thread,
+    over: Rc<Cell<bool>>,
 }
 
 impl<C: Checker> Kernel<C> {
     pub(crate) fn new() -> Self {
-        Self { calls: C::Atomic::new(0), sleepers: RefCell::new(Vec::new()) }
+        Self { calls: C::Atomic::new(0), sleepers: RefCell::new(Vec::new()), naps: RefCell::new(Vec::new()) }
     }
 
     /// Invariant 2. Relaxed: a futex call orders nothing that the algorithm does not order itself.
@@ -57,6 +63,14 @@ impl<C: Checker> Kernel<C> {
     /// Ends the sleeps whose time has come.
     pub(crate) fn expire(&self, now: u32) {
         self.end(u32::MAX, Unparked::TimedOut, |sleeper| sleeper.until.is_some_and(|until| i64::from(now) >= until));
+    }
+
+    /// A word has changed.
+    pub(crate) fn end_naps(&self) {
+        while let Some(nap) = { self.naps.borrow_mut().pop() } {
+            nap.over.set(true);
+            C::unblock(&nap.thread);
+        }
     }
 
     /// How many threads sleep.
@@ -104,6 +118,17 @@ pub fn park<C: Checker>(world: &World<C>, word: &Word<C>, expected: u32, until: 
         } else {
             C::block();
         }
+    }
+}
+
+/// A nap, where time stands still.
+pub(crate) fn nap<C: Checker>(world: &World<C>) {
+    world.maybe_freeze();
+    world.kernel.enter(); // What its thread has seen may have changed by now: nobody will say so.
+    let over = Rc::new(Cell::new(false));
+    world.kernel.naps.borrow_mut().push(Nap { thread: C::thread(), over: over.clone() });
+    while !over.get() {
+        C::block();
     }
 }
 

@@ -12,7 +12,7 @@ use flashlock_locks::wait::left::LeftBehind;
 use crate::checker::Checker;
 use crate::kernel;
 use crate::word::Word;
-use crate::world::World;
+use crate::world::{Fault, World};
 
 /// The machine that runs the locks under checker `C`. All state is the running execution's [`World`].
 pub struct Model<C: Checker>(PhantomData<C>);
@@ -45,7 +45,9 @@ impl<C: Checker> Machine for Model<C> {
     }
 
     fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
-        let handles = World::<C>::current(|world| world.arena.ever_taken());
+        let world = World::<C>::get();
+        let blind = world.setup.fault == Some(Fault::ShortSight);
+        let handles = if blind { Vec::new() } else { world.arena.ever_taken() };
         handles.into_iter().any(look)
     }
 
@@ -74,7 +76,8 @@ impl<C: Checker> Machine for Model<C> {
     }
 
     fn relax(_micros: u32) {
-        C::yield_now();
+        let world = World::<C>::get();
+        if world.setup.still { kernel::nap(&world) } else { C::yield_now() }
     }
 
     fn pause(_steps: u32) {}

@@ -140,17 +140,24 @@ impl<C: Checker> Word<C> {
     }
 
     fn wrote(&self, value: u32) {
-        self.last.store(value, Ordering::Relaxed);
+        let before = self.last.swap(value, Ordering::Relaxed);
+        if before != value && World::<C>::current(|world| world.setup.still) {
+            World::<C>::get().kernel.end_naps();
+        }
     }
 
     /// Notes what was done, for who reads the trace of a failure. It was done just now: nothing has happened since.
     fn note<T: std::fmt::Debug>(&self, op: Op, with: u32, result: T) -> T {
         assert!(!self.is(Field::Freed), "{op:?} of a word in freed memory");
-        World::<C>::current(|world| {
+        let stops = World::<C>::current(|world| {
             world.note(|| format!("{} {op:?}({with:#x}) -> {result:x?}", world.name_of(self)));
             world.count_atomic(!matches!(op, Op::Load | Op::Store));
             world.step();
+            world.stops_here()
         });
+        if stops {
+            World::<C>::get().stop();
+        }
         result
     }
 }

@@ -25,6 +25,8 @@ pub enum Fault {
     NoWake(Field),
     /// `park` does not look at the word before it sleeps.
     ParkBlindly,
+    /// `any_node` shows none: who is in no list, or too far from its front, is not found.
+    ShortSight,
     /// An algorithm's own patience ends sleeps, but who polls never sees its end.
     EndlessPolls,
 }
@@ -41,6 +43,9 @@ pub struct Setup {
     /// How many ticks an algorithm's own patience ([`Machine::sooner`](flashlock_locks::machine::Machine::sooner)) lasts. With 0
     /// it never ends: only the test's deadlines pass, and a wake-up that is lost is lost for good.
     pub patience: u32,
+    /// A nap ends when somebody has changed a word since it began, and not before: what only the end of a nap would set right is never
+    /// set right. Where it is not set, naps end at once.
+    pub still: bool,
     /// shuttle: time passes once in so many looks at it (0: only by [`World::tick`]).
     pub flow: u32,
     /// shuttle: a sleep ends for no reason once in so many times (0: never).
@@ -69,6 +74,7 @@ impl Setup {
             recycles: false,
             polls: 2,
             patience: 0,
+            still: false,
             flow: 0,
             spurious: 0,
             micros_step: 0,
@@ -97,6 +103,8 @@ struct PerThread {
     urgent: bool,
     /// Freezes when this many more waits have begun (0: never).
     freeze_in: u32,
+    /// Stops when it has accessed so many more words (0: never).
+    stops_in: u32,
     /// What lock algorithms keep.
     local: [u32; Local::COUNT],
 }
@@ -123,8 +131,11 @@ pub struct World<C: Checker> {
     vanishes_in: Cell<u32>,
     pub(crate) random: Cell<Option<u32>>,
     threads: RefCell<Vec<(C::Id, PerThread)>>,
-    /// Frozen threads stay so until this holds.
+    /// Frozen and stopped threads stay so until this holds.
     thawed: Cell<bool>,
+    /// Whether any thread is to stop somewhere, and how many are stopped.
+    stops: Cell<bool>,
+    stopped: Cell<usize>,
     events: RefCell<Vec<u32>>,
     /// Read-modify-writes.
     atomics: Cell<u32>,
@@ -152,6 +163,8 @@ impl<C: Checker> World<C> {
             random: Cell::new(setup.random),
             threads: RefCell::new(Vec::new()),
             thawed: Cell::new(false),
+            stops: Cell::new(false),
+            stopped: Cell::new(0),
             events: RefCell::new(vec![0; Event::ALL.len()]),
             atomics: Cell::new(0),
             trace: TRACES.with(|&on| on.then(RefCell::default)),
@@ -296,7 +309,36 @@ impl<C: Checker> World<C> {
         self.with_thread(|mine| mine.freeze_in = waits);
     }
 
-    /// Lets frozen threads go on, and no more freeze.
+    /// The calling thread stops when it has accessed so many more words, as one that a signal handler holds up there.
+    pub fn stop_after(&self, accesses: u32) {
+        self.stops.set(true);
+        self.with_thread(|mine| mine.stops_in = accesses);
+    }
+
+    /// How many threads are stopped.
+    pub fn stopped(&self) -> usize {
+        self.stopped.get()
+    }
+
+    /// Whether the calling thread stops, which has just accessed a word.
+    pub(crate) fn stops_here(&self) -> bool {
+        self.stops.get()
+            && self.with_thread(|mine| {
+                let counting = mine.stops_in > 0;
+                mine.stops_in = mine.stops_in.saturating_sub(1);
+                counting && mine.stops_in == 0
+            })
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopped.set(self.stopped.get() + 1);
+        while !self.thawed.get() {
+            C::yield_now();
+        }
+        self.stopped.set(self.stopped.get() - 1);
+    }
+
+    /// Lets frozen and stopped threads go on, and no more freeze.
     pub fn thaw(&self) {
         self.thawed.set(true);
     }

@@ -1,13 +1,13 @@
 //! Mostly last in, first out: few circulate, and everybody is called in the long run.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use flashlock_locks::cond::{CondQueue, Outcome};
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word};
 use flashlock_locks::node::state;
 use flashlock_locks::order::Order;
-use flashlock_locks::sem::call::kind;
 use flashlock_locks::sem::{Ended, Entry, SemQueue, Semaphore, Slept};
 use flashlock_native::{Native, Word32, settings};
 
@@ -69,19 +69,40 @@ fn few_circulate_and_nobody_is_forgotten() {
     };
     check(&history(signal, || cond.enqueue(0)));
 
-    let (word, queue) = (<Word32 as Word>::new(0), SemQueue::<M>::new());
-    let semaphore = Semaphore { word: &word, queue: &queue };
-    let post = |who: &HashMap<u32, usize>| {
-        semaphore.post().expect("room");
-        let told = |word: &&u32| Handle::from_word(**word).is_some_and(|handle| kind(state_of(handle)) == state::TOLD);
-        let called = who.keys().find(told).and_then(|word| Handle::from_word(*word)).expect("a post tells one");
-        assert_eq!(semaphore.wait_with(called, None, |_, _| Slept::Woken), Ended::Acquired);
-        called
-    };
-    let wait = || match semaphore.begin(None) {
-        Entry::Queued(me) => me,
-        Entry::Over(_) => panic!("there is no permit"),
-    };
-    check(&history(post, wait));
+    check(&semaphore_history());
     assert!(M::epoch() > 0);
+}
+
+/// The same with threads that sleep: a post looks whether somebody does.
+fn semaphore_history() -> Vec<usize> {
+    const CALLS: usize = 20_000;
+    let (word, queue) = (<Word32 as Word>::new(0), SemQueue::<M>::new());
+    let semaphore = || Semaphore { word: &word, queue: &queue };
+    let (history, queued) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+    let wait = |me| {
+        loop {
+            let Entry::Queued(node) = semaphore().begin(None) else { panic!("there is no permit") };
+            queued.fetch_add(1, Relaxed);
+            let sleep = |word: &Word32, expected| {
+                M::park(word, expected, None);
+                Slept::Woken
+            };
+            assert_eq!(semaphore().wait_with(node, None, sleep), Ended::Acquired);
+            let mut history = history.lock().expect("no panic");
+            if history.len() >= CALLS {
+                return;
+            }
+            history.push(me);
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..WAITERS).for_each(|me| drop(scope.spawn(move || wait(me))));
+        for call in 0..CALLS + WAITERS {
+            while queued.load(Relaxed) < WAITERS + call.min(CALLS) {
+                std::thread::yield_now();
+            }
+            semaphore().post().expect("room");
+        }
+    });
+    history.into_inner().expect("no panic")
 }

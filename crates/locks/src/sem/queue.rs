@@ -53,7 +53,7 @@
 //! (a) It has called a waiter that then ran: it slept and was woken, or has noticed the call. That waiter looked for a permit after
 //! it had noticed, so after t, and has taken one; or it left before it noticed, and then looks once more ([`Semaphore::served`], `give_up`) and takes
 //! one or calls another; or it was stopped since.
-//! (b) It was at the list, and nobody there was WAITS. NEWS was not set when its permit came, so by 2 and 3 everybody who had announced
+//! (b) It was at the list, and nobody there was WAITS; or QUEUED was not set, because somebody had found the list empty. NEWS was not set when its permit came, so by 2 and 3 everybody who had announced
 //! itself was in the list, CALLED or TOLD, and all who were CALLED have been woken (`help`). Each of them looks for a permit, after t, before it
 //! sleeps again: if by then it could have announced itself anew without seeing this permit, NEWS would have been set, for somebody was at the list.
 //! (c) It has looked at all nodes, called whoever was WAITS, and woken whoever was CALLED. Whoever announces itself later sees the

@@ -31,6 +31,36 @@ pub(crate) trait FutexBug: 'static {
     }
 }
 
+/// Who finds it held naps and looks again; nobody wakes anybody.
+#[allow(dead_code, reason = "shuttle's alone")]
+pub(crate) struct LooksNowAndThen;
+
+impl FutexBug for LooksNowAndThen {
+    fn lock_slow<M: Machine>(word: &M::Word) {
+        while word.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+            M::relax(50);
+        }
+    }
+    fn unlock<M: Machine>(word: &M::Word) {
+        word.store(0, Release);
+    }
+}
+
+/// Who finds it held sleeps for a while and looks again; nobody wakes anybody.
+#[allow(dead_code, reason = "shuttle's alone")]
+pub(crate) struct SleepsForAWhile;
+
+impl FutexBug for SleepsForAWhile {
+    fn lock_slow<M: Machine>(word: &M::Word) {
+        while word.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+            M::park(word, 1, Some(M::sooner(50, None)));
+        }
+    }
+    fn unlock<M: Machine>(word: &M::Word) {
+        word.store(0, Release);
+    }
+}
+
 impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
     type Queue = ();
 

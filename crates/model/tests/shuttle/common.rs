@@ -104,6 +104,11 @@ pub(crate) fn rounds<L: Lock>(load: Load) -> impl Fn() + Send + Sync + Clone + '
 /// every run, so more of them find nothing the next time.
 pub(crate) const SCHEDULES: usize = 3_400;
 
+/// How many schedules: in each run, or where `FLASHLOCK_FULL` is set, for a run that may take hours.
+pub(crate) fn long(usual: usize, full: usize) -> usize {
+    if std::env::var_os("FLASHLOCK_FULL").is_some_and(|value| !value.is_empty() && value != "0") { full } else { usual }
+}
+
 /// A body under so many random, and as many PCT schedules.
 pub(crate) fn both(
     name: &str,

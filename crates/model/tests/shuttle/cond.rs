@@ -87,10 +87,11 @@ pub(crate) fn producers_and_consumers<L: Lock>(timed: bool, moves: bool) {
     assert_eq!(shared.items.load(Relaxed), 0);
     assert!(shared.cond.destroy(), "nobody waits");
     assert!(!shared.mutex.is_locked());
+    shared.mutex.free();
 }
 
 /// Three wait for a flag, which is set once; all must come back.
-fn one_broadcast<L: Lock>(timed: bool, moves: bool) {
+pub(crate) fn one_broadcast<L: Lock>(timed: bool, moves: bool) {
     let shared = Shared::<L>::new();
     let wait = move |shared: &Shared<L>| {
         shared.mutex.lock();
@@ -115,6 +116,7 @@ fn one_broadcast<L: Lock>(timed: bool, moves: bool) {
     for thread in threads {
         thread.join().expect("no panic");
     }
+    shared.mutex.free();
 }
 
 /// One waiter may time out or be cancelled, one waits for good; a signal that the first does not take reaches the second.

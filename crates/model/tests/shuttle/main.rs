@@ -32,3 +32,4 @@ mod sem;
 mod sem_mutants;
 mod shuffling;
 mod states;
+mod still;

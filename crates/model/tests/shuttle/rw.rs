@@ -18,7 +18,7 @@ use crate::rw_mutants::*;
 type Lock<L> = harness::RwLock<Shuttled, L>;
 
 /// A readers-writer lock that can be modelled.
-trait Rw: RawRwLock<Shuttle, State: Tag + Send + Sync> {
+pub(crate) trait Rw: RawRwLock<Shuttle, State: Tag + Send + Sync> {
     /// To be done with a new lock.
     fn begin(_: &Self::State) {}
 }
@@ -76,7 +76,7 @@ fn acquisition<L: Rw>(lock: &Lock<L>, timed: bool) -> u32 {
 }
 
 /// So many threads on two NUMA nodes do so many acquisitions each; no write is lost, and at the end the lock is free.
-fn rounds<L: Rw>(threads: u32, rounds: u32, timed: bool) -> impl Fn() + Send + Sync + Clone + 'static {
+pub(crate) fn rounds<L: Rw>(threads: u32, rounds: u32, timed: bool) -> impl Fn() + Send + Sync + Clone + 'static {
     move || {
         let lock = made::<L>();
         let work = move |lock: &Lock<L>, me: u32| {

@@ -13,14 +13,14 @@ use flashlock_locks::order::Order;
 use flashlock_locks::sem::call::kind;
 use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
 use flashlock_model::shuttle::{By, Shuttled, find};
-use flashlock_model::{Setup, Shuttle, harness};
+use flashlock_model::{Fault, Setup, Shuttle, harness};
 use shuttle::thread;
 
-use crate::common::{FLOWING, SCHEDULES, STILL, any, both, world};
+use crate::common::{FLOWING, SCHEDULES, STILL, any, both, long, world};
 use crate::sem_mutants::{adds_and_looks, calls_nobody, keeps_the_permit, leaves_it_to_the_list};
 
 type Sem = harness::Sem<Shuttled>;
-type Post = fn(&Semaphore<'_, Shuttle>);
+pub(crate) type Post = fn(&Semaphore<'_, Shuttle>);
 
 const LIFO: Tunables = Tunables { sem_order: Order::LIFO, ..Tunables::DEFAULT };
 const MIXED: Tunables = Tunables { sem_order: Order::lifo(2), ..Tunables::DEFAULT };
@@ -47,7 +47,7 @@ fn post(semaphore: &Semaphore<'_, Shuttle>) {
 }
 
 /// Three take two permits each, however long it takes; two post what they take.
-fn makers_and_takers(mixed: bool, post: Post) -> impl Fn() + Send + Sync + Clone + 'static {
+pub(crate) fn makers_and_takers(mixed: bool, post: Post) -> impl Fn() + Send + Sync + Clone + 'static {
     move || {
         let sem = Arc::new(Sem::new(0));
         let take = move |sem: &Sem| {
@@ -57,7 +57,7 @@ fn makers_and_takers(mixed: bool, post: Post) -> impl Fn() + Send + Sync + Clone
         };
         let make = move |sem: &Sem| {
             for _ in 0..3 {
-                (0..any(40)).for_each(|_| thread::yield_now()); // Or else nobody would get as far as to sleep.
+                (0..any(20)).for_each(|_| thread::yield_now()); // Or else nobody would get as far as to sleep.
                 post(&sem.semaphore());
             }
         };
@@ -77,7 +77,7 @@ fn makers_and_takers(mixed: bool, post: Post) -> impl Fn() + Send + Sync + Clone
 }
 
 /// A semaphore with one permit, as a mutex.
-fn as_mutex() {
+pub(crate) fn as_mutex() {
     let sem = Arc::new(Sem::new(1));
     let work = |sem: &Sem| {
         for _ in 0..3 {
@@ -145,15 +145,107 @@ fn destroyed_by_the_waiter() {
     poster.join().expect("no panic");
 }
 
+/// What a thread does that is stopped at any access. How many permits it took, and gave.
+fn deed(sem: &Sem, which: u32) -> (u32, u32) {
+    let taken = match which {
+        0 => sem.wait(None),
+        1 => sem.wait(Some(world().deadline(0))),
+        2 => {
+            sem.post();
+            return (0, 1);
+        }
+        ends => match sem.semaphore().begin(None) {
+            Entry::Over(how) => how == Ended::Acquired,
+            Entry::Queued(me) if ends == 3 => {
+                sem.semaphore().cancel(me);
+                false
+            }
+            Entry::Queued(me) => sem.semaphore().wait_with(me, None, |_, _| Slept::Interrupted) == Ended::Acquired,
+        },
+    };
+    (u32::from(taken), 0)
+}
+
+/// Some wait, and two threads do anything, and are stopped anywhere, or not. Whatever is posted then reaches somebody who runs: if anybody
+/// sleeps in the end, no more permits are left than were before, but for one for each thread that was stopped since.
+fn stopped_anywhere<const WAITERS: usize, const POSTS: usize>(post: Post) {
+    const FITFUL: usize = 2;
+    let (sem, ended) = (Arc::new(Sem::new(0)), Arc::new(AtomicU32::new(0)));
+    let balance = Arc::new(Mutex::new((0, 0)));
+    let start = |which: Option<u32>| {
+        let (sem, ended, balance) = (sem.clone(), ended.clone(), balance.clone());
+        thread::spawn(move || {
+            if which.is_some() {
+                world().stop_after(1 + any(70));
+            }
+            let (taken, given) = deed(&sem, which.unwrap_or(0));
+            world().stop_after(0);
+            let mut balance = balance.lock().expect("no panic");
+            *balance = (balance.0 + taken, balance.1 + given);
+            ended.fetch_add(1, Relaxed);
+        })
+    };
+    let mut threads: Vec<_> = (0..any(WAITERS as u32 + 1)).map(|_| start(None)).collect();
+    threads.extend((0..FITFUL).map(|_| start(Some(any(5)))));
+    threads.extend((threads.len()..WAITERS + FITFUL).map(|_| start(None)));
+    let at_rest = || {
+        let at_rest = || world().sleepers() + world().stopped() + ended.load(Relaxed) as usize == WAITERS + FITFUL;
+        while !at_rest() {
+            thread::yield_now();
+        }
+        (sem.value() as usize, world().stopped(), world().sleepers())
+    };
+    let (before, stopped, asleep) = at_rest();
+    assert!(asleep == 0 || before <= stopped, "{asleep} sleep beside {before} permits");
+    (0..POSTS).for_each(|_| post(&sem.semaphore()));
+    let (after, stopped_now, asleep) = at_rest();
+    // A thread that sleeps may be stopped when it is woken.
+    let since = stopped_now.saturating_sub(stopped);
+    assert!(asleep == 0 || after <= before + since, "{asleep} sleep beside {after} permits, {before} of before");
+    world().thaw();
+    (0..WAITERS + FITFUL).for_each(|_| sem.post());
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    let (taken, given) = *balance.lock().expect("no panic");
+    assert_eq!(sem.value() + taken, given + (POSTS + WAITERS + FITFUL) as u32);
+    sem.destroy();
+}
+
+#[test]
+fn threads_stopped_anywhere_hold_nobody_up() {
+    for (name, tunables) in [("fifo", &Tunables::DEFAULT), ("lifo", &LIFO)] {
+        let setup = Setup { tunables, ..CROWDED };
+        both(&format!("sem, two stopped, {name}"), long(3_000, 300_000), setup, || stopped_anywhere::<3, 3>(post));
+        both(&format!("sem, two stopped, few posts, {name}"), long(1_500, 100_000), setup, || {
+            stopped_anywhere::<4, 2>(post);
+        });
+    }
+    let many = Setup { nodes: 32, ..CROWDED };
+    both("sem, two stopped, many", long(200, 20_000), many, || stopped_anywhere::<12, 12>(post));
+}
+
+#[test]
+fn posts_that_somebody_stopped_makes_useless_are_found() {
+    let blind = Setup { fault: Some(Fault::ShortSight), ..CROWDED };
+    find("a post finds whoever is in the list", By::Random, 3_000, blind, || stopped_anywhere::<3, 3>(post));
+    // As it was until November 2026, but for 32.
+    let blind = Setup { nodes: 32, ..blind };
+    find("a post finds the first eight of the list", By::Random, 3_000, blind, || stopped_anywhere::<12, 12>(post));
+    find("a post leaves it to the list, stopped", By::Random, 3_000, CROWDED, || {
+        stopped_anywhere::<3, 3>(leaves_it_to_the_list);
+    });
+}
+
 #[test]
 fn permits_are_kept() {
     for (name, tunables) in [("fifo", &Tunables::DEFAULT), ("lifo", &LIFO), ("mixed", &MIXED)] {
         let setup = Setup { tunables, ..CROWDED };
-        let shown = both(name, 5_000, setup, makers_and_takers(false, post));
+        let shown = both(name, 2_500, setup, makers_and_takers(false, post));
         shown[0].shows(&[Event::SemQueued, Event::SemWake]);
-        both(name, 5_000, Setup { crowded: false, ..setup }, makers_and_takers(false, post));
+        both(name, 2_500, Setup { crowded: false, ..setup }, makers_and_takers(false, post));
         let flowing = Setup { nodes: 64, tunables, ..FLOWING };
-        both(name, 5_000, flowing, makers_and_takers(true, post));
+        both(name, 2_500, flowing, makers_and_takers(true, post));
     }
 }
 
