@@ -18,15 +18,9 @@ const MOTIONLESS: Setup = Setup { still: true, nodes: 24, ..STILL };
 
 /// Which of them cannot do without time, with which ways of waiting, and why.
 const NEED_TIME: &[(&str, &[&str], &str)] = &[
-    ("tas", &["stp"], "who waits polls with naps in between; nobody wakes it"),
-    ("hbo", &["stp"], "as tas"),
+    ("tas", &["stp"], "who waits polls with naps in between, for a while; nobody wakes it"),
+    ("hbo", &["spin"], "as tas"),
     ("c-bo-mcs", &["stp", "park"], "the first of a NUMA node contends as under tas"),
-    (
-        "loiter",
-        &["stp", "park"],
-        "the release may overwrite what a sleeper has just said, who looks again after a break",
-    ),
-    ("loiter-cna", &["stp", "park"], "as loiter"),
     (
         "cst-rw",
         &["spin", "park"],

@@ -10,7 +10,7 @@ use flashlock_locks::queue::Mcs;
 use flashlock_locks::wait::Spin;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use runs::{Had, Plan, Run, SHORT, all, arrivals, busy, of, run, split};
+use runs::{Had, MS, Plan, Run, SHORT, all, arrivals, busy, of, run, split};
 
 /// So many plans are drawn, and the same each time: what fails on one machine fails on all.
 fn drawn(cases: u32) -> ProptestConfig {
@@ -132,6 +132,33 @@ fn nobody_waits_for_longer_than_the_bounds_of_all() {
     }
     let longest = longest_wait(&of("lifo-cr:wait=spin")(&Plan { tunables: &NONE, ..plan }));
     assert!(longest > most(FEW.max_shuffles), "a lock that lets some wait for ever: {longest} us");
+}
+
+/// A bound of 100 µs, and nobody who comes later is put before others.
+const IN_TURN: Tunables = Tunables { bound_us: 100, max_shuffles: 0, ..SHORT };
+/// A thread that is woken runs within so much (µs).
+const WAKING: u64 = 150;
+/// For so long (µs), in all, bounds are stretched at most.
+const STRETCHED: u64 = 50_000;
+
+proptest! {
+    #![proptest_config(drawn(6))]
+
+    /// Sections of 0.01 to 100 bounds: with n others, (n + 2) sections, bounds and wake-ups, and what bounds are stretched for.
+    #[test]
+    fn the_bound_holds_for_sections_of_any_length(others in 1_u64..=8, length in 0.0_f64..=4.0, outside in 0_u32..100_000) {
+        let inside = (1_000.0 * 10_f64.powf(length)) as u32;
+        let until = (u64::from(inside) * 20).max(2 * MS);
+        let plan = Plan { inside, outside, until, rounds: 400, ..busy(others + 1, 1, &IN_TURN) };
+        for (lock, name, run) in &split(Claim::Bounded)[0] {
+            let history = run(&plan);
+            let section = history.iter().map(|had| had.end - had.begin).max().unwrap_or(0) / 1_000;
+            let most = (others + 2) * (section + u64::from(IN_TURN.bound_us) + WAKING);
+            // Two sections for each, as its page says.
+            let most = if lock.name == "loiter" { 2 * most } else { most } + STRETCHED;
+            prop_assert!(longest_wait(&history) <= most, "{name}: {} of {most} us, sections of {section}", longest_wait(&history));
+        }
+    }
 }
 
 /// How many hand-overs within a NUMA node follow each other, each time.
