@@ -41,13 +41,6 @@ pub const POLLS: &[Exception] = group! {
         "exit.memory_gone_under_*waiter*";
 };
 
-/// Of a lock that is tried by drawing a number.
-pub const TRIES: &[Exception] = group! {
-    "a trylock must find the lock free from one instruction to the next: one that is slow may try for ever while others keep coming":
-        "slow_motion.trylock_excludes";
-    "as a trylock, for a timed acquisition draws no number": "slow_motion.timedlock_excludes";
-};
-
 /// Of a readers-writer lock that prefers as glibc's does.
 pub const STARVES_WRITERS: &[Exception] = group! {
     "readers that overlap each other keep writers out for ever; so do glibc's": "rwlock_order.kind_0_writer*";

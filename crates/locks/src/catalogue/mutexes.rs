@@ -33,7 +33,7 @@ macro_rules! for_each_lock {
                 bytes: 12, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: false, fair: "yes: first come, first served; but timed acquisitions come after all others",
                 strict: true, claims: [InOrder, Serves], options: [],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, POLLS],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
             (Hbo, "hbo", [spin => $crate::spin::Hbo], {
                 title: "test-and-set that backs off for longer from another NUMA node",
@@ -96,7 +96,7 @@ macro_rules! for_each_lock {
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true, fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed acquisitions come after all others",
                 strict: true, claims: [Serves, Local], options: [Passes],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, POLLS],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
             (CPtlTkt, "c-ptl-tkt", [spin => $crate::numa::CPtlTkt], {
                 title: "a ticket lock for each NUMA node, below a partitioned ticket lock",
@@ -105,7 +105,7 @@ macro_rules! for_each_lock {
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed acquisitions come after all others",
                 strict: true, claims: [Serves, Local], options: [Passes],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING, TRIES, POLLS],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
             (Hmcs, "hmcs", [stp => $crate::numa::Hmcs<$crate::wait::SpinThenPark>, spin => $crate::numa::Hmcs<$crate::wait::Spin>, park => $crate::numa::Hmcs<$crate::wait::Park>, umwait => $crate::numa::Hmcs<$crate::wait::Umwait>], {
                 title: "hierarchical MCS: a queue for each NUMA node, below one for all",
