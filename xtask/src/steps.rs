@@ -155,7 +155,7 @@ pub(crate) fn at_once<J: Sync, T: Send>(
         }
     };
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..most).map(|_| scope.spawn(&runs)).collect();
+        let threads: Vec<_> = (0..most).map(|_| scope.spawn(runs)).collect();
         threads.into_iter().try_for_each(|thread| match thread.join() {
             Ok(result) => result,
             Err(_) => bail!("a thread of this task panicked"),
