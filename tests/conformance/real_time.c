@@ -4,6 +4,7 @@
  */
 #include "slow_motion.h"
 
+#include <poll.h>
 #include <sched.h>
 
 static void run_as(int priority)
@@ -22,61 +23,89 @@ static void stay_on_one_cpu(void)
     CHECK_EQ(sched_setaffinity(0, sizeof one, &one), 0);
 }
 
-static void no_hook(void) {}
+/* The slow thread, which is outranked, wakes the other one at one of its instructions, and so loses the CPU there. */
+static int woken[2];
+static atomic_long wakes_at;
 
-static void *lock_slowly(void *mutex)
+static void wake_there(void)
 {
-    run_as(1);
-    slow_begin(no_hook);
-    int rc = pthread_mutex_lock(mutex);
-    slow_end();
-    CHECK_OK(rc);
-    CHECK_OK(pthread_mutex_unlock(mutex));
-    return NULL;
+    char now = 0;
+    if (slow_steps() == atomic_load(&wakes_at)) HOT_RC((int)write(woken[1], &now, 1), 1);
 }
 
-/* The holder wakes up while somebody whom it outranks is queueing, and releases. */
-CHECK(real_time, holder_outranks_who_joins)
+/* Sleeps until then; or for a while, if it does not get there, for it sleeps itself, or has ended. Whether it got there. */
+static bool sleep_until_there(void)
 {
-    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    struct pollfd end = {.fd = woken[0], .events = POLLIN};
+    char now;
+    return poll(&end, 1, 200) == 1 && read(woken[0], &now, 1) == 1;
+}
+
+static pthread_mutex_t contended;
+static struct gate holds;
+
+static void *lock_slowly(void *unused)
+{
+    run_as(1);
+    slow_begin(wake_there);
+    int rc = pthread_mutex_lock(&contended);
+    slow_end();
+    CHECK_OK(rc);
+    CHECK_OK(pthread_mutex_unlock(&contended));
+    return unused;
+}
+
+static void *hold_and_unlock_slowly(void *unused)
+{
+    run_as(1);
+    CHECK_OK(pthread_mutex_lock(&contended));
+    gate_open(&holds);
+    slow_begin(wake_there);
+    int rc = pthread_mutex_unlock(&contended);
+    slow_end();
+    CHECK_OK(rc);
+    return unused;
+}
+
+static void begin(void)
+{
+    CHECK_EQ(pipe(woken), 0);
     stay_on_one_cpu();
     run_as(2);
-    for (int round = 0; round < 200 && !time_is_short(); round++) {
-        CHECK_OK(pthread_mutex_lock(&mutex));
-        pthread_t joiner = thread_start(lock_slowly, &mutex);
-        nap_us(20 + 7 * round);
-        CHECK_OK(pthread_mutex_unlock(&mutex));
+    mutex_make(&contended, KIND_DEFAULT);
+    CHECK_OK(pthread_mutex_lock(&contended)); /* lazy binding */
+    CHECK_OK(pthread_mutex_unlock(&contended));
+}
+
+/* The holder releases while somebody whom it outranks stands at any instruction of his lock. */
+CHECK(real_time, holder_outranks_who_joins)
+{
+    begin();
+    bool more = true;
+    for (long at = 1; more && !time_is_short(); at += 1 + at / 32) {
+        atomic_store(&wakes_at, at);
+        CHECK_OK(pthread_mutex_lock(&contended));
+        pthread_t joiner = thread_start(lock_slowly, NULL);
+        more = sleep_until_there();
+        CHECK_OK(pthread_mutex_unlock(&contended));
         thread_join(joiner);
+        while (!more && poll(&(struct pollfd){.fd = woken[0], .events = POLLIN}, 1, 0) == 1) sleep_until_there();
     }
 }
 
-static atomic_bool holds;
-
-static void *hold_and_unlock_slowly(void *mutex)
-{
-    run_as(1);
-    CHECK_OK(pthread_mutex_lock(mutex));
-    atomic_store(&holds, true);
-    slow_begin(no_hook);
-    int rc = pthread_mutex_unlock(mutex);
-    slow_end();
-    CHECK_OK(rc);
-    return NULL;
-}
-
-/* Somebody wakes up while one whom it outranks releases, and wants the lock. */
+/* Somebody wants the lock while one whom it outranks stands at any instruction of his unlock. */
 CHECK(real_time, who_joins_outranks_the_holder)
 {
-    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    stay_on_one_cpu();
-    run_as(2);
-    for (int round = 0; round < 200 && !time_is_short(); round++) {
-        atomic_store(&holds, false);
-        pthread_t holder = thread_start(hold_and_unlock_slowly, &mutex);
-        while (!atomic_load(&holds)) nap_us(20);
-        nap_us(5 * round);
-        CHECK_OK(pthread_mutex_lock(&mutex));
-        CHECK_OK(pthread_mutex_unlock(&mutex));
+    begin();
+    bool more = true;
+    for (long at = 1; more && !time_is_short(); at += 1 + at / 32) {
+        holds = (struct gate){0};
+        atomic_store(&wakes_at, at);
+        pthread_t holder = thread_start(hold_and_unlock_slowly, NULL);
+        gate_wait(&holds, 1);
+        more = sleep_until_there();
+        CHECK_OK(pthread_mutex_lock(&contended));
+        CHECK_OK(pthread_mutex_unlock(&contended));
         thread_join(holder);
     }
 }

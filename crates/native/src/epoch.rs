@@ -2,8 +2,8 @@
 //!
 //! A queue node that a forked child inherits may belong to a thread which does not exist there. Each node carries the
 //! epoch in which it was queued. The current epoch lives in a page of the [`registry`] that the kernel wipes in a forked child
-//! (`MADV_WIPEONFORK`, Linux 4.14), however the fork was made; who finds it zero fills it in. Where the kernel cannot do that, the epoch is
-//! constant, and a child that inherits waiters may hang on them.
+//! (`MADV_WIPEONFORK`, Linux 4.14), however the fork was made; who finds it zero fills it in. Where the kernel cannot do that, a
+//! child of `fork` does it itself ([`registry::prepare`]); in one of a raw system call the epoch is the parent's, and waiters that it inherits may hang it.
 //!
 //! An epoch is a number that no ancestor has had: one more than the last that was given out in any of them, for that memory is
 //! inherited. So it counts those of the ancestors that have asked for theirs. (A process id would not do: it comes again, and the first

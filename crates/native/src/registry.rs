@@ -87,6 +87,8 @@ pub struct Registry {
     pub(crate) last_epoch: AtomicU32,
     /// Nodes left behind.
     pub(crate) left: [AtomicU32; left::LENGTH],
+    /// Whether the kernel refuses to wipe the epoch in a forked child.
+    unwiped: AtomicU32,
     /// How many readers-writer locks count their readers apart.
     pub(crate) apart: AtomicU32,
     /// By which readers say that they have gone.
@@ -114,6 +116,7 @@ static OWN: Registry = Registry {
     blocks: Pool::new(),
     last_epoch: AtomicU32::new(0),
     left: [const { AtomicU32::new(0) }; left::LENGTH],
+    unwiped: AtomicU32::new(0),
     apart: AtomicU32::new(0),
     leavers: [const { left::Apart::zero() }; left::LEAVERS],
     wiped: Wiped { epoch: AtomicU32::new(0), claim: AtomicU32::new(0) },
@@ -219,11 +222,37 @@ fn make(at: usize) -> Result<(), i32> {
     made
 }
 
-/// Where the kernel refuses, the epoch is constant, and a child that inherits waiters may hang on them.
+/// Where the kernel refuses, the registry says so, and [`prepare`] does what can be done.
 fn wipe_on_fork(registry: &Registry) {
     let page = &raw const registry.wiped as usize;
+    let refused = !wiped_on_fork(page);
+    registry.unwiped.store(u32::from(refused), Relaxed); // Published with the magic, or found by who has mapped it.
+}
+
+/// Has the kernel wipe the page in a forked child, if it can.
+fn wiped_on_fork(page: usize) -> bool {
     // SAFETY: the page holds nothing but what is to be wiped.
-    unsafe { sys::syscall(libc::SYS_madvise, [page, PAGE, libc::MADV_WIPEONFORK as usize, 0, 0, 0]) };
+    unsafe { sys::syscall(libc::SYS_madvise, [page, PAGE, libc::MADV_WIPEONFORK as usize, 0, 0, 0]) == 0 }
+}
+
+/// Whether the kernel wipes the epoch in a forked child.
+fn is_wiped() -> bool {
+    get().unwiped.load(Relaxed) == 0
+}
+
+/// Called early: where the kernel does not see to it that a forked child has an epoch of its own, the C library does.
+pub fn prepare() {
+    if !is_wiped() {
+        // SAFETY: the function may be called in any child.
+        unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
+    }
+}
+
+/// What the kernel does in a forked child. To be called there if it does not, before anything else.
+unsafe extern "C" fn wipe() {
+    let wiped = &get().wiped;
+    wiped.epoch.store(0, Relaxed);
+    wiped.claim.store(0, Relaxed);
 }
 
 #[cfg(test)]
@@ -231,6 +260,12 @@ mod tests {
     use core::ffi::c_void;
 
     use super::*;
+
+    #[test]
+    fn it_is_known_whether_the_kernel_wipes() {
+        assert!(is_wiped(), "Linux 4.14 and later do");
+        assert!(!wiped_on_fork(1), "no page begins there, and the kernel says so");
+    }
 
     #[test]
     fn the_process_has_one() {

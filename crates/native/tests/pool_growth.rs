@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 
-use flashlock_native::pool;
+use flashlock_native::{NoStats, pool};
 
 #[test]
 fn the_pool_grows_and_its_nodes_are_distinct() {

@@ -22,7 +22,7 @@ use flashlock_locks::raw::RawLock;
 use flashlock_native::Counting;
 use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
 use flashlock_native::{
-    Native, NoStats, Word32, alone, clock, epoch, groups, holder, near, numa, parts, spin, stats, sys,
+    Native, NoStats, Word32, alone, clock, epoch, groups, holder, near, numa, parts, registry, spin, stats, sys,
 };
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
@@ -174,6 +174,7 @@ pub fn init() {
     epoch::current();
     clock::now();
     spin::prepare();
+    registry::prepare();
     glibc::prepare();
 }
 

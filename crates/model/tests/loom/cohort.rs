@@ -280,10 +280,10 @@ fn seeded_bugs_are_found() {
     explore("the mutants' skeleton, three levels", BOUND, SETUP, || sections::<InLine<Three<Sound>>>(On::Groups));
     find("keeps the middle level", BOUND, SETUP, || sections::<InLine<Three<KeepsTheMiddle>>>(On::Two));
     find("keeps the dead of a group", Preemptions(1), SETUP, || {
-        forked::<InLine<Three<KeepsTheDeadBelow>>>(On::Groups, 6)
+        forked::<InLine<Three<KeepsTheDeadBelow>>>(On::Groups, 10);
     });
     find("looks back at a part that was passed on", BOUND, SETUP, || {
-        last_frees::<InLine<Three<LooksBackPassed>>>(On::Groups)
+        last_frees::<InLine<Three<LooksBackPassed>>>(On::Groups);
     });
 }
 

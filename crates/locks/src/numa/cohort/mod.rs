@@ -199,7 +199,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
 
     fn lock_all(&self, side: Side<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
         let home = P::home(side);
-        self.climb(side, home, until, waiting)?;
+        self.climb(home, until, waiting)?;
         self.queue.home.store(home.word(), Relaxed);
         // For statistics alone.
         let before = side.0.state.load(Relaxed);
@@ -214,20 +214,14 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
     }
 
     /// Acquires the local lock of a part, and what is above it, unless that comes with it.
-    fn climb(
-        &self,
-        side: Side<M>,
-        part: Name,
-        until: Option<Deadline>,
-        waiting: &mut Waiting<M>,
-    ) -> Result<(), TimedOut> {
+    fn climb(&self, part: Name, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
         let part = part.block::<M>();
         L::lock(part, until, waiting)?;
         if part.passes.load(Relaxed) != 0 {
             return Ok(());
         }
         let ended = match above(part) {
-            Some(above) => self.climb(side, above, until, waiting),
+            Some(above) => self.climb(above, until, waiting),
             None => G::lock(&self.place(), until, waiting),
         };
         ended.inspect_err(|_| L::unlock(part)) // Invariant 2.
