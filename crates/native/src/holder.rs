@@ -3,7 +3,7 @@
 //! Debuggers read who holds a mutex in its `__owner`. To write it costs nothing that can be measured beside the lock if the id is at hand: glibc has it
 //! in each thread's own storage, and says where to debuggers, in `_thread_db_pthread_tid`: bits, number and offset. What is found there is compared with
 //! what the kernel says. As long as it is not known, and where it is not so, mutexes name nobody. (Where an id decides something,
-//! [`thread::id`](crate::thread::id) is asked, which also knows when a child was forked behind glibc's back.)
+//! [`thread::id`] is asked, which also knows when a child was forked behind glibc's back.)
 
 #[cfg(target_arch = "x86_64")]
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -15,7 +15,7 @@
 //!
 //! ## Invariants
 //! 1. A chunk's address is written once; its pieces live for ever.
-//! 2. A node is in the free list, kept for a thread's next wait (see [`thread`](crate::thread)), in a thread's own hands, or in a queue. A block is
+//! 2. A node is in the free list, kept for a thread's next wait (see [`thread`]), in a thread's own hands, or in a queue. A block is
 //!    in the free list, or a lock's.
 //! 3. The free list's top carries a tag that each change advances, so a `pop` that was overtaken fails (ABA).
 

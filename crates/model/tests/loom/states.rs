@@ -305,7 +305,7 @@ fn forked_with_arrivals() {
     mutex.lock();
     assert!(<Mcs<Park> as RawLock<Loom>>::try_lock(&mutex.word, &mutex.queue.inner));
     mutex.queue.epoch.store(Loom::epoch(), Relaxed);
-    mutex.word.fetch_or(SLEEPS | IMPATIENT | ARRIVAL * Tunables::DEFAULT.spinners, Relaxed);
+    mutex.word.fetch_or(SLEEPS | IMPATIENT | (ARRIVAL * Tunables::DEFAULT.spinners), Relaxed);
     world().fork();
     let other = {
         let mutex = mutex.clone();
