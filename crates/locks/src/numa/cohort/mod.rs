@@ -18,7 +18,7 @@
 //! **Departures.** (1) Local locks are parts of a side block ([`side`](crate::side)), made when a thread of their node first has to wait; the papers' are made with
 //! the lock. (2) The local lock is given up before the global one, not after it: after the global lock is released the memory of the
 //! lock may be gone. (3) Whoever waited last counts the hand-overs: `passes` of a part is 0 when it has not got the global lock, which is the
-//! papers' flag, too. (4) Who finds the global lock free, and a **try**, takes it alone: so a lock that nobody has waited for has no side block. So does a **timed acquisition** of the locks made of tickets, which draw a number only if it can
+//! papers' flag, too. (4) Who finds the global lock free takes it alone, as long as nobody has ever waited, and so does a **try**: so a lock that nobody has waited for has no side block. So does a **timed acquisition** of the locks made of tickets, which draw a number only if it can
 //! be served at once (see [`ticket`](crate::spin::ticket)); under `c-bo-mcs` it waits in turn, and leaves either queue by time-out. (5) A release by a thread
 //! of another NUMA node gives back the local lock that came with the global one: the lock knows which (`home`). (6) In a forked child those who
 //! waited are forgotten ([`settle`]). (7) There may be more levels than two: parts below parts ([`parts`]). Then "local" is each of them in turn, from the
@@ -148,13 +148,11 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
     /// The side block, made if there is none. None if there is one that another process has made.
     #[inline]
     fn side(&self) -> Option<Side<M>> {
-        self.own_side().or_else(|| {
-            if self.queue.side.load(Relaxed) != 0 {
-                return None;
-            }
+        let side = Side::of(&self.queue.side).unwrap_or_else(|| {
             M::trace(Event::SideBlock);
-            Some(Side::make_owned(&self.queue.side)).filter(|side| side.is_of(&self.queue.side))
-        })
+            Side::make_owned(&self.queue.side)
+        });
+        side.is_of(&self.queue.side).then_some(side)
     }
 
     fn place(&self) -> Place<'_, M, G::State<M>> {
@@ -167,7 +165,9 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
     }
 
     fn lock(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
-        if self.try_lock() { Ok(()) } else { self.lock_in_line(until) }
+        // Once somebody has waited, others do as a rule; then a look at the global lock costs those who hand it on in a part.
+        let is_new = self.queue.side.load(Relaxed) == 0;
+        if is_new && self.try_lock() { Ok(()) } else { self.lock_in_line(until) }
     }
 
     /// By way of the local locks, if that can be.
