@@ -26,7 +26,7 @@ use crate::cohort_mutants::*;
 use crate::common::{ALL, Lock, Mutex, sleepers, world};
 
 /// A cohort lock that nobody acquires without its local locks, though it is free: so that two threads meet there.
-struct InLine<C>(std::marker::PhantomData<C>);
+pub(crate) struct InLine<C>(std::marker::PhantomData<C>);
 
 impl<G: Global, L: LocalLock, P: Parts> RawLock<Loom> for InLine<Cohort<G, L, P>> {
     type Queue = <Cohort<G, L, P> as RawLock<Loom>>::Queue;

@@ -14,6 +14,7 @@ use flashlock_model::loom::{explore, find};
 use flashlock_model::{Field, Op, Setup, Weaken};
 
 use crate::aside::{STAYS, recall_against_joiner};
+use crate::cohort::InLine;
 use crate::common::{Lock, Mutex, Racers, all_done, joins, sections, world};
 
 /// Crowded: nobody polls on.
@@ -68,7 +69,7 @@ notes! {
     cna_park: Cna<Park>;
     mcscr_park: Mcscr<Park>;
     mcscrn_park: Mcscrn<Park>;
-    c_bo_mcs_park: CBoMcs<Park>;
+    c_bo_mcs_park: InLine<CBoMcs<Park>>;
     hmcs_park: Hmcs<Park>;
     cst_park: Cst<Park>;
     cst_stp: Cst<SpinThenPark>;
@@ -100,6 +101,6 @@ orderings! {
     note_in_the_lock_found: LockNext, Swap, AcqRel => Release, sections::<Mcs<Spin>>(&[1, 1]);
     note_in_a_node: NodeNext, Cas, Release => Relaxed, sections::<Mcs<Spin>>(&[1, 1, 1]);
     note_in_a_node_found: NodeNext, Swap, AcqRel => Release, sections::<Mcs<Spin>>(&[1, 1, 1]);
-    note_in_a_part: BlockNext, Cas, Release => Relaxed, sections::<Hmcs<Park>>(&[1, 1]);
-    note_in_a_part_found: BlockNext, Swap, AcqRel => Release, sections::<Hmcs<Park>>(&[1, 1]);
+    note_in_a_part: BlockNext, Cas, Release => Relaxed, sections::<InLine<Hmcs<Park>>>(&[1, 1]);
+    note_in_a_part_found: BlockNext, Swap, AcqRel => Release, sections::<InLine<Hmcs<Park>>>(&[1, 1]);
 }
