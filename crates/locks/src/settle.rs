@@ -12,9 +12,6 @@
 //! | e | used in the process of epoch e |
 //! | e, [`SETTLING`] | a thread of that process is throwing away what others have left |
 //!
-//! An object that has something small to count may do so in the lowest bits of the word ([`settle_above`]): the first use in a process
-//! leaves 0 there. The epochs, one for each generation of processes, then have the bits above.
-//!
 //! ## Invariants
 //! 1. Nobody uses the object in a process whose epoch is not in `epoch`; so while it is SETTLING one thread alone touches it.
 //! 2. A thread that did not survive a fork while it was at it is told from one that is at it here: its epoch is another.
@@ -38,18 +35,11 @@ const PAUSE: u32 = 50;
 /// processes have left in it. The epoch for which that holds.
 #[inline]
 pub fn settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> u32 {
-    settle_above::<M, 0>(epoch, reset)
-}
-
-/// [`settle`], where the `LOW` lowest bits of the word are the object's.
-#[inline]
-pub fn settle_above<M: Machine, const LOW: u32>(word: &M::Word, reset: impl FnOnce()) -> u32 {
-    let epoch = M::epoch();
-    let (now, mask) = ((epoch << LOW) & !SETTLING, u32::MAX << LOW);
-    if word.load(Acquire) & mask != now {
-        settle_slow::<M>(word, mask, now, reset);
+    let now = M::epoch();
+    if epoch.load(Acquire) != now {
+        settle_slow::<M>(epoch, now, reset);
     }
-    epoch
+    now
 }
 
 /// [`settle`], by who must not wait for another that is at it. Whether the object can be used; if not, another is at it, or was
@@ -69,21 +59,21 @@ pub fn try_settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> bool {
     mine
 }
 
-/// 0 -> now, or e -> (now, SETTLING) -> now, in the bits of the mask; the others are 0 then.
+/// 0 -> now, or e -> (now, SETTLING) -> now.
 #[cold]
-fn settle_slow<M: Machine>(word: &M::Word, mask: u32, now: u32, reset: impl FnOnce()) {
+fn settle_slow<M: Machine>(epoch: &M::Word, now: u32, reset: impl FnOnce()) {
     loop {
-        let seen = word.load(Acquire);
-        if seen & mask == now {
+        let seen = epoch.load(Acquire);
+        if seen == now {
             return;
-        } else if seen & mask == now | SETTLING {
-            M::spin_until(word, Acquire, Patience::Budget, |word| word & mask == now);
+        } else if seen == now | SETTLING {
+            M::spin_until(epoch, Acquire, Patience::Budget, |epoch| epoch == now);
             M::relax(PAUSE);
         } else if seen == 0 {
-            let _ = word.compare_exchange(0, now, Relaxed, Relaxed);
-        } else if word.compare_exchange(seen, now | SETTLING, Relaxed, Relaxed).is_ok() {
+            let _ = epoch.compare_exchange(0, now, Relaxed, Relaxed);
+        } else if epoch.compare_exchange(seen, now | SETTLING, Relaxed, Relaxed).is_ok() {
             reset();
-            return word.store(now, Release);
+            return epoch.store(now, Release);
         }
     }
 }

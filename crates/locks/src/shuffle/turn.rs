@@ -1,7 +1,7 @@
 //! # Waiting in a ShflLock's queue
 //!
 //! From the failed attempt on the word to the front of the queue: the one arrival that polls, the wait for the turn, and what a
-//! waiter may do when its patience is at an end. See [`shfl`](super::shfl), departures 4 and 5.
+//! waiter may do that gets up without having been told. See [`shfl`](super::shfl), departures 4 and 5.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
