@@ -199,7 +199,12 @@ impl<M: Machine> ShflQueue<M> {
     /// Makes `candidate`, or the first behind it that has not given up, the head. One that sleeps is returned: without `onto`, it has been told, and
     /// the caller wakes it; with it, it sleeps on that word from now on, as NAPPING, and the caller, who holds the lock, has its release wake it
     /// there.
-    pub fn install(&self, mut candidate: Handle, onto: Option<&M::Word>) -> Option<Handle> {
+    pub fn install(&self, candidate: Handle, onto: Option<&M::Word>) -> Option<Handle> {
+        self.make_head(candidate, onto, true)
+    }
+
+    /// [`ShflQueue::install`]; `notes`: waiters sleep, so that one may have to know that the head is awake.
+    fn make_head(&self, mut candidate: Handle, onto: Option<&M::Word>, notes: bool) -> Option<Handle> {
         loop {
             let node = candidate.node::<M>();
             let seen = node.state.load(Acquire);
@@ -216,7 +221,8 @@ impl<M: Machine> ShflQueue<M> {
             if node.state.compare_exchange(seen, told, AcqRel, Relaxed).is_ok() {
                 match bed {
                     Some(word) => M::requeue(node, word), // Invariant 7. Who does not sleep there sees what it is.
-                    None => note_awake::<M>(candidate),
+                    None if notes => note_awake::<M>(candidate),
+                    None => {}
                 }
                 return is_asleep(seen).then_some(candidate);
             }
@@ -225,12 +231,22 @@ impl<M: Machine> ShflQueue<M> {
 
     /// Takes the head `leaver` out of the queue and [installs](Self::install) the next one.
     pub fn pass(&self, leaver: Handle, onto: Option<&M::Word>) -> Option<Handle> {
+        self.pass_on(leaver, onto, true)
+    }
+
+    /// The same where nobody sleeps.
+    pub fn pass_awake(&self, leaver: Handle) {
+        let asleep = self.pass_on(leaver, None, false);
+        debug_assert!(asleep.is_none(), "nobody sleeps here");
+    }
+
+    fn pass_on(&self, leaver: Handle, onto: Option<&M::Word>, notes: bool) -> Option<Handle> {
         let from = leaver.node::<M>().numa.load(Relaxed);
         let next = self.step(leaver)?;
         if let Some(event) = hand_off(|| from, next.node::<M>()) {
             M::trace(event);
         }
-        self.install(next, onto)
+        self.make_head(next, onto, notes)
     }
 
     /// Takes a head that does not run out of the queue, and [installs](Self::install) the next. A lock that a head may win while it is being evicted
