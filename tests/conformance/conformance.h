@@ -149,6 +149,9 @@ int process_status(pid_t pid);
 bool excepted_are_tried(void);
 /* Whether mutexes are glibc's own: it counts the users of one that is held, which no replacement needs. */
 bool locks_are_glibcs(void);
+/* Whether the C library is glibc 2.minor or later. */
+bool glibc_is_at_least(int minor);
+
 /* A fork without the handlers of pthread_atfork: _Fork, or before glibc 2.34 the system call. */
 pid_t raw_fork(void);
 /* The path of a file that stands beside this program; the buffer is static. */

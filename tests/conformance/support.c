@@ -1,6 +1,8 @@
 /* Gates, time, threads and processes: see conformance.h. */
 #include "conformance.h"
 
+#include <gnu/libc-version.h>
+
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <stdio.h>
@@ -216,4 +218,10 @@ uint32_t random_next(uint32_t *state)
     x ^= x >> 17;
     x ^= x << 5;
     return *state = x;
+}
+
+bool glibc_is_at_least(int minor)
+{
+    int have;
+    return sscanf(gnu_get_libc_version(), "2.%d", &have) == 1 && have >= minor;
 }
