@@ -16,7 +16,7 @@ use crate::shuffle::shuffler;
 use crate::wait::{STAY, WaitPolicy};
 
 /// A waiter that has not seen the head asleep looks for itself after so long (µs), then after twice as long, and so on without end.
-pub(crate) const LOOK: u32 = 4_000;
+pub(crate) const LOOK: u32 = 16_000;
 /// A grant that has not been taken for so long (µs), or for two bounds, may be taken back.
 const STALE_GRANT: u32 = 10_000;
 /// The shuffler walks once in so many polls.
@@ -55,15 +55,19 @@ impl<M: Machine> Lock<'_, M> {
     ) -> Turn {
         let node = me.node::<M>();
         let (stays, mut look, mut trusts) = (M::sooner(STAY, until), LOOK, false);
+        let mut polls = true;
         loop {
             let limit = if W::PARKS { stays } else { M::sooner(look, until) };
-            if W::SPINS && self.queue.spin_while_shuffled::<W, P>(me, limit) {
+            if W::SPINS && polls && self.queue.spin_while_shuffled::<W, P>(me, limit) {
                 return Turn::Head;
             }
             match self.queue.sleep_in_queue::<W>(node, &mut look, trusts, until) {
                 told if is_told(told) => return Turn::Head,
-                state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
-                _ => {}
+                state::WAITING if W::PARKS => {
+                    polls = true; // woken ahead of its turn
+                    continue;
+                }
+                _ => polls = !W::PARKS,
             }
             let (won, revoked) =
                 if try_take::<M>(self.word) { (true, false) } else { (self.revoke_stale_grant(), true) };
