@@ -132,19 +132,15 @@ impl<M: Machine> ShflRwState<M> {
     ) -> Turn {
         let node = me.node::<M>();
         let (stays, mut look, mut trusts) = (M::sooner(STAY, until), wait.look::<M>(), false);
-        let mut polls = true;
         loop {
             let limit = if W::PARKS { stays } else { M::sooner(look, until) };
-            if W::SPINS && polls && self.queue.spin_while_shuffled::<W, P>(me, limit) {
+            if W::SPINS && self.queue.spin_while_shuffled::<W, P>(me, limit) {
                 return Turn::Head;
             }
             match self.queue.sleep_in_queue::<W>(node, &mut look, trusts, until) {
                 told if is_told(told) => return Turn::Head,
-                state::WAITING if W::PARKS => {
-                    polls = true; // woken ahead of its turn
-                    continue;
-                }
-                _ => polls = !W::PARKS,
+                state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
+                _ => {}
             }
             let late = until.is_some_and(|deadline| M::expired(&deadline));
             let won = self.admit_out_of_turn(wait, late) || wait.is_over();
