@@ -59,7 +59,7 @@
 //! lock over; or, if sections are so short that sixteen end within T, wakes the head, which asks, and is handed the lock by the next. While it polls, it
 //! looks at the clock itself, and asks after T. So from head to head there are T, d and what is left of a section when T is over. The section
 //! that is under way when the thread comes, and its own, are the two more. For the first 50 ms in the queue T may be stretched (departure 2): those before it have queued for as long by then, so this adds
-//! 50 ms in all. The claim `Bounded` of the simulator draws n and s; `bound.*` in the conformance suite measures it here.
+//! 50 ms in all. The claim `Bounded` of the simulator draws n and s; `cargo xtask bound` measures it here.
 //!
 //! ## Invariants (beside those of `front`)
 //! 1. Whoever changes `word` from 0, or clears GRANTED, holds the lock.
