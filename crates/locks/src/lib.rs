@@ -11,7 +11,7 @@
 //! | [`side`] | state of a lock that is too large for the lock |
 //! | [`wait`] | waiting policies: spin, spin-then-park, park |
 //! | [`policy`] | admission policies for shuffling locks |
-//! | [`spin`], [`queue`], [`shuffle`], [`numa`], [`malthusian`] | the locks |
+//! | [`flash`], [`spin`], [`queue`], [`shuffle`], [`numa`], [`malthusian`] | the locks |
 //! | [`closure`] | locks that are given what is to be done under them, and the interface that they share |
 //! | [`rw`] | the readers-writer locks, and the interface that they share |
 //! | [`cond`], [`sem`] | the condition variable, the semaphore |
@@ -28,6 +28,7 @@ pub mod catalogue;
 pub mod closure;
 pub mod cond;
 pub mod event;
+pub mod flash;
 mod list;
 pub mod machine;
 pub mod malthusian;

@@ -46,10 +46,10 @@ pub trait Word: Sized + 'static {
     ) -> Result<u32, u32> {
         self.compare_exchange(current, new, ok, err)
     }
-    /// [`Word::swap`] by a lock's holder, who frees it: writes `free`. Others may at most have marked the word as one that they sleep on: whether it
-    /// held that mark, `asleep`, or may have held it.
-    fn hand_back(&self, free: u32, asleep: u32, order: Ordering) -> bool {
-        self.swap(free, order) == asleep
+    /// [`Word::swap`] by a lock's holder, who frees it: writes `free`. Others may at most have marked the word as one
+    /// that they sleep on. Whether it held such a mark, which is any value above `held`.
+    fn hand_back(&self, free: u32, held: u32, order: Ordering) -> bool {
+        self.swap(free, order) > held
     }
 }
 
@@ -125,6 +125,23 @@ pub enum Patience {
     Until(Deadline),
 }
 
+/// What a look at a word says, in [`Machine::poll`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// The poll ends.
+    End,
+    /// It goes on after so many [steps](Machine::pause).
+    Again {
+        /// The steps.
+        pause: u32,
+        /// Whether another CPU has written the line since the look before.
+        moved: bool,
+    },
+}
+
+/// [`Machine::sleep_cost`] (µs) where nothing has been measured.
+pub const SLEEP_COST: u32 = 34;
+
 /// Why [`Machine::park`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unparked {
@@ -132,6 +149,8 @@ pub enum Unparked {
     Woken,
     /// The deadline has passed.
     TimedOut,
+    /// The word is not there: its memory is gone. Who had slept there before is never told.
+    Gone,
 }
 
 /// A word that each thread keeps between its lock operations; 0 at first. A hint: a signal handler that uses locks may change it
@@ -231,6 +250,36 @@ pub trait Machine: Sized + 'static {
         done: impl FnMut(u32) -> bool,
     ) -> Option<u32> {
         Self::spin_until(word, order, patience, done)
+    }
+
+    /// Polls `word` for `micros` microseconds at most, with the pauses that `look` asks for. Whether `look` ended it.
+    ///
+    /// For a lock that decides itself how often it looks at a word that its holder uses, too; all others wait by
+    /// [`spin_until`](Machine::spin_until). A machine that measures what a look costs does so here.
+    fn poll(word: &Self::Word, order: Ordering, micros: u32, mut look: impl FnMut(u32) -> Look) -> bool {
+        let _ = micros;
+        Self::spin_until(word, order, Patience::Budget, |seen| matches!(look(seen), Look::End)).is_some()
+    }
+
+    /// Lets another thread run on this CPU, if one wants to; otherwise returns at once. No more is promised: a
+    /// real-time thread, for one, makes way for its equals only.
+    fn offer() {
+        Self::relax(0);
+    }
+
+    /// What it costs to sleep (µs): the call that wakes, and the time until the thread that it wakes runs.
+    fn sleep_cost() -> u32 {
+        SLEEP_COST
+    }
+
+    /// What it costs now to get a line that another CPU has written, in [steps](Machine::pause).
+    fn transfer_cost() -> u32 {
+        1
+    }
+
+    /// Whether there is memory where a word was, in a lock of which nobody says that it is still there.
+    fn is_there(_word: &Self::Word) -> bool {
+        true
     }
 
     /// Lets other threads run: a short, polite break of up to `micros` microseconds.

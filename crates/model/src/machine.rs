@@ -11,7 +11,7 @@ use flashlock_locks::wait::left::LeftBehind;
 
 use crate::checker::Checker;
 use crate::kernel;
-use crate::word::Word;
+use crate::word::{Field, Word};
 use crate::world::{Fault, World};
 
 /// The machine that runs the locks under checker `C`. All state is the running execution's [`World`].
@@ -73,6 +73,10 @@ impl<C: Checker> Machine for Model<C> {
                 Patience::Forever | Patience::Budget | Patience::Contend | Patience::Until(_) => C::yield_now(),
             }
         }
+    }
+
+    fn is_there(word: &Word<C>) -> bool {
+        !word.is(Field::Freed)
     }
 
     fn relax(_micros: u32) {

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use flashlock_locks::cond::fifo::CondQueue;
+use flashlock_locks::flash::FlashQueue;
 use flashlock_locks::machine;
 use flashlock_locks::malthusian::lifo_cr::LifoQueue;
 use flashlock_locks::malthusian::loiter::LoiterQueue;
@@ -97,6 +98,17 @@ impl<C: Checker, Q: Tag> Tag for LoiterQueue<Model<C>, Q> {
     fn free(&self) {
         self.epoch.tag(Field::Freed);
         self.inner.free();
+    }
+}
+
+impl<C: Checker> Tag for FlashQueue<Model<C>> {
+    fn tag(&self) {
+        self.state.tag(Field::LockTail);
+        self.calls.tag(Field::LockNext);
+    }
+
+    fn free(&self) {
+        [&self.turn, &self.state, &self.calls].iter().for_each(|word| word.tag(Field::Freed));
     }
 }
 

@@ -147,13 +147,13 @@ pub(crate) fn fetch_update(word: &AtomicU32, f: impl Fn(u32) -> u32) -> u32 {
     }
 }
 
-/// Writes `free`; whether the word held `asleep`, or may have (4 above). Two instructions, because the next
+/// Writes `free`; whether the word held more than `held`, or may have (4 above). Two instructions, because the next
 /// acquisition would have to wait for what a single one reads.
 #[inline(always)]
-pub(crate) fn hand_back(word: &AtomicU32, free: u32, asleep: u32) -> bool {
+pub(crate) fn hand_back(word: &AtomicU32, free: u32, held: u32) -> bool {
     let seen = word.load(Relaxed);
     word.store(free, Release);
-    seen == asleep || !is_alone()
+    seen > held || !is_alone()
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@
 pub mod alone;
 pub mod clock;
 pub mod epoch;
+pub mod evidence;
 pub mod futex;
 pub mod groups;
 pub mod held;

@@ -4,13 +4,13 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word};
+use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Look, Machine, Patience, Tunables, Unparked, Word};
 use flashlock_locks::node::Node;
 use flashlock_locks::side::{Block, Name};
 use flashlock_locks::wait::left::LeftBehind;
 
 use crate::alone::{self, is_alone};
-use crate::{clock, epoch, futex, groups, left, near, numa, parts, pool, settings, spin, stats, sys, thread};
+use crate::{clock, epoch, evidence, futex, groups, left, near, numa, parts, pool, settings, spin, stats, sys, thread};
 
 /// An `AtomicU32`, whose read-modify-writes are not [atomic in a process with one thread](alone).
 #[repr(transparent)]
@@ -68,8 +68,8 @@ impl Word for Word32 {
         self.0.compare_exchange(current, new, ok, err)
     }
     #[inline(always)]
-    fn hand_back(&self, free: u32, asleep: u32, order: Ordering) -> bool {
-        if is_alone() { alone::hand_back(&self.0, free, asleep) } else { self.0.swap(free, order) == asleep }
+    fn hand_back(&self, free: u32, held: u32, order: Ordering) -> bool {
+        if is_alone() { alone::hand_back(&self.0, free, held) } else { self.0.swap(free, order) > held }
     }
 }
 
@@ -173,6 +173,26 @@ impl<S: Sink> Machine for Native<S> {
     #[inline]
     fn rest_until(word: &Word32, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
         spin::rest_until(&word.0, order, patience, done)
+    }
+
+    fn poll(word: &Word32, order: Ordering, micros: u32, look: impl FnMut(u32) -> Look) -> bool {
+        evidence::poll(&word.0, order, micros, look)
+    }
+
+    fn offer() {
+        sys::yield_now();
+    }
+
+    fn sleep_cost() -> u32 {
+        evidence::sleep_cost()
+    }
+
+    fn transfer_cost() -> u32 {
+        evidence::transfer_cost()
+    }
+
+    fn is_there(word: &Word32) -> bool {
+        futex::is_there(&word.0)
     }
 
     fn relax(micros: u32) {

@@ -31,7 +31,12 @@ static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// How long a waiter polls before it sleeps, in ns.
 pub fn budget_ns() -> u64 {
-    budget(u64::from(WAKE_NS.load(Relaxed)))
+    budget(u64::from(wake_ns()))
+}
+
+/// Smoothed time from a wake-up to the woken thread's running, in ns; 0 before the first.
+pub fn wake_ns() -> u32 {
+    WAKE_NS.load(Relaxed)
 }
 
 /// A waker is about to wake somebody.

@@ -32,6 +32,8 @@ struct Local {
     id: AtomicU64,
     random: Cell<u32>,
     contention: Cell<Contention>,
+    /// [`evidence`](crate::evidence): what a line's transfer took, in ticks.
+    transfer: Cell<u32>,
     /// One more than the thread's place in the order in which threads came here; 0 if it has none.
     place: Cell<u32>,
     /// [`sys::priority`], once it was asked for.
@@ -135,6 +137,16 @@ fn ask_id() -> u32 {
 
 fn known_or_place(id: Option<u32>) -> u32 {
     id.unwrap_or_else(|| REFUSED | place())
+}
+
+/// What the thread has learned of the time that a line's transfer takes; 0 at first.
+pub(crate) fn transfer() -> u32 {
+    LOCAL.with(|local| local.transfer.get())
+}
+
+/// Remembers it.
+pub(crate) fn set_transfer(ticks: u32) {
+    LOCAL.with(|local| local.transfer.set(ticks));
 }
 
 /// What the thread has learned of contention.

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 
 use flashlock_locks::event::Event;
-use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Machine, Patience, Tunables, Unparked};
+use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Look, Machine, Patience, Tunables, Unparked};
 use flashlock_locks::node::Node;
 use flashlock_locks::side::{Block, Name};
 use flashlock_locks::wait::left::LeftBehind;
@@ -158,6 +158,28 @@ impl Machine for Sim {
 
     fn rest_until(word: &Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
         spin::rest_until(word, order, patience, done)
+    }
+
+    fn poll(word: &Word, order: Ordering, micros: u32, look: impl FnMut(u32) -> Look) -> bool {
+        spin::poll_at_own_pace(word, order, micros, look)
+    }
+
+    fn offer() {
+        if with(Kernel::offer) {
+            suspend();
+        }
+    }
+
+    fn sleep_cost() -> u32 {
+        with(|kernel| (kernel.woke.1 / 1_000_000) as u32 + (kernel.os.wake / 1_000_000) as u32)
+    }
+
+    /// Between two cores of a NUMA node.
+    fn transfer_cost() -> u32 {
+        with(|kernel| {
+            let latency = &kernel.machine.latency_ns;
+            (latency.transfer[0] / latency.pause) as u32
+        })
     }
 
     fn relax(micros: u32) {

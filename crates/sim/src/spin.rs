@@ -10,7 +10,7 @@
 
 use std::sync::atomic::Ordering;
 
-use flashlock_locks::machine::{LONG_AGO, Machine as _, Patience, Word as _};
+use flashlock_locks::machine::{LONG_AGO, Look, Machine as _, Patience, Word as _};
 use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, REST, YIELD_AFTER, budget, next_pause, rest};
 
 use crate::access::spend;
@@ -106,6 +106,18 @@ fn wait(
         spend(pause(), Use::Polling);
     }
     poll(word, order, patience, &mut done, how)
+}
+
+/// [`Machine::poll`](flashlock_locks::machine::Machine::poll): each look is simulated, for its pauses are the lock's.
+pub(crate) fn poll_at_own_pace(word: &Word, order: Ordering, micros: u32, mut look: impl FnMut(u32) -> Look) -> bool {
+    let end = now() + us(micros.into());
+    loop {
+        match look(word.load(order)) {
+            Look::End => return true,
+            Look::Again { .. } if now() >= end => return false,
+            Look::Again { pause: steps, .. } => spend(pause() * Ps::from(steps), Use::Polling),
+        }
+    }
 }
 
 fn contend(word: &Word, order: Ordering, mut done: impl FnMut(u32) -> bool) -> Option<u32> {

@@ -206,6 +206,15 @@ macro_rules! for_each_lock {
                 strict: false, claims: [Serves, Bounded, Local], options: [Bound, Shuffles, Ahead, Policy],
                 exceptions: [],
             }),
+            (Flash, "flash", [stp => $crate::flash::Flash], {
+                title: "whoever runs takes it, one head contends, the others sleep",
+                paper: "this project; parts after Dice, Malthusian Locks, EuroSys 2017",
+                source: "flash/mod.rs",
+                bytes: 16, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
+                numa_aware: false, fair: "bounded: after bound= microseconds the first waiter is handed the lock",
+                strict: false, claims: [Serves, Bounded], options: [Bound],
+                exceptions: [],
+            }),
         }
     };
 }

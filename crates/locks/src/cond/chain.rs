@@ -43,6 +43,15 @@ impl Chain {
         self.last
     }
 
+    /// How many there are.
+    pub fn count<M: Machine>(&self) -> u32 {
+        let (mut here, mut count) = (next::<M>(self.first), 1);
+        while let Some(handle) = here {
+            (here, count) = (next::<M>(handle), count + 1);
+        }
+        count
+    }
+
     /// CLAIMED | AWAITED -> PARKED, all but the first: they are moved. `settle` is called with each before that, when it cannot
     /// go on yet.
     pub fn park_followers<M: Machine>(&self, mut settle: impl FnMut(&Node<M>)) {

@@ -136,7 +136,7 @@ impl<M: Machine> Lock<'_, M> {
     #[inline]
     pub(super) fn free(&self) -> Option<u32> {
         let word: *const M::Word = self.word;
-        if !self.word.hand_back(FREE, SLEEPERS, Release) {
+        if !self.word.hand_back(FREE, HELD, Release) {
             return None;
         }
         Some(wake_sleepers::<M>(word))

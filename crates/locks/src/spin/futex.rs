@@ -93,7 +93,7 @@ impl Futex {
     /// [`RawLock::unlock`], uncounted.
     #[inline]
     pub(crate) fn release<M: Machine>(word: &M::Word) {
-        if word.hand_back(FREE, CONTENDED, Release) {
+        if word.hand_back(FREE, HELD, Release) {
             M::wake(word, 1);
         }
     }
@@ -108,7 +108,7 @@ impl Futex {
     }
 
     /// The same, uncounted.
-    pub(super) fn sleep<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
+    pub(crate) fn sleep<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
         while word.swap(CONTENDED, Acquire) != FREE {
             M::trace(Event::Park);
             if M::park(word, CONTENDED, until) == Unparked::TimedOut {
@@ -166,7 +166,7 @@ impl<M: Machine> RawLock<M> for Futex {
     /// 1 -> 0, or 2 -> 0 and wake one.
     #[inline]
     fn unlock(word: &M::Word, _: &()) {
-        if word.hand_back(FREE, CONTENDED, Release) {
+        if word.hand_back(FREE, HELD, Release) {
             M::trace(Event::Wake);
             M::wake(word, 1);
         }

@@ -48,8 +48,6 @@ use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::raw::RawLock;
 use crate::spin::Futex;
 
-/// Held, and somebody sleeps on the word.
-const SLEEPERS: u32 = 2;
 /// Back-off starts here (µs) …
 const BACKOFF_MIN: u32 = 8;
 /// … and doubles up to here.
@@ -97,7 +95,7 @@ fn poll<M: Machine>(word: &M::Word, until: Deadline) -> Result<(), TimedOut> {
 /// 1 -> 0, or 2 -> 0 and wake one.
 #[inline(always)]
 pub(crate) fn release<M: Machine>(word: &M::Word) {
-    if word.hand_back(0, SLEEPERS, Release) {
+    if word.hand_back(0, 1, Release) {
         M::trace(Event::Wake);
         M::wake(word, 1);
     }

@@ -1,0 +1,201 @@
+//! # Polling, and offering one's CPU
+//!
+//! By arrivals, and by the head. Whoever finds the lock free takes it, but looks a second time first: if the thread that
+//! has released it takes it again at once, the lock is hot, and is better left on that CPU.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::flash::FREE;
+use crate::flash::evidence::{
+    FIRST_PAUSE, HOT, LONGEST_PAUSE, LONGEST_SECOND, NOT_COLD, PROBE_EVERY, SPIN_BETWEEN, TOO_HOT, patience,
+    second_look,
+};
+use crate::flash::state::{COLD, GRANT, HANDOFF, Lock, after_head, turn};
+use crate::machine::{Deadline, Look, Machine, Word};
+
+/// As what a thread waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// One that is not counted.
+    Arrival,
+    /// The head.
+    Head {
+        /// Whether it was woken on the word: others who sleep there count on the next release then.
+        is_dirty: bool,
+    },
+}
+
+impl Role {
+    pub(super) fn is_head(self) -> bool {
+        self != Self::Arrival
+    }
+
+    pub(super) fn is_dirty(self) -> bool {
+        self == Self::Head { is_dirty: true }
+    }
+}
+
+/// How a wait in one way ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Polled {
+    /// The lock is the caller's.
+    Won,
+    /// It is not; so many releases were seen.
+    Lost(u32),
+}
+
+/// What one poll has seen so far.
+struct Poll {
+    role: Role,
+    /// Whether it looks twice at a cold lock, too.
+    probes: bool,
+    second: u32,
+    /// Steps to the next look.
+    pause: u32,
+    /// Releases seen.
+    moves: u32,
+    /// `turn` at the last look.
+    turn: u32,
+}
+
+impl<M: Machine> Lock<'_, M> {
+    /// Whether the caller, who has just taken the word, keeps it: settles what its role says. (It does.)
+    fn finish(&self, role: Role, add: u32) {
+        if role.is_head() {
+            self.update(|state| after_head(state) | add);
+            self.note_head();
+        } else if add & !self.state() != 0 {
+            self.update(|state| state | add);
+        }
+    }
+
+    /// free -> held, by a waiter of that role.
+    pub(super) fn take(&self, role: Role) -> bool {
+        let taken = self.grab(role.is_dirty());
+        if taken {
+            self.finish(role, 0);
+        }
+        taken
+    }
+
+    /// GRANT -> held, by a head.
+    pub(super) fn take_granted(&self, role: Role) -> bool {
+        let taken = role.is_head() && self.state() & GRANT != 0 && self.take_grant();
+        if taken && role.is_dirty() {
+            self.word.swap(super::SLEEPERS, Relaxed); // The holder's own.
+        }
+        taken
+    }
+
+    /// Polls for so many µs. `careful`: begins with a longer pause, and an arrival looks twice in any case.
+    pub(super) fn spin(&self, role: Role, micros: u32, careful: bool) -> Polled {
+        let second = second_look::<M>();
+        let probes = careful && !role.is_head();
+        let pause = if probes {
+            2 * second
+        } else if careful {
+            FIRST_PAUSE
+        } else {
+            1
+        };
+        let mut poll = Poll { role, probes, second, pause, moves: 0, turn: self.queue.turn.load(Relaxed) };
+        let mut won = false;
+        M::poll(self.word, Relaxed, micros, |seen| {
+            won = self.take_granted(role);
+            if won {
+                return Look::End;
+            }
+            self.look(seen, &mut poll, &mut won)
+        });
+        if won { Polled::Won } else { Polled::Lost(poll.moves) }
+    }
+
+    /// One look of a poll.
+    fn look(&self, seen: u32, poll: &mut Poll, won: &mut bool) -> Look {
+        let mut now = self.queue.turn.load(Relaxed);
+        if seen == FREE {
+            match self.found_free(poll, now) {
+                Ok(()) => {
+                    *won = true;
+                    return Look::End;
+                }
+                Err(later) => now = later,
+            }
+        }
+        let moved = turn::between(poll.turn, now);
+        poll.turn = now;
+        if moved == 0 {
+            poll.pause = (poll.pause / 2).max(1);
+        } else {
+            poll.moves += moved;
+            self.warm_up(moved, poll);
+            poll.pause = (poll.pause * 2).min(LONGEST_PAUSE);
+            if poll.moves >= TOO_HOT {
+                return Look::End;
+            }
+        }
+        Look::Again { pause: poll.pause, moved: moved != 0 }
+    }
+
+    /// The word was free when `turn` was `now`: takes it, if it still is when it should not be taken again at once. `turn`
+    /// at the last look if not.
+    fn found_free(&self, poll: &mut Poll, now: u32) -> Result<(), u32> {
+        let state = self.state();
+        let is_cold = state & COLD != 0 && !poll.probes && poll.moves == 0;
+        let mut add = 0;
+        if !is_cold && state & HANDOFF == 0 {
+            let pause = if poll.pause > poll.second { poll.pause.min(LONGEST_SECOND) } else { poll.second };
+            M::pause(pause);
+            let (word, later) = (self.word.load(Relaxed), self.queue.turn.load(Relaxed));
+            if word != FREE || turn::between(now, later) != 0 {
+                return Err(later);
+            }
+            add = if poll.probes { COLD } else { 0 };
+        }
+        if self.grab(poll.role.is_dirty()) {
+            self.finish(poll.role, add);
+            return Ok(());
+        }
+        Err(self.queue.turn.load(Relaxed))
+    }
+
+    /// So many releases within a short pause: the lock is not cold.
+    fn warm_up(&self, moved: u32, poll: &Poll) {
+        if moved >= NOT_COLD && poll.pause <= 2 * poll.second && self.state() & COLD != 0 {
+            self.update(|state| state & !COLD);
+        }
+    }
+
+    /// Polls as an arrival, then offers its CPU to others. Whether it has the lock.
+    pub(super) fn arrive(&self, until: Option<Deadline>) -> bool {
+        let probes = M::random().is_multiple_of(PROBE_EVERY);
+        match self.spin(Role::Arrival, super::evidence::SPIN, probes) {
+            Polled::Won => true,
+            Polled::Lost(moves) if moves >= HOT => false,
+            Polled::Lost(_) => self.offer(Role::Arrival, until) == Polled::Won,
+        }
+    }
+
+    /// Offers its CPU to others, and polls in between, until the patience is spent or the lock seems hot.
+    pub(super) fn offer(&self, role: Role, until: Option<Deadline>) -> Polled {
+        let (began, patience, mut moves) = (M::micros(), patience::<M>(), 0);
+        loop {
+            M::offer();
+            if self.take_granted(role) {
+                return Polled::Won;
+            }
+            // No second look: whoever made way was not there to be passed.
+            if self.word.load(Relaxed) == FREE && self.take(role) {
+                return Polled::Won;
+            }
+            match self.spin(role, SPIN_BETWEEN, false) {
+                Polled::Won => return Polled::Won,
+                Polled::Lost(seen) => moves += seen,
+            }
+            let waited = M::micros().wrapping_sub(began);
+            if moves >= HOT || waited > patience || until.is_some_and(|deadline| M::expired(&deadline)) {
+                return Polled::Lost(moves);
+            }
+        }
+    }
+}

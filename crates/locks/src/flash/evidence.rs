@@ -1,0 +1,63 @@
+//! # What `flash` knows, and what follows from it
+//!
+//! Evidence and decisions, apart from the mechanism: what a machine measures comes in here, and how long a thread waits in
+//! which way goes out. Times are in µs.
+//!
+//! | decision | by what |
+//! |---|---|
+//! | how long an arrival polls | [`SPIN`], below what a sleep costs on any machine: whoever releases a short section is seen |
+//! | how long it offers its CPU before it sleeps | [`patience`]: until a sleep costs less than a tenth of the wait so far |
+//! | whether the lock is *hot* | [`HOT`] releases seen while polling: more waiters awake do not help |
+//! | after how many steps the second look comes | [`second_look`]: less than a transfer of the line takes now |
+//! | how long a head naps that contends for a hot lock | [`NAP`], doubling up to [`LONGEST_NAP`] |
+//! | when the head is handed the lock | `bound=` |
+
+use crate::machine::Machine;
+
+/// For so long a waiter polls before it offers its CPU.
+pub const SPIN: u32 = 5;
+/// And between two offers.
+pub const SPIN_BETWEEN: u32 = 4;
+/// And once more when its wait has become overdue.
+pub const SPIN_OVERDUE: u32 = 2;
+/// So many releases, seen in one poll, say that the lock is hot.
+pub const HOT: u32 = 2;
+/// After so many of them a poll ends: enough others circulate.
+pub const TOO_HOT: u32 = 48;
+/// The first nap of a head that contends for a hot lock.
+pub const NAP: u32 = 50;
+/// The longest.
+pub const LONGEST_NAP: u32 = 400;
+/// The longest pause between two looks, in steps.
+pub const LONGEST_PAUSE: u32 = 64;
+/// The longest before the second look.
+pub const LONGEST_SECOND: u32 = 16;
+/// The first pause of a poll that comes after a nap, and of one that probes.
+pub const FIRST_PAUSE: u32 = 8;
+/// One arrival in so many probes: it looks as carefully as if the lock were not cold.
+pub const PROBE_EVERY: u32 = 32;
+/// So many releases within a second look say that the lock is not cold.
+pub const NOT_COLD: u32 = 3;
+/// Once in so many releases the holder looks how long the head has waited.
+pub const LOOK_EVERY: u32 = 64;
+/// The first timed look of a sleeper; each next one comes after twice the time.
+pub const SLEEPER_LOOKS: u32 = 16_000;
+
+/// For a sleep that costs `cost`, the wait that makes that a tenth.
+const WORTH: u32 = 10;
+/// Limits of [`patience`].
+const PATIENCE: core::ops::RangeInclusive<u32> = 100..=1_000;
+
+/// How long an arrival offers its CPU to others before it sleeps.
+///
+/// If it slept, and the lock became free at once, the lock would stand still for as long as a sleep costs. The longer the
+/// wait already is, the longer are the sections of this lock, and the less that matters.
+pub fn patience<M: Machine>() -> u32 {
+    (M::sleep_cost() * WORTH).clamp(*PATIENCE.start(), *PATIENCE.end())
+}
+
+/// After how many steps a waiter that found the lock free looks again before it takes it. A thread that releases a hot lock
+/// has it again sooner than its line gets to another CPU; it should keep it.
+pub fn second_look<M: Machine>() -> u32 {
+    (M::transfer_cost() * 7 / 10).max(1)
+}

@@ -1,0 +1,144 @@
+//! # The head: the one waiter that contends while others sleep
+//!
+//! It polls, naps while the lock is hot, offers its CPU while it is not, and sleeps on the word when that has been in vain.
+//! When its wait is overdue it asks to be handed the lock.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::event::Event;
+use crate::flash::arrival::{Polled, Role};
+use crate::flash::evidence::{HOT, LONGEST_NAP, NAP, SPIN, SPIN_OVERDUE};
+use crate::flash::sleeper::stay_away;
+use crate::flash::state::{GRANT, HANDOFF, HEAD, Lock, SLEEPS, TRANSIT, after_resigning};
+use crate::flash::{AWAITED, FREE, HELD, SLEEPERS};
+use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
+
+impl<M: Machine> Lock<'_, M> {
+    /// The wait of a head, from the time when it became so. It has the lock then, or the place is passed on.
+    pub(super) fn stand_first(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+        let (began, bound) = (M::micros(), M::tunables().bound_us);
+        let is_overdue = || M::micros().wrapping_sub(began) >= bound;
+        let (mut role, mut nap, mut careful) = (Role::Head { is_dirty: false }, NAP, false);
+        loop {
+            let moves = match self.spin(role, SPIN, careful) {
+                Polled::Won => return Ok(()),
+                Polled::Lost(moves) => moves,
+            };
+            if is_late::<M>(until) {
+                return self.resign(role);
+            }
+            let overdue = is_overdue();
+            if overdue && self.ask() {
+                continue;
+            }
+            let is_hot = moves >= HOT && !overdue;
+            let is_hot = is_hot
+                || match self.offer(role, until) {
+                    Polled::Won => return Ok(()),
+                    Polled::Lost(moves) => moves >= HOT && self.state() & HANDOFF == 0 && !is_overdue(),
+                };
+            if is_late::<M>(until) {
+                return self.resign(role);
+            }
+            if is_hot {
+                M::relax(nap);
+                nap = (nap * 2).min(LONGEST_NAP);
+                careful = true;
+                continue;
+            }
+            if is_overdue() {
+                self.ask();
+                if self.spin(role, SPIN_OVERDUE, false) == Polled::Won {
+                    return Ok(());
+                }
+            }
+            match self.sleep_on_word(until) {
+                Some(Unparked::Woken) => role = Role::Head { is_dirty: true },
+                Some(Unparked::TimedOut) => return self.resign(role),
+                Some(Unparked::Gone) => return stay_away::<M>(until),
+                None => {}
+            }
+        }
+    }
+
+    /// Asks for the next release to hand the lock over. Whether nobody had asked before.
+    fn ask(&self) -> bool {
+        let mut seen = self.state();
+        while seen & (HANDOFF | GRANT) == 0 {
+            if self.change(seen, seen | HANDOFF) {
+                return true;
+            }
+            seen = self.state();
+        }
+        false
+    }
+
+    /// (held, head awake) -> (3, SLEEPS), and sleeps. `None` if it did not, for the lock is free or granted.
+    ///
+    /// First the word, then `SLEEPS`: a release that is to grant the lock takes `SLEEPS` back first, then writes 2, so that a
+    /// head on its way to sleep finds either of them changed.
+    fn sleep_on_word(&self, until: Option<Deadline>) -> Option<Unparked> {
+        let seen = self.word.load(Relaxed);
+        if seen == FREE || (seen != AWAITED && self.word.compare_exchange(seen, AWAITED, Relaxed, Relaxed).is_err()) {
+            return None;
+        }
+        let mut state = self.state();
+        loop {
+            if state & GRANT != 0 {
+                return None;
+            }
+            if self.change(state, state | SLEEPS) {
+                break;
+            }
+            state = self.state();
+        }
+        M::trace(Event::Park);
+        let unparked = match M::park(self.word, AWAITED, until) {
+            Unparked::TimedOut if !M::is_there(self.word) => Unparked::Gone,
+            unparked => unparked,
+        };
+        if unparked != Unparked::Gone {
+            self.update(|state| state & !SLEEPS);
+        }
+        Some(unparked)
+    }
+
+    /// A head whose time is up passes its place on; or it has the lock after all.
+    pub(super) fn resign(&self, role: Role) -> Result<(), TimedOut> {
+        loop {
+            if self.take_granted(role) {
+                return Ok(());
+            }
+            // It has taken a wake-up: who else sleeps on the word counts on a 2.
+            if role.is_dirty() && self.word.compare_exchange(HELD, SLEEPERS, Relaxed, Relaxed) == Err(FREE) {
+                if self.take(role) {
+                    return Ok(());
+                }
+                continue;
+            }
+            if self.word.load(Relaxed) == FREE {
+                if self.take(role) {
+                    return Ok(());
+                }
+                continue;
+            }
+            let seen = self.state();
+            let left = after_resigning(seen);
+            if seen & GRANT != 0 || !self.change(seen, left) {
+                continue;
+            }
+            if left & TRANSIT != 0 {
+                let calls = self.call();
+                M::trace(Event::Wake);
+                M::wake(calls, 1);
+            }
+            debug_assert!(left & TRANSIT != 0 || left & HEAD == 0);
+            return Err(TimedOut);
+        }
+    }
+}
+
+/// Whether a deadline has passed.
+pub(super) fn is_late<M: Machine>(until: Option<Deadline>) -> bool {
+    until.is_some_and(|deadline| M::expired(&deadline))
+}

@@ -1,0 +1,267 @@
+//! # flash: whoever runs takes it, one head contends, the others sleep
+//!
+//! **Problem.** On a few CPUs a lock loses time in three ways: it stands still while somebody wakes up, its line travels
+//! although the last holder would have come back, and threads that wait take CPUs from those that work. **Idea.** A word
+//! that whoever finds it free may take. An arrival polls briefly, then offers its CPU to others, and sleeps only when that
+//! is cheap compared to the wait so far. Of those that wait for long, one is the *head* and contends; all others sleep.
+//! **Source.** This project. Competitive succession, spin-then-park and the standby thread: Dice, *Malthusian Locks*, §5.1,
+//! 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
+//!
+//! **Use it** when you do not know which lock to use, and the machine has a few CPUs. **Rather not** when the machine has
+//! several NUMA nodes and the lock is hot: this lock does not know of them.
+//!
+//! ```text
+//!   arrivals ── poll, then offer their CPU ──┐
+//!                                            ├──> [word] ──> section ──> release
+//!   head ────── poll, nap, offer, sleep ─────┘                             │
+//!     ^                                                                    │ if the holder was the head
+//!     └──────────── [D] [C] [B]  sleepers, on `calls` <──── call one ──────┘
+//! ```
+//!
+//! ## State: 16 bytes
+//! | word | holds |
+//! |---|---|
+//! | `word` | 0 free; 1 held; 2 held, and somebody may sleep on the word; 3 the same, written by the head before it sleeps there |
+//! | `turn` | releases (16 bits), and when a head last got the lock: see [`turn`](state::turn) |
+//! | `state` | what there is to know of the waiters: see [`state`] |
+//! | `calls` | how often a sleeper was called; on it they sleep |
+//!
+//! `word` follows glibc's protocol. glibc's code takes each value above 1 for a 2, and may write 2 over a 3: then the head,
+//! which sleeps only while it finds 3, looks again.
+//!
+//! ## How a thread waits
+//! | stage | for how long | where |
+//! |---|---|---|
+//! | polls, with pauses that grow while others get the lock | 5 µs | [`arrival`] |
+//! | offers its CPU, and polls in between; not if the lock is hot | ten times what a sleep costs | [`arrival`] |
+//! | becomes the head, if there is none: naps if the lock is hot, sleeps on the word if not | until it has the lock | [`head`] |
+//! | sleeps, if there is a head | until it is called to be the head | [`sleeper`] |
+//!
+//! Which figures decide, and where they come from, is in [`evidence`].
+//!
+//! **The second look.** A hot lock is taken again by the thread that released it, sooner than its line gets to another CPU.
+//! So a waiter that finds the word free looks again after a moment, and takes it only if nobody has had it in between. Where
+//! that has proved unnecessary ([`COLD`](state::COLD)), it takes it at once.
+//!
+//! ## The bound
+//! Let a thread come when n others want the lock or hold it, each of whose sections takes s at most. Let T be `bound=`, and
+//! d the longest time from waking a thread, or from its offering its CPU, to its running. Then it has the lock after at most
+//! **(n + 2) · (2 s + T + d) + d'**, where d' is what an arrival spends before it is counted, if
+//! - those who are woken run, and the threads before it do not stop;
+//! - it is not timed out, and code that bypasses the lock does not release it.
+//!
+//! *Why.* A head whose wait is overdue asks for the lock, and the next release hands it over, whoever else wants it. A head that sleeps is
+//! woken by the first release after it fell asleep, finds itself overdue after T at the latest, and asks; so it is handed
+//! the lock by the second release after that. When it releases, it calls the sleeper that has slept longest. The claim
+//! `Bounded` of the simulator draws n and s; `cargo xtask bound` measures it here.
+//!
+//! ## Invariants
+//! 1. Whoever changes `word` from 0, or clears `GRANT`, holds the lock.
+//! 2. If somebody is counted, `HEAD` is set. Only a compare-and-swap that sees nobody counted clears it.
+//! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`].
+//! 4. `PASS` is set by the holder and taken back by its release; so at most one sleeper is called for each section of a head.
+//! 5. `TRANSIT` is set before `calls` changes. A sleeper reads `calls` before it is counted. So it cannot sleep through a call.
+//! 6. A head sleeps on the word only after it wrote 3, then set `SLEEPS` in a state without `GRANT`. `GRANT` is set only
+//!    in a state without `SLEEPS`; a release that took `SLEEPS` back wrote 2 after that, and wakes the word after it.
+//! 7. A head that was woken on the word acquires with 2, sleeps there again with 3, or leaves a 2: others may sleep there.
+//! 8. After the exchange that frees `word`, or the CAS that sets `GRANT`, a releaser uses addresses only.
+//! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there, and writes it
+//!    only if it reads a lock whose head does not wait for a release.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | CAS 0 -> held on `word` | Acquire | `word.hand_back(0)` | sees the last section |
+//! | `word.hand_back(0)`, an exchange | Release | that CAS | hands over this section |
+//! | `state` CAS that sets `GRANT` | Release | the next | hands over this section |
+//! | `state` CAS that clears `GRANT` | Acquire | the one before | sees the last section; changes between the two are read-modify-writes |
+//! | `calls.fetch_add` | AcqRel | `calls` load, Acquire | who sees the call sees `TRANSIT` |
+//! | other accesses of `state` | Relaxed | – | a compare-and-swap each: what it says is all that matters |
+//! | `turn` | Relaxed | – | hints, and the holder's own |
+
+pub mod arrival;
+pub mod evidence;
+pub mod head;
+pub mod release;
+pub mod sleeper;
+pub mod state;
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::cond::Chain;
+use crate::event::Event;
+use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
+use crate::raw::RawLock;
+use state::{HEAD, Lock, SLEEPER, TRANSIT, has_sleepers, is_full, turn};
+
+/// Nobody holds the lock.
+pub(crate) const FREE: u32 = 0;
+/// Somebody holds it.
+pub(crate) const HELD: u32 = 1;
+/// The same, and somebody may sleep on the word.
+pub(crate) const SLEEPERS: u32 = 2;
+/// The same: the head, or it is about to.
+pub(crate) const AWAITED: u32 = 3;
+
+/// The lock.
+pub struct Flash;
+
+/// What is beside the word.
+#[repr(C)]
+pub struct FlashQueue<M: Machine> {
+    /// How often it was released; see [`turn`](state::turn).
+    pub turn: M::Word,
+    /// What there is to know of the waiters.
+    pub state: M::Word,
+    /// How often a sleeper was called.
+    pub calls: M::Word,
+}
+
+impl Flash {
+    /// A function of its own, so that the uncontended pair needs no stack.
+    #[cold]
+    #[inline(never)]
+    fn lock_contended<M: Machine>(word: &M::Word, queue: &FlashQueue<M>) {
+        // Without a deadline it cannot time out.
+        let _ = Self::lock_slow(&Lock { word, queue }, None);
+    }
+
+    #[cold]
+    fn lock_slow<M: Machine>(lock: &Lock<'_, M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+        M::trace(Event::Contended);
+        let stamp = M::stamp();
+        lock.settle();
+        let ended = if head::is_late::<M>(until) {
+            if lock.take(arrival::Role::Arrival) { Ok(()) } else { Err(TimedOut) }
+        } else if lock.arrive(until) {
+            Ok(())
+        } else {
+            lock.queue_up(until)
+        };
+        ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+    }
+
+    /// What nobody else may take, for it was granted to a head that does not run, or that a forked child does not have.
+    #[cold]
+    #[inline(never)]
+    fn try_granted<M: Machine>(word: &M::Word, queue: &FlashQueue<M>) -> bool {
+        let lock = Lock { word, queue };
+        lock.settle();
+        try_take::<M>(word) || lock.take_stale_grant()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_special<M: Machine>(word: &M::Word, queue: &FlashQueue<M>) {
+        Lock { word, queue }.release_special();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake<M: Machine>(word: *const M::Word, calls: *const M::Word, has_sleepers: bool) {
+        release::wake::<M>(word, calls, has_sleepers);
+    }
+}
+
+/// 0 -> 1
+#[inline(always)]
+fn try_take<M: Machine>(word: &M::Word) -> bool {
+    word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+}
+
+impl<M: Machine> RawLock<M> for Flash {
+    type Queue = FlashQueue<M>;
+
+    const GLIBC_WORD: bool = true;
+
+    fn new_queue() -> FlashQueue<M> {
+        FlashQueue { turn: M::Word::new(0), state: M::Word::new(0), calls: M::Word::new(0) }
+    }
+
+    #[inline]
+    fn try_lock(word: &M::Word, queue: &FlashQueue<M>) -> bool {
+        let taken = try_take::<M>(word)
+            || (queue.state.load(Relaxed) & state::GRANT != 0 && Self::try_granted::<M>(word, queue));
+        if taken {
+            M::trace(Event::Acquire);
+        }
+        taken
+    }
+
+    #[inline]
+    fn lock(word: &M::Word, queue: &FlashQueue<M>) {
+        M::trace(Event::Acquire);
+        if !try_take::<M>(word) {
+            Self::lock_contended::<M>(word, queue);
+        }
+    }
+
+    #[inline]
+    fn lock_until(word: &M::Word, queue: &FlashQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+        if !try_take::<M>(word) {
+            Self::lock_slow(&Lock { word, queue }, Some(until))?;
+        }
+        M::trace(Event::Acquire);
+        Ok(())
+    }
+
+    #[inline]
+    fn unlock(word: &M::Word, queue: &FlashQueue<M>) {
+        // Relaxed: the holder's own, and what the release itself decides by. A head that asks later is seen by the next one.
+        let (state, turn) = (queue.state.load(Relaxed), turn::next(queue.turn.load(Relaxed)));
+        queue.turn.store(turn, Relaxed);
+        if release::is_special(state, turn) {
+            return Self::unlock_special::<M>(word, queue);
+        }
+        let (address, calls): (*const M::Word, *const M::Word) = (word, &raw const queue.calls);
+        if word.hand_back(FREE, HELD, core::sync::atomic::Ordering::Release) {
+            Self::wake::<M>(address, calls, has_sleepers(state));
+        }
+    }
+
+    fn is_locked(word: &M::Word, _: &FlashQueue<M>) -> bool {
+        word.load(Relaxed) != FREE
+    }
+
+    /// The waiters of a broadcast become sleepers, and are called one after the other. Each is counted before it is moved. A call
+    /// that came in between has woken none of them, so one is woken then.
+    fn adopt(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
+        let lock = Lock::<M> { word, queue };
+        lock.settle();
+        if is_full(lock.state(), chain.count::<M>()) {
+            return chain.hand_over_hand::<M>();
+        }
+        let calls: *const M::Word = &raw const queue.calls;
+        let claim = chain.claim_on_first::<M>();
+        lock.enlist();
+        M::requeue(chain.first().node::<M>(), calls);
+        chain.park_followers::<M>(|follower| {
+            lock.enlist();
+            M::requeue(follower, calls);
+        });
+        let is_called = lock.state() & TRANSIT != 0;
+        chain.park_first::<M>(claim);
+        if is_called {
+            M::trace(Event::Wake);
+            M::wake(calls, 1);
+        }
+    }
+
+    fn lock_adopted(word: &M::Word, queue: &FlashQueue<M>, me: Handle) {
+        M::trace(Event::Acquire);
+        M::give_node(me);
+        // Without a deadline it cannot time out.
+        let _ = Lock { word, queue }.sleep_on();
+    }
+}
+
+impl<M: Machine> Lock<'_, M> {
+    /// Counts one sleeper more, who is about to be moved here; the place of the head is his if there is none.
+    fn enlist(&self) {
+        let place = |seen| if seen & HEAD == 0 { HEAD | TRANSIT } else { 0 };
+        let before = self.update(|seen| (seen | place(seen)) + SLEEPER);
+        if before & HEAD == 0 {
+            self.call();
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! # The release, where somebody waits
+
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use crate::event::Event;
+use crate::flash::evidence::LOOK_EVERY;
+use crate::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TRANSIT, has_sleepers, turn};
+use crate::flash::{FREE, HELD, SLEEPERS};
+use crate::machine::{Machine, Word};
+
+/// Whether a release has something to do, beside freeing the word.
+#[inline(always)]
+pub(super) fn is_special(state: u32, turn: u32) -> bool {
+    state & (PASS | HANDOFF) != 0 || (state & HEAD != 0 && turn.is_multiple_of(LOOK_EVERY))
+}
+
+/// Wakes who sleeps on the word. If nobody did although somebody should, the head does not run: then one of the sleepers
+/// looks after the lock.
+pub(super) fn wake<M: Machine>(word: *const M::Word, calls: *const M::Word, has_sleepers: bool) {
+    M::trace(Event::Wake);
+    if M::wake(word, 1) == 0 && has_sleepers {
+        M::trace(Event::Wake);
+        M::wake(calls, 1);
+    }
+}
+
+impl<M: Machine> Lock<'_, M> {
+    /// held -> free; or handed to the head, if it has asked.
+    pub(super) fn release_special(&self) {
+        self.settle();
+        let makes_way = self.head_waits_long();
+        let mut slept = false;
+        let called = loop {
+            let seen = self.state();
+            if seen & PASS != 0 {
+                // `TRANSIT` before the call: a sleeper that sees the call finds the place free.
+                if self.change(seen, seen & !PASS | TRANSIT) {
+                    break Some(self.call());
+                }
+            } else if seen & HANDOFF == 0 {
+                break None;
+            } else if self.hand_over(seen, &mut slept) {
+                return;
+            }
+        };
+        let has_others = has_sleepers(self.state());
+        let (word, calls): (*const M::Word, *const M::Word) = (self.word, &raw const self.queue.calls);
+        let awaited = self.word.hand_back(FREE, HELD, Release);
+        // The lock may be gone; what follows are addresses.
+        if awaited {
+            wake::<M>(word, calls, has_others && called.is_none());
+        }
+        if called.is_some() {
+            M::trace(Event::Wake);
+            M::wake(calls, 1);
+        }
+        if makes_way {
+            M::offer();
+        }
+    }
+
+    /// HANDOFF -> GRANT, unless the head has just fallen asleep, or left; then look again. `slept`: whether it is to be woken.
+    fn hand_over(&self, seen: u32, slept: &mut bool) -> bool {
+        let word: *const M::Word = self.word;
+        if seen & SLEEPS != 0 {
+            // Whoever is on its way to sleep waits for a 3, or says so once more.
+            if self.change(seen, seen & !SLEEPS) {
+                *slept = true;
+                self.word.store(SLEEPERS, Relaxed);
+            }
+            return false;
+        }
+        self.note_head();
+        if !self.grant(seen) {
+            return false;
+        }
+        M::trace(Event::Grant);
+        if *slept {
+            M::trace(Event::Wake);
+            M::wake(word, u32::MAX); // All: others may have slept there before the head.
+        }
+        true
+    }
+
+    /// Once in a while: whether the head has waited beyond the bound, and may need this CPU.
+    fn head_waits_long(&self) -> bool {
+        let (seen, now) = (self.queue.turn.load(Relaxed), M::micros());
+        let bound = M::tunables().bound_us;
+        if !seen.is_multiple_of(LOOK_EVERY) || self.state() & HEAD == 0 || turn::age(seen, now) <= bound + bound / 8 {
+            return false;
+        }
+        self.queue.turn.store(turn::at(seen, now), Relaxed); // The holder's own.
+        true
+    }
+}

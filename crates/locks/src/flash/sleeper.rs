@@ -1,0 +1,151 @@
+//! # The sleepers: counted, and called one at a time
+//!
+//! They sleep on `calls`, in the kernel's order, which is that of their coming. A release that ends the section of a head
+//! calls one of them to be the next head.
+//!
+//! **If the head does not run**, nobody calls. A release that was to wake the head hears from the kernel that it did not sleep,
+//! and wakes a sleeper. A head that is awake may be stopped, too, and then nobody hears of it: so each sleeper gets up by
+//! itself, after 16 ms, and after twice the time each next time, and looks whether there was a call meanwhile. It has not
+//! been told that the lock is still there, so it asks the kernel first ([`Machine::is_there`]), and then only reads, until
+//! what it reads is a lock whose head does not wait for a release. Then it joins the head.
+//!
+//! Two heads do no harm: whichever acquires the lock first passes the place on, or gives it up if nobody sleeps. That some
+//! thread is head whenever `HEAD` is set without `PASS` and `TRANSIT` holds for each of them.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::event::Event;
+use crate::flash::FREE;
+use crate::flash::arrival::Role;
+use crate::flash::evidence::SLEEPER_LOOKS;
+use crate::flash::head::is_late;
+use crate::flash::state::{GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, has_sleepers, is_full, is_idle, without_sleeper};
+use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
+use crate::spin::Futex;
+
+impl<M: Machine> Lock<'_, M> {
+    /// Becomes the head if there is none, or a sleeper.
+    pub(super) fn queue_up(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+        loop {
+            let seen = self.state();
+            if self.word.load(Relaxed) == FREE {
+                if self.take(Role::Arrival) {
+                    return Ok(());
+                }
+                continue;
+            }
+            if self.take_stale_grant() {
+                return Ok(());
+            }
+            if seen & HEAD == 0 {
+                if self.change(seen, seen | HEAD) {
+                    return self.stand_first(until);
+                }
+                continue;
+            }
+            if is_full(seen, 1) {
+                return Futex::sleep::<M>(self.word, until);
+            }
+            // Before it is counted: a call that comes after that changes it. Acquire pairs with `call`.
+            let calls = self.queue.calls.load(Acquire);
+            if self.change(seen, seen + SLEEPER) {
+                return self.sleep(calls, until);
+            }
+        }
+    }
+
+    /// The wait of a sleeper, who is counted and has seen `calls`.
+    fn sleep(&self, mut calls: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
+        let mut nap = SLEEPER_LOOKS;
+        loop {
+            M::trace(Event::Park);
+            match M::park(&self.queue.calls, calls, Some(M::sooner(nap, until))) {
+                Unparked::Woken => {}
+                Unparked::Gone => return stay_away::<M>(until),
+                Unparked::TimedOut => {
+                    let (is_late, is_there) = (is_late::<M>(until), M::is_there(&self.queue.calls));
+                    if is_late {
+                        return if is_there { self.leave() } else { Err(TimedOut) };
+                    }
+                    nap = nap.saturating_mul(2);
+                    if !is_there || !self.seems_idle(calls) {
+                        continue;
+                    }
+                }
+            }
+            let now = self.queue.calls.load(Acquire);
+            if self.take_place(now == calls) {
+                return self.stand_first(until);
+            }
+            if now == calls && self.take_stale_grant() {
+                self.update(without_sleeper);
+                return Ok(());
+            }
+            calls = now;
+        }
+    }
+
+    /// [`Lock::sleep`] of one that a broadcast has moved here, and that is counted.
+    pub(super) fn sleep_on(&self) -> Result<(), TimedOut> {
+        // Acquire pairs with `call`.
+        let calls = self.queue.calls.load(Acquire);
+        if self.take_place(false) { self.stand_first(None) } else { self.sleep(calls, None) }
+    }
+
+    /// The place of the head, if it is free; or beside the head, if nobody has called and it does not wait for a release.
+    /// Whether the caller is a head now, and no longer counted.
+    fn take_place(&self, uncalled: bool) -> bool {
+        loop {
+            let seen = self.state();
+            let place = if seen & TRANSIT != 0 {
+                TRANSIT
+            } else if uncalled && is_idle(self.word.load(Relaxed), seen) {
+                PASS
+            } else {
+                return false;
+            };
+            if self.change(seen, without_sleeper(seen) & !place | HEAD) {
+                return true;
+            }
+        }
+    }
+
+    /// Whether the lock, if it is one, needs a head: nobody has called since, and the head does not wait for a release. Reads
+    /// only, and of memory that was there a moment ago.
+    fn seems_idle(&self, calls: u32) -> bool {
+        let state = self.state();
+        state & HEAD != 0
+            && has_sleepers(state)
+            && self.queue.calls.load(Relaxed) == calls
+            && (state & (TRANSIT | GRANT) != 0 || is_idle(self.word.load(Relaxed), state))
+    }
+
+    /// A sleeper whose time is up: is counted no longer. Or it is called just now, and passes that on; or the lock is free.
+    fn leave(&self) -> Result<(), TimedOut> {
+        loop {
+            let seen = self.state();
+            if seen & TRANSIT != 0 {
+                if self.change(seen, without_sleeper(seen) & !TRANSIT) {
+                    return self.resign(Role::Head { is_dirty: false });
+                }
+                continue;
+            }
+            let left = without_sleeper(seen);
+            // The last one takes the place with it that the holder was to pass on.
+            let left = if has_sleepers(left) || left & PASS == 0 { left } else { left & !(PASS | HEAD) };
+            if self.change(seen, left) {
+                break;
+            }
+        }
+        if self.word.load(Relaxed) == FREE && self.take(Role::Arrival) { Ok(()) } else { Err(TimedOut) }
+    }
+}
+
+/// The lock's memory is gone, and nobody will ever wake its sleepers.
+pub(super) fn stay_away<M: Machine>(until: Option<Deadline>) -> Result<(), TimedOut> {
+    let mine = M::Word::new(0);
+    while !is_late::<M>(until) {
+        M::park(&mine, 0, until);
+    }
+    Err(TimedOut)
+}

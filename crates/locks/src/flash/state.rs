@@ -1,0 +1,255 @@
+//! # What a `flash` lock says of its waiters
+//!
+//! | bits of `state` | set by | cleared by | meaning |
+//! |---|---|---|---|
+//! | [`HEAD`] | a waiter that finds no head | the head when it leaves and nobody sleeps; the last sleeper that leaves under `PASS` | there is a head, or the place is on its way |
+//! | [`PASS`] | the head when it acquires and others sleep | the release; a sleeper that takes it | the holder was the head, and its release passes the place on |
+//! | [`TRANSIT`] | the release; a head that gives up | the sleeper that takes the place | the place of the head is free for a sleeper |
+//! | [`HANDOFF`] | the head, once its wait is overdue | the release; the head when it leaves | the next release is to hand the lock over |
+//! | [`GRANT`] | the release, instead of freeing the word | a head, or whoever finds it stale; it then holds the lock | the lock is reserved for the head |
+//! | [`SLEEPS`] | the head before it sleeps on the word | the head; the release that is about to grant | the head sleeps, or is about to |
+//! | [`COLD`] | a waiter | a waiter | a hint: nobody takes the lock again as soon as it is free |
+//!
+//! Above these, seven bits of the process's [epoch](Machine::epoch), and 18 that count the sleepers.
+//!
+//! The epoch tells a forked child that the waiters of whom it reads are its parent's: the first thread that waits or wakes
+//! there forgets them ([`Lock::settle`]). Should an ancestor 128 generations ago have had the same one, what it left is
+//! taken for what a head leaves that does not run.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::flash::{FREE, FlashQueue, HELD, SLEEPERS};
+use crate::machine::{Machine, Word};
+
+/// There is a head, or the place is on its way.
+pub const HEAD: u32 = 1;
+/// The holder was the head, and its release passes the place on.
+pub const PASS: u32 = 2;
+/// The place of the head is free for a sleeper.
+pub const TRANSIT: u32 = 4;
+/// The next release is to hand the lock over.
+pub const HANDOFF: u32 = 8;
+/// The lock is reserved for the head.
+pub const GRANT: u32 = 16;
+/// The head sleeps, or is about to.
+pub const SLEEPS: u32 = 32;
+/// Nobody takes the lock again as soon as it is free.
+pub const COLD: u32 = 64;
+
+const EPOCH_AT: u32 = 7;
+const EPOCH: u32 = 0x7F << EPOCH_AT;
+/// One sleeper.
+pub const SLEEPER: u32 = 1 << 14;
+/// The bits that count sleepers.
+pub const COUNT: u32 = !(SLEEPER - 1);
+const _: () = assert!(COLD < 1 << EPOCH_AT && EPOCH & COUNT == 0 && EPOCH + (1 << EPOCH_AT) == SLEEPER);
+
+/// Whether somebody sleeps who is counted.
+pub fn has_sleepers(state: u32) -> bool {
+    state & COUNT != 0
+}
+
+/// Whether the count has no room for `more`.
+pub fn is_full(state: u32, more: u32) -> bool {
+    (state / SLEEPER) + more > COUNT / SLEEPER
+}
+
+/// One sleeper less. (In a child that a signal handler forked, one that slept then is not counted.)
+pub fn without_sleeper(state: u32) -> u32 {
+    if has_sleepers(state) { state - SLEEPER } else { state }
+}
+
+/// The state after the head has acquired the lock: it keeps the place, for the release to pass on, if others sleep.
+pub fn after_head(state: u32) -> u32 {
+    let left = state & !(HANDOFF | GRANT);
+    if has_sleepers(left) { left | PASS } else { left & !HEAD }
+}
+
+/// The state after the head has left without the lock.
+pub fn after_resigning(state: u32) -> u32 {
+    let left = state & !HANDOFF;
+    if has_sleepers(left) { left | TRANSIT } else { left & !(HEAD | PASS) }
+}
+
+/// Whether what is in `state`, beside this in the lock's word, will not wake any sleeper: its head does not run, or has died.
+pub fn is_idle(word: u32, state: u32) -> bool {
+    let is_waited_for = word >= SLEEPERS;
+    if state & HEAD == 0 {
+        true
+    } else if state & (TRANSIT | GRANT) != 0 {
+        false // Others look at that.
+    } else if state & PASS != 0 {
+        word == FREE
+    } else {
+        state & SLEEPS == 0 || !is_waited_for
+    }
+}
+
+/// `turn`: how often the lock was released, and when a head last got it, or the release last looked for one. Written by the
+/// holder alone, by plain stores.
+pub mod turn {
+    /// The bits that count releases.
+    pub const SEQ: u32 = 0xFFFF;
+    const TIME_AT: u32 = 16;
+    /// One unit of the time (µs).
+    const UNIT: u32 = 16;
+
+    /// One release more.
+    #[inline(always)]
+    pub fn next(turn: u32) -> u32 {
+        turn & !SEQ | turn.wrapping_add(1) & SEQ
+    }
+
+    /// How many releases there were between two looks.
+    #[inline(always)]
+    pub fn between(before: u32, after: u32) -> u32 {
+        after.wrapping_sub(before) & SEQ
+    }
+
+    /// The same, at another time.
+    pub fn at(turn: u32, micros: u32) -> u32 {
+        turn & SEQ | (micros / UNIT) << TIME_AT
+    }
+
+    /// How long ago (µs) that time is, within about a second.
+    pub fn age(turn: u32, micros: u32) -> u32 {
+        ((micros / UNIT).wrapping_sub(turn >> TIME_AT) & 0xFFFF) * UNIT
+    }
+}
+
+/// The two pieces of state of one lock.
+pub(super) struct Lock<'a, M: Machine> {
+    pub(super) word: &'a M::Word,
+    pub(super) queue: &'a FlashQueue<M>,
+}
+
+impl<M: Machine> Lock<'_, M> {
+    fn my_epoch() -> u32 {
+        M::epoch() << EPOCH_AT & EPOCH
+    }
+
+    /// To be called before the slow paths: in a forked child, forgets the waiters of the parent. A lock that was granted to
+    /// one of them becomes free.
+    pub(super) fn settle(&self) {
+        loop {
+            let (seen, mine) = (self.queue.state.load(Relaxed), Self::my_epoch());
+            if seen == 0 || seen & EPOCH == mine {
+                return;
+            }
+            if self.queue.state.compare_exchange(seen, mine, Relaxed, Relaxed).is_ok() && seen & GRANT != 0 {
+                self.word.store(FREE, Relaxed); // Nobody else can have it, and nobody sleeps.
+            }
+        }
+    }
+
+    /// What `state` holds. Relaxed: decides what is tried next.
+    pub(super) fn state(&self) -> u32 {
+        self.queue.state.load(Relaxed)
+    }
+
+    /// `seen -> new`, of this epoch. Relaxed: orders nothing by itself.
+    pub(super) fn change(&self, seen: u32, new: u32) -> bool {
+        let new = new & !EPOCH | Self::my_epoch();
+        self.queue.state.compare_exchange(seen, new, Relaxed, Relaxed).is_ok()
+    }
+
+    /// `state -> change(state)`, whatever it is.
+    pub(super) fn update(&self, change: impl Fn(u32) -> u32) -> u32 {
+        let mut seen = self.state();
+        while !self.change(seen, change(seen)) {
+            seen = self.state();
+        }
+        seen
+    }
+
+    /// (held, GRANT) -> held, by a head. Whether it was granted.
+    ///
+    /// Acquire pairs with the Release of [`Lock::grant`]: sees the last section.
+    pub(super) fn take_grant(&self) -> bool {
+        let mut seen = self.state();
+        while seen & GRANT != 0 {
+            match self.queue.state.compare_exchange(seen, after_head(seen), Acquire, Relaxed) {
+                Ok(_) => {
+                    self.note_head();
+                    return true;
+                }
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// The same, by anybody, of a grant that nobody has taken for [`STALE`] µs: whoever it was for does not run.
+    pub(super) fn take_stale_grant(&self) -> bool {
+        let seen = self.state();
+        if seen & GRANT == 0 || turn::age(self.queue.turn.load(Relaxed), M::micros()) < STALE {
+            return false;
+        }
+        // Acquire as above.
+        let taken = self.queue.state.compare_exchange(seen, seen & !GRANT, Acquire, Relaxed).is_ok();
+        if taken {
+            self.note_head(); // Whoever takes the next one has as long.
+        }
+        taken
+    }
+
+    /// (HANDOFF, head awake) -> GRANT. The word stays held. The last access of the lock, if it succeeds.
+    ///
+    /// Release hands over this section.
+    pub(super) fn grant(&self, seen: u32) -> bool {
+        let new = seen & !HANDOFF | GRANT;
+        self.queue.state.compare_exchange(seen, new, Release, Relaxed).is_ok()
+    }
+
+    /// By the holder: a head has got the lock just now.
+    pub(super) fn note_head(&self) {
+        // Relaxed: the holder's own, and a hint for others.
+        self.queue.turn.store(turn::at(self.queue.turn.load(Relaxed), M::micros()), Relaxed);
+    }
+
+    /// 0 -> held, by a waiter: with 2 if it has taken a wake-up that others on the word still count on.
+    pub(super) fn grab(&self, is_dirty: bool) -> bool {
+        let held = if is_dirty { SLEEPERS } else { HELD };
+        self.word.compare_exchange(FREE, held, Acquire, Relaxed).is_ok()
+    }
+
+    /// One call more for sleepers. AcqRel: who reads it sees the `TRANSIT` that was set before.
+    pub(super) fn call(&self) -> *const M::Word {
+        self.queue.calls.fetch_add(1, AcqRel);
+        &raw const self.queue.calls
+    }
+}
+
+/// A grant that nobody has taken for so long (µs) is anybody's.
+const STALE: u32 = 25_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_and_times_do_not_touch_each_other() {
+        let mut seen = turn::at(0xFFFE, 5_000_000);
+        for passed in 1..5 {
+            seen = turn::next(seen);
+            assert_eq!(turn::between(0xFFFE, seen), passed);
+            assert_eq!(turn::age(seen, 5_000_000), 0);
+        }
+        assert_eq!(turn::age(seen, 5_001_600), 1_600);
+        assert_eq!(turn::age(turn::at(0, u32::MAX), 159), 160, "the clock wraps");
+    }
+
+    #[test]
+    fn the_place_of_the_head_is_kept_for_sleepers() {
+        assert_eq!(after_head(HEAD | HANDOFF | GRANT), 0);
+        assert_eq!(after_head(HEAD | GRANT | COLD | SLEEPER), HEAD | PASS | COLD | SLEEPER);
+        assert_eq!(after_resigning(HEAD | HANDOFF), 0);
+        assert_eq!(after_resigning(HEAD | SLEEPER), HEAD | TRANSIT | SLEEPER);
+    }
+
+    #[test]
+    fn the_count_is_full_before_it_overflows() {
+        assert!(!is_full(COUNT - SLEEPER, 1) && is_full(COUNT - SLEEPER, 2) && is_full(COUNT | HEAD, 1));
+        assert_eq!(without_sleeper(HEAD), HEAD);
+    }
+}

@@ -1,0 +1,154 @@
+//! # What things cost here
+//!
+//! For locks that decide by evidence ([`flash`](flashlock_locks::flash)): what a pause costs, what it costs to get a line that
+//! another CPU has written, and what it costs to sleep. All is measured where it happens anyway.
+//!
+//! **A line's transfer.** Whoever polls times each look. If the look shows that the lock was released in between, the line came
+//! from another CPU, and the look has taken as long as that takes. A preemption or an interrupt makes a look too long, never too short:
+//! so the estimate follows a shorter time quickly, a longer one slowly.
+
+use core::hint::spin_loop;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{self, Relaxed},
+};
+
+use flashlock_locks::machine::{Look, SLEEP_COST};
+
+use crate::{clock, spin, thread};
+
+/// A waiter looks at the clock once in so many looks.
+const CLOCK_EVERY: u32 = 8;
+/// The transfer's estimate (ticks) before anything is measured.
+const TRANSFER: u32 = 150;
+/// No transfer takes longer (ticks); a look that did was interrupted.
+const TRANSFER_MOST: u32 = 2_000;
+/// Pauses that are timed at once, so often.
+const PAUSES: u32 = 16;
+const PAUSE_SAMPLES: u32 = 4;
+/// Limits of a pause's cost (ticks).
+const PAUSE: core::ops::RangeInclusive<u32> = 4..=400;
+/// What waking somebody costs the waker (µs): the system call.
+const WAKE_CALL: u32 = 8;
+/// Limits of [`sleep_cost`] (µs).
+const SLEEP: core::ops::RangeInclusive<u32> = 10..=100;
+
+/// What a pause takes (ticks); 0 while not known.
+static PAUSE_TICKS: AtomicU32 = AtomicU32::new(0);
+
+/// [`Machine::poll`](flashlock_locks::machine::Machine::poll)
+#[inline]
+pub fn poll(word: &AtomicU32, order: Ordering, micros: u32, mut look: impl FnMut(u32) -> Look) -> bool {
+    let (begun, most) = (clock::now(), u64::from(micros) * 1_000);
+    let mut looks = 0_u32;
+    loop {
+        let before = ticks();
+        let seen = word.load(order);
+        let took = ticks_after(seen).wrapping_sub(before);
+        match look(seen) {
+            Look::End => return true,
+            Look::Again { pause, moved } => {
+                if moved {
+                    thread::set_transfer(follow(thread::transfer(), took));
+                }
+                looks = looks.wrapping_add(1);
+                if looks.is_multiple_of(CLOCK_EVERY) && clock::now().saturating_sub(begun) >= most {
+                    return false;
+                }
+                for _ in 0..pause {
+                    spin_loop();
+                }
+            }
+        }
+    }
+}
+
+/// The estimate after one more look that took so long.
+fn follow(estimate: u32, took: u64) -> u32 {
+    let estimate = if estimate == 0 { TRANSFER } else { estimate };
+    let took = took.min(u64::from(TRANSFER_MOST)) as u32;
+    if took < estimate { estimate - (estimate - took) / 4 } else { estimate + (took - estimate) / 64 }
+}
+
+/// What a line's transfer takes now, in pauses.
+pub fn transfer_cost() -> u32 {
+    let ticks = match thread::transfer() {
+        0 => TRANSFER,
+        ticks => ticks,
+    };
+    ticks / pause_ticks()
+}
+
+/// What a pause takes, in ticks.
+pub fn pause_ticks() -> u32 {
+    match PAUSE_TICKS.load(Relaxed) {
+        0 => measure_pause(),
+        ticks => ticks,
+    }
+}
+
+#[cold]
+fn measure_pause() -> u32 {
+    let sample = || {
+        let before = ticks();
+        for _ in 0..PAUSES {
+            spin_loop();
+        }
+        (ticks().wrapping_sub(before) / u64::from(PAUSES)).min(u64::from(*PAUSE.end())) as u32
+    };
+    let least = (0..PAUSE_SAMPLES).fold(*PAUSE.end(), |least, _| least.min(sample())).max(*PAUSE.start());
+    PAUSE_TICKS.store(least, Relaxed);
+    least
+}
+
+/// [`Machine::sleep_cost`](flashlock_locks::machine::Machine::sleep_cost)
+pub fn sleep_cost() -> u32 {
+    match spin::wake_ns() / 1_000 {
+        0 => SLEEP_COST,
+        wake => (wake + WAKE_CALL).clamp(*SLEEP.start(), *SLEEP.end()),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ticks() -> u64 {
+    // SAFETY: every x86-64 CPU has RDTSC.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The counter once `seen` has been loaded.
+#[cfg(target_arch = "x86_64")]
+fn ticks_after(seen: u32) -> u64 {
+    core::hint::black_box(seen);
+    // SAFETY: SSE2 is part of x86-64.
+    unsafe { core::arch::x86_64::_mm_lfence() };
+    ticks()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ticks() -> u64 {
+    0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ticks_after(_seen: u32) -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_estimate_follows_short_looks_quickly_and_long_ones_slowly() {
+        let quick = (0..8).fold(400, |estimate, _| follow(estimate, 100));
+        assert!((100..150).contains(&quick), "{quick}");
+        assert!(follow(100, u64::MAX) < 140, "one interrupt hardly counts");
+        let slow = (0..300).fold(100, |estimate, _| follow(estimate, 500));
+        assert!((430..=500).contains(&slow), "{slow}");
+    }
+
+    #[test]
+    fn a_pause_has_a_cost() {
+        assert!(PAUSE.contains(&pause_ticks()) && transfer_cost() < TRANSFER_MOST);
+    }
+}
