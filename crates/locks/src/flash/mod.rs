@@ -10,6 +10,11 @@
 //! **Use it** when you do not know which lock to use, and the machine has a few CPUs. **Rather not** when the machine has
 //! several NUMA nodes and the lock is hot: this lock does not know of them.
 //!
+//! **Departures.** From the standby thread of LOITER: (1) there is no inner lock; whoever is neither the head nor polls
+//! sleeps on a word of this one, in the kernel's order, so no queue nodes are needed. (2) The place of the head is passed
+//! on after the head's section, not before it. (3) A head that contends for a hot lock naps. (4) Every budget follows from
+//! something measured.
+//!
 //! ```text
 //!   arrivals ── poll, then offer their CPU ──┐
 //!                                            ├──> [word] ──> section ──> release
