@@ -20,6 +20,7 @@ mod locks;
 mod mallocs;
 mod options;
 mod races;
+mod regret;
 mod results;
 mod setup;
 mod speed;
@@ -80,6 +81,8 @@ enum Task {
     Atomics(atomics::Options),
     /// Result files: benchmarks under glibc and under every lock
     Results(results::Options),
+    /// Which lock would have been better: ours beside what programs embed instead, over a grid of sections and threads
+    Regret(regret::Options),
     /// The simulator beside what the papers measured, as docs/fidelity.md
     Fidelity(fidelity::Options),
     /// How many steps of a simulation a second of CPU time is enough for, by workload and machine
@@ -122,6 +125,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Instructions(options) => instructions::run(options).map(Some),
         Task::Atomics(options) => atomics::run(options).map(Some),
         Task::Results(options) => results::run(options).map(|()| None),
+        Task::Regret(options) => regret::run(options).map(|()| None),
         Task::Fidelity(options) => fidelity::run(options),
         Task::Speed(options) => speed::run(options).map(|()| None),
         Task::Docs(options) => docs::run(options).map(|()| None),

@@ -36,6 +36,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         wanted.sort_unstable();
         wanted.dedup();
     }
+    install(wanted)
+}
+
+/// Installs those of these Debian packages that are missing.
+pub(crate) fn install(wanted: Vec<&str>) -> Result<()> {
     let missing: Vec<&str> = wanted.into_iter().filter(|package| !is_installed(package)).collect();
     if missing.is_empty() {
         println!("all packages are installed");

@@ -62,29 +62,44 @@ pub(crate) fn build_tests(name: &str, out: &str) -> Result<PathBuf> {
 
 /// The same with variables in the environment. They are not compared: a directory stands for one set of them.
 pub(crate) fn build_tests_with(name: &str, out: &Path, environment: &[(&str, String)]) -> Result<PathBuf> {
+    build_tests_unless(name, out, environment, None)?.with_context(|| format!("tests/{name} cannot be built"))
+}
+
+/// The same. `None`: `build.sh` ended with this status, which means that something it needs is not installed.
+pub(crate) fn build_tests_unless(
+    name: &str,
+    out: &Path,
+    environment: &[(&str, String)],
+    lacking: Option<i32>,
+) -> Result<Option<PathBuf>> {
     let sources = path(&format!("tests/{name}"));
     let script = require(sources.join("build.sh"), "it is part of the repository: check it out")?;
     let stamp = out.join("built");
     if is_newer(&stamp, &sources)? {
-        return Ok(out.to_owned());
+        return Ok(Some(out.to_owned()));
     }
     let mut command = Command::new("sh");
     command.arg(&script).arg(out).envs(environment.iter().cloned()).current_dir(root());
     let done = Program::new(command, AGAINST_HANGS).run()?;
+    if lacking.is_some() && done.status.and_then(|status| status.code()) == lacking {
+        return Ok(None);
+    }
     done.successful().with_context(|| format!("cannot build tests/{name} (gcc missing? cargo xtask setup)"))?;
     std::fs::write(&stamp, "").with_context(|| format!("cannot write {}", stamp.display()))?;
-    Ok(out.to_owned())
+    Ok(Some(out.to_owned()))
 }
 
-/// Whether a file exists and is newer than every file of a directory, and than the directory itself.
+/// Whether a file exists and is newer than every file of a directory and of those in it, and than these directories themselves.
 fn is_newer(stamp: &Path, directory: &Path) -> Result<bool> {
-    let Ok(stamp) = stamp.metadata() else { return Ok(false) };
-    let made = stamp.modified()?;
+    let Ok(found) = stamp.metadata() else { return Ok(false) };
+    let made = found.modified()?;
     if directory.metadata()?.modified()? >= made {
         return Ok(false);
     }
     for entry in std::fs::read_dir(directory)? {
-        if entry?.metadata()?.modified()? >= made {
+        let path = entry?.path();
+        let is_older = if path.is_dir() { is_newer(stamp, &path)? } else { path.metadata()?.modified()? < made };
+        if !is_older {
             return Ok(false);
         }
     }

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// pthread_mutex_t: glibc's, or whichever library is preloaded.
+#pragma once
+#include <pthread.h>
+typedef pthread_mutex_t rival_mutex;
+struct rival_guard {};
+static inline void rival_init(rival_mutex *m) { pthread_mutex_init(m, nullptr); }
+static inline void rival_lock(rival_mutex *m, rival_guard *) { pthread_mutex_lock(m); }
+static inline void rival_unlock(rival_mutex *m, rival_guard *) { pthread_mutex_unlock(m); }

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// std::sync::Mutex of Rust; its guard lies on the stack of the thread that holds it. See rust/src/lib.rs.
+#pragma once
+struct rival_mutex {
+    alignas(8) unsigned char bytes[16];
+};
+struct rival_guard {
+    void *words[2];
+};
+extern "C" void regret_std_init(rival_mutex *), regret_std_lock(rival_mutex *, rival_guard *), regret_std_unlock(rival_guard *);
+static inline void rival_init(rival_mutex *m) { regret_std_init(m); }
+static inline void rival_lock(rival_mutex *m, rival_guard *guard) { regret_std_lock(m, guard); }
+static inline void rival_unlock(rival_mutex *, rival_guard *guard) { regret_std_unlock(guard); }

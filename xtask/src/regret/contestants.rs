@@ -1,0 +1,232 @@
+//! Who is compared: what programs embed instead, our locks, other builds of ours, and C files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::locks::{self, Chosen, Under};
+use crate::workspace;
+
+/// A lock that people use instead, and where it comes from.
+struct Rival {
+    name: &'static str,
+    /// The `rival-NAME.h` in `tests/regret`.
+    header: &'static str,
+    /// The Debian package that is needed to compile it.
+    package: Option<&'static str>,
+}
+
+const fn rival(name: &'static str, header: &'static str, package: Option<&'static str>) -> Rival {
+    Rival { name, header, package }
+}
+
+const RIVALS: [Rival; 7] = [
+    rival("glibc", "pthread", None),
+    rival("std", "std", None),
+    rival("parking_lot-0.12", "parking_lot-0.12", None),
+    rival("parking_lot-0.13", "parking_lot-0.13", None),
+    rival("tbb", "tbb", Some("libtbb-dev")),
+    rival("absl", "absl", Some("libabsl-dev")),
+    rival("nsync", "nsync", Some("libnsync-dev")),
+];
+
+/// The lock that is judged when nobody names any, as soon as there is one of that name.
+const JUDGED: &str = "flash";
+
+/// The Debian packages of the rivals.
+pub(crate) fn packages() -> Vec<&'static str> {
+    RIVALS.iter().filter_map(|rival| rival.package).collect()
+}
+
+/// One of those that are compared.
+#[derive(Clone, Debug)]
+pub(crate) struct Contestant {
+    pub(crate) name: String,
+    pub(crate) program: PathBuf,
+    pub(crate) under: Under,
+    /// Whether it is one of ours, or stands for one: it is judged.
+    pub(crate) ours: bool,
+    /// A checksum of what runs: runs of another build are other runs.
+    pub(crate) build: String,
+}
+
+/// Which ones, as the command line says.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct Compared {
+    /// Our locks, with or without options (a list with commas), or `all`; without it, `flash` if there is one, else the default lock
+    #[arg(long, value_name = "NAME[:OPTION=VALUE,…]")]
+    pub(crate) locks: Vec<String>,
+    /// Of the others only these (a list with commas), or `none`; without it, all that can be compiled
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) rivals: Vec<String>,
+    /// Another build of the preload library, with what `FLASHLOCK` is to say there (may be repeated)
+    #[arg(long, value_name = "NAME=PATH[:FLASHLOCK]", value_parser = Library::parse)]
+    pub(crate) lib: Vec<Library>,
+    /// A C file that exports `peer_lock` and `peer_unlock`, both of a `pthread_mutex_t *`, with flags for the compiler (may be
+    /// repeated)
+    #[arg(long, value_name = "[NAME=]FILE.c[:FLAGS]", value_parser = Peer::parse)]
+    pub(crate) rival_c: Vec<Peer>,
+}
+
+/// Another build of the preload library.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Library {
+    name: String,
+    path: PathBuf,
+    /// What `FLASHLOCK` says; the library's default if nothing.
+    lock: Option<String>,
+}
+
+impl Library {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (name, rest) = text.split_once('=').ok_or("wants NAME=PATH, or NAME=PATH:LOCK")?;
+        let (path, lock) = rest.split_once(':').map_or((rest, None), |(path, lock)| (path, Some(lock.to_owned())));
+        if name.is_empty() || path.is_empty() {
+            return Err("wants NAME=PATH, or NAME=PATH:LOCK".into());
+        }
+        Ok(Self { name: name.to_owned(), path: path.into(), lock })
+    }
+}
+
+/// A C file that is a lock.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Peer {
+    name: String,
+    file: PathBuf,
+    flags: String,
+}
+
+impl Peer {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (file, flags) = text.split_once(':').unwrap_or((text, ""));
+        let (name, file) = file.split_once('=').unwrap_or(("", file));
+        let stem = Path::new(file).file_stem().ok_or("wants FILE.c or NAME=FILE.c")?.to_string_lossy();
+        let name = if name.is_empty() { stem.into_owned() } else { name.to_owned() };
+        Ok(Self { name, file: file.into(), flags: flags.to_owned() })
+    }
+}
+
+/// All of them, compiled. Says which rivals are left out.
+pub(crate) fn prepare(options: &Compared) -> Result<Vec<Contestant>> {
+    let mut all = rivals(&options.rivals)?;
+    let plain = build("pthread", "pthread", &[])?.context("pthread needs nothing")?;
+    for name in ours(&options.locks)? {
+        all.push(Contestant::new(name.clone(), plain.clone(), Under::lock(&name)?, true)?);
+    }
+    for library in &options.lib {
+        let path = library.path.canonicalize().with_context(|| format!("--lib {}", library.path.display()))?;
+        let under = Under::of(library.lock.as_deref().unwrap_or(""), path);
+        all.push(Contestant::new(library.name.clone(), plain.clone(), under, true)?);
+    }
+    for peer in &options.rival_c {
+        let file = peer.file.canonicalize().with_context(|| format!("--rival-c {}", peer.file.display()))?;
+        let environment = [("PEER", file.display().to_string()), ("PEER_FLAGS", peer.flags.clone())];
+        let program = build("c", &format!("c-{}", peer.name), &environment)?.context("a C file needs nothing")?;
+        all.push(Contestant::new(peer.name.clone(), program, Under::Glibc, true)?);
+    }
+    let mut names: Vec<&str> = all.iter().map(|contestant| contestant.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        bail!("two contestants are called {}", twice[0]);
+    }
+    if all.len() < 2 {
+        bail!("there is nothing to compare: {} alone", names.join(""));
+    }
+    Ok(all)
+}
+
+impl Contestant {
+    fn new(name: String, program: PathBuf, under: Under, ours: bool) -> Result<Self> {
+        let mut sum = checksum(0xcbf2_9ce4_8422_2325, &read(&program)?);
+        if let Under::Lock { name, preload, .. } = &under {
+            sum = checksum(checksum(sum, &read(preload)?), name.as_bytes());
+        }
+        Ok(Self { name, program, under, ours, build: format!("{sum:016x}") })
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| format!("cannot read {}", workspace::shown(file)))
+}
+
+/// FNV-1a.
+fn checksum(start: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(start, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+fn rivals(names: &[String]) -> Result<Vec<Contestant>> {
+    if names == ["none"] {
+        return Ok(Vec::new());
+    }
+    for name in names {
+        if !RIVALS.iter().any(|rival| rival.name == name) {
+            let known: Vec<&str> = RIVALS.iter().map(|rival| rival.name).collect();
+            bail!("no rival is called {name}; there are {}", known.join(", "));
+        }
+    }
+    let mut found = Vec::new();
+    for rival in RIVALS.iter().filter(|rival| names.is_empty() || names.iter().any(|name| name == rival.name)) {
+        match build(rival.header, rival.header, &[])? {
+            Some(program) => {
+                found.push(Contestant::new(rival.name.to_owned(), program, Under::Glibc, false)?);
+            }
+            None => eprintln!(
+                "left out: {} (missing: apt-get install {}, or this command with --install)",
+                rival.name,
+                rival.package.unwrap_or("its header")
+            ),
+        }
+    }
+    Ok(found)
+}
+
+fn ours(names: &[String]) -> Result<Vec<String>> {
+    if names.is_empty() {
+        let has_judged = locks::interposable()?.iter().any(|lock| lock.name == JUDGED);
+        return Ok(vec![if has_judged { JUDGED.to_owned() } else { locks::default_name()? }]);
+    }
+    if names == ["none"] {
+        return Ok(Vec::new());
+    }
+    let chosen = if names == ["all"] { locks::select(&[])? } else { Chosen::of(names.to_vec()).locks()? };
+    Ok(chosen.into_iter().map(|lock| lock.name).collect())
+}
+
+/// Compiles the benchmark over a rival, unless that is done. `None`: its headers are not installed.
+fn build(header: &str, directory: &str, environment: &[(&str, String)]) -> Result<Option<PathBuf>> {
+    /// What `build.sh` ends with then.
+    const NO_HEADER: i32 = 77;
+    let out = workspace::path("target/regret").join(directory);
+    // A C file may be anywhere, and its flags change.
+    if !environment.is_empty() && out.exists() {
+        std::fs::remove_dir_all(&out)?;
+    }
+    let mut environment = environment.to_vec();
+    environment.push(("RIVAL", header.to_owned()));
+    environment.push(("RUST", workspace::path("target/regret/rust").display().to_string()));
+    let built = workspace::build_tests_unless("regret", &out, &environment, Some(NO_HEADER))?;
+    Ok(built.map(|out| out.join("regret")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_and_c_files_are_read() {
+        let library = Library::parse("old=/a/b.so:shfl:wait=park").expect("well-formed");
+        assert_eq!((library.name.as_str(), library.lock.as_deref()), ("old", Some("shfl:wait=park")));
+        assert_eq!(Library::parse("old=b.so").expect("well-formed").lock, None);
+        assert!(Library::parse("b.so").is_err() && Library::parse("=b.so").is_err());
+        let peer = Peer::parse("x=a/b.c:-DY_US=300 -DZ").expect("well-formed");
+        assert_eq!((peer.name.as_str(), peer.flags.as_str()), ("x", "-DY_US=300 -DZ"));
+        assert_eq!(Peer::parse("a/b.c").expect("well-formed").name, "b");
+        assert_eq!(Peer::parse("a/b.c:-DY=1").expect("well-formed").name, "b");
+    }
+
+    #[test]
+    fn an_unknown_rival_is_refused() {
+        assert!(rivals(&["tbbb".to_owned()]).expect_err("refused").to_string().contains("there are glibc, std"));
+        assert!(rivals(&["none".to_owned()]).expect("none").is_empty());
+    }
+}
