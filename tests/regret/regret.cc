@@ -7,11 +7,14 @@
 // What is measured, in a window after a warm-up:
 //   ops            operations that all threads finished; min_ops and max_ops: of the least and the most successful thread
 //   cpu_ms         user and system time of the process; switches: its context switches
+//   others_ms      CPU time that other programs used on the CPUs that this one may use, to about 10 ms; not that of --hog
 //   longest_wait_us  the longest time in `lock`, until the last thread is out. One acquisition in 16 is timed by the CPU's
 //                  counter. Every other one is compared with a coarse clock, which the main thread sets each 4 ms: this costs
 //                  two loads from a line that rarely changes. Such a wait counts from 8 ms on, and is known to about 4 ms.
-// The section counts on its own, without atomic instructions. If the count is not that of the threads, the lock does not
-// exclude, and the exit status is 1.
+// The section counts on its own, without atomic instructions: it reads the count at its beginning and writes it at its end. If the
+// count is not that of the threads, the lock does not exclude, and the exit status is 1.
+//
+// The 1-thread cells too have two threads: while a process has one, glibc's mutex leaves out atomic instructions.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -23,6 +26,7 @@
 #include <ctime>
 #include <new>
 #include <pthread.h>
+#include <sched.h>
 #include <string>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -128,24 +132,36 @@ uint64_t iterations(uint64_t ns)
     return static_cast<uint64_t>(static_cast<double>(ns) * opt.per_us / 1000);
 }
 
-// ---- Sections: each counts in the first line, and `Lines` in all of them.
+// ---- Sections: each reads the first line at its beginning and writes it at its end, so that no overlap goes unnoticed.
+
+inline uint64_t count()
+{
+    return *static_cast<volatile uint64_t *>(&shared.lines[0].value);
+}
+
+inline void set_count(uint64_t value)
+{
+    *static_cast<volatile uint64_t *>(&shared.lines[0].value) = value;
+}
 
 struct Lines {
     static void run()
     {
-        for (uint64_t i = 0; i < shared.line_count; i++) {
+        uint64_t before = count();
+        for (uint64_t i = 1; i < shared.line_count; i++) {
             auto *value = static_cast<volatile uint64_t *>(&shared.lines[i].value);
             *value = *value + 1;
         }
+        set_count(before + 1);
     }
 };
 
 struct Work {
     static void run()
     {
-        auto *value = static_cast<volatile uint64_t *>(&shared.lines[0].value);
-        *value = *value + 1;
+        uint64_t before = count();
         work(shared.inside);
+        set_count(before + 1);
     }
 };
 
@@ -154,11 +170,10 @@ struct Work {
 struct Mix {
     static void run()
     {
-        auto *value = static_cast<volatile uint64_t *>(&shared.lines[0].value);
-        uint64_t count = *value;
-        *value = count + 1;
-        uint64_t place = (count / MIX_LONG_EVERY * 0x9e3779b97f4a7c15ull >> 32) % MIX_LONG_EVERY;
-        work(count % MIX_LONG_EVERY == place ? shared.inside_long : shared.inside);
+        uint64_t before = count();
+        uint64_t place = (before / MIX_LONG_EVERY * 0x9e3779b97f4a7c15ull >> 32) % MIX_LONG_EVERY;
+        work(before % MIX_LONG_EVERY == place ? shared.inside_long : shared.inside);
+        set_count(before + 1);
     }
 };
 
@@ -230,15 +245,47 @@ pid_t start_hog()
     _exit(0);
 }
 
+// CPU time of all programs on the CPUs that this one may use, in ms.
+double busy_ms()
+{
+    cpu_set_t mine;
+    FILE *stat = std::fopen("/proc/stat", "r");
+    if (!stat || sched_getaffinity(0, sizeof mine, &mine))
+        return 0;
+    unsigned long long sum = 0, user, nice, system, idle, iowait, irq, softirq, steal;
+    unsigned cpu;
+    char line[512];
+    while (std::fgets(line, sizeof line, stat))
+        if (std::sscanf(line, "cpu%u %llu %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice, &system, &idle, &iowait, &irq,
+                        &softirq, &steal) == 9 &&
+            cpu < CPU_SETSIZE && CPU_ISSET(cpu, &mine))
+            sum += user + nice + system + irq + softirq + steal;
+    std::fclose(stat);
+    return static_cast<double>(sum) * 1e3 / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// CPU time of a process, in ms; 0 of none.
+double cpu_ms_of(pid_t process)
+{
+    clockid_t clock;
+    timespec t;
+    if (!process || clock_getcpuclockid(process, &clock) || clock_gettime(clock, &t))
+        return 0;
+    return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) / 1e6;
+}
+
 struct Snapshot {
+    double busy_ms, hog_ms;
     uint64_t ns, tick;
     std::vector<uint64_t> ops;
     rusage usage;
 };
 
-Snapshot snapshot(const Thread *threads)
+Snapshot snapshot(const Thread *threads, pid_t hog)
 {
     Snapshot s;
+    s.busy_ms = busy_ms();
+    s.hog_ms = cpu_ms_of(hog);
     s.ns = now_ns();
     s.tick = ticks();
     for (unsigned i = 0; i < opt.threads; i++)
@@ -285,7 +332,7 @@ void join(Thread *threads, uint64_t epoch)
         }
 }
 
-void measure()
+void measure(pid_t hog)
 {
     auto *threads = static_cast<Thread *>(std::aligned_alloc(APART, opt.threads * sizeof(Thread)));
     auto *body = choose_section();
@@ -306,9 +353,9 @@ void measure()
     pthread_barrier_wait(&shared.start);
     uint64_t epoch = now_ns();
     keep_clock(epoch, opt.warm_ms * 1000000);
-    Snapshot before = snapshot(threads);
+    Snapshot before = snapshot(threads, hog);
     keep_clock(epoch, (opt.warm_ms + opt.ms) * 1000000);
-    Snapshot after = snapshot(threads);
+    Snapshot after = snapshot(threads, hog);
     shared.clock.store(shared.clock.load() | 1, std::memory_order_relaxed);
     join(threads, epoch);
 
@@ -327,15 +374,17 @@ void measure()
             die(1, "the lock does not exclude: %llu sections, %llu counted in line %llu", (unsigned long long)all,
                 (unsigned long long)shared.lines[i].value, (unsigned long long)i);
     double ns_per_tick = static_cast<double>(after.ns - before.ns) / static_cast<double>(after.tick - before.tick);
+    double cpu = cpu_ms(after.usage) - cpu_ms(before.usage);
+    double others = after.busy_ms - before.busy_ms - cpu - (after.hog_ms - before.hog_ms);
     double longest_us = static_cast<double>(longest_ticks) * ns_per_tick / 1e3;
     if (coarse_ms >= 2 * TICK_MS && static_cast<double>(coarse_ms) * 1e3 > longest_us)
         longest_us = static_cast<double>(coarse_ms) * 1e3;
     std::printf("{\"ops\":%llu,\"wall_ms\":%.3f,\"cpu_ms\":%.3f,\"longest_wait_us\":%.1f,\"switches\":%ld,"
-                "\"min_ops\":%llu,\"max_ops\":%llu}\n",
+                "\"min_ops\":%llu,\"max_ops\":%llu,\"others_ms\":%.1f}\n",
                 (unsigned long long)ops, static_cast<double>(after.ns - before.ns) / 1e6,
-                cpu_ms(after.usage) - cpu_ms(before.usage), longest_us,
+                cpu, longest_us,
                 after.usage.ru_nvcsw + after.usage.ru_nivcsw - before.usage.ru_nvcsw - before.usage.ru_nivcsw,
-                (unsigned long long)least, (unsigned long long)most);
+                (unsigned long long)least, (unsigned long long)most, others > 0 ? others : 0.0);
 }
 
 void usage()
@@ -391,7 +440,7 @@ int main(int argc, char **argv)
     if (opt.section.empty() || !opt.threads || !opt.ms || opt.per_us == 0)
         usage();
     pid_t hog = opt.hog ? start_hog() : 0;
-    measure();
+    measure(hog);
     if (hog) {
         kill(hog, SIGKILL);
         waitpid(hog, nullptr, 0);

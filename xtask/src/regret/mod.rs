@@ -11,6 +11,7 @@ mod runs;
 mod summary;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -43,9 +44,12 @@ pub(crate) struct Options {
     /// How often everything is repeated
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How long each run measures, in ms; without it, 100 or more, as the cell needs
+    /// How long each run measures, in ms, and no long runs that look for long waits; without it, 100 or more, as the cell needs
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     ms: Option<u64>,
+    /// Repeat a run that other programs disturb for up to so many seconds (twice in any case)
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    patience: u64,
     /// Keep the runs in this file as they end; the same command does what is missing in it
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
@@ -73,13 +77,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         _ => Mode::Plain,
     };
     let mut store = Store::open(options.resume.as_deref(), &contestants[0].program)?;
-    let needed = with_alone(mode, &cells);
     store.complete(&Plan {
         mode,
-        cells: &needed,
+        cells: &cells,
+        beside: &alone(mode, &cells),
         contestants: &contestants,
         rounds: options.rounds,
         window_ms: options.ms,
+        cpus: cpus(mode),
+        patience: Duration::from_secs(options.patience),
     })?;
     let names: Vec<&str> = contestants.iter().map(|contestant| contestant.name.as_str()).collect();
     let summary = Summary::of(mode, &store.of(&contestants), &cells, &names, cpus(mode));
@@ -103,15 +109,9 @@ fn judged(options: &Options, contestants: &[Contestant]) -> Result<String> {
     Ok(name.clone())
 }
 
-/// Also the cells of one thread that the physical bound follows from. There is none with a hog.
-fn with_alone(mode: Mode, cells: &[Cell]) -> Vec<Cell> {
-    let mut needed = cells.to_vec();
-    if mode != Mode::Hog {
-        needed.extend(cells.iter().flat_map(|cell| cell.alone()));
-    }
-    needed.sort_unstable();
-    needed.dedup();
-    needed
+/// The cells of one thread that the physical bound follows from. There is none with a hog.
+fn alone(mode: Mode, cells: &[Cell]) -> Vec<Cell> {
+    if mode == Mode::Hog { Vec::new() } else { cells.iter().flat_map(|cell| cell.alone()).collect() }
 }
 
 fn cpus(mode: Mode) -> u32 {

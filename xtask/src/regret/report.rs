@@ -19,11 +19,14 @@ pub(crate) fn text(summary: &Summary, of: &str, held_out: bool) -> String {
         Mode::OneCpu => ", on one CPU",
     };
     let held = if held_out { "held out" } else { "not held out" };
-    let mut text = format!("{} cells ({held}){mode}\n\n{}", summary.cells.len(), standings(summary));
+    let mut text = format!("{} cells ({held}){mode}\n\n{}", summary.judged.len(), standings(summary));
     if let Some(standing) = summary.standings.iter().find(|standing| standing.lock == of) {
         let _ = write!(text, "\nGoals, for {of}:\n{}", goals(standing, summary.mode));
     }
     let _ = write!(text, "\nThe cells in which {of} is furthest from the best:\n\n{}", worst_cells(summary, of));
+    if summary.disturbed > 0 {
+        let _ = writeln!(text, "\nother programs disturbed {} of {} runs", summary.disturbed, summary.runs);
+    }
     for failure in &summary.failures {
         let _ = writeln!(text, "failed: {failure}");
     }
@@ -93,7 +96,7 @@ fn goals(standing: &Standing, mode: Mode) -> String {
 fn worst_cells(summary: &Summary, of: &str) -> String {
     let own = |judged: &'_ Judged| judged.figures.iter().find(|figure| figure.lock == of).cloned();
     let mut cells: Vec<(&Judged, Figure)> =
-        summary.cells.iter().filter_map(|judged| Some((judged, own(judged)?))).collect();
+        summary.judged.iter().filter_map(|judged| Some((judged, own(judged)?))).collect();
     cells.sort_by(|a, b| a.1.share.total_cmp(&b.1.share));
     let mut table = table::new([
         "cell",
@@ -130,5 +133,6 @@ fn share(share: f64) -> String {
 }
 
 fn interval(interval: Option<(f64, f64)>) -> String {
-    interval.map_or_else(|| "–".into(), |(low, high)| format!("{low:.3}–{high:.3}"))
+    let end = |end: f64| if end < 10.0 { format!("{end:.3}") } else { "∞".to_owned() };
+    interval.map_or_else(|| "–".into(), |(low, high)| format!("{}–{}", end(low), end(high)))
 }

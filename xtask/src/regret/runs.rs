@@ -2,13 +2,18 @@
 //!
 //! Each run is appended to the file as it ends. The same command, given the same file, does what is missing. Runs of another build
 //! of a contestant stay in the file and do not count.
+//!
+//! A run is *disturbed* if other programs used more than a share of the CPUs meanwhile. It is repeated, and the least disturbed one counts.
+//!
+//! After the rounds each of our locks has one *long* run in each cell, half as long again as the longest wait that is allowed there: shorter ones
+//! could not show that somebody waits for longer. Only its waits count.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use flashlock_report::machine::Machine;
@@ -23,6 +28,13 @@ use crate::workspace;
 
 /// What a file begins with; raised when a field changes its meaning or goes.
 const FORMAT: &str = "flashlock-regret/1";
+/// The share of the CPUs that other programs may use during a run.
+const OTHERS: f64 = 0.15;
+/// How often a disturbed run is repeated at least.
+const REPEATS: u32 = 2;
+/// What is waited then.
+const PAUSE: Duration = Duration::from_millis(300);
+
 /// Time before the window of a run opens, in ms.
 const WARM_MS: u64 = 10;
 
@@ -55,6 +67,9 @@ pub(crate) struct Run {
     pub(crate) lock: String,
     pub(crate) build: String,
     pub(crate) round: u32,
+    /// Whether it is one of those that look for long waits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) long: bool,
     /// Seconds since 1970.
     pub(crate) at: u64,
     #[serde(flatten)]
@@ -79,22 +94,41 @@ pub(crate) struct Figures {
     pub(crate) switches: u64,
     pub(crate) min_ops: u64,
     pub(crate) max_ops: u64,
+    pub(crate) others_ms: f64,
+}
+
+impl Figures {
+    /// The share of so many CPUs that other programs used.
+    fn others(&self, cpus: u32) -> f64 {
+        self.others_ms / (self.wall_ms * f64::from(cpus))
+    }
+
+    pub(crate) fn is_disturbed(&self, cpus: u32) -> bool {
+        self.others(cpus) > OTHERS
+    }
 }
 
 /// What is to be done.
 pub(crate) struct Plan<'a> {
     pub(crate) mode: Mode,
     pub(crate) cells: &'a [Cell],
+    /// Cells that are needed beside, for the physical bound.
+    pub(crate) beside: &'a [Cell],
     pub(crate) contestants: &'a [Contestant],
     pub(crate) rounds: u32,
-    /// How long all runs measure, if not as long as their cells want.
+    /// How long all runs measure, if not as long as their cells want. Then there are no long runs.
     pub(crate) window_ms: Option<u64>,
+    /// How many CPUs there are.
+    pub(crate) cpus: u32,
+    /// How long a disturbed run is repeated.
+    pub(crate) patience: Duration,
 }
 
 /// One that is to be done.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     round: u32,
+    long: bool,
     cell: Cell,
     contestant: &'a Contestant,
 }
@@ -139,6 +173,11 @@ impl Store {
         self.runs.iter().filter(is_one).cloned().collect()
     }
 
+    /// Where they were made.
+    pub(crate) fn machine(&self) -> &str {
+        &self.head.machine
+    }
+
     fn add(&mut self, run: Run) -> Result<()> {
         if let Some(file) = &mut self.file {
             writeln!(file, "{}", serde_json::to_string(&run)?)?;
@@ -150,15 +189,15 @@ impl Store {
     /// Does what is missing of the plan.
     pub(crate) fn complete(&mut self, plan: &Plan<'_>) -> Result<()> {
         let missing = self.missing(plan);
-        let left = missing.iter().map(|job| plan.window(job.cell) + 2 * WARM_MS).sum::<u64>();
+        let takes = |job: Job<'_>| plan.window(job) + 2 * WARM_MS;
         let style = ProgressStyle::with_template("{msg} {bar:40} {pos}/{len} s, {eta} left")?;
-        let progress = ProgressBar::new(left / 1000).with_style(style);
+        let progress = ProgressBar::new(missing.iter().map(|job| takes(*job)).sum::<u64>() / 1000).with_style(style);
         let mut done = 0;
         for job in missing {
-            progress.set_message(format!("round {}", job.round + 1));
+            progress.set_message(if job.long { "long waits".into() } else { format!("round {}", job.round + 1) });
             let run = run(plan, job, self.head.per_us)?;
             self.add(run)?;
-            done += plan.window(job.cell) + 2 * WARM_MS;
+            done += takes(job);
             progress.set_position(done / 1000);
         }
         progress.finish_and_clear();
@@ -168,26 +207,15 @@ impl Store {
     /// The jobs of a plan that no run of this build has done, in the order in which they are to be done. The order of a round is random,
     /// and the same each time.
     fn missing<'a>(&self, plan: &Plan<'a>) -> Vec<Job<'a>> {
-        let key = |run: &Run| (run.mode, run.round, run.cell.clone(), run.lock.clone(), run.build.clone());
         let measured = self.runs.iter().filter(|run| matches!(run.outcome, Outcome::Measured(_)));
+        let key = |run: &'_ Run| (run.mode, run.long, run.round, run.cell.clone(), run.lock.clone(), run.build.clone());
         let done: BTreeSet<_> = measured.map(key).collect();
-        let mut missing = Vec::new();
-        for round in 0..plan.rounds {
-            let mut random = Random::new(u64::from(round) + 1);
-            let mut cells = plan.cells.to_vec();
-            random.shuffle(&mut cells);
-            for cell in cells {
-                let mut jobs: Vec<Job<'a>> =
-                    plan.contestants.iter().map(|contestant| Job { round, cell, contestant }).collect();
-                random.shuffle(&mut jobs);
-                jobs.retain(|Job { contestant, .. }| {
-                    let (lock, build) = (contestant.name.clone(), contestant.build.clone());
-                    !done.contains(&(plan.mode, round, cell.name(), lock, build))
-                });
-                missing.extend(jobs);
-            }
-        }
-        missing
+        let mut jobs = plan.jobs();
+        jobs.retain(|Job { round, long, cell, contestant }| {
+            let (lock, build) = (contestant.name.clone(), contestant.build.clone());
+            !done.contains(&(plan.mode, *long, *round, cell.name(), lock, build))
+        });
+        jobs
     }
 }
 
@@ -216,15 +244,43 @@ fn read(text: &str) -> Result<Option<(Head, Vec<Run>, usize)>> {
     Ok(Some((head, runs.collect::<Result<_>>()?, whole)))
 }
 
-impl Plan<'_> {
-    fn window(&self, cell: Cell) -> u64 {
-        self.window_ms.unwrap_or_else(|| cell.window_ms())
+impl<'a> Plan<'a> {
+    /// Everything, in order.
+    fn jobs(&self) -> Vec<Job<'a>> {
+        let mut jobs = Vec::new();
+        let all: BTreeSet<Cell> = self.cells.iter().chain(self.beside).copied().collect();
+        for round in 0..self.rounds {
+            jobs.extend(self.round(round, false, &all, |_| true));
+        }
+        if self.window_ms.is_none() {
+            let cells = self.cells.iter().copied().collect();
+            jobs.extend(self.round(0, true, &cells, |contestant| contestant.ours));
+        }
+        jobs
+    }
+
+    fn round(&self, round: u32, long: bool, cells: &BTreeSet<Cell>, is_meant: fn(&Contestant) -> bool) -> Vec<Job<'a>> {
+        let mut random = Random::new(u64::from(round) + 1);
+        let mut cells: Vec<Cell> = cells.iter().copied().collect();
+        random.shuffle(&mut cells);
+        let of_cell = |cell| {
+            let contestants = self.contestants.iter().filter(|contestant| is_meant(contestant));
+            let mut jobs: Vec<Job<'a>> = contestants.map(|contestant| Job { round, long, cell, contestant }).collect();
+            random.shuffle(&mut jobs);
+            jobs
+        };
+        cells.into_iter().flat_map(of_cell).collect()
+    }
+
+    fn window(&self, job: Job<'_>) -> u64 {
+        let own = if job.long { (job.cell.allowed_wait_ms() * 1.5) as u64 } else { job.cell.window_ms() };
+        self.window_ms.unwrap_or(own)
     }
 }
 
 fn run(plan: &Plan<'_>, job: Job<'_>, per_us: f64) -> Result<Run> {
-    let Job { round, cell, contestant } = job;
-    let outcome = match measure(plan, cell, contestant, per_us) {
+    let Job { round, long, cell, contestant } = job;
+    let outcome = match measure_in_peace(plan, job, per_us) {
         Ok(figures) => Outcome::Measured(figures),
         Err(error) => Outcome::Failed { failed: format!("{error:#}") },
     };
@@ -234,12 +290,30 @@ fn run(plan: &Plan<'_>, job: Job<'_>, per_us: f64) -> Result<Run> {
         lock: contestant.name.clone(),
         build: contestant.build.clone(),
         round,
+        long,
         at: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
         outcome,
     })
 }
 
-fn measure(plan: &Plan<'_>, cell: Cell, contestant: &Contestant, per_us: f64) -> Result<Figures> {
+/// Measures again while other programs disturb. The least disturbed one counts.
+fn measure_in_peace(plan: &Plan<'_>, job: Job<'_>, per_us: f64) -> Result<Figures> {
+    let started = Instant::now();
+    let mut best = measure(plan, job, per_us)?;
+    let mut repeats = 0;
+    while best.is_disturbed(plan.cpus) && !job.long && (repeats < REPEATS || started.elapsed() < plan.patience) {
+        std::thread::sleep(PAUSE);
+        let again = measure(plan, job, per_us)?;
+        if again.others(plan.cpus) < best.others(plan.cpus) {
+            best = again;
+        }
+        repeats += 1;
+    }
+    Ok(best)
+}
+
+fn measure(plan: &Plan<'_>, job: Job<'_>, per_us: f64) -> Result<Figures> {
+    let Job { cell, contestant, .. } = job;
     let mut command = if plan.mode == Mode::OneCpu {
         // Before it starts: a library may count the CPUs as it is loaded.
         let mut command = Command::new("taskset");
@@ -251,7 +325,7 @@ fn measure(plan: &Plan<'_>, cell: Cell, contestant: &Contestant, per_us: f64) ->
     if plan.mode == Mode::Hog {
         command.arg("--hog");
     }
-    let window = plan.window(cell);
+    let window = plan.window(job);
     command.args(["--section", cell.section().argument, "--outside", &cell.outside_ns().to_string()]);
     command.args(["--threads", &cell.threads.to_string(), "--ms", &window.to_string()]);
     command.args(["--warm", &WARM_MS.to_string(), "--per-us", &per_us.to_string()]);
@@ -269,4 +343,124 @@ fn last_cpu() -> Result<u32> {
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
     let last = list.trim().rsplit([',', '-']).next().and_then(|number| number.parse().ok());
     last.with_context(|| format!("no CPU in {}", workspace::shown(Path::new("/proc/self/status"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::locks::Under;
+    use crate::regret::cells;
+
+    fn contestant(name: &str, build: &str, ours: bool) -> Contestant {
+        let (program, under) = (PathBuf::from("/bin/false"), Under::Glibc);
+        Contestant { name: name.into(), program, under, ours, build: build.into() }
+    }
+
+    fn plan<'a>(cells: &'a [Cell], contestants: &'a [Contestant]) -> Plan<'a> {
+        let (mode, patience) = (Mode::Plain, Duration::ZERO);
+        Plan { mode, cells, beside: &[], contestants, rounds: 2, window_ms: None, cpus: 2, patience }
+    }
+
+    const FIGURES: Figures = Figures {
+        ops: 1,
+        wall_ms: 100.0,
+        cpu_ms: 1.0,
+        longest_wait_us: 1.0,
+        switches: 0,
+        min_ops: 0,
+        max_ops: 1,
+        others_ms: 0.0,
+    };
+
+    fn run_of(job: &Job<'_>, outcome: Outcome) -> Run {
+        let Contestant { name, build, .. } = job.contestant;
+        let (lock, build) = (name.clone(), build.clone());
+        Run { mode: Mode::Plain, cell: job.cell.name(), lock, build, round: job.round, long: job.long, at: 0, outcome }
+    }
+
+    fn store(file: &Path) -> Store {
+        let mut store = Store {
+            head: Head { format: FORMAT.into(), machine: "m".into(), per_us: 1.0 },
+            runs: Vec::new(),
+            file: None,
+        };
+        if !file.exists() {
+            std::fs::write(file, format!("{}\n", serde_json::to_string(&store.head).expect("JSON"))).expect("written");
+        }
+        store = Store::open(Some(file), Path::new("/bin/false")).expect("a file with a head");
+        store
+    }
+
+    fn jobs<'a>(store: &Store, plan: &Plan<'a>) -> Vec<(u32, bool, String, &'a str)> {
+        let name = |job: &Job<'a>| (job.round, job.long, job.cell.name(), job.contestant.name.as_str());
+        store.missing(plan).iter().map(name).collect()
+    }
+
+    #[test]
+    fn a_plan_that_was_interrupted_goes_on_where_it_was() {
+        let directory = crate::workspace::scratch("regret-resume").expect("a directory");
+        let file = directory.join("runs.jsonl");
+        let cells = cells::chosen(cells::Extent::Quick, false, None).expect("cells");
+        let contestants = [contestant("glibc", "1", false), contestant("x", "1", true)];
+        let plan = plan(&cells, &contestants);
+        let all = jobs(&store(&file), &plan);
+        // Two rounds of both, and a long run of ours.
+        assert_eq!(all.len(), cells.len() * (2 * 2 + 1));
+        assert_eq!(all, jobs(&store(&file), &plan), "the order is the same each time");
+        let mut first = store(&file);
+        for job in first.missing(&plan).iter().take(7) {
+            first.add(run_of(job, Outcome::Measured(FIGURES))).expect("written");
+        }
+        let failed = Outcome::Failed { failed: "exit status 1".into() };
+        let next = first.missing(&plan)[0];
+        first.add(run_of(&next, failed)).expect("written");
+        // The task ends while it writes a line.
+        let mut half = OpenOptions::new().append(true).open(&file).expect("there");
+        write!(half, "{{\"mode\":\"plain\",\"ce").expect("written");
+        drop(half);
+        let mut second = store(&file);
+        assert_eq!((second.runs.len(), jobs(&second, &plan)), (8, all[7..].to_vec()));
+        let next = second.missing(&plan)[0];
+        second.add(run_of(&next, Outcome::Measured(FIGURES))).expect("written");
+        assert_eq!(jobs(&store(&file), &plan), all[8..]);
+    }
+
+    #[test]
+    fn runs_of_another_build_do_not_count() {
+        let directory = crate::workspace::scratch("regret-builds").expect("a directory");
+        let mut store = store(&directory.join("runs.jsonl"));
+        let cells = cells::chosen(cells::Extent::Quick, false, None).expect("cells");
+        let old = [contestant("glibc", "1", false), contestant("x", "1", true)];
+        for job in store.missing(&plan(&cells, &old)) {
+            store.add(run_of(&job, Outcome::Measured(FIGURES))).expect("written");
+        }
+        assert!(store.missing(&plan(&cells, &old)).is_empty());
+        let new = [contestant("glibc", "1", false), contestant("x", "2", true)];
+        assert!(jobs(&store, &plan(&cells, &new)).iter().all(|(.., name)| *name == "x"));
+        assert_eq!(
+            (store.missing(&plan(&cells, &new)).len(), store.of(&new).len()),
+            (cells.len() * 3, cells.len() * 2)
+        );
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        assert!(read("").expect("an empty file").is_none());
+        assert!(
+            read("{\"format\":\"x/1\",\"machine\":\"\",\"per_us\":1}\n")
+                .expect_err("refused")
+                .to_string()
+                .contains("x/1")
+        );
+        let line = format!("{{\"format\":\"{FORMAT}\",\"machine\":\"\",\"per_us\":1}}\n");
+        assert!(read(&(line + "7\n")).expect_err("refused").to_string().contains("line 2"));
+    }
+
+    #[test]
+    fn a_run_is_disturbed_by_what_others_use() {
+        assert!(!Figures { others_ms: 29.0, ..FIGURES }.is_disturbed(2));
+        assert!(Figures { others_ms: 31.0, ..FIGURES }.is_disturbed(2));
+    }
 }

@@ -4,6 +4,8 @@
 //! most 1. The best other lock is the one with the highest median rate. So a machine that slows down between two rounds
 //! changes nothing. The interval is that of the rounds' quotients (95 %, Student's t on logarithms), without the limit of 1.
 //!
+//! A lock that has no run that ended well in a cell is not among those that are compared there; its failures are listed.
+//!
 //! *Physical bound* of a cell: the rate of one thread without work outside, or as many times the rate of one thread with it as there are
 //! threads and CPUs for them, whichever is less; each the best that any lock reaches.
 
@@ -79,26 +81,39 @@ pub(crate) struct Standing {
 pub(crate) struct Summary {
     pub(crate) mode: Mode,
     pub(crate) standings: Vec<Standing>,
-    pub(crate) cells: Vec<Judged>,
+    #[serde(rename = "cells")]
+    pub(crate) judged: Vec<Judged>,
     pub(crate) failures: Vec<String>,
+    /// How many runs there are, and how many of them other programs disturbed.
+    pub(crate) runs: usize,
+    pub(crate) disturbed: usize,
 }
 
 /// The runs of one mode, by cell and lock.
-struct Table<'a>(BTreeMap<(Cell, &'a str), BTreeMap<u32, Figures>>);
+struct Table<'a> {
+    rounds: BTreeMap<(Cell, &'a str), BTreeMap<u32, Figures>>,
+    /// The longest wait of all, those of the long runs among them, in ms.
+    waits: BTreeMap<(Cell, &'a str), f64>,
+}
 
 impl<'a> Table<'a> {
     fn of(runs: &[&'a Run]) -> Self {
-        let mut table: BTreeMap<_, BTreeMap<u32, Figures>> = BTreeMap::new();
+        let (mut rounds, mut waits) = (BTreeMap::<_, BTreeMap<u32, Figures>>::new(), BTreeMap::new());
         for run in runs {
             if let (Some(cell), Outcome::Measured(figures)) = (cells::named(&run.cell), &run.outcome) {
-                table.entry((cell, run.lock.as_str())).or_default().insert(run.round, *figures);
+                let key = (cell, run.lock.as_str());
+                if !run.long {
+                    rounds.entry(key).or_default().insert(run.round, *figures);
+                }
+                let longest: &mut f64 = waits.entry(key).or_default();
+                *longest = longest.max(figures.longest_wait_us / 1e3);
             }
         }
-        Self(table)
+        Self { rounds, waits }
     }
 
     fn rounds(&self, cell: Cell, lock: &'a str) -> Option<&BTreeMap<u32, Figures>> {
-        self.0.get(&(cell, lock)).filter(|rounds| !rounds.is_empty())
+        self.rounds.get(&(cell, lock)).filter(|rounds| !rounds.is_empty())
     }
 
     fn median(&self, cell: Cell, lock: &'a str, of: fn(&Figures) -> f64) -> Option<f64> {
@@ -142,7 +157,9 @@ impl Summary {
             let how = if let Outcome::Failed { failed } = &run.outcome { failed.as_str() } else { "" };
             format!("{}, {}, round {}: {how}", run.lock, run.cell, run.round + 1)
         });
-        Self { mode, standings, failures: failures.collect(), cells: judged }
+        let measured = |run: &&Run| matches!(&run.outcome, Outcome::Measured(figures) if figures.is_disturbed(cpus));
+        let disturbed = runs.iter().copied().filter(measured).count();
+        Self { mode, standings, failures: failures.collect(), judged, runs: runs.len(), disturbed }
     }
 }
 
@@ -186,7 +203,7 @@ impl<'a> Table<'a> {
             of_bound: bound.map(|bound| own / bound),
             cpu_ns_per_op: median(cpu)?,
             cpu_ratio: f64::NAN,
-            longest_wait_ms: mine.values().map(|figures| figures.longest_wait_us / 1e3).fold(0.0, f64::max),
+            longest_wait_ms: self.waits.get(&(cell, lock)).copied()?,
             switches_per_s: median(|figures| figures.switches as f64 * 1e3 / figures.wall_ms)?,
             least_to_most: median(|figures| figures.min_ops as f64 / figures.max_ops.max(1) as f64)?,
         })
@@ -222,7 +239,8 @@ impl<'a> Table<'a> {
         let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         for (judged, figure) in own {
             let mine = self.rounds(judged.cell, lock)?;
-            let other = self.0.iter().find(|((cell, name), _)| *cell == judged.cell && *name == figure.best_other)?.1;
+            let is_other = |((cell, name), _): &(&(Cell, &str), _)| *cell == judged.cell && *name == figure.best_other;
+            let other = self.rounds.iter().find(is_other)?.1;
             for (round, figures) in mine {
                 if let Some(other) = other.get(round) {
                     rounds.entry(*round).or_default().push((rate(figures) / rate(other)).min(1.0));
@@ -242,4 +260,103 @@ fn geometric_mean(numbers: &[f64]) -> Option<f64> {
         return None;
     }
     Some((numbers.iter().map(|number| number.ln()).sum::<f64>() / numbers.len() as f64).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds of two locks in one cell, in operations per 100 ms.
+    fn runs(cell: &str, lock: &str, ops: &[u64], cpu_ms: f64) -> Vec<Run> {
+        let figures = |ops: &u64| Figures {
+            ops: *ops,
+            wall_ms: 100.0,
+            cpu_ms,
+            longest_wait_us: 2000.0,
+            switches: 10,
+            min_ops: 1,
+            max_ops: 2,
+            others_ms: 0.0,
+        };
+        let run = |(round, ops)| Run {
+            mode: Mode::Plain,
+            cell: cell.into(),
+            lock: lock.into(),
+            build: String::new(),
+            round,
+            long: false,
+            at: 0,
+            outcome: Outcome::Measured(figures(ops)),
+        };
+        (0..).zip(ops).map(run).collect()
+    }
+
+    const CELLS: [&str; 2] = ["1 µs, 2 µs outside, 8 threads", "3 µs, 0 µs outside, 4 threads"];
+
+    fn summary(runs: &[Run]) -> Summary {
+        let cells: Vec<Cell> = CELLS.iter().filter_map(|name| cells::named(name)).collect();
+        Summary::of(Mode::Plain, runs, &cells, &["a", "b", "c"], 2)
+    }
+
+    fn near(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-9
+    }
+
+    #[test]
+    fn shares_are_medians_of_paired_ratios() {
+        // In the second round the machine is half as fast, for both.
+        let mut all = runs(CELLS[0], "a", &[1000, 500, 1010], 100.0);
+        all.extend(runs(CELLS[0], "b", &[900, 450, 606], 50.0));
+        all.extend(runs(CELLS[0], "c", &[500, 250, 505], 10.0));
+        all.extend(runs(CELLS[1], "a", &[400, 400, 400], 100.0));
+        all.extend(runs(CELLS[1], "b", &[500, 500, 500], 100.0));
+        let summary = summary(&all);
+        let of = |cell: usize, lock: &str| {
+            summary.judged[cell].figures.iter().find(|figure| figure.lock == lock).expect("measured").clone()
+        };
+        assert_eq!((of(0, "a").share, of(0, "a").best_other.as_str(), of(0, "b").best_other.as_str()), (1.0, "b", "a"));
+        assert!(near(of(0, "b").share, 0.9) && near(of(0, "c").share, 0.5) && near(of(1, "a").share, 0.8));
+        // The most frugal lock near the best is `a` itself: the others save CPU time by doing less.
+        assert!(near(of(0, "a").cpu_ratio, 1.0) && of(0, "c").cpu_ratio < 0.3);
+        let a = summary.standings.iter().find(|standing| standing.lock == "a").expect("there");
+        assert!(near(a.share, 0.8_f64.sqrt()) && near(a.worst, 0.8) && (a.near, a.cells) == (1, 2));
+        let c = summary.standings.iter().find(|standing| standing.lock == "c").expect("there");
+        assert_eq!((c.cells, c.of_bound), (1, None));
+    }
+
+    #[test]
+    fn the_physical_bound_is_the_lesser_of_two() {
+        let mut all = runs(CELLS[0], "a", &[150], 1.0);
+        all.extend(runs(CELLS[0], "b", &[100], 1.0));
+        all.extend(runs("1 µs, 2 µs outside, 1 thread", "a", &[90], 1.0));
+        all.extend(runs("1 µs, 2 µs outside, 1 thread", "b", &[100], 1.0));
+        all.extend(runs("1 µs, 0 µs outside, 1 thread", "a", &[300], 1.0));
+        let judged = |runs: &[Run]| summary(runs).judged[0].clone();
+        assert!(near(judged(&all).bound_ops_per_ms.expect("a bound"), 2.0));
+        assert!(near(judged(&all).figures[0].of_bound.expect("a bound"), 0.75));
+        all.extend(runs("1 µs, 0 µs outside, 1 thread", "b", &[160, 160], 1.0));
+        all.retain(|run| !(run.cell.starts_with("1 µs, 0") && run.lock == "a"));
+        assert!(near(judged(&all).bound_ops_per_ms.expect("a bound"), 1.6));
+    }
+
+    #[test]
+    fn long_runs_count_for_waits_only_and_failures_are_told() {
+        let mut all = runs(CELLS[0], "a", &[100], 1.0);
+        all.extend(runs(CELLS[0], "b", &[100], 1.0));
+        let mut long = runs(CELLS[0], "a", &[9_000_000], 1.0).remove(0);
+        long.long = true;
+        if let Outcome::Measured(figures) = &mut long.outcome {
+            figures.longest_wait_us = 1e6;
+        }
+        all.push(long);
+        all.push(Run {
+            outcome: Outcome::Failed { failed: "exit status 1".into() },
+            ..runs(CELLS[0], "b", &[1], 1.0).remove(0)
+        });
+        let summary = summary(&all);
+        let a = summary.standings.iter().find(|standing| standing.lock == "a").expect("there");
+        assert!(near(summary.judged[0].figures[0].ops_per_ms, 1.0));
+        assert_eq!((a.too_long, a.longest_wait_ms), (1, 1000.0));
+        assert!(summary.failures[0].ends_with("round 1: exit status 1"), "{:?}", summary.failures);
+    }
 }
