@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `lines` | a group whose cells are numbers: one line for each lock, both axes logarithmic, names at the lines' ends |
 //! | `ratios` | any other group: one row for each lock, its ratio to the baseline with its interval |
+//! | [`heat`] | shares of 1 as a table of coloured fields: a picture of its own |
 //! | `axis` | axes with ticks chosen by us |
 //! | `look` | colours and fonts, for a white ground, so that the picture is the same on a dark page |
 
 mod axis;
+pub mod heat;
 mod lines;
 mod look;
 mod ratios;
