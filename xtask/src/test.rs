@@ -12,6 +12,7 @@ use crate::child::Program;
 use crate::conformance;
 use crate::locks::{self, Chosen};
 use crate::options;
+use crate::regret;
 use crate::steps::{Steps, Tally};
 use crate::torture;
 use crate::workspace;
@@ -90,6 +91,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
         });
     }
     steps.run("options", || options::run(options::Extent::Brief));
+    steps.run("regret", regret::smoke);
     if let Some(beside) = beside {
         steps.run(BESIDE, || match beside.join() {
             Ok(tally) => tally,

@@ -113,7 +113,12 @@ fn drawn() -> [Vec<Cell>; 2] {
     [cells, open]
 }
 
-/// The cells that are meant, in the grid's order; those whose names contain all words of the filter.
+/// Whether a name contains a text, from the beginning of a word on: `3 µs` is not meant by `mostly .3 µs`.
+fn matches(name: &str, text: &str) -> bool {
+    name.match_indices(text).any(|(at, _)| at == 0 || name[..at].ends_with(' ') || text.starts_with(' '))
+}
+
+/// The cells that are meant, in the grid's order; those whose names contain the text of the filter.
 pub(crate) fn chosen(extent: Extent, held_out: bool, filter: Option<&str>) -> Result<Vec<Cell>> {
     let [held, open] = drawn();
     let mut cells = if held_out { held } else { open };
@@ -124,7 +129,7 @@ pub(crate) fn chosen(extent: Extent, held_out: bool, filter: Option<&str>) -> Re
     });
     cells.sort_unstable();
     if let Some(filter) = filter {
-        cells.retain(|cell| cell.name().contains(filter));
+        cells.retain(|cell| matches(&cell.name(), filter));
     }
     if cells.is_empty() {
         let which = if held_out { "held out" } else { "not held out" };
@@ -182,6 +187,12 @@ mod tests {
         let some = chosen(Extent::All, false, Some("1 line, 0 µs outside")).expect("cells");
         assert!(some.iter().all(|cell| !drawn()[0].contains(cell) && cell.name().starts_with("1 line, 0 µs")));
         assert!(chosen(Extent::All, false, Some("7 lines")).is_err());
+    }
+
+    #[test]
+    fn filters_begin_with_a_word() {
+        assert!(matches("3 µs, .25 µs outside, 4 threads", "3 µs, .25 µs") && matches("a, 4 threads", "4 threads"));
+        assert!(!matches("mostly .3 µs, 0 µs outside, 64 threads", "3 µs") && !matches("a, 64 threads", "4 threads"));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Who is compared: what programs embed instead, our locks, other builds of ours, and C files.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use flashlock_report::machine::glibc;
 
 use crate::locks::{self, Chosen, Under};
 use crate::workspace;
@@ -46,6 +48,8 @@ pub(crate) struct Contestant {
     pub(crate) under: Under,
     /// Whether it is one of ours, or stands for one: it is judged.
     pub(crate) ours: bool,
+    /// Which version of it.
+    pub(crate) version: String,
     /// A checksum of what runs: runs of another build are other runs.
     pub(crate) build: String,
 }
@@ -66,6 +70,12 @@ pub(crate) struct Compared {
     /// repeated)
     #[arg(long, value_name = "[NAME=]FILE.c[:FLAGS]", value_parser = Peer::parse)]
     pub(crate) rival_c: Vec<Peer>,
+}
+
+impl Compared {
+    pub(crate) fn glibc_and_default() -> Self {
+        Self { rivals: vec!["glibc".to_owned()], ..Self::default() }
+    }
 }
 
 /// Another build of the preload library.
@@ -135,14 +145,51 @@ pub(crate) fn prepare(options: &Compared) -> Result<Vec<Contestant>> {
     Ok(all)
 }
 
+/// A lock that does not exclude: it must be found out.
+pub(crate) fn broken() -> Result<Vec<Contestant>> {
+    let environment = [("PEER", workspace::path("tests/regret/no-lock.c").display().to_string())];
+    let program = build("c", "no-lock", &environment)?.context("a C file needs nothing")?;
+    Ok(vec![Contestant::new("no-lock".to_owned(), program, Under::Glibc, false)?])
+}
+
 impl Contestant {
+    pub(crate) fn names(contestants: &[Self]) -> Vec<&str> {
+        contestants.iter().map(|contestant| contestant.name.as_str()).collect()
+    }
+
     fn new(name: String, program: PathBuf, under: Under, ours: bool) -> Result<Self> {
         let mut sum = checksum(0xcbf2_9ce4_8422_2325, &read(&program)?);
         if let Under::Lock { name, preload, .. } = &under {
             sum = checksum(checksum(sum, &read(preload)?), name.as_bytes());
         }
-        Ok(Self { name, program, under, ours, build: format!("{sum:016x}") })
+        let version = if ours { String::new() } else { version(&name) };
+        Ok(Self { name, program, under, ours, version, build: format!("{sum:016x}") })
     }
+}
+
+/// Which version of a rival is installed. It is for readers of a page: what cannot be found out is not known.
+fn version(name: &str) -> String {
+    let output = |program: &str, arguments: &[&str]| {
+        let done = Command::new(program).args(arguments).output().ok().filter(|done| done.status.success())?;
+        Some(String::from_utf8_lossy(&done.stdout).trim().to_owned())
+    };
+    let package = RIVALS.iter().find(|rival| rival.name == name).and_then(|rival| rival.package);
+    let found = match (name, package) {
+        (_, Some(package)) => output("dpkg-query", &["--show", package]).map(|line| line.replace('\t', " ")),
+        ("std", _) => output("rustc", &["--version"]),
+        ("glibc", _) => glibc().map(|version| format!("glibc {version}")),
+        _ => name.strip_prefix("parking_lot-").and_then(parking_lot),
+    };
+    found.unwrap_or_else(|| "unknown version".to_owned())
+}
+
+/// The version of `parking_lot` that the lock file has, of those that begin so.
+fn parking_lot(begins: &str) -> Option<String> {
+    let text = std::fs::read_to_string(workspace::path("tests/regret/rust/Cargo.lock")).ok()?;
+    let mut versions = text.lines().skip_while(|line| *line != "name = \"parking_lot\"");
+    let is_it = |line: &str| line.strip_prefix("version = \"").is_some_and(|version| version.starts_with(begins));
+    let line = versions.find(|line| is_it(line))?;
+    Some(format!("parking_lot {}", line.trim_start_matches("version = ").trim_matches('"')))
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {
@@ -222,6 +269,14 @@ mod tests {
         assert_eq!((peer.name.as_str(), peer.flags.as_str()), ("x", "-DY_US=300 -DZ"));
         assert_eq!(Peer::parse("a/b.c").expect("well-formed").name, "b");
         assert_eq!(Peer::parse("a/b.c:-DY=1").expect("well-formed").name, "b");
+    }
+
+    #[test]
+    fn both_versions_of_parking_lot_are_locked() {
+        for begins in ["0.12", "0.13"] {
+            assert!(parking_lot(begins).is_some_and(|version| version.starts_with(&format!("parking_lot {begins}."))));
+        }
+        assert_eq!(parking_lot("7"), None);
     }
 
     #[test]

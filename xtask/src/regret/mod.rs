@@ -6,6 +6,7 @@
 
 mod cells;
 mod contestants;
+mod page;
 mod report;
 mod runs;
 mod summary;
@@ -13,10 +14,11 @@ mod summary;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::setup;
+use crate::steps::Tally;
 use cells::{Cell, Extent};
 use contestants::Contestant;
 use runs::{Mode, Plan, Store};
@@ -59,6 +61,10 @@ pub(crate) struct Options {
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
+    /// Measure nothing: write docs/results/regret.md, .svg and .json from all runs in the file, with and without a process beside, on
+    /// one CPU, and of the cells held out; the contestants are to be the same
+    #[arg(long, requires = "resume", conflicts_with_all = ["hog", "one_cpu", "held_out", "filter", "json"])]
+    page: bool,
     /// First install the Debian packages of the rivals
     #[arg(long)]
     install: bool,
@@ -71,6 +77,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let contestants = contestants::prepare(&options.contestants)?;
     let of = judged(options, &contestants)?;
+    if options.page {
+        let store = Store::open(options.resume.as_deref(), &contestants[0].program)?;
+        return page::write(&store, &contestants, &of, cpus);
+    }
     let mode = match (options.hog, options.one_cpu) {
         (true, _) => Mode::Hog,
         (_, true) => Mode::OneCpu,
@@ -87,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         cpus: cpus(mode),
         patience: Duration::from_secs(options.patience),
     })?;
-    let names: Vec<&str> = contestants.iter().map(|contestant| contestant.name.as_str()).collect();
+    let names = Contestant::names(&contestants);
     let summary = Summary::of(mode, &store.of(&contestants), &cells, &names, cpus(mode));
     if options.json {
         println!("{}", serde_json::to_string_pretty(&summary)?);
@@ -95,6 +105,39 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         print!("{}", report::text(&summary, &of, options.held_out));
     }
     Ok(())
+}
+
+/// A cell under glibc's mutex and the default lock, for a moment, and under one that does not exclude, which must be found out. No speed is
+/// looked at.
+pub(crate) fn smoke() -> Result<Tally> {
+    /// How often the broken lock may go unnoticed: its threads must meet.
+    const TRIES: u32 = 20;
+    let cells = [cells::named("3 µs, 2 µs outside, 4 threads").context("no such cell")?];
+    let contestants = contestants::prepare(&contestants::Compared::glibc_and_default())?;
+    let plan = |contestants, rounds| Plan {
+        mode: Mode::Plain,
+        cells: &cells,
+        beside: &[],
+        contestants,
+        rounds,
+        window_ms: Some(20),
+        cpus: u32::MAX,
+        patience: Duration::ZERO,
+    };
+    let mut store = Store::open(None, &contestants[0].program)?;
+    store.complete(&plan(&contestants, 2))?;
+    let summary = Summary::of(Mode::Plain, &store.of(&contestants), &cells, &Contestant::names(&contestants), 1);
+    let whole = summary.runs == 2 * contestants.len() && summary.failures.is_empty() && summary.judged.len() == 1;
+    println!("{} regret: every run is there, and every lock excludes", if whole { "ok" } else { "not ok" });
+    summary.failures.iter().for_each(|failure| println!("{failure}"));
+    let mut tally = if whole { Tally::PASSED } else { Tally::FAILED };
+    let broken = contestants::broken()?;
+    let mut store = Store::open(None, &contestants[0].program)?;
+    store.complete(&plan(&broken, TRIES))?;
+    let found = store.of(&broken).iter().any(|run| run.failure().contains("does not exclude"));
+    println!("{} regret: a lock that does not exclude is found out", if found { "ok" } else { "not ok" });
+    tally += if found { Tally::PASSED } else { Tally::FAILED };
+    Ok(tally)
 }
 
 /// The lock whose worst cells are listed.

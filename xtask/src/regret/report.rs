@@ -1,4 +1,4 @@
-//! The summary as text.
+//! The summary as text, and its tables for the page.
 
 use std::fmt::Write as _;
 
@@ -11,21 +11,55 @@ use crate::table;
 /// How many of the worst cells are listed.
 const WORST: usize = 10;
 
+/// A table, for a terminal or for a page.
+pub(crate) struct Sheet {
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Sheet {
+    fn text(&self) -> String {
+        let mut table = table::new(self.columns.iter().copied());
+        for row in &self.rows {
+            table.add_row(row);
+        }
+        format!("{table}\n")
+    }
+
+    pub(crate) fn markdown(&self) -> String {
+        let line = |fields: &mut dyn Iterator<Item = &str>| format!("| {} |\n", fields.collect::<Vec<_>>().join(" | "));
+        let mut text = line(&mut self.columns.iter().copied());
+        text += &format!("|---|{}\n", "--:|".repeat(self.columns.len() - 1));
+        for row in &self.rows {
+            text += &line(&mut row.iter().map(String::as_str));
+        }
+        text
+    }
+}
+
+/// What else went on, as a heading.
+pub(crate) fn heading(mode: Mode, held_out: bool) -> &'static str {
+    match (mode, held_out) {
+        (Mode::Plain, false) => "Nothing else runs",
+        (Mode::Plain, true) => "Nothing else runs, cells held out",
+        (Mode::Hog, false) => "A process computes beside",
+        (Mode::Hog, true) => "A process computes beside, cells held out",
+        (Mode::OneCpu, false) => "On one CPU",
+        (Mode::OneCpu, true) => "On one CPU, cells held out",
+    }
+}
+
 /// All of it; the worst cells are those of one lock.
 pub(crate) fn text(summary: &Summary, of: &str, held_out: bool) -> String {
-    let mode = match summary.mode {
-        Mode::Plain => "",
-        Mode::Hog => ", a process computes beside",
-        Mode::OneCpu => ", on one CPU",
-    };
-    let held = if held_out { "held out" } else { "not held out" };
-    let mut text = format!("{} cells ({held}){mode}\n\n{}", summary.judged.len(), standings(summary));
-    if let Some(standing) = summary.standings.iter().find(|standing| standing.lock == of) {
-        let _ = write!(text, "\nGoals, for {of}:\n{}", goals(standing, summary.mode));
+    let mut text = format!("{}: {} cells\n\n", heading(summary.mode, held_out), summary.judged.len());
+    text += &standings(summary).text();
+    if let Some(standing) = summary.standing(of) {
+        let _ = write!(text, "\nGoals, for {of}:\n{}", goals(standing, summary.mode).join("\n"));
     }
-    let _ = write!(text, "\nThe cells in which {of} is furthest from the best:\n\n{}", worst_cells(summary, of));
-    if summary.disturbed > 0 {
-        let _ = writeln!(text, "\nother programs disturbed {} of {} runs", summary.disturbed, summary.runs);
+    let _ =
+        write!(text, "\n\nThe cells in which {of} is furthest from the best:\n\n{}", worst_cells(summary, of).text());
+    if let Some(disturbed) = disturbed(summary) {
+        let _ = writeln!(text, "\n{disturbed}");
     }
     for failure in &summary.failures {
         let _ = writeln!(text, "failed: {failure}");
@@ -33,24 +67,16 @@ pub(crate) fn text(summary: &Summary, of: &str, held_out: bool) -> String {
     text
 }
 
-fn standings(summary: &Summary) -> String {
-    let mut table = table::new([
-        "lock",
-        "of the best",
-        "95 %",
-        "≥ .95",
-        "worst",
-        "of the bound",
-        "CPU/op",
-        "wait, ms",
-        "of allowed",
-        "too long",
-        "failed",
-    ]);
+pub(crate) fn disturbed(summary: &Summary) -> Option<String> {
+    let Summary { disturbed, runs, .. } = summary;
+    (*disturbed > 0).then(|| format!("Other programs disturbed {disturbed} of {runs} runs."))
+}
+
+pub(crate) fn standings(summary: &Summary) -> Sheet {
     let mut ordered: Vec<&Standing> = summary.standings.iter().collect();
     ordered.sort_by(|a, b| b.share.total_cmp(&a.share));
-    for standing in ordered {
-        table.add_row([
+    let row = |standing: &Standing| {
+        vec![
             standing.lock.clone(),
             share(standing.share),
             interval(standing.interval),
@@ -62,70 +88,109 @@ fn standings(summary: &Summary) -> String {
             format!("{:.2}", standing.wait_to_allowed),
             standing.too_long.to_string(),
             standing.failed.to_string(),
-        ]);
+        ]
+    };
+    Sheet {
+        columns: vec![
+            "lock",
+            "of the best",
+            "95 %",
+            "≥ .95",
+            "worst",
+            "of the bound",
+            "CPU/op",
+            "wait, ms",
+            "of allowed",
+            "too long",
+            "failed",
+        ],
+        rows: ordered.into_iter().map(row).collect(),
     }
-    format!("{table}\n")
 }
 
 /// The goals of one mode: what is wanted, what is there.
-fn goals(standing: &Standing, mode: Mode) -> String {
-    let mut rows: Vec<(String, bool)> = Vec::new();
+pub(crate) fn goals(standing: &Standing, mode: Mode) -> Vec<String> {
+    let mut lines = Vec::new();
     let mut goal = |what: &str, is: f64, wanted: f64, met: bool| {
-        rows.push((format!("{what}: {is:.3}, wanted {wanted}"), met));
+        let met = if met { "met" } else { "MISSED" };
+        lines.push(format!("- {met}: {what} {wanted}: {is:.3}"));
     };
     let mean = match mode {
         Mode::Plain => 0.98,
         Mode::Hog => 0.95,
         Mode::OneCpu => 0.97,
     };
-    goal("share of the best, at least", standing.share, mean, standing.share >= mean);
+    goal("of the best in the geometric mean, at least", standing.share, mean, standing.share >= mean);
     if mode == Mode::Plain {
         let near = standing.near as f64 / standing.cells as f64;
-        goal("cells with at least .95, share", near, 0.95, near >= 0.95);
+        goal("share of the cells with .95 or more, at least", near, 0.95, near >= 0.95);
         goal("worst cell, at least", standing.worst, 0.85, standing.worst >= 0.85);
         if let Some(bound) = standing.of_bound {
-            goal("share of the physical bound, at least", bound, 0.95, bound >= 0.95);
+            goal("of the physical bound in the geometric mean, at least", bound, 0.95, bound >= 0.95);
         }
         goal("CPU time per operation, at most", standing.cpu_ratio, 1.15, standing.cpu_ratio <= 1.15);
     }
-    goal("longest wait, of what is allowed, at most", standing.wait_to_allowed, 1.0, standing.wait_to_allowed <= 1.0);
-    let line = |(what, met): (String, bool)| format!("  {} {what}\n", if met { "met   " } else { "MISSED" });
-    rows.into_iter().map(line).collect()
+    let wait = standing.wait_to_allowed;
+    goal("longest wait, of what is allowed, at most", wait, 1.0, wait <= 1.0);
+    lines
 }
 
-fn worst_cells(summary: &Summary, of: &str) -> String {
-    let own = |judged: &'_ Judged| judged.figures.iter().find(|figure| figure.lock == of).cloned();
-    let mut cells: Vec<(&Judged, Figure)> =
-        summary.judged.iter().filter_map(|judged| Some((judged, own(judged)?))).collect();
+/// The cells of a lock, from its worst to its best.
+fn from_the_worst<'a>(summary: &'a Summary, of: &str) -> Vec<(&'a Judged, &'a Figure)> {
+    let mut cells: Vec<(&Judged, &Figure)> =
+        summary.judged.iter().filter_map(|judged| Some((judged, judged.figure(of)?))).collect();
     cells.sort_by(|a, b| a.1.share.total_cmp(&b.1.share));
-    let mut table = table::new([
-        "cell",
-        "of the best",
-        "95 %",
-        "ops/ms",
-        "winner",
-        "its ops/ms",
-        "of the bound",
-        "CPU/op",
-        "wait, ms",
-        "least/most",
-    ]);
-    for (judged, figure) in cells.iter().take(WORST) {
-        let Some(winner) = judged.figures.first() else { continue };
-        table.add_row([
+    cells
+}
+
+pub(crate) fn worst_cells(summary: &Summary, of: &str) -> Sheet {
+    let mut cells = from_the_worst(summary, of);
+    cells.truncate(WORST);
+    cells_sheet(&cells)
+}
+
+/// All cells of a lock, in the grid's order.
+pub(crate) fn all_cells(summary: &Summary, of: &str) -> Sheet {
+    let mut cells = from_the_worst(summary, of);
+    cells.sort_by_key(|(judged, _)| judged.cell);
+    cells_sheet(&cells)
+}
+
+fn cells_sheet(cells: &[(&Judged, &Figure)]) -> Sheet {
+    let row = |(judged, figure): &(&Judged, &Figure)| {
+        let winner = judged.figures.first();
+        vec![
             judged.cell.name(),
             share(figure.share),
             interval(figure.interval),
             three_digits(figure.ops_per_ms),
-            winner.lock.clone(),
-            three_digits(winner.ops_per_ms),
+            winner.map_or_else(String::new, |winner| winner.lock.clone()),
+            winner.map_or_else(String::new, |winner| three_digits(winner.ops_per_ms)),
+            judged.bound_ops_per_ms.map_or_else(|| "–".into(), three_digits),
             figure.of_bound.map_or_else(|| "–".into(), share),
             format!("{:.2}", figure.cpu_ratio),
             format!("{:.0}", figure.longest_wait_ms),
+            format!("{:.0}", judged.allowed_wait_ms),
             format!("{:.2}", figure.least_to_most),
-        ]);
+        ]
+    };
+    Sheet {
+        columns: vec![
+            "cell",
+            "of the best",
+            "95 %",
+            "ops/ms",
+            "winner",
+            "its ops/ms",
+            "bound",
+            "of the bound",
+            "CPU/op",
+            "wait, ms",
+            "allowed",
+            "least/most",
+        ],
+        rows: cells.iter().map(row).collect(),
     }
-    format!("{table}\n")
 }
 
 fn share(share: f64) -> String {

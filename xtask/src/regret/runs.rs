@@ -76,6 +76,16 @@ pub(crate) struct Run {
     pub(crate) outcome: Outcome,
 }
 
+impl Run {
+    /// How it failed; empty if it did not.
+    pub(crate) fn failure(&self) -> &str {
+        match &self.outcome {
+            Outcome::Failed { failed } => failed,
+            Outcome::Measured(_) => "",
+        }
+    }
+}
+
 /// What became of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -355,7 +365,7 @@ mod tests {
 
     fn contestant(name: &str, build: &str, ours: bool) -> Contestant {
         let (program, under) = (PathBuf::from("/bin/false"), Under::Glibc);
-        Contestant { name: name.into(), program, under, ours, build: build.into() }
+        Contestant { name: name.into(), program, under, ours, version: String::new(), build: build.into() }
     }
 
     fn plan<'a>(cells: &'a [Cell], contestants: &'a [Contestant]) -> Plan<'a> {

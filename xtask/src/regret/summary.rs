@@ -137,7 +137,19 @@ fn cpu(figures: &Figures) -> f64 {
     figures.cpu_ms * 1e6 / figures.ops.max(1) as f64
 }
 
+impl Judged {
+    /// What is known of a lock in this cell.
+    pub(crate) fn figure(&self, lock: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.lock == lock)
+    }
+}
+
 impl Summary {
+    /// What is known of a lock over all cells.
+    pub(crate) fn standing(&self, lock: &str) -> Option<&Standing> {
+        self.standings.iter().find(|standing| standing.lock == lock)
+    }
+
     /// Of the runs of these locks in these cells, and with them in those of one thread.
     pub(crate) fn of(mode: Mode, runs: &[Run], cells: &[Cell], locks: &[&str], cpus: u32) -> Self {
         let runs: Vec<&Run> =
@@ -153,10 +165,9 @@ impl Summary {
                 table.standing(lock, &judged, failed)
             })
             .collect();
-        let failures = failures.iter().map(|run| {
-            let how = if let Outcome::Failed { failed } = &run.outcome { failed.as_str() } else { "" };
-            format!("{}, {}, round {}: {how}", run.lock, run.cell, run.round + 1)
-        });
+        let failures = failures
+            .iter()
+            .map(|run| format!("{}, {}, round {}: {}", run.lock, run.cell, run.round + 1, run.failure()));
         let measured = |run: &&Run| matches!(&run.outcome, Outcome::Measured(figures) if figures.is_disturbed(cpus));
         let disturbed = runs.iter().copied().filter(measured).count();
         Self { mode, standings, failures: failures.collect(), judged, runs: runs.len(), disturbed }
@@ -210,10 +221,7 @@ impl<'a> Table<'a> {
     }
 
     fn standing(&self, lock: &'a str, judged: &[Judged], failed: usize) -> Option<Standing> {
-        let own: Vec<(&Judged, &Figure)> = judged
-            .iter()
-            .filter_map(|cell| Some((cell, cell.figures.iter().find(|figure| figure.lock == lock)?)))
-            .collect();
+        let own: Vec<(&Judged, &Figure)> = judged.iter().filter_map(|cell| Some((cell, cell.figure(lock)?))).collect();
         let over = |of: &dyn Fn(&Figure) -> f64| own.iter().map(|(_, figure)| of(figure)).collect::<Vec<f64>>();
         let shares = over(&|figure| figure.share);
         let waits: Vec<f64> = own.iter().map(|(cell, figure)| figure.longest_wait_ms / cell.allowed_wait_ms).collect();
