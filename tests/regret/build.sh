@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds the benchmark over one rival: build.sh OUTDIR -> OUTDIR/regret
 #
-# From the environment: RIVAL, the NAME of a rival-NAME.h; PEER and PEER_FLAGS, for RIVAL=c: a C file and how to compile it;
-# RUST, for the rivals in Rust: a directory for cargo. Exit status 77: a header of the rival is not installed.
+# From the environment: RIVAL, the NAME of a rival-NAME.h; PEER and PEER_FLAGS, for RIVAL=c: a C file and how to compile
+# it; RUST, for the rivals in Rust: a directory for cargo. Exit status 77: a header of the rival is not installed.
 set -eu
 if [ $# -ne 1 ] || [ -z "${RIVAL:-}" ]; then
     echo "usage: RIVAL=NAME $0 OUTDIR" >&2
@@ -26,8 +26,8 @@ c)
     ;;
 *) libraries= ;;
 esac
-if [ -n "${header:-}" ] && ! echo "#include <$header>" | "${CXX:-g++}" -std=c++17 -E -x c++ -o /dev/null - 2>/dev/null; then
-    exit 77
+if [ -n "${header:-}" ]; then
+    echo "#include <$header>" | "${CXX:-g++}" -std=c++17 -E -x c++ -o /dev/null - 2>/dev/null || exit 77
 fi
 # shellcheck disable=SC2086
 "${CXX:-g++}" -std=c++17 -DNDEBUG -Wall -Wextra -Werror -O2 -g -pthread -fno-plt -include "$here/rival-$RIVAL.h" \

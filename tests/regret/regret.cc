@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// regret: one lock, N threads, one kind of critical section, some work outside it. This file is compiled once for each rival:
-// `-include rival-NAME.h` says which lock it is. So all rivals run the same loop, and each pays one plain call for `lock` and one
-// for `unlock`, as `pthread_mutex_lock` does. It prints one line of JSON; xtask (`cargo xtask regret`) runs and compares it.
+// regret: one lock, N threads, one kind of critical section, some work outside it. This file is compiled once for each
+// rival: `-include rival-NAME.h` says which lock it is. So all rivals run the same loop, and each pays one plain call
+// for `lock` and one for `unlock`, as a pthread mutex does. It prints one line of JSON. `cargo xtask regret` runs it
+// and compares.
 //
 // What is measured, in a window after a warm-up:
-//   ops            operations that all threads finished; min_ops and max_ops: of the least and the most successful thread
-//   cpu_ms         user and system time of the process; switches: its context switches
-//   others_ms      CPU time that other programs used on the CPUs that this one may use, to about 10 ms; not that of --hog
-//   longest_wait_us  the longest time in `lock`, until the last thread is out. One acquisition in 16 is timed by the CPU's
-//                  counter. Every other one is compared with a coarse clock, which the main thread sets each 4 ms: this costs
-//                  two loads from a line that rarely changes. Such a wait counts from 8 ms on, and is known to about 4 ms.
-// The section counts on its own, without atomic instructions: it reads the count at its beginning and writes it at its end. If the
-// count is not that of the threads, the lock does not exclude, and the exit status is 1.
+//   ops              operations that all threads finished; min_ops, max_ops: of the least and of the most successful
+//                    thread
+//   wall_ms          how long the window was
+//   cpu_ms           user and system time of the process; switches: its context switches
+//   others_ms        CPU time of other programs on the CPUs that this one may use, to about 10 ms; not that of --hog
+//   longest_wait_us  the longest time in `lock`, until the last thread is out. One acquisition in 16 is timed by the
+//                    CPU's counter. Each other one is compared with a coarse clock, which the main thread sets every
+//                    4 ms: two loads from a line that rarely changes. Such a wait counts from 8 ms on, and is known to
+//                    about 4 ms.
+// The section counts on its own, without atomic instructions: it reads the count at its beginning and writes it at its
+// end. If the count is not that of the threads, the lock does not exclude, and the exit status is 1.
 //
-// The 1-thread cells too have two threads: while a process has one, glibc's mutex leaves out atomic instructions.
+// With one thread, too, the process has two: while it has one, glibc's mutex leaves out atomic instructions.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -132,7 +136,7 @@ uint64_t iterations(uint64_t ns)
     return static_cast<uint64_t>(static_cast<double>(ns) * opt.per_us / 1000);
 }
 
-// ---- Sections: each reads the first line at its beginning and writes it at its end, so that no overlap goes unnoticed.
+// ---- Sections: each reads the first line at its beginning and writes it at its end. So no overlap goes unnoticed.
 
 inline uint64_t count()
 {
@@ -165,8 +169,8 @@ struct Work {
     }
 };
 
-// In each block of 500 sections exactly one is long, at a place that differs from block to block: all rivals do the same work,
-// and nothing is periodic.
+// In each block of 500 sections exactly one is long, at a place that differs from block to block. So all rivals do the
+// same work, and nothing is periodic.
 struct Mix {
     static void run()
     {
@@ -256,8 +260,8 @@ double busy_ms()
     unsigned cpu;
     char line[512];
     while (std::fgets(line, sizeof line, stat))
-        if (std::sscanf(line, "cpu%u %llu %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice, &system, &idle, &iowait, &irq,
-                        &softirq, &steal) == 9 &&
+        if (std::sscanf(line, "cpu%u %llu %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice, &system, &idle,
+                        &iowait, &irq, &softirq, &steal) == 9 &&
             cpu < CPU_SETSIZE && CPU_ISSET(cpu, &mine))
             sum += user + nice + system + irq + softirq + steal;
     std::fclose(stat);
@@ -390,7 +394,8 @@ void measure(pid_t hog)
 void usage()
 {
     std::fputs("usage: regret --calibrate\n"
-               "       regret --section lines=N|work=NS|mix --outside NS --threads N --ms MS [--warm MS] --per-us ITERATIONS [--hog]\n"
+               "       regret --section lines=N|work=NS|mix --outside NS --threads N --ms MS [--warm MS]\n"
+               "              --per-us ITERATIONS [--hog]\n"
                "  --per-us  iterations of the work loop in a µs, as --calibrate prints it\n"
                "  --hog     a process that computes runs beside\n",
                stderr);

@@ -7,7 +7,8 @@ struct rival_mutex {
 struct rival_guard {
     void *words[2];
 };
-extern "C" void regret_std_init(rival_mutex *), regret_std_lock(rival_mutex *, rival_guard *), regret_std_unlock(rival_guard *);
+extern "C" void regret_std_init(rival_mutex *);
+extern "C" void regret_std_lock(rival_mutex *, rival_guard *), regret_std_unlock(rival_guard *);
 static inline void rival_init(rival_mutex *m) { regret_std_init(m); }
 static inline void rival_lock(rival_mutex *m, rival_guard *guard) { regret_std_lock(m, guard); }
 static inline void rival_unlock(rival_mutex *, rival_guard *guard) { regret_std_unlock(guard); }

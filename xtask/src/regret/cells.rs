@@ -1,8 +1,8 @@
 //! The grid of cells, and which of them are looked at.
 //!
-//! A cell is a kind of critical section, some work outside it and a number of threads. One third of the grid is held out: nobody
-//! looks at it while a lock is designed, so that it can tell afterwards whether the design fits more than the cells it was made with.
-//! Which cells these are follows from a fixed seed.
+//! A cell is a kind of critical section, some work outside it and a number of threads. One third of the grid is held
+//! out: nobody looks at it while a lock is designed, so that it can tell afterwards whether the design fits more than
+//! the cells it was made with. Which cells these are follows from a fixed seed.
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -73,7 +73,8 @@ impl Cell {
         turns_ms.clamp(100.0, 1000.0) as u64
     }
 
-    /// The longest that a thread may wait, in ms: with n others and sections of length s, 2 · (n + 2) · (s + 1 ms) + 100 ms.
+    /// The longest that a thread may wait, in ms: with n others and sections of length s, 2 · (n + 2) · (s + 1 ms) +
+    /// 100 ms.
     pub(crate) fn allowed_wait_ms(self) -> f64 {
         let others = f64::from(self.threads - 1);
         2.0 * (others + 2.0) * (self.section().longest_ns / 1e6 + 1.0) + 100.0

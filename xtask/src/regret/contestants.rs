@@ -57,7 +57,8 @@ pub(crate) struct Contestant {
 /// Which ones, as the command line says.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Compared {
-    /// Our locks, with or without options (a list with commas), or `all`; without it, `flash` if there is one, else the default lock
+    /// Our locks, with or without options (a list with commas), or `all`; without it, `flash` if there is one, else the
+    /// default lock
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]")]
     pub(crate) locks: Vec<String>,
     /// Of the others only these (a list with commas), or `none`; without it, all that can be compiled
@@ -66,8 +67,8 @@ pub(crate) struct Compared {
     /// Another build of the preload library, with what `FLASHLOCK` is to say there (may be repeated)
     #[arg(long, value_name = "NAME=PATH[:FLASHLOCK]", value_parser = Library::parse)]
     pub(crate) lib: Vec<Library>,
-    /// A C file that exports `peer_lock` and `peer_unlock`, both of a `pthread_mutex_t *`, with flags for the compiler (may be
-    /// repeated)
+    /// A C file that exports `peer_lock` and `peer_unlock`, both of a `pthread_mutex_t *`, with flags for the compiler
+    /// (may be repeated)
     #[arg(long, value_name = "[NAME=]FILE.c[:FLAGS]", value_parser = Peer::parse)]
     pub(crate) rival_c: Vec<Peer>,
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask regret`: would a program have done better with another lock?
 //!
-//! One benchmark (`tests/regret`), compiled over each of glibc's mutex, what people embed instead of it, and our locks. Over a grid of
-//! sections, work outside and numbers of threads it says of each lock how near it comes to the best one, and to what is
-//! physically possible. It is a benchmark, no test: whatever comes out, the exit status is 0.
+//! One benchmark (`tests/regret`), compiled over each of glibc's mutex, what people embed instead of it, and our locks.
+//! Over a grid of sections, work outside and numbers of threads it says of each lock how near it comes to the best one,
+//! and to what is physically possible. It is a benchmark, no test: whatever comes out, the exit status is 0.
 
 mod cells;
 mod contestants;
@@ -46,7 +46,8 @@ pub(crate) struct Options {
     /// How often everything is repeated
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How long each run measures, in ms, and no long runs that look for long waits; without it, 100 or more, as the cell needs
+    /// How long each run measures, in ms, and no long runs that look for long waits; without it, 100 or more, as the
+    /// cell needs
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     ms: Option<u64>,
     /// Repeat a run that other programs disturb for up to so many seconds (twice in any case)
@@ -61,8 +62,8 @@ pub(crate) struct Options {
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
-    /// Measure nothing: write docs/results/regret.md, .svg and .json from all runs in the file, with and without a process beside, on
-    /// one CPU, and of the cells held out; the contestants are to be the same
+    /// Measure nothing: write docs/results/regret.md, .svg and .json from all runs in the file, with and without a
+    /// process beside, on one CPU, and of the cells held out; the contestants are to be the same
     #[arg(long, requires = "resume", conflicts_with_all = ["hog", "one_cpu", "held_out", "filter", "json"])]
     page: bool,
     /// First install the Debian packages of the rivals
@@ -107,8 +108,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A cell under glibc's mutex and the default lock, for a moment, and under one that does not exclude, which must be found out. No speed is
-/// looked at.
+/// A cell under glibc's mutex and the default lock, for a moment, and under one that does not exclude, which must be
+/// found out. No speed is looked at.
 pub(crate) fn smoke() -> Result<Tally> {
     /// How often the broken lock may go unnoticed: its threads must meet.
     const TRIES: u32 = 20;

@@ -19,6 +19,9 @@ use crate::workspace;
 const SCHEMA: &str = "flashlock.regret";
 const VERSION: u32 = 1;
 
+/// Why the lock loses in a cell: lines `- CELL: reason`, written by people.
+const REASONS: &str = include_str!("reasons.md");
+
 /// What is known of one mode, and of the cells held out or the others.
 #[derive(Serialize)]
 struct Part {
@@ -34,9 +37,9 @@ pub(crate) fn write(store: &Store, contestants: &[Contestant], of: &str, cpus: i
     for (mode, held_out) in
         [Mode::Plain, Mode::Hog, Mode::OneCpu].into_iter().flat_map(|mode| [(mode, false), (mode, true)])
     {
-        let cells = cells::chosen(Extent::All, held_out, None)?;
+        let mut cells = cells::chosen(Extent::All, held_out, None)?;
+        cells.retain(|cell| runs.iter().any(|run| run.mode == mode && !run.beside && run.cell == cell.name()));
         let summary = Summary::of(mode, &runs, &cells, &names, cpus(mode));
-        // A cell that only serves the physical bound of others has not been chosen; it is shown too.
         if !summary.judged.is_empty() {
             parts.push(Part { held_out, summary });
         }
@@ -83,8 +86,10 @@ fn markdown(
     provenance: &Provenance,
 ) -> String {
     let mut text = format!(
-        "# {title}\n\nThreads take one lock again and again. The cells differ in what they do in it and outside it, and in how many they are. \
-         [The benchmark](../../tests/regret/README.md) says what is measured, and what the columns mean.\n\n![{title}](regret.svg)\n\n\
+        "# {title}\n\n\
+         Threads take one lock again and again. The cells differ in what threads do in it and outside it, and in how \
+         many they are. [The benchmark](../../tests/regret/README.md) says what is measured, and what the columns \
+         mean.\n\n![{title}](regret.svg)\n\n\
          | | |\n|---|---|\n| machine | {machine} |\n| version | {} |\n| date | {} |\n| command | `{}` |\n",
         provenance.flashlock,
         provenance.date,
@@ -104,6 +109,7 @@ fn markdown(
         }
         let _ = write!(text, "\nThe cells in which `{of}` is furthest from the best:\n\n");
         text += &report::worst_cells(summary, of).markdown();
+        text += &reasons(&report::worst_names(summary, of));
         for failure in &summary.failures {
             let _ = write!(text, "\n- failed: {failure}");
         }
@@ -113,6 +119,13 @@ fn markdown(
         text += &report::all_cells(summary, of).markdown();
     }
     text
+}
+
+/// Those of these cells for which somebody has written one.
+fn reasons(cells: &[String]) -> String {
+    let is_meant = |line: &&str| cells.iter().any(|cell| line.starts_with(&format!("- {cell}: ")));
+    let lines: Vec<&str> = REASONS.lines().filter(is_meant).collect();
+    if lines.is_empty() { String::new() } else { format!("\nWhy:\n\n{}\n", lines.join("\n")) }
 }
 
 fn lower(text: &str) -> String {
@@ -153,9 +166,8 @@ fn picture(parts: &[Part], of: &str, title: &str, machine: &str) -> Heat {
         title: title.to_owned(),
         notes: vec![
             machine.to_owned(),
-            format!(
-                "Operations of {of}, as a share of those of the best lock in the cell; where it is below .95, who that is (p_l: parking_lot)"
-            ),
+            format!("Operations of {of}, as a share of those of the best lock in the cell; below .95 with its name"),
+            "p_l: parking_lot".to_owned(),
             "° held out until the design was done · empty: not measured".to_owned(),
         ],
         panels: panels.into_iter().filter(|panel| !panel.rows.is_empty()).collect(),
@@ -164,4 +176,18 @@ fn picture(parts: &[Part], of: &str, title: &str, machine: &str) -> Heat {
 
 fn field(share: f64, winner: &str, held_out: bool) -> Field {
     Field { share, winner: winner.replace("parking_lot-", "p_l "), marked: held_out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_of_a_cell() {
+        for line in REASONS.lines().filter(|line| line.starts_with("- ")) {
+            let (cell, reason) = line[2..].split_once(": ").expect("- CELL: reason");
+            assert!(cells::named(cell).is_some() && !reason.is_empty(), "{line}");
+        }
+        assert_eq!(reasons(&["no cell".to_owned()]), "");
+    }
 }

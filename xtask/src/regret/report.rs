@@ -149,6 +149,10 @@ pub(crate) fn worst_cells(summary: &Summary, of: &str) -> Sheet {
     cells_sheet(&cells)
 }
 
+pub(crate) fn worst_names(summary: &Summary, of: &str) -> Vec<String> {
+    from_the_worst(summary, of).iter().take(WORST).map(|(judged, _)| judged.cell.name()).collect()
+}
+
 /// All cells of a lock, in the grid's order.
 pub(crate) fn all_cells(summary: &Summary, of: &str) -> Sheet {
     let mut cells = from_the_worst(summary, of);

@@ -1,12 +1,13 @@
 //! The runs: in each round, every cell under every contestant, in random order; and the file in which they are kept.
 //!
-//! Each run is appended to the file as it ends. The same command, given the same file, does what is missing. Runs of another build
-//! of a contestant stay in the file and do not count.
+//! Each run is appended to the file as it ends. The same command, given the same file, does what is missing. Runs of
+//! another build of a contestant stay in the file and do not count.
 //!
-//! A run is *disturbed* if other programs used more than a share of the CPUs meanwhile. It is repeated, and the least disturbed one counts.
+//! A run is *disturbed* if other programs used more than a share of the CPUs meanwhile. It is repeated, and the least
+//! disturbed one counts.
 //!
-//! After the rounds each of our locks has one *long* run in each cell, half as long again as the longest wait that is allowed there: shorter ones
-//! could not show that somebody waits for longer. Only its waits count.
+//! After the rounds each of our locks has one *long* run in each cell, half as long again as the longest wait that is
+//! allowed there: shorter ones could not show that somebody waits for longer. Only its waits count.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -70,6 +71,9 @@ pub(crate) struct Run {
     /// Whether it is one of those that look for long waits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) long: bool,
+    /// Whether its cell was not chosen, and only serves the physical bound of others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) beside: bool,
     /// Seconds since 1970.
     pub(crate) at: u64,
     #[serde(flatten)]
@@ -139,6 +143,7 @@ pub(crate) struct Plan<'a> {
 struct Job<'a> {
     round: u32,
     long: bool,
+    beside: bool,
     cell: Cell,
     contestant: &'a Contestant,
 }
@@ -214,16 +219,20 @@ impl Store {
         Ok(())
     }
 
-    /// The jobs of a plan that no run of this build has done, in the order in which they are to be done. The order of a round is random,
-    /// and the same each time.
+    /// The jobs of a plan that no run of this build has done, in the order in which they are to be done. The order of a
+    /// round is random, and the same each time.
     fn missing<'a>(&self, plan: &Plan<'a>) -> Vec<Job<'a>> {
         let measured = self.runs.iter().filter(|run| matches!(run.outcome, Outcome::Measured(_)));
-        let key = |run: &'_ Run| (run.mode, run.long, run.round, run.cell.clone(), run.lock.clone(), run.build.clone());
-        let done: BTreeSet<_> = measured.map(key).collect();
+        let key = |run: &'_ Run, beside| {
+            let (cell, lock, build) = (run.cell.clone(), run.lock.clone(), run.build.clone());
+            (run.mode, run.long, beside, run.round, cell, lock, build)
+        };
+        // A run of a chosen cell serves as one beside, too; not the other way round.
+        let done: BTreeSet<_> = measured.flat_map(|run| [key(run, run.beside), key(run, true)]).collect();
         let mut jobs = plan.jobs();
-        jobs.retain(|Job { round, long, cell, contestant }| {
+        jobs.retain(|Job { round, long, beside, cell, contestant }| {
             let (lock, build) = (contestant.name.clone(), contestant.build.clone());
-            !done.contains(&(plan.mode, *long, *round, cell.name(), lock, build))
+            !done.contains(&(plan.mode, *long, *beside, *round, cell.name(), lock, build))
         });
         jobs
     }
@@ -239,7 +248,8 @@ impl Head {
     }
 }
 
-/// A file's head and runs, and how many bytes they take; what follows is an unfinished line. `None` if there is not even a head.
+/// A file's head and runs, and how many bytes they take; what follows is an unfinished line. `None` if there is not
+/// even a head.
 fn read(text: &str) -> Result<Option<(Head, Vec<Run>, usize)>> {
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
     let mut lines = text[..whole].lines();
@@ -275,7 +285,9 @@ impl<'a> Plan<'a> {
         random.shuffle(&mut cells);
         let of_cell = |cell| {
             let contestants = self.contestants.iter().filter(|contestant| is_meant(contestant));
-            let mut jobs: Vec<Job<'a>> = contestants.map(|contestant| Job { round, long, cell, contestant }).collect();
+            let beside = !self.cells.contains(&cell);
+            let job = |contestant| Job { round, long, beside, cell, contestant };
+            let mut jobs: Vec<Job<'a>> = contestants.map(job).collect();
             random.shuffle(&mut jobs);
             jobs
         };
@@ -289,7 +301,7 @@ impl<'a> Plan<'a> {
 }
 
 fn run(plan: &Plan<'_>, job: Job<'_>, per_us: f64) -> Result<Run> {
-    let Job { round, long, cell, contestant } = job;
+    let Job { round, long, beside, cell, contestant } = job;
     let outcome = match measure_in_peace(plan, job, per_us) {
         Ok(figures) => Outcome::Measured(figures),
         Err(error) => Outcome::Failed { failed: format!("{error:#}") },
@@ -301,6 +313,7 @@ fn run(plan: &Plan<'_>, job: Job<'_>, per_us: f64) -> Result<Run> {
         build: contestant.build.clone(),
         round,
         long,
+        beside,
         at: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
         outcome,
     })
@@ -387,7 +400,9 @@ mod tests {
     fn run_of(job: &Job<'_>, outcome: Outcome) -> Run {
         let Contestant { name, build, .. } = job.contestant;
         let (lock, build) = (name.clone(), build.clone());
-        Run { mode: Mode::Plain, cell: job.cell.name(), lock, build, round: job.round, long: job.long, at: 0, outcome }
+        let (mode, cell) = (Mode::Plain, job.cell.name());
+        let Job { round, long, beside, .. } = *job;
+        Run { mode, cell, lock, build, round, long, beside, at: 0, outcome }
     }
 
     fn store(file: &Path) -> Store {
@@ -435,6 +450,26 @@ mod tests {
         let next = second.missing(&plan)[0];
         second.add(run_of(&next, Outcome::Measured(FIGURES))).expect("written");
         assert_eq!(jobs(&store(&file), &plan), all[8..]);
+    }
+
+    #[test]
+    fn a_cell_that_only_served_others_is_run_again_when_it_is_chosen() {
+        let directory = crate::workspace::scratch("regret-beside").expect("a directory");
+        let mut store = store(&directory.join("runs.jsonl"));
+        let cells = [cells::named("1 µs, 2 µs outside, 8 threads").expect("a cell")];
+        let alone = cells[0].alone();
+        let contestants = [contestant("glibc", "1", false), contestant("x", "1", false)];
+        let with = |chosen, beside| Plan { beside, ..plan(chosen, &contestants) };
+        for job in store.missing(&with(&cells, &alone)) {
+            store.add(run_of(&job, Outcome::Measured(FIGURES))).expect("written");
+        }
+        assert_eq!(store.runs.iter().filter(|run| run.beside).count(), 2 * 2 * 2);
+        let again = store.missing(&with(&alone, &[]));
+        assert_eq!(again.len(), 2 * 2 * 2);
+        for job in again {
+            store.add(run_of(&job, Outcome::Measured(FIGURES))).expect("written");
+        }
+        assert!(store.missing(&with(&cells, &alone)).is_empty() && store.missing(&with(&alone, &[])).is_empty());
     }
 
     #[test]

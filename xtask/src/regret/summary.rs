@@ -1,13 +1,15 @@
 //! What follows from the runs: of each cell and each lock its share of the best, and of each lock the whole.
 //!
-//! *Share of the best*: within a round, a lock's rate divided by that of the best other lock; of that the median over the rounds, and at
-//! most 1. The best other lock is the one with the highest median rate. So a machine that slows down between two rounds
-//! changes nothing. The interval is that of the rounds' quotients (95 %, Student's t on logarithms), without the limit of 1.
+//! *Share of the best*: within a round, a lock's rate divided by that of the best other lock; of that the median over
+//! the rounds, and at most 1. The best other lock is the one with the highest median rate. So a machine that slows down
+//! between two rounds changes nothing. The interval is that of the rounds' quotients (95 %, Student's t on logarithms),
+//! without the limit of 1.
 //!
-//! A lock that has no run that ended well in a cell is not among those that are compared there; its failures are listed.
+//! A lock that has no run that ended well in a cell is not among those that are compared there; its failures are
+//! listed.
 //!
-//! *Physical bound* of a cell: the rate of one thread without work outside, or as many times the rate of one thread with it as there are
-//! threads and CPUs for them, whichever is less; each the best that any lock reaches.
+//! *Physical bound* of a cell: the rate of one thread without work outside, or as many times the rate of one thread
+//! with it as there are threads and CPUs for them, whichever is less; each the best that any lock reaches.
 
 use std::collections::BTreeMap;
 
@@ -293,6 +295,7 @@ mod tests {
             build: String::new(),
             round,
             long: false,
+            beside: false,
             at: 0,
             outcome: Outcome::Measured(figures(ops)),
         };

@@ -141,7 +141,8 @@ impl Field {
     }
 }
 
-/// Blue is good, white is near, orange to brown is bad: colours that people with any kind of colour vision can tell apart.
+/// Blue is good, white is near, orange to brown is bad: colours that people with any kind of colour vision can tell
+/// apart.
 fn colour(share: f64) -> RGBColor {
     const STOPS: [(f64, [f64; 3]); 5] = [
         (0.0, [0x5c as f64, 0x1f as f64, 0x00 as f64]),

@@ -1,7 +1,7 @@
 //! The Rust rivals of the regret benchmark, for C: `std::sync::Mutex` and two versions of `parking_lot`.
 //!
-//! Each `lock` and each `unlock` is one plain call, as with all rivals. The callers are `rival-*.h`; they have 16 bytes for a mutex,
-//! and 16 on the thread's stack for the guard of a `std` mutex, which alone can release it.
+//! Each `lock` and each `unlock` is one plain call, as with all rivals. The callers are `rival-*.h`; they have 16 bytes
+//! for a mutex, and 16 on the thread's stack for the guard of a `std` mutex, which alone can release it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
