@@ -160,6 +160,10 @@ mod tests {
         let (held, open) = (all(true), all(false));
         assert_eq!((held.len(), open.len()), (105, 210));
         assert!(held.iter().all(|cell| !open.contains(cell)));
+        // What nobody has looked at must remain the same.
+        let names: String = held.iter().map(|cell| cell.name()).collect();
+        let sum = names.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        assert_eq!(sum, 3325848410);
         // Each kind of section and each number of threads is on both sides.
         for section in 0..SECTIONS.len() {
             assert!([&held, &open].iter().all(|cells| cells.iter().any(|cell| cell.section == section)));

@@ -88,7 +88,7 @@ fn markdown(
     let mut text = format!(
         "# {title}\n\n\
          Threads take one lock again and again. The cells differ in what threads do in it and outside it, and in how \
-         many they are. [The benchmark](../../tests/regret/README.md) says what is measured, and what the columns \
+         many they are. [The benchmark](../../tests/regret) says what is measured, and what the columns \
          mean.\n\n![{title}](regret.svg)\n\n\
          | | |\n|---|---|\n| machine | {machine} |\n| version | {} |\n| date | {} |\n| command | `{}` |\n",
         provenance.flashlock,
