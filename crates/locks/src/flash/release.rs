@@ -11,7 +11,7 @@ use crate::machine::{Machine, Word};
 /// Whether a release has something to do, beside freeing the word.
 #[inline(always)]
 pub(super) fn is_special(state: u32, turn: u32) -> bool {
-    state & (PASS | HANDOFF) != 0 || (state & HEAD != 0 && turn.is_multiple_of(LOOK_EVERY))
+    state & (PASS | HANDOFF | SLEEPS) != 0 || (state & HEAD != 0 && turn.is_multiple_of(LOOK_EVERY))
 }
 
 /// Wakes who sleeps on the word. If nobody did although somebody should, the head does not run: then one of the sleepers
@@ -37,7 +37,7 @@ impl<M: Machine> Lock<'_, M> {
                 if self.change(seen, seen & !PASS | TRANSIT) {
                     break Some(self.call());
                 }
-            } else if seen & HANDOFF == 0 {
+            } else if seen & HANDOFF == 0 && !(seen & SLEEPS != 0 && self.head_is_overdue()) {
                 break None;
             } else if self.hand_over(seen, &mut slept) {
                 return;
@@ -59,12 +59,12 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// HANDOFF -> GRANT, unless the head has just fallen asleep, or left; then look again. `slept`: whether it is to be woken.
+    /// (HANDOFF, or head asleep) -> GRANT, unless the head has just fallen asleep, or left; then look again. `slept`: whether it is to be woken.
     fn hand_over(&self, seen: u32, slept: &mut bool) -> bool {
         let word: *const M::Word = self.word;
         if seen & SLEEPS != 0 {
-            // Whoever is on its way to sleep waits for a 3, or says so once more.
-            if self.change(seen, seen & !SLEEPS) {
+            // Whoever is on its way to sleep waits for a 3, or says so once more. A head that leaves takes `HANDOFF` back.
+            if self.change(seen, seen & !SLEEPS | HANDOFF) {
                 *slept = true;
                 self.word.store(SLEEPERS, Relaxed);
             }
@@ -82,11 +82,19 @@ impl<M: Machine> Lock<'_, M> {
         true
     }
 
-    /// Once in a while: whether the head has waited beyond the bound, and may need this CPU.
+    /// Of a head that sleeps: a release has to call the kernel for it anyway, and may as well look at the clock.
+    fn head_is_overdue(&self) -> bool {
+        turn::age(self.queue.turn.load(Relaxed), M::micros()) >= M::tunables().bound_us
+    }
+
+    /// Once in a while, of a head that does not sleep: whether it has waited beyond the bound, and may need this CPU.
     fn head_waits_long(&self) -> bool {
-        let (seen, now) = (self.queue.turn.load(Relaxed), M::micros());
-        let bound = M::tunables().bound_us;
-        if !seen.is_multiple_of(LOOK_EVERY) || self.state() & HEAD == 0 || turn::age(seen, now) <= bound + bound / 8 {
+        let (seen, state) = (self.queue.turn.load(Relaxed), self.state());
+        if !seen.is_multiple_of(LOOK_EVERY) || state & HEAD == 0 || state & SLEEPS != 0 {
+            return false;
+        }
+        let (now, bound) = (M::micros(), M::tunables().bound_us);
+        if turn::age(seen, now) <= bound + bound / 8 {
             return false;
         }
         self.queue.turn.store(turn::at(seen, now), Relaxed); // The holder's own.

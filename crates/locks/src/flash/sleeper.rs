@@ -39,6 +39,7 @@ impl<M: Machine> Lock<'_, M> {
             }
             if seen & HEAD == 0 {
                 if self.change(seen, seen | HEAD) {
+                    self.note_first();
                     return self.stand_first(until);
                 }
                 continue;

@@ -201,6 +201,15 @@ impl<M: Machine> Lock<'_, M> {
         self.queue.state.compare_exchange(seen, new, Release, Relaxed).is_ok()
     }
 
+    /// By a thread that has become the head just now, where there was none.
+    ///
+    /// The holder writes the same word by plain stores, so this may be lost; then the release takes the head for older than it is.
+    pub(super) fn note_first(&self) {
+        // Relaxed: a hint.
+        let seen = self.queue.turn.load(Relaxed);
+        let _ = self.queue.turn.compare_exchange(seen, turn::at(seen, M::micros()), Relaxed, Relaxed);
+    }
+
     /// By the holder: a head has got the lock just now.
     pub(super) fn note_head(&self) {
         // Relaxed: the holder's own, and a hint for others.
