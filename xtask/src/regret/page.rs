@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use flashlock_report::chart::heat::{self, Field, Heat, Panel, Row};
 use flashlock_report::provenance::Provenance;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::cells::{self, Cell, Extent, OUTSIDE, SECTIONS, THREADS};
 use super::contestants::Contestant;
@@ -66,15 +67,28 @@ fn write_file(name: &str, text: &str) -> Result<()> {
 /// One line for each cell.
 fn json(parts: &[Part], provenance: &Provenance) -> Result<String> {
     let head = serde_json::to_string_pretty(provenance)?;
-    let mut text = format!("{},\n  \"parts\": [", head.trim_end_matches(['\n', '}']).trim_end());
+    let mut text = format!("{},\n  \"parts\": [", head.strip_suffix("\n}").context("not an object")?);
     for (place, part) in parts.iter().enumerate() {
-        let cells = part.summary.judged.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+        let cells = part.summary.judged.iter().map(|judged| Ok(rounded(serde_json::to_value(judged)?).to_string()));
+        let cells = cells.collect::<Result<Vec<_>>>()?;
         let without = Part { held_out: part.held_out, summary: Summary { judged: Vec::new(), ..part.summary.clone() } };
         let head =
             serde_json::to_string(&without)?.replace("\"cells\":[]", &format!("\"cells\":[\n{}\n]", cells.join(",\n")));
         let _ = write!(text, "{}\n{head}", if place > 0 { "," } else { "" });
     }
     Ok(text + "\n]}\n")
+}
+
+/// Its numbers with four significant digits: none of them is known better.
+fn rounded(value: Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            number.as_f64().and_then(|number| format!("{number:.3e}").parse::<f64>().ok()).into()
+        }
+        Value::Array(list) => list.into_iter().map(rounded).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, rounded(value))).collect(),
+        other => other,
+    }
 }
 
 fn markdown(
@@ -181,6 +195,21 @@ fn field(share: f64, winner: &str, held_out: bool) -> Field {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_json_is_json() {
+        let summary = Summary::of(Mode::Plain, &[], &[], &[], 2);
+        let parts = [false, true].map(|held_out| Part { held_out, summary: summary.clone() });
+        let text = json(&parts, &Provenance::default()).expect("written");
+        let read: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!((&read["parts"][1]["held_out"], &read["machine"]["cpus"]), (&true.into(), &0.into()));
+    }
+
+    #[test]
+    fn numbers_are_rounded() {
+        let value: Value = serde_json::from_str(r#"{"a":[0.123456,7],"b":"x","c":123456.7}"#).expect("JSON");
+        assert_eq!(rounded(value).to_string(), r#"{"a":[0.1235,7],"b":"x","c":123500.0}"#);
+    }
 
     #[test]
     fn every_reason_is_of_a_cell() {

@@ -131,12 +131,17 @@ impl<'a> Table<'a> {
 
 /// Operations per ms.
 fn rate(figures: &Figures) -> f64 {
-    figures.ops as f64 / figures.wall_ms
+    operations(figures) / figures.wall_ms
 }
 
-/// CPU time per operation, in ns. A lock that does no operation costs as much as one.
+/// CPU time per operation, in ns.
 fn cpu(figures: &Figures) -> f64 {
-    figures.cpu_ms * 1e6 / figures.ops.max(1) as f64
+    figures.cpu_ms * 1e6 / operations(figures)
+}
+
+/// None at all counts as half of one: all that follows are quotients and logarithms.
+fn operations(figures: &Figures) -> f64 {
+    (figures.ops as f64).max(0.5)
 }
 
 impl Judged {
@@ -333,6 +338,16 @@ mod tests {
         assert!(near(a.share, 0.8_f64.sqrt()) && near(a.worst, 0.8) && (a.near, a.cells) == (1, 2));
         let c = summary.standings.iter().find(|standing| standing.lock == "c").expect("there");
         assert_eq!((c.cells, c.of_bound), (1, None));
+    }
+
+    #[test]
+    fn no_operation_at_all_is_next_to_nothing() {
+        let mut all = runs(CELLS[0], "a", &[1000, 1000], 100.0);
+        all.extend(runs(CELLS[0], "b", &[0, 0], 100.0));
+        let b = summary(&all).judged[0].figures[1].clone();
+        assert!(near(b.share, 0.0005) && b.lock == "b", "{b:?}");
+        let none = runs(CELLS[0], "a", &[0], 1.0).into_iter().chain(runs(CELLS[0], "b", &[0], 1.0)).collect::<Vec<_>>();
+        assert!(summary(&none).standings.iter().all(|standing| near(standing.share, 1.0)));
     }
 
     #[test]
