@@ -69,7 +69,7 @@ fn json(parts: &[Part], provenance: &Provenance) -> Result<String> {
     let head = serde_json::to_string_pretty(provenance)?;
     let mut text = format!("{},\n  \"parts\": [", head.strip_suffix("\n}").context("not an object")?);
     for (place, part) in parts.iter().enumerate() {
-        let cells = part.summary.judged.iter().map(|judged| Ok(rounded(serde_json::to_value(judged)?).to_string()));
+        let cells = part.summary.judged.iter().map(|judged| Ok(brief(serde_json::to_value(judged)?).to_string()));
         let cells = cells.collect::<Result<Vec<_>>>()?;
         let without = Part { held_out: part.held_out, summary: Summary { judged: Vec::new(), ..part.summary.clone() } };
         let head =
@@ -77,6 +77,17 @@ fn json(parts: &[Part], provenance: &Provenance) -> Result<String> {
         let _ = write!(text, "{}\n{head}", if place > 0 { "," } else { "" });
     }
     Ok(text + "\n]}\n")
+}
+
+/// A cell, and of each lock in it what cannot be computed from the rest.
+fn brief(mut cell: Value) -> Value {
+    const KEPT: [&str; 5] = ["lock", "ops_per_ms", "share", "cpu_ns_per_op", "longest_wait_ms"];
+    for figure in cell["figures"].as_array_mut().into_iter().flatten() {
+        if let Some(fields) = figure.as_object_mut() {
+            fields.retain(|name, _| KEPT.contains(&name.as_str()));
+        }
+    }
+    rounded(cell)
 }
 
 /// Its numbers with four significant digits: none of them is known better.
