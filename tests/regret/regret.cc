@@ -358,7 +358,8 @@ void measure(pid_t hog)
     uint64_t epoch = now_ns();
     keep_clock(epoch, opt.warm_ms * 1000000);
     Snapshot before = snapshot(threads, hog);
-    keep_clock(epoch, (opt.warm_ms + opt.ms) * 1000000);
+    // The window begins now, not when the warm-up should have ended: this thread may have got its CPU late.
+    keep_clock(epoch, before.ns - epoch + opt.ms * 1000000);
     Snapshot after = snapshot(threads, hog);
     shared.clock.store(shared.clock.load() | 1, std::memory_order_relaxed);
     join(threads, epoch);

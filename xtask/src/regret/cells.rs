@@ -67,10 +67,11 @@ impl Cell {
         format!("{}, {} µs outside, {} {threads}", self.section().name, OUTSIDE[self.outside].0, self.threads)
     }
 
-    /// How long a run measures: every thread shall have some turns.
+    /// How long a run measures: every thread shall have some turns, both of the lock and of the scheduler.
     pub(crate) fn window_ms(self) -> u64 {
-        let turns_ms = 8.0 * f64::from(self.threads) * self.section().mean_ns / 1e6;
-        turns_ms.clamp(100.0, 1000.0) as u64
+        let threads = f64::from(self.threads);
+        let turns_ms = 8.0 * threads * self.section().mean_ns / 1e6;
+        turns_ms.max(2.0 * threads).clamp(100.0, 1000.0) as u64
     }
 
     /// The longest that a thread may wait, in ms: with n others and sections of length s, 2 · (n + 2) · (s + 1 ms) +
@@ -204,6 +205,9 @@ mod tests {
     fn windows_and_bounds() {
         let cell = named("250 µs, 0 µs outside, 64 threads").expect("a cell");
         assert_eq!((cell.window_ms(), cell.alone()[0].window_ms()), (128, 100));
+        let window = |name: &str| named(name).map(Cell::window_ms);
+        assert_eq!(window("250 µs, 2 µs outside, 256 threads"), Some(512));
+        assert_eq!(window("1 line, 2 µs outside, 256 threads"), Some(512));
         assert!((cell.allowed_wait_ms() - (2.0 * 65.0 * 1.25 + 100.0)).abs() < 1e-9);
     }
 }

@@ -132,8 +132,15 @@ pub(crate) fn prepare(options: &Compared) -> Result<Vec<Contestant>> {
     for peer in &options.rival_c {
         let file = peer.file.canonicalize().with_context(|| format!("--rival-c {}", peer.file.display()))?;
         let environment = [("PEER", file.display().to_string()), ("PEER_FLAGS", peer.flags.clone())];
-        let program = build("c", &format!("c-{}", peer.name), &environment)?.context("a C file needs nothing")?;
+        // A directory for each text and its flags: what was compiled of it stays right.
+        let sum = checksum(checksum(START, &read(&file)?), peer.flags.as_bytes());
+        let program = build("c", &format!("c-{}-{sum:016x}", peer.name), &environment)?;
+        let program = program.context("a C file needs nothing")?;
         all.push(Contestant::new(peer.name.clone(), program, Under::Glibc, true)?);
+    }
+    // A library that the dynamic linker ignores would be compared as glibc.
+    for contestant in &all {
+        contestant.under.assert_bound(&contestant.program)?;
     }
     let mut names: Vec<&str> = all.iter().map(|contestant| contestant.name.as_str()).collect();
     names.sort_unstable();
@@ -159,7 +166,7 @@ impl Contestant {
     }
 
     fn new(name: String, program: PathBuf, under: Under, ours: bool) -> Result<Self> {
-        let mut sum = checksum(0xcbf2_9ce4_8422_2325, &read(&program)?);
+        let mut sum = checksum(START, &read(&program)?);
         if let Under::Lock { name, preload, .. } = &under {
             sum = checksum(checksum(sum, &read(preload)?), name.as_bytes());
         }
@@ -196,6 +203,9 @@ fn parking_lot(begins: &str) -> Option<String> {
 fn read(file: &Path) -> Result<Vec<u8>> {
     std::fs::read(file).with_context(|| format!("cannot read {}", workspace::shown(file)))
 }
+
+/// What a checksum starts with.
+const START: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// FNV-1a.
 fn checksum(start: u64, bytes: &[u8]) -> u64 {
@@ -245,10 +255,6 @@ fn build(header: &str, directory: &str, environment: &[(&str, String)]) -> Resul
     /// What `build.sh` ends with then.
     const NO_HEADER: i32 = 77;
     let out = workspace::path("target/regret").join(directory);
-    // A C file may be anywhere, and its flags change.
-    if !environment.is_empty() && out.exists() {
-        std::fs::remove_dir_all(&out)?;
-    }
     let mut environment = environment.to_vec();
     environment.push(("RIVAL", header.to_owned()));
     environment.push(("RUST", workspace::path("target/regret/rust").display().to_string()));

@@ -357,6 +357,10 @@ fn measure(plan: &Plan<'_>, job: Job<'_>, per_us: f64) -> Result<Figures> {
     if !done.ok() {
         bail!("{}; {}", done.ending(), done.stderr.lines().last().unwrap_or("it says nothing"));
     }
+    // A library warns of a lock that it does not know, and goes on with its default.
+    if let Some(warning) = done.stderr.lines().next() {
+        bail!("{warning}");
+    }
     serde_json::from_str(done.stdout.trim()).with_context(|| format!("not the program's JSON: {}", done.stdout.trim()))
 }
 
