@@ -56,6 +56,9 @@ pub(crate) struct Options {
     /// Keep the runs in this file as they end; the same command does what is missing in it
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
+    /// Do those runs of the file again that other programs disturbed
+    #[arg(long, requires = "resume")]
+    again: bool,
     /// The lock whose worst cells are listed; without it, the first of ours
     #[arg(long, value_name = "NAME")]
     of: Option<String>,
@@ -97,6 +100,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         window_ms: options.ms,
         cpus: cpus(mode),
         patience: Duration::from_secs(options.patience),
+        again: options.again,
     })?;
     let names = Contestant::names(&contestants);
     let summary = Summary::of(mode, &store.of(&contestants), &cells, &names, cpus(mode));
@@ -122,8 +126,10 @@ pub(crate) fn smoke() -> Result<Tally> {
         contestants,
         rounds,
         window_ms: Some(20),
+        // So many that no run is disturbed, and none repeated.
         cpus: u32::MAX,
         patience: Duration::ZERO,
+        again: false,
     };
     let mut store = Store::open(None, &contestants[0].program)?;
     store.complete(&plan(&contestants, 2))?;

@@ -74,6 +74,8 @@ pub(crate) struct Run {
     /// Whether its cell was not chosen, and only serves the physical bound of others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) beside: bool,
+    /// How long it was to measure.
+    pub(crate) ms: u64,
     /// Seconds since 1970.
     pub(crate) at: u64,
     #[serde(flatten)]
@@ -136,6 +138,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) cpus: u32,
     /// How long a disturbed run is repeated.
     pub(crate) patience: Duration,
+    /// Whether disturbed runs of the file count as missing.
+    pub(crate) again: bool,
 }
 
 /// One that is to be done.
@@ -222,17 +226,21 @@ impl Store {
     /// The jobs of a plan that no run of this build has done, in the order in which they are to be done. The order of a
     /// round is random, and the same each time.
     fn missing<'a>(&self, plan: &Plan<'a>) -> Vec<Job<'a>> {
-        let measured = self.runs.iter().filter(|run| matches!(run.outcome, Outcome::Measured(_)));
+        let measured = self.runs.iter().filter(|run| match &run.outcome {
+            Outcome::Measured(figures) => !(plan.again && figures.is_disturbed(plan.cpus)),
+            Outcome::Failed { .. } => false,
+        });
         let key = |run: &'_ Run, beside| {
             let (cell, lock, build) = (run.cell.clone(), run.lock.clone(), run.build.clone());
-            (run.mode, run.long, beside, run.round, cell, lock, build)
+            (run.mode, run.long, beside, run.round, run.ms, cell, lock, build)
         };
         // A run of a chosen cell serves as one beside, too; not the other way round.
         let done: BTreeSet<_> = measured.flat_map(|run| [key(run, run.beside), key(run, true)]).collect();
         let mut jobs = plan.jobs();
-        jobs.retain(|Job { round, long, beside, cell, contestant }| {
+        jobs.retain(|job| {
+            let Job { round, long, beside, cell, contestant } = *job;
             let (lock, build) = (contestant.name.clone(), contestant.build.clone());
-            !done.contains(&(plan.mode, *long, *beside, *round, cell.name(), lock, build))
+            !done.contains(&(plan.mode, long, beside, round, plan.window(*job), cell.name(), lock, build))
         });
         jobs
     }
@@ -314,6 +322,7 @@ fn run(plan: &Plan<'_>, job: Job<'_>, per_us: f64) -> Result<Run> {
         round,
         long,
         beside,
+        ms: plan.window(job),
         at: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
         outcome,
     })
@@ -387,7 +396,7 @@ mod tests {
 
     fn plan<'a>(cells: &'a [Cell], contestants: &'a [Contestant]) -> Plan<'a> {
         let (mode, patience) = (Mode::Plain, Duration::ZERO);
-        Plan { mode, cells, beside: &[], contestants, rounds: 2, window_ms: None, cpus: 2, patience }
+        Plan { mode, cells, beside: &[], contestants, rounds: 2, window_ms: None, cpus: 2, patience, again: false }
     }
 
     const FIGURES: Figures = Figures {
@@ -406,7 +415,8 @@ mod tests {
         let (lock, build) = (name.clone(), build.clone());
         let (mode, cell) = (Mode::Plain, job.cell.name());
         let Job { round, long, beside, .. } = *job;
-        Run { mode, cell, lock, build, round, long, beside, at: 0, outcome }
+        let ms = if long { (job.cell.allowed_wait_ms() * 1.5) as u64 } else { job.cell.window_ms() };
+        Run { mode, cell, lock, build, round, long, beside, ms, at: 0, outcome }
     }
 
     fn store(file: &Path) -> Store {
@@ -492,6 +502,23 @@ mod tests {
             (store.missing(&plan(&cells, &new)).len(), store.of(&new).len()),
             (cells.len() * 3, cells.len() * 2)
         );
+    }
+
+    #[test]
+    fn runs_of_another_length_and_disturbed_ones_can_be_missing() {
+        let directory = crate::workspace::scratch("regret-again").expect("a directory");
+        let mut store = store(&directory.join("runs.jsonl"));
+        let cells = [cells::named("1 µs, 2 µs outside, 8 threads").expect("a cell")];
+        let contestants = [contestant("glibc", "1", false), contestant("x", "1", false)];
+        let usual = plan(&cells, &contestants);
+        for (place, job) in store.missing(&usual).iter().enumerate() {
+            let others_ms = if place == 0 { 50.0 } else { 0.0 };
+            store.add(run_of(job, Outcome::Measured(Figures { others_ms, ..FIGURES }))).expect("written");
+        }
+        let missing = |plan: &Plan<'_>| store.missing(plan).len();
+        assert_eq!(missing(&usual), 0);
+        assert_eq!(missing(&Plan { again: true, ..plan(&cells, &contestants) }), 1);
+        assert_eq!(missing(&Plan { window_ms: Some(20), ..plan(&cells, &contestants) }), 4);
     }
 
     #[test]

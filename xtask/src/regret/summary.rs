@@ -163,8 +163,10 @@ impl Summary {
             runs.iter().filter(|run| run.mode == mode && locks.contains(&run.lock.as_str())).collect();
         let table = Table::of(&runs);
         let judged: Vec<Judged> = cells.iter().filter_map(|cell| table.judge(mode, *cell, locks, cpus)).collect();
-        let failed = |run: &&&Run| matches!(run.outcome, Outcome::Failed { .. });
-        let failures: Vec<&&Run> = runs.iter().filter(failed).collect();
+        // A failed run that was repeated with success is none.
+        let is_same = |a: &Run, b: &Run| (&a.cell, &a.lock, a.round, a.long) == (&b.cell, &b.lock, b.round, b.long);
+        let is_repeated = |run: &Run| runs.iter().any(|other| is_same(run, other) && other.failure().is_empty());
+        let failures: Vec<&&Run> = runs.iter().filter(|run| !run.failure().is_empty() && !is_repeated(run)).collect();
         let standings = locks
             .iter()
             .filter_map(|lock| {
@@ -301,6 +303,7 @@ mod tests {
             round,
             long: false,
             beside: false,
+            ms: 100,
             at: 0,
             outcome: Outcome::Measured(figures(ops)),
         };
@@ -375,14 +378,17 @@ mod tests {
             figures.longest_wait_us = 1e6;
         }
         all.push(long);
-        all.push(Run {
+        let failed = |round| Run {
+            round,
             outcome: Outcome::Failed { failed: "exit status 1".into() },
             ..runs(CELLS[0], "b", &[1], 1.0).remove(0)
-        });
+        };
+        all.extend([failed(0), failed(1)]);
         let summary = summary(&all);
         let a = summary.standings.iter().find(|standing| standing.lock == "a").expect("there");
         assert!(near(summary.judged[0].figures[0].ops_per_ms, 1.0));
         assert_eq!((a.too_long, a.longest_wait_ms), (1, 1000.0));
-        assert!(summary.failures[0].ends_with("round 1: exit status 1"), "{:?}", summary.failures);
+        let failures = &summary.failures;
+        assert!(failures.len() == 1 && failures[0].ends_with("round 2: exit status 1"), "{failures:?}");
     }
 }
