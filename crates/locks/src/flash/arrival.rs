@@ -7,8 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::flash::FREE;
 use crate::flash::evidence::{
-    FIRST_PAUSE, HOT, LONGEST_PAUSE, LONGEST_SECOND, NOT_COLD, PROBE_EVERY, SPIN_BETWEEN, TOO_HOT, patience,
-    second_look,
+    HOT, LONGEST_PAUSE, LONGEST_SECOND, NOT_COLD, PROBE_EVERY, SPIN_BETWEEN, TOO_HOT, patience, second_look,
 };
 use crate::flash::state::{COLD, GRANT, HANDOFF, Lock, after_head, turn};
 use crate::machine::{Deadline, Look, Machine, Word};
@@ -48,7 +47,7 @@ pub(super) enum Polled {
 struct Poll {
     role: Role,
     /// Whether it looks twice at a cold lock, too.
-    probes: bool,
+    careful: bool,
     second: u32,
     /// Steps to the next look.
     pause: u32,
@@ -87,18 +86,11 @@ impl<M: Machine> Lock<'_, M> {
         taken
     }
 
-    /// Polls for so many µs. `careful`: begins with a longer pause, and an arrival looks twice in any case.
+    /// Polls for so many µs. `careful`: looks twice also at a cold lock, and begins with a longer pause.
     pub(super) fn spin(&self, role: Role, micros: u32, careful: bool) -> Polled {
         let second = second_look::<M>();
-        let probes = careful && !role.is_head();
-        let pause = if probes {
-            2 * second
-        } else if careful {
-            FIRST_PAUSE
-        } else {
-            1
-        };
-        let mut poll = Poll { role, probes, second, pause, moves: 0, turn: self.queue.turn.load(Relaxed) };
+        let pause = if careful { 2 * second } else { 1 };
+        let mut poll = Poll { role, careful, second, pause, moves: 0, turn: self.queue.turn.load(Relaxed) };
         let mut won = false;
         M::poll(self.word, Relaxed, micros, |seen| {
             won = self.take_granted(role);
@@ -141,7 +133,7 @@ impl<M: Machine> Lock<'_, M> {
     /// at the last look if not.
     fn found_free(&self, poll: &mut Poll, now: u32) -> Result<(), u32> {
         let state = self.state();
-        let is_cold = state & COLD != 0 && !poll.probes && poll.moves == 0;
+        let is_cold = state & COLD != 0 && !poll.careful && poll.moves == 0;
         let mut add = 0;
         if !is_cold && state & HANDOFF == 0 {
             let pause = if poll.pause > poll.second { poll.pause.min(LONGEST_SECOND) } else { poll.second };
@@ -150,7 +142,7 @@ impl<M: Machine> Lock<'_, M> {
             if word != FREE || turn::between(now, later) != 0 {
                 return Err(later);
             }
-            add = if poll.probes { COLD } else { 0 };
+            add = if poll.careful { COLD } else { 0 };
         }
         if self.grab(poll.role.is_dirty()) {
             self.finish(poll.role, add);

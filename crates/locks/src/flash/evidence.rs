@@ -8,7 +8,7 @@
 //! | how long an arrival polls | [`SPIN`], below what a sleep costs on any machine: whoever releases a short section is seen |
 //! | how long it offers its CPU before it sleeps | [`patience`]: until a sleep costs less than a tenth of the wait so far |
 //! | whether the lock is *hot* | [`HOT`] releases seen while polling: more waiters awake do not help |
-//! | after how many steps the second look comes | [`second_look`]: less than a transfer of the line takes now |
+//! | after how many steps the second look comes | [`second_look`]: what it takes the line to travel to and fro |
 //! | how long a head naps that contends for a hot lock | [`NAP`], doubling up to [`LONGEST_NAP`] |
 //! | when the head is handed the lock | `bound=` |
 
@@ -32,8 +32,6 @@ pub const LONGEST_NAP: u32 = 400;
 pub const LONGEST_PAUSE: u32 = 64;
 /// The longest before the second look.
 pub const LONGEST_SECOND: u32 = 16;
-/// The first pause of a poll that comes after a nap, and of one that probes.
-pub const FIRST_PAUSE: u32 = 8;
 /// One arrival in so many probes: it looks as carefully as if the lock were not cold.
 pub const PROBE_EVERY: u32 = 32;
 /// So many releases within a second look say that the lock is not cold.
@@ -56,8 +54,10 @@ pub fn patience<M: Machine>() -> u32 {
     (M::sleep_cost() * WORTH).clamp(*PATIENCE.start(), *PATIENCE.end())
 }
 
-/// After how many steps a waiter that found the lock free looks again before it takes it. A thread that releases a hot lock
-/// has it again sooner than its line gets to another CPU; it should keep it.
+/// After how many steps a waiter that found the lock free looks again before it takes it.
+///
+/// If it takes the lock, its line travels here, and back to the thread that released it, which may be about to come again.
+/// One that comes within that time had better find the lock where it left it.
 pub fn second_look<M: Machine>() -> u32 {
-    (M::transfer_cost() * 7 / 10).max(1)
+    (2 * M::transfer_cost()).max(1)
 }
