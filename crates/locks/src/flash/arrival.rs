@@ -120,7 +120,9 @@ impl<M: Machine> Lock<'_, M> {
             poll.pause = (poll.pause / 2).max(1);
         } else {
             poll.moves += moved;
-            self.warm_up(moved, poll);
+            if moved >= NOT_COLD && poll.pause <= 2 * poll.second {
+                self.warm_up(self.state());
+            }
             poll.pause = (poll.pause * 2).min(LONGEST_PAUSE);
             if poll.moves >= TOO_HOT {
                 return Look::End;
@@ -140,6 +142,7 @@ impl<M: Machine> Lock<'_, M> {
             M::pause(pause);
             let (word, later) = (self.word.load(Relaxed), self.queue.turn.load(Relaxed));
             if word != FREE || turn::between(now, later) != 0 {
+                self.warm_up(state);
                 return Err(later);
             }
             add = if poll.careful { COLD } else { 0 };
@@ -151,9 +154,9 @@ impl<M: Machine> Lock<'_, M> {
         Err(self.queue.turn.load(Relaxed))
     }
 
-    /// So many releases within a short pause: the lock is not cold.
-    fn warm_up(&self, moved: u32, poll: &Poll) {
-        if moved >= NOT_COLD && poll.pause <= 2 * poll.second && self.state() & COLD != 0 {
+    /// Somebody has used the lock before it could have got here: it is not cold.
+    fn warm_up(&self, seen: u32) {
+        if seen & COLD != 0 {
             self.update(|state| state & !COLD);
         }
     }
