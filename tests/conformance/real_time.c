@@ -1,6 +1,9 @@
 /*
  * Threads of unlike priority under SCHED_FIFO on one CPU: whoever waits for one that it outranks must sleep, for that one does not run as long as it does not.
  * One of the two is slowed, so that the other finds it at any instruction. Skipped where the system refuses SCHED_FIFO.
+ *
+ * What fails here is a thread that polls until the other one has done something. One that polls for a while and then
+ * sleeps passes, though it waits: that a release waits for nobody at all, the models show (model/tests/shuttle/unwaited.rs).
  */
 #include "slow_motion.h"
 

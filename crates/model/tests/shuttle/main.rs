@@ -33,3 +33,4 @@ mod sem_mutants;
 mod shuffling;
 mod states;
 mod still;
+mod unwaited;

@@ -1,0 +1,178 @@
+//! A try and a release wait for no other thread, wherever that one stands: under each lock of the catalogue.
+//!
+//! So a thread under a real-time policy may release a lock that one whom it outranks is just joining.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use flashlock_locks::for_each_lock;
+use flashlock_locks::machine::{Deadline, Machine, TimedOut, Word as _};
+use flashlock_locks::node::state;
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::queue::aside::{AsideQueue, HELD};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::wait::Park;
+use flashlock_model::shuttle::{By, find};
+use flashlock_model::{Setup, Shuttle};
+use shuttle::thread;
+
+use crate::common::{FLOWING, Lock, Mutex, STILL, any, both, long, world};
+
+/// How often a thread lets others run before it takes the one that it watches for one that does not get on.
+const LONG_ENOUGH: u32 = 10_000;
+/// Accesses within which each acquisition has queued, or was let in.
+const ACCESSES: u32 = 40;
+const TRIES: u32 = 3;
+
+/// Lets others run until `is_done`; whether it came to that.
+fn awaits(is_done: impl Fn() -> bool) -> bool {
+    (0..LONG_ENOUGH).any(|_| {
+        let done = is_done();
+        thread::yield_now();
+        done
+    })
+}
+
+/// One tries while others acquire, release, and give up. Whoever has the lock then keeps it until the tries are over.
+fn a_try_returns<L: Lock>() {
+    let mutex = Arc::new(Mutex::<L>::new());
+    let tried = Arc::new(AtomicU32::new(0));
+    let holder = {
+        let (mutex, tried) = (mutex.clone(), tried.clone());
+        thread::spawn(move || {
+            (0..any(4)).for_each(|_| mutex.section());
+            mutex.lock();
+            assert!(awaits(|| tried.load(Relaxed) == 1), "a try waits for the holder");
+            mutex.unlock();
+        })
+    };
+    let hasty = {
+        let mutex = mutex.clone();
+        thread::spawn(move || (0..any(3)).for_each(|_| _ = mutex.section_within(1 + any(2))))
+    };
+    for _ in 0..TRIES {
+        if mutex.try_lock() {
+            mutex.visit();
+            mutex.unlock();
+        }
+    }
+    tried.store(1, Relaxed);
+    [holder, hasty].into_iter().for_each(|thread| thread.join().expect("no panic"));
+    mutex.free();
+}
+
+/// One is stopped at any access of its acquisition, another comes, too, and the holder releases.
+fn a_release_returns<L: Lock>() {
+    let mutex = Arc::new(Mutex::<L>::new());
+    let released = Arc::new(AtomicU32::new(0));
+    mutex.lock();
+    let joiners = [true, false].map(|is_stopped| {
+        let mutex = mutex.clone();
+        thread::spawn(move || {
+            if is_stopped {
+                world().stop_after(1 + any(ACCESSES));
+            }
+            mutex.lock();
+            world().stop_after(0);
+            mutex.visit();
+            mutex.unlock();
+        })
+    });
+    let holder = {
+        let (mutex, released) = (mutex.clone(), released.clone());
+        (0..any(20)).for_each(|_| thread::yield_now());
+        thread::spawn(move || {
+            mutex.unlock();
+            released.store(1, Relaxed);
+        })
+    };
+    assert!(awaits(|| released.load(Relaxed) == 1), "a release waits for a thread that is stopped");
+    world().thaw();
+    joiners.into_iter().chain([holder]).for_each(|thread| thread.join().expect("no panic"));
+    mutex.section();
+    mutex.free();
+}
+
+/// Who gives up leaves nodes.
+const ROOMY: Setup = Setup { nodes: 32, ..STILL };
+
+macro_rules! all {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        #[test]
+        fn a_try_waits_for_nobody() {
+            $($(if stringify!($wait) != "umwait" {
+                both(concat!($name, ":wait=", stringify!($wait), ", a try"), long(600, 20_000), FLOWING, a_try_returns::<$type>);
+            })+)*
+        }
+
+        #[test]
+        fn a_release_waits_for_nobody() {
+            $($(if stringify!($wait) != "umwait" {
+                both(concat!($name, ":wait=", stringify!($wait), ", a release"), long(600, 20_000), ROOMY, a_release_returns::<$type>);
+            })+)*
+        }
+    };
+}
+for_each_lock!(all);
+
+/// `Mcs` with one bug.
+struct Mutant<const B: u8>;
+/// A try looks whether the lock is free, and joins then like anybody else.
+const TRIES_BY_A_LOOK: u8 = 0;
+/// A release waits until whoever has joined has linked itself.
+const AWAITS_LINKS: u8 = 1;
+/// A try leaves the node that it has taken behind.
+const LOSES_A_NODE: u8 = 2;
+
+impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
+    type Queue = AsideQueue<M>;
+
+    fn new_queue() -> Self::Queue {
+        <Mcs<Park> as RawLock<M>>::new_queue()
+    }
+
+    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
+        match B {
+            TRIES_BY_A_LOOK if <Mcs<Park> as RawLock<M>>::is_locked(word, queue) => return false,
+            TRIES_BY_A_LOOK => <Mcs<Park> as RawLock<M>>::lock(word, queue),
+            _ => {
+                let taken = <Mcs<Park> as RawLock<M>>::try_lock(word, queue);
+                if B == LOSES_A_NODE && !taken {
+                    M::take_node().node::<M>().prepare(state::WAITING);
+                }
+                return taken;
+            }
+        }
+        true
+    }
+
+    fn lock(word: &M::Word, queue: &Self::Queue) {
+        <Mcs<Park> as RawLock<M>>::lock(word, queue);
+    }
+
+    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+        <Mcs<Park> as RawLock<M>>::lock_until(word, queue, until)
+    }
+
+    fn unlock(word: &M::Word, queue: &Self::Queue) {
+        let kept = queue.holder().node;
+        let link = kept.map_or(&queue.front, |node| &node.node::<M>().next);
+        let alone = kept.map_or(HELD, |node| node.word());
+        while B == AWAITS_LINKS && queue.tail.load(Relaxed) != alone && link.load(Relaxed) == 0 {
+            M::relax(1);
+        }
+        <Mcs<Park> as RawLock<M>>::unlock(word, queue);
+    }
+
+    fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
+        <Mcs<Park> as RawLock<M>>::is_locked(word, queue)
+    }
+}
+
+#[test]
+fn bugs_are_found() {
+    let by = By::Random;
+    find("mcs: a try looks, and then waits", by, 5_000, FLOWING, a_try_returns::<Mutant<TRIES_BY_A_LOOK>>);
+    find("mcs: a try loses a node", by, 5_000, FLOWING, a_try_returns::<Mutant<LOSES_A_NODE>>);
+    find("mcs: a release awaits links", by, 5_000, ROOMY, a_release_returns::<Mutant<AWAITS_LINKS>>);
+}
