@@ -3,7 +3,7 @@
  * One of the two is slowed, so that the other finds it at any instruction. Skipped where the system refuses SCHED_FIFO.
  *
  * What fails here is a thread that polls until the other one has done something. One that polls for a while and then
- * sleeps passes, though it waits: that a release waits for nobody at all, the models show (model/tests/shuttle/unwaited.rs).
+ * sleeps passes, though it waits. The models show that a release waits for nobody (model/tests/shuttle/unwaited.rs).
  */
 #include "slow_motion.h"
 

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::{Deadline, Machine, TimedOut, Word as _};
 use flashlock_locks::node::state;
-use flashlock_locks::queue::Mcs;
 use flashlock_locks::queue::aside::{AsideQueue, HELD};
+use flashlock_locks::queue::clh::ClhQueue;
+use flashlock_locks::queue::{Clh, Mcs};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
+use flashlock_model::Setup;
 use flashlock_model::shuttle::{By, find};
-use flashlock_model::{Setup, Shuttle};
 use shuttle::thread;
 
 use crate::common::{FLOWING, Lock, Mutex, STILL, any, both, long, world};
@@ -101,14 +102,16 @@ macro_rules! all {
         #[test]
         fn a_try_waits_for_nobody() {
             $($(if stringify!($wait) != "umwait" {
-                both(concat!($name, ":wait=", stringify!($wait), ", a try"), long(600, 20_000), FLOWING, a_try_returns::<$type>);
+                let name = concat!($name, ":wait=", stringify!($wait), ", a try");
+                both(name, long(600, 20_000), FLOWING, a_try_returns::<$type>);
             })+)*
         }
 
         #[test]
         fn a_release_waits_for_nobody() {
             $($(if stringify!($wait) != "umwait" {
-                both(concat!($name, ":wait=", stringify!($wait), ", a release"), long(600, 20_000), ROOMY, a_release_returns::<$type>);
+                let name = concat!($name, ":wait=", stringify!($wait), ", a release");
+                both(name, long(600, 20_000), ROOMY, a_release_returns::<$type>);
             })+)*
         }
     };
@@ -169,10 +172,42 @@ impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
     }
 }
 
+/// `Clh`, of which nothing is given back when it is destroyed.
+struct KeepsNodes;
+
+impl<M: Machine> RawLock<M> for KeepsNodes {
+    type Queue = ClhQueue<M>;
+
+    fn new_queue() -> Self::Queue {
+        <Clh<Park> as RawLock<M>>::new_queue()
+    }
+
+    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
+        <Clh<Park> as RawLock<M>>::try_lock(word, queue)
+    }
+
+    fn lock(word: &M::Word, queue: &Self::Queue) {
+        <Clh<Park> as RawLock<M>>::lock(word, queue);
+    }
+
+    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+        <Clh<Park> as RawLock<M>>::lock_until(word, queue, until)
+    }
+
+    fn unlock(word: &M::Word, queue: &Self::Queue) {
+        <Clh<Park> as RawLock<M>>::unlock(word, queue);
+    }
+
+    fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
+        <Clh<Park> as RawLock<M>>::is_locked(word, queue)
+    }
+}
+
 #[test]
 fn bugs_are_found() {
     let by = By::Random;
     find("mcs: a try looks, and then waits", by, 5_000, FLOWING, a_try_returns::<Mutant<TRIES_BY_A_LOOK>>);
     find("mcs: a try loses a node", by, 5_000, FLOWING, a_try_returns::<Mutant<LOSES_A_NODE>>);
+    find("clh: its end gives nothing back", by, 5_000, FLOWING, a_try_returns::<KeepsNodes>);
     find("mcs: a release awaits links", by, 5_000, ROOMY, a_release_returns::<Mutant<AWAITS_LINKS>>);
 }

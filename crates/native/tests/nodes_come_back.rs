@@ -1,0 +1,187 @@
+//! A try of a held lock comes back at once and costs no node; a lock that is destroyed gives back all that it had. Under
+//! each lock of the catalogue. (What those leave who give up while the lock is released: `model/tests/shuttle/unwaited.rs`.)
+
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use flashlock_locks::for_each_lock;
+use flashlock_locks::machine::{Clock, Deadline, Machine, TimedOut};
+use flashlock_locks::numa::CTktTkt;
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::wait::Park;
+use flashlock_native::{Native, NoStats, Word32, pool};
+
+type Here = Native<NoStats>;
+
+/// More than are in a pool's first chunk: what each of them loses is noticed.
+const TRIES: u32 = 10_000;
+const LIVES: u32 = 100_000;
+/// What threads and lines keep may differ by so much from one use of a lock to the next.
+const SLACK: u32 = 16;
+/// Against hangs.
+const LIMIT: Duration = Duration::from_secs(120);
+const PAST: Deadline = Deadline { clock: Clock::Monotonic, sec: 0, nsec: 0 };
+
+struct Lock<L: RawLock<Here>> {
+    word: Word32,
+    queue: L::Queue,
+}
+
+impl<L: RawLock<Here>> Lock<L> {
+    fn new() -> Self {
+        Self { word: Word32(AtomicU32::new(0)), queue: L::new_queue() }
+    }
+
+    fn lock(&self) {
+        L::lock(&self.word, &self.queue);
+    }
+
+    fn try_lock(&self) -> bool {
+        L::try_lock(&self.word, &self.queue)
+    }
+
+    fn unlock(&self) {
+        L::unlock(&self.word, &self.queue);
+    }
+}
+
+/// How many nodes and blocks more the pools have after `work` than before it.
+fn grown(work: impl FnOnce()) -> u32 {
+    let pieces = || pool::size() + pool::blocks();
+    let before = pieces();
+    work();
+    pieces() - before
+}
+
+/// What goes wrong with tries of a held lock, which others wait for, or have waited for.
+fn trying<L: RawLock<Here, Queue: Send + Sync> + 'static>(limit: Duration) -> Result<(), String> {
+    let lock: &Lock<L> = Box::leak(Box::new(Lock::new()));
+    lock.lock();
+    let waiter = std::thread::spawn(|| {
+        lock.lock();
+        lock.unlock();
+    });
+    for _ in 0..3 {
+        if L::lock_until(&lock.word, &lock.queue, PAST).is_ok() {
+            return Err("two hold it".into());
+        }
+    }
+    let (say, hear) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut taken = 0;
+        let more = grown(|| taken = (0..TRIES).filter(|_| lock.try_lock()).map(|_| lock.unlock()).count());
+        let _ = say.send((taken, more));
+    });
+    let said = hear.recv_timeout(limit);
+    lock.unlock();
+    waiter.join().expect("no panic");
+    match said {
+        Err(_) => Err("a try of a held lock does not return".into()),
+        Ok((0, more)) if more <= SLACK => Ok(()),
+        Ok((0, more)) => Err(format!("{TRIES} tries cost {more} nodes")),
+        Ok((taken, _)) => Err(format!("{taken} tries of a held lock take it")),
+    }
+}
+
+/// A lock is made, used, and destroyed: alone, with a try, and after somebody has given up.
+fn live<L: RawLock<Here>>(number: u32) {
+    let lock = Lock::<L>::new();
+    lock.lock();
+    match number % 64 {
+        0 => _ = L::lock_until(&lock.word, &lock.queue, PAST),
+        1 => _ = lock.try_lock(),
+        _ => {}
+    }
+    lock.unlock();
+    if number.is_multiple_of(2) {
+        assert!(lock.try_lock());
+        lock.unlock();
+    }
+    L::destroy(&lock.word, &lock.queue);
+}
+
+/// What locks that are destroyed do not give back.
+fn destroying<L: RawLock<Here>>() -> Result<(), String> {
+    (0..64).for_each(live::<L>);
+    let more = grown(|| (0..LIVES).for_each(live::<L>));
+    if more <= SLACK { Ok(()) } else { Err(format!("{LIVES} locks have lost {more} nodes or blocks")) }
+}
+
+macro_rules! for_all {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        /// One after the other: they count what is in the pools.
+        #[test]
+        fn every_lock_gives_all_back() {
+            $($(
+                let name = concat!($name, ":wait=", stringify!($wait));
+                let outcome = trying::<$type>(LIMIT).and_then(|()| destroying::<$type>());
+                assert_eq!(outcome, Ok(()), "{name}");
+            )+)*
+            bugs_are_found();
+        }
+    };
+}
+for_each_lock!(for_all);
+
+/// `L` with one bug.
+struct Mutant<L, const B: u8>(L);
+/// A try waits.
+const TRY_WAITS: u8 = 0;
+/// A try that does not get the lock loses a node.
+const TRY_LOSES: u8 = 1;
+/// Whoever destroys the lock leaves everything where it is.
+const DESTROYS_NOTHING: u8 = 2;
+
+impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
+    type Queue = L::Queue;
+
+    fn new_queue() -> L::Queue {
+        L::new_queue()
+    }
+
+    fn try_lock(word: &Word32, queue: &L::Queue) -> bool {
+        if B == TRY_WAITS {
+            L::lock(word, queue);
+            return true;
+        }
+        let taken = L::try_lock(word, queue);
+        if B == TRY_LOSES && !taken {
+            let _ = Here::take_node();
+        }
+        taken
+    }
+
+    fn lock(word: &Word32, queue: &L::Queue) {
+        L::lock(word, queue);
+    }
+
+    fn lock_until(word: &Word32, queue: &L::Queue, until: Deadline) -> Result<(), TimedOut> {
+        L::lock_until(word, queue, until)
+    }
+
+    fn unlock(word: &Word32, queue: &L::Queue) {
+        L::unlock(word, queue);
+    }
+
+    fn is_locked(word: &Word32, queue: &L::Queue) -> bool {
+        L::is_locked(word, queue)
+    }
+
+    fn destroy(word: &Word32, queue: &L::Queue) {
+        if B != DESTROYS_NOTHING {
+            L::destroy(word, queue);
+        }
+    }
+}
+
+fn bugs_are_found() {
+    // Such a try returns when the lock is released, and that is after the limit, whatever that is.
+    let waits = trying::<Mutant<Mcs<Park>, TRY_WAITS>>(Duration::from_millis(300));
+    assert_eq!(waits, Err("a try of a held lock does not return".into()));
+    let loses = trying::<Mutant<Mcs<Park>, TRY_LOSES>>(LIMIT);
+    assert!(loses.is_err_and(|how| how.contains("tries cost")));
+    let keeps = destroying::<Mutant<CTktTkt, DESTROYS_NOTHING>>();
+    assert!(keeps.is_err_and(|how| how.contains("have lost")));
+}
