@@ -1,0 +1,123 @@
+//! Where the kernel cannot wipe a page in a forked child, the C library's fork tells the child that it is one: every lock
+//! works there, without the waiters that are not there. A filter of system calls makes such a kernel.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use flashlock_locks::for_each_lock;
+use flashlock_locks::raw::RawLock;
+use flashlock_native::{Native, NoStats, Word32, epoch, registry};
+
+type Here = Native<NoStats>;
+
+/// Waiters that a child does not have.
+const WAITERS: usize = 2;
+/// Seconds that a child may take: against hangs.
+const LIMIT: u32 = 60;
+
+/// From now on `madvise(…, MADV_WIPEONFORK)` fails in this thread, and in those that it starts.
+fn refuse_to_wipe() {
+    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let end = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // The system call's number is at 0, the low half of its third argument at 32.
+    let mut steps = [
+        step(load, 0, 0, 0),
+        step(equal, 0, 3, libc::SYS_madvise as u32),
+        step(load, 0, 0, 32),
+        step(equal, 0, 1, libc::MADV_WIPEONFORK as u32),
+        step(end, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32),
+        step(end, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the program lives until the call returns; the kernel copies it.
+    let outcomes = unsafe {
+        let alone = libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        [alone, libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0)]
+    };
+    assert_eq!(outcomes, [0, 0]);
+}
+
+/// Forks; how the child ended: as `body` says, or killed.
+fn in_a_child(body: impl FnOnce() -> bool) -> Result<(), String> {
+    // SAFETY: the child uses locks and nothing else of the parent's.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: the limit kills the child; it ends without the parent's destructors.
+        unsafe {
+            libc::alarm(LIMIT);
+            libc::_exit(i32::from(!body()));
+        }
+    }
+    let mut status = 0;
+    // SAFETY: `status` is writable.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    match status {
+        0 => Ok(()),
+        status if libc::WIFSIGNALED(status) => Err(format!("killed by signal {}", libc::WTERMSIG(status))),
+        _ => Err("it says no".into()),
+    }
+}
+
+/// The forking thread holds the lock, others wait; the child releases it and finds itself alone.
+fn works_in_a_child<L: RawLock<Here, Queue: Sync>>() -> Result<(), String> {
+    let (word, queue) = (Word32(AtomicU32::new(0)), L::new_queue());
+    let waiting = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        L::lock(&word, &queue);
+        for _ in 0..WAITERS {
+            scope.spawn(|| {
+                waiting.fetch_add(1, Relaxed);
+                L::lock(&word, &queue);
+                L::unlock(&word, &queue);
+            });
+        }
+        while waiting.load(Relaxed) < WAITERS as u32 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(2)); // As a rule they are in the queue by then. It holds whether they are or not.
+        let outcome = in_a_child(|| {
+            L::unlock(&word, &queue);
+            let uses = (0..100).all(|_| {
+                L::lock(&word, &queue);
+                let refused = !L::try_lock(&word, &queue);
+                L::unlock(&word, &queue);
+                refused
+            });
+            let free = L::try_lock(&word, &queue);
+            L::unlock(&word, &queue);
+            uses && free
+        });
+        L::unlock(&word, &queue);
+        outcome
+    })
+}
+
+macro_rules! for_all {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        fn check_locks() {
+            $($(assert_eq!(works_in_a_child::<$type>(), Ok(()), "{}:wait={}", $name, stringify!($wait));)+)*
+        }
+    };
+}
+for_each_lock!(for_all);
+
+#[test]
+fn the_c_library_tells_a_child() {
+    refuse_to_wipe();
+    let parents = epoch::current();
+    let differs = || in_a_child(move || epoch::current() != parents);
+    assert_eq!(differs(), Err("it says no".into()), "nobody has told the child yet, so it must not know");
+    registry::prepare();
+    assert_eq!(differs(), Ok(()));
+    // A child's child is told, too.
+    assert_eq!(
+        in_a_child(|| {
+            let childs = epoch::current();
+            in_a_child(|| ![parents, childs].contains(&epoch::current())).is_ok()
+        }),
+        Ok(())
+    );
+    check_locks();
+}
