@@ -16,6 +16,9 @@ use crate::inspect::{Finding, Level};
 use crate::screen::{self, BAD, GOOD, HEADING, WARNING, styled};
 use crate::{preload, search};
 
+/// What findings about memory that processes share are called.
+const SHARED_MEMORY: &str = "shared memory";
+
 const EXAMPLES: &str = "\
 Examples:
   flashlock doctor                  this system, and every lock tried once

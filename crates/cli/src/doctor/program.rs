@@ -65,6 +65,7 @@ pub(super) fn examine(path: &Path, library: Option<&Path>) -> Vec<Finding> {
     findings.push(Finding::ok("libraries", format!("{} looked at, besides the C library", parts.len() - 1)));
     findings.extend(locks(&parts, &served(library)));
     findings.extend(watched(&parts));
+    findings.extend(shared(&parts));
     findings.extend(later(&parts));
     findings
 }
@@ -175,6 +176,35 @@ fn watched(parts: &[Part]) -> Option<Finding> {
     ))
 }
 
+/// Functions by which memory comes to be shared between programs. (Who forks may share what it has mapped: `system` says
+/// what holds for everybody.)
+const SHARERS: &[&str] = &["shm_open", "shmat"];
+
+/// Mutexes of the default kind may lie in memory that processes share.
+fn shared(parts: &[Part]) -> Option<Finding> {
+    let imports = |part: &Part, wanted: &[&str]| part.elf.imports.iter().any(|name| wanted.contains(&name.as_str()));
+    let shares = |part: &&Part| imports(part, SHARERS) && imports(part, FAMILIES[0].operations);
+    let sharers: Vec<&str> = parts.iter().filter(shares).map(|part| part.name.as_str()).collect();
+    if sharers.is_empty() {
+        return None;
+    }
+    let who = shorten(&sharers);
+    Some(if parts.iter().any(|part| imports(part, &["pthread_mutexattr_setpshared"])) {
+        let text = format!("used by {who}; mutexes in it that are PTHREAD_PROCESS_SHARED stay glibc's");
+        Finding::ok(super::SHARED_MEMORY, text)
+    } else {
+        let text = format!(
+            "used by {who}, and nobody asks for PTHREAD_PROCESS_SHARED: mutexes in it, if there are any, work only as \
+             long as processes do not contend for them"
+        );
+        Finding::warn(
+            super::SHARED_MEMORY,
+            text,
+            "initialise such mutexes with PTHREAD_PROCESS_SHARED, as POSIX demands",
+        )
+    })
+}
+
 /// What is loaded later cannot be seen.
 fn later(parts: &[Part]) -> Option<Finding> {
     let loads = |part: &&Part| part.elf.imports.iter().any(|name| name == "dlopen" || name == "dlmopen");
@@ -234,6 +264,15 @@ mod tests {
             |needed: &str| Part { elf: Box::new(Elf { needed: vec![needed.into()], ..Elf::default() }), ..part(&[]) };
         assert_eq!(watched(&[part(&[]), with("libtsan.so.2")]).map(|finding| finding.level), Some(Level::Warn));
         assert!(watched(&[with("libasan.so.8")]).is_none());
+    }
+
+    #[test]
+    fn mutexes_in_shared_memory_are_mentioned() {
+        let level = |imports: &[&str]| shared(&[part(imports)]).map(|finding| finding.level);
+        assert_eq!(level(&["pthread_mutex_lock"]), None);
+        assert_eq!(level(&["shm_open"]), None);
+        assert_eq!(level(&["shm_open", "pthread_mutex_lock"]), Some(Level::Warn));
+        assert_eq!(level(&["shmat", "pthread_mutex_lock", "pthread_mutexattr_setpshared"]), Some(Level::Ok));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub(super) fn examine(library: Option<&Path>) -> Vec<Finding> {
     }
     findings.push(counters());
     findings.push(rest());
+    findings.push(shared_memory());
     findings.extend(secure_mode());
     findings.extend(preloads(std::env::var_os(preload::LD_PRELOAD).as_deref(), library));
     findings.extend(variables());
@@ -75,6 +76,15 @@ fn rest() -> Finding {
         false => "this CPU lacks it (WAITPKG): wait=umwait is refused",
     };
     Finding::ok(settings::UMWAIT, text)
+}
+
+/// What holds for mutexes that several processes map: under every lock, and for every program.
+fn shared_memory() -> Finding {
+    Finding::ok(
+        super::SHARED_MEMORY,
+        "PTHREAD_PROCESS_SHARED mutexes stay glibc's; a mutex of the default kind that several processes map works as \
+         long as they do not contend for it, and otherwise may exclude nobody or hang",
+    )
 }
 
 /// Privileges of this process keep the dynamic linker from preloading.
@@ -162,6 +172,9 @@ mod tests {
 
     #[test]
     fn this_system_can_be_examined() {
-        assert!(examine(None).iter().any(|finding| finding.subject == "kernel"));
+        let findings = examine(None);
+        assert!(findings.iter().any(|finding| finding.subject == "kernel"));
+        let shared = findings.iter().find(|finding| finding.subject == crate::doctor::SHARED_MEMORY);
+        assert!(shared.is_some_and(|finding| finding.text.contains("do not contend")));
     }
 }
