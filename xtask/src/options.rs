@@ -91,6 +91,10 @@ const GLOBS_OF_READERS: [&str; 1] = ["rwlock*"];
 const SCENARIOS_OF_READERS: [&str; 3] = ["rw", "rw-timed", "rw-last-frees"];
 const THREADS: u32 = 8;
 
+/// Orders of calls that are not the default, for two stopped threads. Not in full: there each of these checks takes hours.
+const ORDERED: [&str; 2] = ["shfl:cond=lifo:0", "mcs:cond=lifo:1/2"];
+const GLOBS_OF_ORDERED: [&str; 1] = ["slow_motion.cond_*"];
+
 /// How often a contended program is run for what has not happened yet: who waits when is the scheduler's choice. Mostly once is enough; each time takes
 /// longer than the time before.
 const ATTEMPTS: u32 = 30;
@@ -121,6 +125,10 @@ pub(crate) fn run(extent: Extent) -> Result<Tally> {
             println!("not run: {lock}: this CPU has no umwait (WAITPKG)");
         }
         tally.skipped += RESTING.len();
+    }
+    if extent == Extent::Brief {
+        let (orders, globs) = (ORDERED.map(String::from).to_vec(), GLOBS_OF_ORDERED.map(String::from).to_vec());
+        tally += conformance::run(&conformance::Options::share(Chosen::of(orders), globs, 1))?;
     }
     Ok(tally)
 }
