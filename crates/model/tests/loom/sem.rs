@@ -1,7 +1,7 @@
 //! Semaphores: no permit lost or made, what was done before a post is seen, destroyed as soon as the wait is over.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::{Handle, Machine as _, Tunables, Word as _};
@@ -207,6 +207,16 @@ fn ordering_bugs_are_found() {
     const WAIT: &[Weaken] = &[weak(Field::SemWord, Op::Cas, Acquire, Relaxed)];
     for (name, weaken) in [("sem_post", POST), ("sem_wait", WAIT)] {
         find(name, BOUND, Setup { weaken, ..SETUP }, as_mutex(&[1, 1]));
+    }
+    // Where a waiter announces itself, or somebody leaves the list.
+    const HANDS_ON: &[Weaken] = &[weak(Field::SemWord, Op::Cas, AcqRel, Acquire)];
+    const TAKES_OVER: &[Weaken] = &[weak(Field::SemWord, Op::Cas, AcqRel, Release)];
+    find("sem_list_release", Preemptions(1), Setup { weaken: HANDS_ON, ..SETUP }, against_the_clock);
+    find("sem_list_acquire", BOUND, Setup { weaken: TAKES_OVER, ..SETUP }, as_mutex(&[1, 1]));
+    const SETTLED: &[Weaken] = &[weak(Field::SemEpoch, Op::Store, Release, Relaxed)];
+    const FINDS_SETTLED: &[Weaken] = &[weak(Field::SemEpoch, Op::Load, Acquire, Relaxed)];
+    for (name, weaken) in [("sem_epoch_store", SETTLED), ("sem_epoch_load", FINDS_SETTLED)] {
+        find(name, Preemptions(1), Setup { weaken, ..SETUP }, || forked(25, true));
     }
     let deaf = Setup { fault: Some(Fault::NoWake(Field::NodeState)), ..SETUP };
     find("nobody is woken", BOUND, deaf, posts_and_waits(1, [1, 1]));
