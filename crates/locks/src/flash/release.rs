@@ -8,10 +8,10 @@ use crate::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TRANSIT, has_sleepe
 use crate::flash::{FREE, HELD, SLEEPERS};
 use crate::machine::{Machine, Word};
 
-/// Whether a release has something to do, beside freeing the word.
+/// Whether a release has something to do, beside freeing the word. (All that it does is for a head, or for who is to be one.)
 #[inline(always)]
 pub(super) fn is_special(state: u32, turn: u32) -> bool {
-    state & (PASS | HANDOFF | SLEEPS) != 0 || (state & HEAD != 0 && turn.is_multiple_of(LOOK_EVERY))
+    state & HEAD != 0 && (state & (PASS | HANDOFF | SLEEPS) != 0 || turn::is_multiple(turn, LOOK_EVERY))
 }
 
 /// Wakes who sleeps on the word. If nobody did although somebody should, the head does not run: then one of the sleepers
@@ -90,7 +90,7 @@ impl<M: Machine> Lock<'_, M> {
     /// Once in a while, of a head that does not sleep: whether it has waited beyond the bound, and may need this CPU.
     fn head_waits_long(&self) -> bool {
         let (seen, state) = (self.queue.turn.load(Relaxed), self.state());
-        if !seen.is_multiple_of(LOOK_EVERY) || state & HEAD == 0 || state & SLEEPS != 0 {
+        if !turn::is_multiple(seen, LOOK_EVERY) || state & HEAD == 0 || state & SLEEPS != 0 {
             return false;
         }
         let (now, bound) = (M::micros(), M::tunables().bound_us);

@@ -85,35 +85,40 @@ pub fn is_idle(word: u32, state: u32) -> bool {
     }
 }
 
-/// `turn`: how often the lock was released, and when a head last got it, or the release last looked for one. Written by the
-/// holder alone, by plain stores.
+/// `turn`: how often the lock was released, in the upper half, which may overflow; and when a head last got it, or the release
+/// last looked for one. Written by the holder, by plain stores, and by a thread that becomes the head where there was none.
 pub mod turn {
-    /// The bits that count releases.
-    pub const SEQ: u32 = 0xFFFF;
-    const TIME_AT: u32 = 16;
+    /// One release.
+    const RELEASE: u32 = 1 << 16;
     /// One unit of the time (µs).
     const UNIT: u32 = 16;
 
     /// One release more.
     #[inline(always)]
     pub fn next(turn: u32) -> u32 {
-        turn & !SEQ | turn.wrapping_add(1) & SEQ
+        turn.wrapping_add(RELEASE)
+    }
+
+    /// Whether the number of releases is a multiple of `n`, which is a power of two.
+    #[inline(always)]
+    pub fn is_multiple(turn: u32, n: u32) -> bool {
+        turn & ((n - 1) * RELEASE) == 0
     }
 
     /// How many releases there were between two looks.
     #[inline(always)]
     pub fn between(before: u32, after: u32) -> u32 {
-        after.wrapping_sub(before) & SEQ
+        (after / RELEASE).wrapping_sub(before / RELEASE) & 0xFFFF
     }
 
     /// The same, at another time.
     pub fn at(turn: u32, micros: u32) -> u32 {
-        turn & SEQ | (micros / UNIT) << TIME_AT
+        turn & !(RELEASE - 1) | (micros / UNIT) & (RELEASE - 1)
     }
 
     /// How long ago (µs) that time is, within about a second.
     pub fn age(turn: u32, micros: u32) -> u32 {
-        ((micros / UNIT).wrapping_sub(turn >> TIME_AT) & 0xFFFF) * UNIT
+        (micros / UNIT).wrapping_sub(turn) % RELEASE * UNIT
     }
 }
 
@@ -238,11 +243,13 @@ mod tests {
 
     #[test]
     fn releases_and_times_do_not_touch_each_other() {
-        let mut seen = turn::at(0xFFFE, 5_000_000);
+        let before = turn::at(0xFFFE_0000, 5_000_000);
+        let mut seen = before;
         for passed in 1..5 {
             seen = turn::next(seen);
-            assert_eq!(turn::between(0xFFFE, seen), passed);
+            assert_eq!(turn::between(before, seen), passed);
             assert_eq!(turn::age(seen, 5_000_000), 0);
+            assert_eq!(turn::is_multiple(seen, 4), passed == 2);
         }
         assert_eq!(turn::age(seen, 5_001_600), 1_600);
         assert_eq!(turn::age(turn::at(0, u32::MAX), 159), 160, "the clock wraps");
