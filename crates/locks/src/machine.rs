@@ -129,13 +129,17 @@ pub enum Patience {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// The poll ends.
-    End,
+    End {
+        /// As below.
+        came: bool,
+    },
     /// It goes on after so many [steps](Machine::pause).
     Again {
         /// The steps.
         pause: u32,
-        /// Whether another CPU has written the line since the look before.
-        moved: bool,
+        /// Whether the line came from another CPU for this look: the word, or something beside it, has changed since the one
+        /// before.
+        came: bool,
     },
 }
 
@@ -258,7 +262,7 @@ pub trait Machine: Sized + 'static {
     /// [`spin_until`](Machine::spin_until). A machine that measures what a look costs does so here.
     fn poll(word: &Self::Word, order: Ordering, micros: u32, mut look: impl FnMut(u32) -> Look) -> bool {
         let _ = micros;
-        Self::spin_until(word, order, Patience::Budget, |seen| matches!(look(seen), Look::End)).is_some()
+        Self::spin_until(word, order, Patience::Budget, |seen| matches!(look(seen), Look::End { .. })).is_some()
     }
 
     /// Lets another thread run on this CPU, if one wants to; otherwise returns at once. No more is promised: a

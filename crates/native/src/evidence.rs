@@ -3,8 +3,8 @@
 //! For locks that decide by evidence ([`flash`](flashlock_locks::flash)): what a pause costs, what it costs to get a line that
 //! another CPU has written, and what it costs to sleep. All is measured where it happens anyway.
 //!
-//! **A line's transfer.** Whoever polls times each look. If the look shows that the lock was released in between, the line came
-//! from another CPU, and the look has taken as long as that takes. A preemption or an interrupt makes a look too long, never too short:
+//! **A line's transfer.** Whoever polls times each look. If the look shows that the lock was taken or released in between, the line
+//! came from another CPU, and the look has taken as long as that takes. A preemption or an interrupt makes a look too long, never too short:
 //! so the estimate follows a shorter time quickly, a longer one slowly.
 
 use core::hint::spin_loop;
@@ -15,7 +15,7 @@ use core::sync::atomic::{
 
 use flashlock_locks::machine::{Look, SLEEP_COST};
 
-use crate::{clock, spin, thread};
+use crate::{clock, thread};
 
 /// A waiter looks at the clock once in so many looks.
 const CLOCK_EVERY: u32 = 8;
@@ -45,12 +45,13 @@ pub fn poll(word: &AtomicU32, order: Ordering, micros: u32, mut look: impl FnMut
         let before = ticks();
         let seen = word.load(order);
         let took = ticks_after(seen).wrapping_sub(before);
-        match look(seen) {
-            Look::End => return true,
-            Look::Again { pause, moved } => {
-                if moved {
-                    thread::set_transfer(follow(thread::transfer(), took));
-                }
+        let next = look(seen);
+        if let Look::End { came: true } | Look::Again { came: true, .. } = next {
+            thread::set_transfer(transfer_after(took));
+        }
+        match next {
+            Look::End { .. } => return true,
+            Look::Again { pause, .. } => {
                 looks = looks.wrapping_add(1);
                 if looks.is_multiple_of(CLOCK_EVERY) && clock::now().saturating_sub(begun) >= most {
                     return false;
@@ -63,10 +64,17 @@ pub fn poll(word: &AtomicU32, order: Ordering, micros: u32, mut look: impl FnMut
     }
 }
 
-/// The estimate after one more look that took so long.
-fn follow(estimate: u32, took: u64) -> u32 {
-    let estimate = if estimate == 0 { TRANSFER } else { estimate };
-    let took = took.min(u64::from(TRANSFER_MOST)) as u32;
+/// The estimate of a line's transfer after one more look that took so long.
+fn transfer_after(took: u64) -> u32 {
+    let estimate = match thread::transfer() {
+        0 => TRANSFER,
+        estimate => estimate,
+    };
+    follow(estimate, took.min(u64::from(TRANSFER_MOST)) as u32)
+}
+
+/// An estimate after one more measurement, which is rather too long than too short.
+fn follow(estimate: u32, took: u32) -> u32 {
     if took < estimate { estimate - (estimate - took) / 4 } else { estimate + (took - estimate) / 64 }
 }
 
@@ -101,9 +109,19 @@ fn measure_pause() -> u32 {
     least
 }
 
+/// From a wake-up to the woken thread's running, in ns, where a CPU is idle; 0 while not known.
+static WAKE_NS: AtomicU32 = AtomicU32::new(0);
+
+/// A woken thread runs, so long after the call that woke it. If it had to wait for a CPU, that is no cost of the sleep: so this, too,
+/// follows a shorter time quickly, a longer one slowly.
+pub fn note_woken(ns: u32) {
+    let before = WAKE_NS.load(Relaxed);
+    WAKE_NS.store(if before == 0 { ns.max(1) } else { follow(before, ns) }, Relaxed);
+}
+
 /// [`Machine::sleep_cost`](flashlock_locks::machine::Machine::sleep_cost)
 pub fn sleep_cost() -> u32 {
-    match spin::wake_ns() / 1_000 {
+    match WAKE_NS.load(Relaxed) / 1_000 {
         0 => SLEEP_COST,
         wake => (wake + WAKE_CALL).clamp(*SLEEP.start(), *SLEEP.end()),
     }
@@ -142,7 +160,7 @@ mod tests {
     fn the_estimate_follows_short_looks_quickly_and_long_ones_slowly() {
         let quick = (0..8).fold(400, |estimate, _| follow(estimate, 100));
         assert!((100..150).contains(&quick), "{quick}");
-        assert!(follow(100, u64::MAX) < 140, "one interrupt hardly counts");
+        assert!(follow(100, TRANSFER_MOST) < 140, "one interrupt hardly counts");
         let slow = (0..300).fold(100, |estimate, _| follow(estimate, 500));
         assert!((430..=500).contains(&slow), "{slow}");
     }

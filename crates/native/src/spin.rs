@@ -13,7 +13,7 @@ use core::sync::atomic::{
 use flashlock_locks::machine::{LONG_AGO, Patience};
 use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause, rest};
 
-use crate::{clock, sys, thread, umwait};
+use crate::{clock, evidence, sys, thread, umwait};
 
 /// A waiter looks at the clock once in so many polls.
 const CLOCK_EVERY: u32 = 2;
@@ -31,12 +31,7 @@ static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// How long a waiter polls before it sleeps, in ns.
 pub fn budget_ns() -> u64 {
-    budget(u64::from(wake_ns()))
-}
-
-/// Smoothed time from a wake-up to the woken thread's running, in ns; 0 before the first.
-pub fn wake_ns() -> u32 {
-    WAKE_NS.load(Relaxed)
+    budget(u64::from(WAKE_NS.load(Relaxed)))
 }
 
 /// A waker is about to wake somebody.
@@ -48,6 +43,7 @@ pub fn note_wake() {
 pub fn note_woken() {
     let took = clock::now().saturating_sub(LAST_WAKE.load(Relaxed));
     if took < WAKE_MAX_NS {
+        evidence::note_woken(took as u32);
         let before = WAKE_NS.load(Relaxed);
         WAKE_NS.store(before - before / 8 + took as u32 / 8, Relaxed);
     }

@@ -113,7 +113,7 @@ pub(crate) fn poll_at_own_pace(word: &Word, order: Ordering, micros: u32, mut lo
     let end = now() + us(micros.into());
     loop {
         match look(word.load(order)) {
-            Look::End => return true,
+            Look::End { .. } => return true,
             Look::Again { .. } if now() >= end => return false,
             Look::Again { pause: steps, .. } => spend(pause() * Ps::from(steps), Use::Polling),
         }

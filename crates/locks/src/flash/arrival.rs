@@ -43,6 +43,9 @@ pub(super) enum Polled {
     Lost(u32),
 }
 
+/// The word, and `turn`.
+type Seen = (u32, u32);
+
 /// What one poll has seen so far.
 struct Poll {
     role: Role,
@@ -53,8 +56,8 @@ struct Poll {
     pause: u32,
     /// Releases seen.
     moves: u32,
-    /// `turn` at the last look.
-    turn: u32,
+    /// What the last look has seen.
+    seen: Seen,
 }
 
 impl<M: Machine> Lock<'_, M> {
@@ -90,32 +93,30 @@ impl<M: Machine> Lock<'_, M> {
     pub(super) fn spin(&self, role: Role, micros: u32, careful: bool) -> Polled {
         let second = second_look::<M>();
         let pause = if careful { 2 * second } else { 1 };
-        let mut poll = Poll { role, careful, second, pause, moves: 0, turn: self.queue.turn.load(Relaxed) };
+        let mut poll = Poll { role, careful, second, pause, moves: 0, seen: self.see() };
         let mut won = false;
-        M::poll(self.word, Relaxed, micros, |seen| {
+        M::poll(self.word, Relaxed, micros, |word| {
             won = self.take_granted(role);
-            if won {
-                return Look::End;
-            }
-            self.look(seen, &mut poll, &mut won)
+            if won { Look::End { came: false } } else { self.look(word, &mut poll, &mut won) }
         });
         if won { Polled::Won } else { Polled::Lost(poll.moves) }
     }
 
     /// One look of a poll.
-    fn look(&self, seen: u32, poll: &mut Poll, won: &mut bool) -> Look {
-        let mut now = self.queue.turn.load(Relaxed);
-        if seen == FREE {
-            match self.found_free(poll, now) {
+    fn look(&self, word: u32, poll: &mut Poll, won: &mut bool) -> Look {
+        let mut now = (word, self.queue.turn.load(Relaxed));
+        let came = now != poll.seen;
+        if word == FREE {
+            match self.found_free(poll, now.1) {
                 Ok(()) => {
                     *won = true;
-                    return Look::End;
+                    return Look::End { came };
                 }
                 Err(later) => now = later,
             }
         }
-        let moved = turn::between(poll.turn, now);
-        poll.turn = now;
+        let moved = turn::between(poll.seen.1, now.1);
+        poll.seen = now;
         if moved == 0 {
             poll.pause = (poll.pause / 2).max(1);
         } else {
@@ -125,23 +126,27 @@ impl<M: Machine> Lock<'_, M> {
             }
             poll.pause = (poll.pause * 2).min(LONGEST_PAUSE);
             if poll.moves >= TOO_HOT {
-                return Look::End;
+                return Look::End { came };
             }
         }
-        Look::Again { pause: poll.pause, moved: moved != 0 }
+        Look::Again { pause: poll.pause, came }
     }
 
-    /// The word was free when `turn` was `now`: takes it, if it still is when it should not be taken again at once. `turn`
-    /// at the last look if not.
-    fn found_free(&self, poll: &mut Poll, now: u32) -> Result<(), u32> {
+    fn see(&self) -> Seen {
+        (self.word.load(Relaxed), self.queue.turn.load(Relaxed))
+    }
+
+    /// The word was free when `turn` was `now`: takes it, if it still is when it should not be taken again at once. What was seen
+    /// last if not.
+    fn found_free(&self, poll: &mut Poll, now: u32) -> Result<(), Seen> {
         let state = self.state();
         let is_cold = state & COLD != 0 && !poll.careful && poll.moves == 0;
         let mut add = 0;
         if !is_cold && state & HANDOFF == 0 {
             let pause = if poll.pause > poll.second { poll.pause.min(LONGEST_SECOND) } else { poll.second };
             M::pause(pause);
-            let (word, later) = (self.word.load(Relaxed), self.queue.turn.load(Relaxed));
-            if word != FREE || turn::between(now, later) != 0 {
+            let later = self.see();
+            if later.0 != FREE || turn::between(now, later.1) != 0 {
                 self.warm_up(state);
                 return Err(later);
             }
@@ -151,7 +156,7 @@ impl<M: Machine> Lock<'_, M> {
             self.finish(poll.role, add);
             return Ok(());
         }
-        Err(self.queue.turn.load(Relaxed))
+        Err(self.see())
     }
 
     /// Somebody has used the lock before it could have got here: it is not cold.
