@@ -256,13 +256,15 @@ pub trait Machine: Sized + 'static {
         Self::spin_until(word, order, patience, done)
     }
 
-    /// Polls `word` for `micros` microseconds at most, with the pauses that `look` asks for. Whether `look` ended it.
+    /// Polls `word`, and `beside`, which lies on the same line, for `micros` microseconds at most, with the pauses that `look` asks
+    /// for. Whether `look` ended it. Relaxed.
     ///
     /// For a lock that decides itself how often it looks at a word that its holder uses, too; all others wait by
     /// [`spin_until`](Machine::spin_until). A machine that measures what a look costs does so here.
-    fn poll(word: &Self::Word, order: Ordering, micros: u32, mut look: impl FnMut(u32) -> Look) -> bool {
+    fn poll(word: &Self::Word, beside: &Self::Word, micros: u32, mut look: impl FnMut(u32, u32) -> Look) -> bool {
         let _ = micros;
-        Self::spin_until(word, order, Patience::Budget, |seen| matches!(look(seen), Look::End { .. })).is_some()
+        let ends = |seen| matches!(look(seen, beside.load(Ordering::Relaxed)), Look::End { .. });
+        Self::spin_until(word, Ordering::Relaxed, Patience::Budget, ends).is_some()
     }
 
     /// Lets another thread run on this CPU, if one wants to; otherwise returns at once. No more is promised: a
@@ -276,9 +278,9 @@ pub trait Machine: Sized + 'static {
         SLEEP_COST
     }
 
-    /// What it costs now to get a line that another CPU has written, in [steps](Machine::pause).
-    fn transfer_cost() -> u32 {
-        1
+    /// What it costs now to get a line that another CPU has written, so many times, in [steps](Machine::pause).
+    fn transfer_cost(times: u32) -> u32 {
+        times
     }
 
     /// Whether there is memory where a word was, in a lock of which nobody says that it is still there.

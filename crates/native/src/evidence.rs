@@ -8,10 +8,7 @@
 //! so the estimate follows a shorter time quickly, a longer one slowly.
 
 use core::hint::spin_loop;
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering::{self, Relaxed},
-};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::machine::{Look, SLEEP_COST};
 
@@ -38,14 +35,15 @@ static PAUSE_TICKS: AtomicU32 = AtomicU32::new(0);
 
 /// [`Machine::poll`](flashlock_locks::machine::Machine::poll)
 #[inline]
-pub fn poll(word: &AtomicU32, order: Ordering, micros: u32, mut look: impl FnMut(u32) -> Look) -> bool {
+pub fn poll(word: &AtomicU32, beside: &AtomicU32, micros: u32, mut look: impl FnMut(u32, u32) -> Look) -> bool {
     let (begun, most) = (clock::now(), u64::from(micros) * 1_000);
     let mut looks = 0_u32;
     loop {
         let before = ticks();
-        let seen = word.load(order);
+        // Both at once: had the line gone in between, the next look would find it here, and changed.
+        let seen = (word.load(Relaxed), beside.load(Relaxed));
         let took = ticks_after(seen).wrapping_sub(before);
-        let next = look(seen);
+        let next = look(seen.0, seen.1);
         if let Look::End { came: true } | Look::Again { came: true, .. } = next {
             thread::set_transfer(transfer_after(took));
         }
@@ -78,13 +76,13 @@ fn follow(estimate: u32, took: u32) -> u32 {
     if took < estimate { estimate - (estimate - took) / 4 } else { estimate + (took - estimate) / 64 }
 }
 
-/// What a line's transfer takes now, in pauses.
-pub fn transfer_cost() -> u32 {
+/// What so many transfers of a line take now, in pauses.
+pub fn transfer_cost(times: u32) -> u32 {
     let ticks = match thread::transfer() {
         0 => TRANSFER,
         ticks => ticks,
     };
-    ticks / pause_ticks()
+    times * ticks / pause_ticks()
 }
 
 /// What a pause takes, in ticks.
@@ -128,6 +126,7 @@ pub fn sleep_cost() -> u32 {
 }
 
 #[cfg(target_arch = "x86_64")]
+#[inline(always)]
 fn ticks() -> u64 {
     // SAFETY: every x86-64 CPU has RDTSC.
     unsafe { core::arch::x86_64::_rdtsc() }
@@ -135,7 +134,8 @@ fn ticks() -> u64 {
 
 /// The counter once `seen` has been loaded.
 #[cfg(target_arch = "x86_64")]
-fn ticks_after(seen: u32) -> u64 {
+#[inline(always)]
+fn ticks_after(seen: (u32, u32)) -> u64 {
     core::hint::black_box(seen);
     // SAFETY: SSE2 is part of x86-64.
     unsafe { core::arch::x86_64::_mm_lfence() };
@@ -148,7 +148,7 @@ fn ticks() -> u64 {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn ticks_after(_seen: u32) -> u64 {
+fn ticks_after(_seen: (u32, u32)) -> u64 {
     0
 }
 
@@ -167,6 +167,6 @@ mod tests {
 
     #[test]
     fn a_pause_has_a_cost() {
-        assert!(PAUSE.contains(&pause_ticks()) && transfer_cost() < TRANSFER_MOST);
+        assert!(PAUSE.contains(&pause_ticks()) && transfer_cost(1) < TRANSFER_MOST);
     }
 }

@@ -175,8 +175,8 @@ impl<S: Sink> Machine for Native<S> {
         spin::rest_until(&word.0, order, patience, done)
     }
 
-    fn poll(word: &Word32, order: Ordering, micros: u32, look: impl FnMut(u32) -> Look) -> bool {
-        evidence::poll(&word.0, order, micros, look)
+    fn poll(word: &Word32, beside: &Word32, micros: u32, look: impl FnMut(u32, u32) -> Look) -> bool {
+        evidence::poll(&word.0, &beside.0, micros, look)
     }
 
     fn offer() {
@@ -187,8 +187,8 @@ impl<S: Sink> Machine for Native<S> {
         evidence::sleep_cost()
     }
 
-    fn transfer_cost() -> u32 {
-        evidence::transfer_cost()
+    fn transfer_cost(times: u32) -> u32 {
+        evidence::transfer_cost(times)
     }
 
     fn is_there(word: &Word32) -> bool {

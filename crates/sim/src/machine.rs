@@ -160,8 +160,8 @@ impl Machine for Sim {
         spin::rest_until(word, order, patience, done)
     }
 
-    fn poll(word: &Word, order: Ordering, micros: u32, look: impl FnMut(u32) -> Look) -> bool {
-        spin::poll_at_own_pace(word, order, micros, look)
+    fn poll(word: &Word, beside: &Word, micros: u32, look: impl FnMut(u32, u32) -> Look) -> bool {
+        spin::poll_at_own_pace(word, beside, micros, look)
     }
 
     fn offer() {
@@ -175,10 +175,10 @@ impl Machine for Sim {
     }
 
     /// Between two cores of a NUMA node.
-    fn transfer_cost() -> u32 {
+    fn transfer_cost(times: u32) -> u32 {
         with(|kernel| {
             let latency = &kernel.machine.latency_ns;
-            (latency.transfer[0] / latency.pause) as u32
+            (f64::from(times) * latency.transfer[0] / latency.pause) as u32
         })
     }
 

@@ -109,10 +109,15 @@ fn wait(
 }
 
 /// [`Machine::poll`](flashlock_locks::machine::Machine::poll): each look is simulated, for its pauses are the lock's.
-pub(crate) fn poll_at_own_pace(word: &Word, order: Ordering, micros: u32, mut look: impl FnMut(u32) -> Look) -> bool {
+pub(crate) fn poll_at_own_pace(
+    word: &Word,
+    beside: &Word,
+    micros: u32,
+    mut look: impl FnMut(u32, u32) -> Look,
+) -> bool {
     let end = now() + us(micros.into());
     loop {
-        match look(word.load(order)) {
+        match look(word.load(Ordering::Relaxed), beside.load(Ordering::Relaxed)) {
             Look::End { .. } => return true,
             Look::Again { .. } if now() >= end => return false,
             Look::Again { pause: steps, .. } => spend(pause() * Ps::from(steps), Use::Polling),

@@ -39,7 +39,7 @@ impl Role {
 pub(super) enum Polled {
     /// The lock is the caller's.
     Won,
-    /// It is not; so many releases were seen.
+    /// It is not; so many acquisitions were seen.
     Lost(u32),
 }
 
@@ -54,7 +54,7 @@ struct Poll {
     second: u32,
     /// Steps to the next look.
     pause: u32,
-    /// Releases seen.
+    /// Acquisitions by others seen.
     moves: u32,
     /// What the last look has seen.
     seen: Seen,
@@ -95,18 +95,17 @@ impl<M: Machine> Lock<'_, M> {
         let pause = if careful { 2 * second } else { 1 };
         let mut poll = Poll { role, careful, second, pause, moves: 0, seen: self.see() };
         let mut won = false;
-        M::poll(self.word, Relaxed, micros, |word| {
+        M::poll(self.word, &self.queue.turn, micros, |word, turn| {
             won = self.take_granted(role);
-            if won { Look::End { came: false } } else { self.look(word, &mut poll, &mut won) }
+            if won { Look::End { came: false } } else { self.look((word, turn), &mut poll, &mut won) }
         });
         if won { Polled::Won } else { Polled::Lost(poll.moves) }
     }
 
     /// One look of a poll.
-    fn look(&self, word: u32, poll: &mut Poll, won: &mut bool) -> Look {
-        let mut now = (word, self.queue.turn.load(Relaxed));
+    fn look(&self, mut now: Seen, poll: &mut Poll, won: &mut bool) -> Look {
         let came = now != poll.seen;
-        if word == FREE {
+        if now.0 == FREE {
             match self.found_free(poll, now.1) {
                 Ok(()) => {
                     *won = true;

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | how long an arrival polls | [`SPIN`], below what a sleep costs on any machine: whoever releases a short section is seen |
 //! | how long it offers its CPU before it sleeps | [`patience`]: until a sleep costs less than a tenth of the wait so far |
-//! | whether the lock is *hot* | [`HOT`] releases seen while polling: more waiters awake do not help |
+//! | whether the lock is *hot* | [`HOT`] acquisitions seen while polling: more waiters awake do not help |
 //! | after how many steps the second look comes | [`second_look`]: what it takes the line to travel to and fro |
 //! | how long a head naps that contends for a hot lock | [`NAP`], doubling up to [`LONGEST_NAP`] |
 //! | when the head is handed the lock | `bound=` |
@@ -59,5 +59,5 @@ pub fn patience<M: Machine>() -> u32 {
 /// If it takes the lock, its line travels here, and back to the thread that released it, which may be about to come again.
 /// One that comes within that time had better find the lock where it left it.
 pub fn second_look<M: Machine>() -> u32 {
-    (2 * M::transfer_cost()).max(1)
+    M::transfer_cost(2).max(1)
 }

@@ -27,7 +27,7 @@
 //! | word | holds |
 //! |---|---|
 //! | `word` | 0 free; 1 held; 2 held, and somebody may sleep on the word; 3 the same, written by the head before it sleeps there |
-//! | `turn` | releases (16 bits), and when a head last got the lock: see [`turn`](state::turn) |
+//! | `turn` | acquisitions (16 bits), and when a head last got the lock: see [`turn`](state::turn) |
 //! | `state` | what there is to know of the waiters: see [`state`] |
 //! | `calls` | how often a sleeper was called; on it they sleep |
 //!
@@ -114,7 +114,7 @@ pub struct Flash;
 /// What is beside the word.
 #[repr(C)]
 pub struct FlashQueue<M: Machine> {
-    /// How often it was released; see [`turn`](state::turn).
+    /// How often it was acquired; see [`turn`](state::turn).
     pub turn: M::Word,
     /// What there is to know of the waiters.
     pub state: M::Word,
@@ -152,7 +152,7 @@ impl Flash {
     fn try_granted<M: Machine>(word: &M::Word, queue: &FlashQueue<M>) -> bool {
         let lock = Lock { word, queue };
         lock.settle();
-        try_take::<M>(word) || lock.take_stale_grant()
+        try_take::<M>(word, queue) || lock.take_stale_grant()
     }
 
     #[cold]
@@ -170,8 +170,12 @@ impl Flash {
 
 /// 0 -> 1
 #[inline(always)]
-fn try_take<M: Machine>(word: &M::Word) -> bool {
-    word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+fn try_take<M: Machine>(word: &M::Word, queue: &FlashQueue<M>) -> bool {
+    let taken = word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
+    if taken {
+        turn::count::<M>(&queue.turn);
+    }
+    taken
 }
 
 impl<M: Machine> RawLock<M> for Flash {
@@ -185,7 +189,7 @@ impl<M: Machine> RawLock<M> for Flash {
 
     #[inline]
     fn try_lock(word: &M::Word, queue: &FlashQueue<M>) -> bool {
-        let taken = try_take::<M>(word)
+        let taken = try_take::<M>(word, queue)
             || (queue.state.load(Relaxed) & state::GRANT != 0 && Self::try_granted::<M>(word, queue));
         if taken {
             M::trace(Event::Acquire);
@@ -196,14 +200,14 @@ impl<M: Machine> RawLock<M> for Flash {
     #[inline]
     fn lock(word: &M::Word, queue: &FlashQueue<M>) {
         M::trace(Event::Acquire);
-        if !try_take::<M>(word) {
+        if !try_take::<M>(word, queue) {
             Self::lock_contended::<M>(word, queue);
         }
     }
 
     #[inline]
     fn lock_until(word: &M::Word, queue: &FlashQueue<M>, until: Deadline) -> Result<(), TimedOut> {
-        if !try_take::<M>(word) {
+        if !try_take::<M>(word, queue) {
             Self::lock_slow(&Lock { word, queue }, Some(until))?;
         }
         M::trace(Event::Acquire);
@@ -213,9 +217,9 @@ impl<M: Machine> RawLock<M> for Flash {
     #[inline]
     fn unlock(word: &M::Word, queue: &FlashQueue<M>) {
         // Relaxed: the holder's own, and what the release itself decides by. A head that asks later is seen by the next one.
-        let (state, turn) = (queue.state.load(Relaxed), turn::next(queue.turn.load(Relaxed)));
-        queue.turn.store(turn, Relaxed);
-        if release::is_special(state, turn) {
+        // Nothing is stored before the exchange: a line that others poll would travel twice.
+        let state = queue.state.load(Relaxed);
+        if release::is_special(state, queue.turn.load(Relaxed)) {
             return Self::unlock_special::<M>(word, queue);
         }
         let (address, calls): (*const M::Word, *const M::Word) = (word, &raw const queue.calls);

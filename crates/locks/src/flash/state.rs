@@ -85,40 +85,50 @@ pub fn is_idle(word: u32, state: u32) -> bool {
     }
 }
 
-/// `turn`: how often the lock was released, in the upper half, which may overflow; and when a head last got it, or the release
+/// `turn`: how often the lock was acquired, in the upper half, which may overflow; and when a head last got it, or the release
 /// last looked for one. Written by the holder, by plain stores, and by a thread that becomes the head where there was none.
 pub mod turn {
-    /// One release.
-    const RELEASE: u32 = 1 << 16;
+    use core::sync::atomic::Ordering::Relaxed;
+
+    use crate::machine::{Machine, Word};
+
+    /// One acquisition.
+    const ONE: u32 = 1 << 16;
     /// One unit of the time (µs).
     const UNIT: u32 = 16;
 
-    /// One release more.
+    /// One acquisition more.
     #[inline(always)]
     pub fn next(turn: u32) -> u32 {
-        turn.wrapping_add(RELEASE)
+        turn.wrapping_add(ONE)
     }
 
-    /// Whether the number of releases is a multiple of `n`, which is a power of two.
+    /// Counts one more, by the thread that has just acquired the lock. Relaxed: a hint, and the holder's own.
+    #[inline(always)]
+    pub(in crate::flash) fn count<M: Machine>(turn: &M::Word) {
+        turn.store(next(turn.load(Relaxed)), Relaxed);
+    }
+
+    /// Whether the number of acquisitions is a multiple of `n`, which is a power of two.
     #[inline(always)]
     pub fn is_multiple(turn: u32, n: u32) -> bool {
-        turn & ((n - 1) * RELEASE) == 0
+        turn & ((n - 1) * ONE) == 0
     }
 
-    /// How many releases there were between two looks.
+    /// How many acquisitions there were between two looks.
     #[inline(always)]
     pub fn between(before: u32, after: u32) -> u32 {
-        (after / RELEASE).wrapping_sub(before / RELEASE) & 0xFFFF
+        (after / ONE).wrapping_sub(before / ONE) & 0xFFFF
     }
 
     /// The same, at another time.
     pub fn at(turn: u32, micros: u32) -> u32 {
-        turn & !(RELEASE - 1) | (micros / UNIT) & (RELEASE - 1)
+        turn & !(ONE - 1) | (micros / UNIT) & (ONE - 1)
     }
 
     /// How long ago (µs) that time is, within about a second.
     pub fn age(turn: u32, micros: u32) -> u32 {
-        (micros / UNIT).wrapping_sub(turn) % RELEASE * UNIT
+        (micros / UNIT).wrapping_sub(turn) % ONE * UNIT
     }
 }
 
@@ -224,7 +234,11 @@ impl<M: Machine> Lock<'_, M> {
     /// 0 -> held, by a waiter: with 2 if it has taken a wake-up that others on the word still count on.
     pub(super) fn grab(&self, is_dirty: bool) -> bool {
         let held = if is_dirty { SLEEPERS } else { HELD };
-        self.word.compare_exchange(FREE, held, Acquire, Relaxed).is_ok()
+        let taken = self.word.compare_exchange(FREE, held, Acquire, Relaxed).is_ok();
+        if taken {
+            turn::count::<M>(&self.queue.turn);
+        }
+        taken
     }
 
     /// One call more for sleepers. AcqRel: who reads it sees the `TRANSIT` that was set before.
@@ -242,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_and_times_do_not_touch_each_other() {
+    fn acquisitions_and_times_do_not_touch_each_other() {
         let before = turn::at(0xFFFE_0000, 5_000_000);
         let mut seen = before;
         for passed in 1..5 {
