@@ -38,8 +38,10 @@ pub const PROBE_EVERY: u32 = 32;
 pub const NOT_COLD: u32 = 3;
 /// Once in so many releases the holder looks how long the head has waited.
 pub const LOOK_EVERY: u32 = 64;
-/// The first timed look of a sleeper; each next one comes after twice the time.
-pub const SLEEPER_LOOKS: u32 = 16_000;
+/// The first timed look of a sleeper, at least.
+const SLEEPER_LOOKS: u32 = 16_000;
+/// All sleepers together look no more often than that.
+const SLEEPERS_LOOK: u32 = 1_000;
 
 /// For a sleep that costs `cost`, the wait that makes that a tenth.
 const WORTH: u32 = 10;
@@ -52,6 +54,11 @@ const PATIENCE: core::ops::RangeInclusive<u32> = 100..=1_000;
 /// wait already is, the longer are the sections of this lock, and the less that matters.
 pub fn patience<M: Machine>() -> u32 {
     (M::sleep_cost() * WORTH).clamp(*PATIENCE.start(), *PATIENCE.end())
+}
+
+/// After which time a sleeper, one of so many, looks for the first time by itself. Each next look comes after twice the time.
+pub fn first_look(sleepers: u32) -> u32 {
+    sleepers.saturating_mul(SLEEPERS_LOOK).max(SLEEPER_LOOKS)
 }
 
 /// After how many steps a waiter that found the lock free looks again before it takes it.

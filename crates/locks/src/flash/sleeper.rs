@@ -5,7 +5,7 @@
 //!
 //! **If the head does not run**, nobody calls. A release that was to wake the head hears from the kernel that it did not sleep,
 //! and wakes a sleeper. A head that is awake may be stopped, too, and then nobody hears of it: so each sleeper gets up by
-//! itself, after 16 ms, and after twice the time each next time, and looks whether there was a call meanwhile. It has not
+//! itself, after 16 ms or more, and after twice the time each next time, and looks whether there was a call meanwhile. It has not
 //! been told that the lock is still there, so it asks the kernel first ([`Machine::is_there`]), and then only reads, until
 //! what it reads is a lock whose head does not wait for a release. Then it joins the head.
 //!
@@ -17,9 +17,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::event::Event;
 use crate::flash::FREE;
 use crate::flash::arrival::Role;
-use crate::flash::evidence::SLEEPER_LOOKS;
+use crate::flash::evidence::first_look;
 use crate::flash::head::is_late;
-use crate::flash::state::{GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, has_sleepers, is_full, is_idle, without_sleeper};
+use crate::flash::state::{
+    GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, count, has_sleepers, is_full, is_idle, without_sleeper,
+};
 use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
 use crate::spin::Futex;
 
@@ -57,7 +59,7 @@ impl<M: Machine> Lock<'_, M> {
 
     /// The wait of a sleeper, who is counted and has seen `calls`.
     fn sleep(&self, mut calls: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
-        let mut nap = SLEEPER_LOOKS;
+        let mut nap = first_look(count(self.state()));
         loop {
             M::trace(Event::Park);
             match M::park(&self.queue.calls, calls, Some(M::sooner(nap, until))) {

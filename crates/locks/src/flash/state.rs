@@ -49,9 +49,14 @@ pub fn has_sleepers(state: u32) -> bool {
     state & COUNT != 0
 }
 
+/// How many.
+pub fn count(state: u32) -> u32 {
+    state / SLEEPER
+}
+
 /// Whether the count has no room for `more`.
 pub fn is_full(state: u32, more: u32) -> bool {
-    (state / SLEEPER) + more > COUNT / SLEEPER
+    count(state) + more > COUNT / SLEEPER
 }
 
 /// One sleeper less. (In a child that a signal handler forked, one that slept then is not counted.)
