@@ -18,6 +18,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::event::Event;
 use crate::flash::{FREE, FlashQueue, HELD, SLEEPERS};
 use crate::machine::{Machine, Word};
 
@@ -156,8 +157,13 @@ impl<M: Machine> Lock<'_, M> {
             if seen == 0 || seen & EPOCH == mine {
                 return;
             }
-            if self.queue.state.compare_exchange(seen, mine, Relaxed, Relaxed).is_ok() && seen & GRANT != 0 {
-                self.word.store(FREE, Relaxed); // Nobody else can have it, and nobody sleeps.
+            // Nobody else can have it; but since the exchange somebody of this process may have come, and sleep on the word.
+            if self.queue.state.compare_exchange(seen, mine, Relaxed, Relaxed).is_ok()
+                && seen & GRANT != 0
+                && self.word.hand_back(FREE, HELD, Relaxed)
+            {
+                M::trace(Event::Wake);
+                M::wake(self.word, 1);
             }
         }
     }
