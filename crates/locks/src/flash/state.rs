@@ -65,16 +65,17 @@ pub fn without_sleeper(state: u32) -> u32 {
     if has_sleepers(state) { state - SLEEPER } else { state }
 }
 
-/// The state after the head has acquired the lock: it keeps the place, for the release to pass on, if others sleep.
+/// The state after the head has acquired the lock: it keeps the place, for the release to pass on, if others sleep. If nobody does,
+/// nobody can take a place that another head has passed on.
 pub fn after_head(state: u32) -> u32 {
     let left = state & !(HANDOFF | GRANT);
-    if has_sleepers(left) { left | PASS } else { left & !HEAD }
+    if has_sleepers(left) { left | PASS } else { left & !(HEAD | TRANSIT) }
 }
 
 /// The state after the head has left without the lock.
 pub fn after_resigning(state: u32) -> u32 {
     let left = state & !HANDOFF;
-    if has_sleepers(left) { left | TRANSIT } else { left & !(HEAD | PASS) }
+    if has_sleepers(left) { left | TRANSIT } else { left & !(HEAD | PASS | TRANSIT) }
 }
 
 /// Whether what is in `state`, beside this in the lock's word, will not wake any sleeper: its head does not run, or has died.
@@ -285,6 +286,7 @@ mod tests {
         assert_eq!(after_head(HEAD | HANDOFF | GRANT), 0);
         assert_eq!(after_head(HEAD | GRANT | COLD | SLEEPER), HEAD | PASS | COLD | SLEEPER);
         assert_eq!(after_resigning(HEAD | HANDOFF), 0);
+        assert_eq!((after_head(HEAD | TRANSIT), after_resigning(HEAD | TRANSIT)), (0, 0), "another head's");
         assert_eq!(after_resigning(HEAD | SLEEPER), HEAD | TRANSIT | SLEEPER);
     }
 
