@@ -14,7 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use flashlock_locks::machine::{Deadline, Unparked, Word as _};
 
 use crate::checker::Checker;
-use crate::word::{Field, Word};
+use crate::meddle::Instead;
+use crate::word::{Field, Op, Word};
 use crate::world::{Fault, World};
 
 struct Sleeper<C: Checker> {
@@ -73,14 +74,39 @@ impl<C: Checker> Kernel<C> {
         }
     }
 
+    /// What the word is for at this address, on which somebody sleeps.
+    fn field_at(&self, address: *const Word<C>) -> u8 {
+        let sleepers = self.sleepers.borrow();
+        let here = sleepers.iter().find(|sleeper| sleeper.address == address);
+        // SAFETY: a sleeper's word is alive as long as it sleeps.
+        here.map_or(Field::Untagged as u8, |sleeper| unsafe { &*sleeper.address }.field())
+    }
+
     /// How many threads sleep.
     pub fn sleepers(&self) -> usize {
         self.sleepers.borrow().len()
     }
 }
 
-/// `FUTEX_WAIT`.
+/// `FUTEX_WAIT`, as a test may meddle with it.
 pub fn park<C: Checker>(world: &World<C>, word: &Word<C>, expected: u32, until: Option<Deadline>) -> Unparked {
+    let instead = world.meddle(word.field(), Op::Park, 0, expected);
+    let stays = |seen| match instead {
+        Instead::With(other) => seen == other,
+        Instead::Loosely(change) => change(seen).is_some(),
+        _ => seen == expected,
+    };
+    let unparked = sleep(world, word, stays, until);
+    world.meddle(word.field(), Op::Unparked, 0, u32::from(unparked == Unparked::TimedOut));
+    unparked
+}
+
+fn sleep<C: Checker>(
+    world: &World<C>,
+    word: &Word<C>,
+    stays: impl Fn(u32) -> bool,
+    until: Option<Deadline>,
+) -> Unparked {
     world.maybe_freeze();
     world.flow();
     assert!(!word.is(Field::Freed), "park on a word in freed memory");
@@ -90,7 +116,7 @@ pub fn park<C: Checker>(world: &World<C>, word: &Word<C>, expected: u32, until: 
     // never sees an old value; nor does the thread that comes back from it: hence the yield.
     let old = word.raw.load(Relaxed);
     let seen = word.peek();
-    if seen != expected && world.setup.fault != Some(Fault::ParkBlindly) {
+    if !stays(seen) && world.setup.fault != Some(Fault::ParkBlindly) {
         if seen != old {
             C::yield_now();
         }
@@ -144,6 +170,11 @@ pub fn requeue<C: Checker>(world: &World<C>, from: *const Word<C>, to: *const Wo
 /// `FUTEX_WAKE`.
 pub fn wake<C: Checker>(world: &World<C>, address: *const Word<C>, count: u32) -> u32 {
     world.kernel.enter();
+    let count = match world.meddle(world.kernel.field_at(address), Op::Wake, 0, count) {
+        Instead::With(other) => other,
+        Instead::Nothing => return 0,
+        _ => count,
+    };
     let lost = |sleeper: &Sleeper<C>| match world.setup.fault {
         // SAFETY: a sleeper's word is alive as long as it sleeps.
         Some(Fault::NoWake(field)) => unsafe { &*sleeper.address }.is(field),

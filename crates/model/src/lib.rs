@@ -10,6 +10,7 @@
 //! | [`loom`], [`shuttle`] | the two, and how to run a model under them |
 //! | [`machine`] | [`Model`], the `Machine` over a checker |
 //! | [`word`] | its atomic word, whose orderings a test can weaken |
+//! | [`meddle`] | single accesses that a test does otherwise |
 //! | [`tag`] | what the words of each lock's state are for |
 //! | [`world`] | one execution: settings, threads, time |
 //! | [`arena`] | its queue nodes, and who has them |
@@ -22,12 +23,14 @@ pub mod harness;
 pub mod kernel;
 pub mod loom;
 pub mod machine;
+pub mod meddle;
 pub mod shuttle;
 pub mod tag;
 pub mod word;
 pub mod world;
 
 pub use machine::Model;
+pub use meddle::{Access, Instead};
 pub use word::{Field, Op, Weaken};
 pub use world::{Fault, Setup};
 

@@ -14,6 +14,9 @@ use crate::kernel;
 use crate::word::{Field, Word};
 use crate::world::{Fault, World};
 
+/// How long (µs) an offer of one's CPU takes.
+const OFFER: u32 = 101;
+
 /// The machine that runs the locks under checker `C`. All state is the running execution's [`World`].
 pub struct Model<C: Checker>(PhantomData<C>);
 
@@ -82,6 +85,17 @@ impl<C: Checker> Machine for Model<C> {
     fn relax(_micros: u32) {
         let world = World::<C>::get();
         if world.setup.still { kernel::nap(&world) } else { C::yield_now() }
+    }
+
+    /// No nap, and nobody need run meanwhile. It takes time, also where time stands still otherwise: so whoever offers its CPU for
+    /// so many µs comes to an end.
+    fn offer() {
+        World::<C>::current(|world| world.pass(OFFER));
+    }
+
+    /// Nothing: a patience that follows from it is the least that the algorithm has, and one offer ends it.
+    fn sleep_cost() -> u32 {
+        0
     }
 
     fn pause(_steps: u32) {}

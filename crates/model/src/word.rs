@@ -5,9 +5,10 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use flashlock_locks::machine;
+use flashlock_locks::machine::{self, Word as _};
 
 use crate::checker::Checker;
+use crate::meddle::Instead;
 use crate::world::World;
 
 /// What a word is for.
@@ -61,7 +62,7 @@ pub enum Field {
     Freed,
 }
 
-/// An operation on a word. A failed compare-and-exchange is a [`Op::CasFailed`].
+/// An operation on a word, or a call that names one. A failed compare-and-exchange is a [`Op::CasFailed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Op {
@@ -77,6 +78,11 @@ pub enum Op {
     Add,
     Or,
     And,
+    /// A sleep on the word begins, or has ended.
+    Park,
+    Unparked,
+    /// Those who sleep on it are woken.
+    Wake,
 }
 
 impl Op {
@@ -146,6 +152,22 @@ impl<C: Checker> Word<C> {
         }
     }
 
+    fn meddled(&self, op: Op, old: u32, new: u32) -> Instead {
+        World::<C>::current(|world| world.meddle(self.field(), op, old, new))
+    }
+
+    /// Changes what the word holds, whatever that is, if `change` says so. What the word held.
+    fn change(&self, change: fn(u32) -> Option<u32>) -> Result<u32, u32> {
+        loop {
+            let seen = self.raw.load(Ordering::Relaxed);
+            let new = change(seen).ok_or(seen)?;
+            if self.raw.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                self.wrote(new);
+                return Ok(seen);
+            }
+        }
+    }
+
     /// Notes what was done, for who reads the trace of a failure. It was done just now: nothing has happened since.
     fn note<T: std::fmt::Debug>(&self, op: Op, with: u32, result: T) -> T {
         assert!(!self.is(Field::Freed), "{op:?} of a word in freed memory");
@@ -169,13 +191,17 @@ impl<C: Checker> machine::Word for Word<C> {
     }
 
     fn load(&self, order: Ordering) -> u32 {
-        self.note(Op::Load, 0, self.raw.load(self.order(Op::Load, 0, order)))
+        let seen = self.raw.load(self.order(Op::Load, 0, order));
+        self.note(Op::Load, 0, if let Instead::With(other) = self.meddled(Op::Load, 0, seen) { other } else { seen })
     }
 
     /// loom does not know that nothing comes between a read-modify-write and what it read: a plain store that races one may
     /// seem to come before it. Where stores race, they are exchanges.
     fn store(&self, value: u32, order: Ordering) {
         let order = self.order(Op::Store, value, order);
+        if let Instead::Nothing = self.meddled(Op::Store, 0, value) {
+            return;
+        }
         if C::EXCHANGES && (self.is(Field::NodeState) || self.is(Field::LockWord)) {
             self.raw.swap(value, order);
         } else {
@@ -186,6 +212,9 @@ impl<C: Checker> machine::Word for Word<C> {
     }
 
     fn swap(&self, value: u32, order: Ordering) -> u32 {
+        if let Instead::Nothing = self.meddled(Op::Swap, 0, value) {
+            return self.load(Ordering::Relaxed);
+        }
         let before = self.raw.swap(value, self.order(Op::Swap, value, order));
         self.wrote(value);
         self.note(Op::Swap, value, before)
@@ -193,6 +222,24 @@ impl<C: Checker> machine::Word for Word<C> {
 
     fn compare_exchange(&self, current: u32, new: u32, ok: Ordering, err: Ordering) -> Result<u32, u32> {
         let (ok, err) = (self.order(Op::Cas, new, ok), self.order(Op::CasFailed, new, err));
+        let new = match self.meddled(Op::Cas, current, new) {
+            Instead::AsTold => new,
+            Instead::With(other) => other,
+            Instead::Nothing => current,
+            Instead::Loosely(change) => {
+                let result = self.change(change).map(|_| current);
+                return self.note(Op::Cas, new, result);
+            }
+            Instead::InTwoSteps => {
+                let seen = self.raw.load(err);
+                if seen != current {
+                    return self.note(Op::Cas, new, Err(seen));
+                }
+                self.raw.store(new, ok);
+                self.wrote(new);
+                return self.note(Op::Cas, new, Ok(current));
+            }
+        };
         let result = self.raw.compare_exchange(current, new, ok, err);
         if result.is_ok() {
             self.wrote(new);

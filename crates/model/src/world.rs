@@ -16,7 +16,8 @@ use flashlock_locks::machine::{Clock, Deadline, FIRST_EPOCH, Local, Tunables, Wo
 use crate::arena::Arena;
 use crate::checker::Checker;
 use crate::kernel::Kernel;
-use crate::word::{Field, Weaken, Word};
+use crate::meddle::{Access, Instead, Meddler};
+use crate::word::{Field, Op, Weaken, Word};
 
 /// A machine that is broken, for tests of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct Setup {
     pub weaken: &'static [Weaken],
     /// Other bugs.
     pub fault: Option<Fault>,
+    /// Bugs in single accesses.
+    pub meddle: Option<Meddler>,
 }
 
 impl Setup {
@@ -84,6 +87,7 @@ impl Setup {
             crowded: false,
             weaken: &[],
             fault: None,
+            meddle: None,
         }
     }
 
@@ -107,6 +111,8 @@ struct PerThread {
     stops_in: u32,
     /// What lock algorithms keep.
     local: [u32; Local::COUNT],
+    /// What a [`Meddler`] remembers.
+    mark: u32,
 }
 
 /// The nanoseconds of a deadline that is the end of an algorithm's own patience.
@@ -231,6 +237,17 @@ impl<C: Checker> World<C> {
         if let Some(trace) = &self.trace {
             trace.borrow().iter().for_each(|line| println!("{line}"));
         }
+    }
+
+    /// What is done instead of an access of the calling thread.
+    pub(crate) fn meddle(&self, field: u8, op: Op, old: u32, new: u32) -> Instead {
+        let Some(meddler) = self.setup.meddle else { return Instead::AsTold };
+        self.with_thread(|mine| meddler(&mut Access { field, op, old, new, mark: &mut mine.mark }))
+    }
+
+    /// Tells a [`Meddler`] something of the calling thread.
+    pub fn set_mark(&self, mark: u32) {
+        self.with_thread(|mine| mine.mark = mark);
     }
 
     /// Says on which NUMA node the calling thread runs.
@@ -407,8 +424,13 @@ impl<C: Checker> World<C> {
     }
 
     pub(crate) fn micros(&self) -> u32 {
-        self.micros.set(self.micros.get().wrapping_add(self.setup.micros_step));
+        self.pass(self.setup.micros_step);
         self.micros.get()
+    }
+
+    /// So many µs pass, on the clock of `Machine::micros`.
+    pub(crate) fn pass(&self, micros: u32) {
+        self.micros.set(self.micros.get().wrapping_add(micros));
     }
 
     pub(crate) fn epoch(&self) -> u32 {
