@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::cond::fifo::Outcome;
+use flashlock_locks::flash::Flash;
 use flashlock_locks::machine::{Handle, Tunables, Word as _};
 use flashlock_locks::order::Order;
 use flashlock_locks::queue::Mcs;
@@ -177,6 +178,7 @@ pub(crate) fn one_signal_for_two<L: Lock>(cancel: fn(&Shared<L>, Handle) -> Outc
 #[test]
 fn a_signal_is_not_lost() {
     explore("signal, futex", Preemptions(4), SETUP, signal::<Futex>);
+    explore("signal, flash", Preemptions(2), SETUP, signal::<Flash>);
     explore("signal, mcs", Preemptions(3), SETUP, signal::<Mcs<Park>>);
     explore("signal, shfl", Preemptions(3), SETUP, signal::<Shfl<Park>>);
 }
@@ -191,12 +193,14 @@ fn a_broadcast_reaches_all() {
     }
     explore("broadcast to two, hand over hand", Preemptions(2), SETUP, || broadcast::<Futex>(2, false));
     explore("broadcast to two, futex", Preemptions(2), SETUP, || broadcast::<Futex>(2, true));
+    explore("broadcast to two, flash", Preemptions(1), SETUP, || broadcast::<Flash>(2, true));
     explore("broadcast to two, tas", Preemptions(1), SETUP, || broadcast::<Tas>(2, true));
 }
 
 #[test]
 fn moved_waiters_may_free_the_mutex() {
     explore("moved, freed, futex", Preemptions(2), SETUP, moved_from_outside::<Futex>);
+    explore("moved, freed, flash", Preemptions(1), SETUP, moved_from_outside::<Flash>);
     explore("moved, freed, tas", Preemptions(2), SETUP, moved_from_outside::<Tas>);
     explore("moved, freed, mcs", Preemptions(2), SETUP, moved_from_outside::<Mcs<Park>>);
     explore("moved, freed, shfl", Preemptions(2), SETUP, moved_from_outside::<Shfl<Park>>);
@@ -216,6 +220,7 @@ fn destroyed_as_soon_as_nobody_is_blocked() {
     explore("destroy after signal", Preemptions(4), SETUP, || destroy::<Futex>(false, false));
     explore("destroy after broadcast", Preemptions(4), SETUP, || destroy::<Futex>(true, false));
     explore("destroy after move, futex", Preemptions(4), SETUP, || destroy::<Futex>(true, true));
+    explore("destroy after move, flash", Preemptions(2), SETUP, || destroy::<Flash>(true, true));
     explore("destroy after move, mcs", Preemptions(3), SETUP, || destroy::<Mcs<Park>>(true, true));
     explore("destroy after move, shfl", Preemptions(3), SETUP, || destroy::<Shfl<Park>>(true, true));
 }

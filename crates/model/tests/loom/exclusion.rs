@@ -1,5 +1,6 @@
 //! Mutual exclusion, and that each critical section sees the ones before it.
 
+use flashlock_locks::flash::Flash;
 use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
 use flashlock_locks::numa::{Cna, QspinCna};
 use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
@@ -42,6 +43,7 @@ macro_rules! excluding {
 excluding! {
     tas: Tas, 4, 1;
     futex: Futex, 4, 3;
+    flash: Flash, 2, 1;
     mcs_spin: Mcs<Spin>, 4, 2;
     mcs_stp: Mcs<SpinThenPark>, 3, 3;
     mcs_park: Mcs<Park>, 3, 3;

@@ -20,6 +20,9 @@ mod cond;
 mod evict_mutants;
 mod evictions;
 mod exclusion;
+mod flash;
+#[path = "../shared/flash_mutants.rs"]
+mod flash_mutants;
 mod forked;
 mod home;
 mod lifo;

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
+use flashlock_locks::flash::Flash;
 use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
 use flashlock_locks::node::state;
 use flashlock_locks::numa::{Cna, QspinCna};
@@ -18,7 +19,7 @@ use crate::aside::{self, STAYS};
 use crate::common::Racers::Three;
 use crate::common::{HASTY, sections};
 use crate::forked::{NOTHING, forked_in_queueing};
-use crate::{cond, evictions, lifo, qspin, queues, states};
+use crate::{cond, evictions, flash, lifo, qspin, queues, states};
 
 /// In a child, where more is accessed.
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) }.in_a_child();
@@ -46,6 +47,13 @@ found! {
     futex_unlock: [weak(Field::LockWord, Op::Swap, Release, Relaxed)], SETUP, sections::<Futex>(&[1, 1]);
     futex_lock_fast: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Futex>(&[1, 1]);
     futex_lock_slow: [weak(Field::LockWord, Op::Swap, Acquire, Relaxed)], SETUP, sections::<Futex>(&[1, 1]);
+
+    flash_unlock: [weak(Field::LockWord, Op::Swap, Release, Relaxed)], SETUP, sections::<Flash>(&[1, 1]);
+    flash_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Flash>(&[1, 1]);
+    flash_grant: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], flash::OVERDUE, flash::released_to_a_head::<Flash>;
+    flash_granted: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], flash::OVERDUE, flash::released_to_a_head::<Flash>;
+    flash_call: [weak(Field::LockNext, Op::Add, AcqRel, Acquire)], flash::SETUP, flash::passed_to_a_sleeper::<Flash>;
+    flash_called: [weak(Field::LockNext, Op::Load, Acquire, Relaxed)], flash::SETUP, flash::passed_to_a_sleeper::<Flash>;
 
     mcs_unlock: [weak(Field::LockTail, Op::Cas, Release, Relaxed)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);
     mcs_lock_fast: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Mcs<Spin>>(&[1, 1]);

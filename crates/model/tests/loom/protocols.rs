@@ -70,6 +70,7 @@ fn last_frees<L: Lock>() {
 
 #[test]
 fn nothing_is_touched_after_release() {
+    use flashlock_locks::flash::Flash;
     use flashlock_locks::malthusian::Mcscr;
     use flashlock_locks::numa::{Cna, QspinCna};
     use flashlock_locks::queue::{Mcs, Qspin};
@@ -79,6 +80,8 @@ fn nothing_is_touched_after_release() {
     let overdue = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
     explore("tas freed", BOUND, SETUP, last_frees::<Tas>);
     explore("futex freed", BOUND, SETUP, last_frees::<Futex>);
+    explore("flash freed", Preemptions(2), SETUP, last_frees::<Flash>);
+    explore("flash granted, freed", Preemptions(2), overdue, last_frees::<Flash>);
     explore("mcs freed", BOUND, SETUP, last_frees::<Mcs<SpinThenPark>>);
     explore("ticket freed", BOUND, SETUP, last_frees::<Ticket>);
     explore("cna freed", BOUND, SETUP, last_frees::<Cna<SpinThenPark>>);

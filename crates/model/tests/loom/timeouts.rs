@@ -1,6 +1,7 @@
 //! A deadline that passes while the lock is handed over.
 
 use flashlock_locks::event::Event;
+use flashlock_locks::flash::Flash;
 use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
 use flashlock_locks::numa::{Cna, QspinCna};
 use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
@@ -34,6 +35,7 @@ macro_rules! timing_out {
 timing_out! {
     tas: Tas, 3;
     futex: Futex, 3;
+    flash: Flash, 2;
     mcs_spin: Mcs<Spin>, 3;
     mcs_stp: Mcs<SpinThenPark>, 3;
     mcs_park: Mcs<Park>, 3;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::cond::Outcome;
 use flashlock_locks::event::Event;
+use flashlock_locks::flash::Flash;
 use flashlock_locks::machine::{Tunables, Word as _};
 use flashlock_locks::malthusian::Mcscr;
 use flashlock_locks::node::state;
@@ -238,6 +239,7 @@ fn forked<L: Lock>(moves: bool) {
 fn usable_in_a_forked_child() {
     for moves in [false, true] {
         both("futex forked", 5_000, Setup { nodes: 16, ..STILL }, move || forked::<Futex>(moves));
+        both("flash forked", 5_000, Setup { nodes: 16, ..STILL }, move || forked::<Flash>(moves));
         both("shfl forked", 5_000, Setup { nodes: 16, ..STILL }, move || forked::<Shfl<SpinThenPark>>(moves));
     }
 }
@@ -290,6 +292,7 @@ macro_rules! conds {
 conds! {
     tas: Tas;
     futex: Futex;
+    flash: Flash;
     mcs_stp: Mcs<SpinThenPark>;
     mcs_park: Mcs<Park>;
     ticket: Ticket;

@@ -1,6 +1,7 @@
 //! Every thread gets the lock as often as it asks, alone.
 
 use flashlock_locks::event::Event;
+use flashlock_locks::flash::Flash;
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
 use flashlock_locks::numa::{CBoMcs, CPtlTkt, CTktTkt, Cna, Cst, Hmcs, QspinCna};
@@ -42,6 +43,7 @@ macro_rules! rounds {
 rounds! {
     tas: Tas;
     futex: Futex;
+    flash: Flash;
     mcs_spin: Mcs<Spin>;
     mcs_stp: Mcs<SpinThenPark>;
     mcs_park: Mcs<Park>;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use flashlock_locks::flash::Flash;
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
 use flashlock_locks::node::state;
 use flashlock_locks::policy::SameNumaNode;
@@ -120,6 +121,7 @@ macro_rules! frozen {
 frozen! {
     tas: Tas;
     futex: Futex;
+    flash: Flash;
     shfl_spin: Shfl<Spin>;
     shfl_stp: Shfl<SpinThenPark>;
     shfl_park: Shfl<Park>;

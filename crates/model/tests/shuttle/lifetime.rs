@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use flashlock_locks::flash::Flash;
 use flashlock_locks::malthusian::Mcscr;
 use flashlock_locks::numa::{Cna, QspinCna};
 use flashlock_locks::queue::{Mcs, Qspin};
@@ -110,6 +111,7 @@ macro_rules! lifetime {
 lifetime! {
     tas: Tas;
     futex: Futex;
+    flash: Flash;
     mcs_spin: Mcs<Spin>;
     mcs_stp: Mcs<SpinThenPark>;
     mcs_park: Mcs<Park>;

@@ -14,6 +14,9 @@ mod cond;
 mod evict_mutants;
 mod evictions;
 mod exclusion;
+mod flash;
+#[path = "../shared/flash_mutants.rs"]
+mod flash_mutants;
 mod frozen;
 mod lifetime;
 #[path = "../shared/mutants.rs"]

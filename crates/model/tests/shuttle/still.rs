@@ -21,6 +21,7 @@ const NEED_TIME: &[(&str, &[&str], &str)] = &[
     ("tas", &["stp"], "who waits polls with naps in between, for a while; nobody wakes it"),
     ("hbo", &["spin"], "as tas"),
     ("c-bo-mcs", &["stp", "park"], "the first of a NUMA node contends as under tas"),
+    ("flash", &["stp"], "the head naps while the lock is hot, and nobody ends its nap when it is not any more"),
     (
         "cst-rw",
         &["spin", "park"],

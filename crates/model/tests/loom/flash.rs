@@ -1,0 +1,199 @@
+//! `flash`: states built by hand, in which two race; a forked child; and seeded bugs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use flashlock_locks::event::Event;
+use flashlock_locks::flash::Flash;
+use flashlock_locks::flash::state::{COLD, GRANT, HEAD, PASS, SLEEPER, TRANSIT};
+use flashlock_locks::machine::{Machine, Word as _};
+use flashlock_locks::raw::RawLock;
+use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::{explore, find};
+use flashlock_model::meddle::Meddler;
+use flashlock_model::{Loom, Setup};
+use loom::thread;
+
+use crate::common::{HASTY, Lock, Mutex, world};
+use crate::flash_mutants::*;
+
+pub(crate) const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
+pub(crate) const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
+const BOUND: Depth = Preemptions(2);
+
+/// The locks that keep their state as `flash` does.
+pub(crate) trait Flashes: Lock + RawLock<Loom, Queue = <Flash as RawLock<Loom>>::Queue> {}
+impl<L: Lock + RawLock<Loom, Queue = <Flash as RawLock<Loom>>::Queue>> Flashes for L {}
+
+/// Held by the calling thread, with waiters of which `state` says.
+fn held<L: Flashes>(state: u32) -> Arc<Mutex<L>> {
+    let mutex = Arc::new(Mutex::<L>::new());
+    mutex.lock();
+    mutex.queue.state.store((Loom::epoch() << 7) | state, Relaxed);
+    mutex
+}
+
+/// A thread that has the lock once.
+fn comes<L: Flashes>(mutex: &Arc<Mutex<L>>) -> thread::JoinHandle<()> {
+    let mutex = mutex.clone();
+    thread::spawn(move || mutex.section())
+}
+
+/// A section of one who has been counted as a sleeper.
+fn slept<L: Flashes>(mutex: &Mutex<L>) {
+    L::lock_adopted(&mutex.word, &mutex.queue, Loom::take_node());
+    mutex.visit();
+    mutex.unlock();
+}
+
+/// Nobody waits, and the lock says so.
+fn check_idle<L: Flashes>(mutex: &Mutex<L>) {
+    const EPOCH: u32 = 0x7F << 7;
+    let left = mutex.queue.state.peek() & !(COLD | EPOCH);
+    assert_eq!((mutex.is_locked(), left), (false, 0), "held, or waited for");
+}
+
+/// The head has slept; its place is passed on to a sleeper while that falls asleep.
+pub(crate) fn passed_to_a_sleeper<L: Flashes>() {
+    let mutex = held::<L>(HEAD | PASS | SLEEPER);
+    let sleeper = {
+        let mutex = mutex.clone();
+        thread::spawn(move || slept(&mutex))
+    };
+    mutex.visit();
+    mutex.unlock();
+    sleeper.join().expect("no panic");
+    check_idle(&mutex);
+}
+
+/// One comes, and is counted, while this thread releases, becomes the head, has the lock, and passes the place on.
+pub(crate) fn counted_as_the_place_moves<L: Flashes>() {
+    let mutex = held::<L>(HEAD | TRANSIT | SLEEPER);
+    let comes = comes(&mutex);
+    thread::yield_now(); // It falls asleep, unless it is held up.
+    mutex.visit();
+    mutex.unlock();
+    slept(&mutex);
+    comes.join().expect("no panic");
+    check_idle(&mutex);
+}
+
+/// One comes, becomes the head, and asks for the lock, which this thread releases.
+pub(crate) fn released_to_a_head<L: Flashes>() {
+    let mutex = held::<L>(0);
+    let head = comes(&mutex);
+    thread::yield_now(); // It asks, and falls asleep, unless it is held up.
+    mutex.visit();
+    mutex.unlock();
+    head.join().expect("no panic");
+    check_idle(&mutex);
+}
+
+/// The same, until the first tick, which comes before the release.
+fn released_to_a_hasty_head<L: Flashes>() {
+    let mutex = held::<L>(0);
+    let head = {
+        let mutex = mutex.clone();
+        thread::spawn(move || mutex.section_until(world().first_tick()))
+    };
+    mutex.visit();
+    world().tick();
+    mutex.unlock();
+    head.join().expect("no panic");
+    check_idle(&mutex);
+}
+
+/// The same; whoever had the lock last, and was not the holder, frees it.
+fn freed_by_a_hasty_head<L: Flashes>() {
+    let mutex = held::<L>(0);
+    let head = {
+        let mutex = mutex.clone();
+        thread::spawn(move || {
+            if mutex.section_until(world().first_tick()) {
+                mutex.free();
+            }
+        })
+    };
+    thread::yield_now(); // It asks, and falls asleep, unless it is held up.
+    mutex.visit();
+    world().tick();
+    mutex.unlock();
+    head.join().expect("no panic");
+}
+
+/// The holder was the head, and releases; one who was counted gives up.
+fn released_as_one_leaves<L: Flashes>() {
+    let mutex = held::<L>(HEAD | PASS | SLEEPER);
+    let hasty = {
+        let mutex = mutex.clone();
+        thread::spawn(move || mutex.section_until(world().first_tick()))
+    };
+    world().tick();
+    mutex.visit();
+    mutex.unlock();
+    slept(&mutex);
+    hasty.join().expect("no panic");
+    check_idle(&mutex);
+}
+
+/// A child whose parent's lock had been granted to a head that the child does not have: two threads use it.
+pub(crate) fn granted_in_the_parent() {
+    let mutex = held::<Flash>(HEAD | GRANT | (2 * SLEEPER));
+    world().fork();
+    let other = comes(&mutex);
+    mutex.section();
+    other.join().expect("no panic");
+    check_idle(&mutex);
+}
+
+#[test]
+fn a_place_is_passed_on() {
+    for (setup, bound) in [(SETUP, BOUND), (OVERDUE, Preemptions(1))] {
+        explore("flash, passed to a sleeper", BOUND, setup, passed_to_a_sleeper::<Flash>);
+        explore("flash, counted as the place moves", bound, setup, counted_as_the_place_moves::<Flash>);
+        explore("flash, a sleeper leaves", bound, setup, released_as_one_leaves::<Flash>).shows(&[Event::TimedOut]);
+    }
+}
+
+#[test]
+fn a_grant_reaches_a_head() {
+    explore("flash, granted", BOUND, OVERDUE, released_to_a_head::<Flash>).shows(&[Event::Grant, Event::Park]);
+    let shown = explore("flash, granted as it leaves", BOUND, OVERDUE, released_to_a_hasty_head::<Flash>);
+    shown.shows(&[Event::Grant, Event::TimedOut]);
+    explore("flash, granted, freed", BOUND, OVERDUE, freed_by_a_hasty_head::<Flash>).shows(&[Event::Grant]);
+}
+
+#[test]
+fn a_forked_child_is_granted_nothing() {
+    explore("flash, forked", BOUND, SETUP, granted_in_the_parent);
+}
+
+/// The production code, with one access done otherwise.
+fn finds(name: &str, meddle: Meddler, setup: Setup, body: impl Fn() + Send + Sync + 'static) {
+    find(&format!("flash: {name}"), BOUND, Setup { meddle: Some(meddle), ..setup }, body);
+}
+
+#[test]
+fn bugs_of_the_grant() {
+    explore("the mutants' skeleton", BOUND, OVERDUE, released_to_a_head::<MutantFlash<SOUND>>);
+    finds("a grant leaves the word", grant_leaves_the_word, OVERDUE, released_to_a_head::<Flash>);
+    finds("a head waits for 2", sleeps_with_2, OVERDUE, released_to_a_head::<Flash>);
+    finds("a head sleeps though it was granted", sleeps_granted, OVERDUE, released_to_a_head::<Flash>);
+    finds("granted to who sleeps again", grants_a_sleeper, OVERDUE, released_to_a_head::<Flash>);
+    finds("granted to who has left", grants_blindly, OVERDUE, released_to_a_hasty_head::<Flash>);
+    finds("gives up what was granted", resigns_granted, OVERDUE, released_to_a_hasty_head::<Flash>);
+    explore("the mutants' skeleton, freed", BOUND, OVERDUE, freed_by_a_hasty_head::<MutantFlash<SOUND>>);
+    find("flash: granted before the word says so", BOUND, OVERDUE, freed_by_a_hasty_head::<MutantFlash<GRANTS_FIRST>>);
+    finds("settles half", settles_half, SETUP, granted_in_the_parent);
+}
+
+#[test]
+fn bugs_of_the_place() {
+    explore("the mutants' skeleton", BOUND, SETUP, passed_to_a_sleeper::<MutantFlash<SOUND>>);
+    find("flash: called too early", BOUND, SETUP, passed_to_a_sleeper::<MutantFlash<CALLS_FIRST>>);
+    finds("reads calls late", reads_calls_late, SETUP, counted_as_the_place_moves::<Flash>);
+    finds("counted without a head", counts_blindly, SETUP, counted_as_the_place_moves::<Flash>);
+    finds("a head stores", head_stores, SETUP, counted_as_the_place_moves::<Flash>);
+    finds("a head goes blindly", head_goes_blindly, SETUP, counted_as_the_place_moves::<Flash>);
+    finds("ignores a call", leaver_ignores_the_call, SETUP, released_as_one_leaves::<Flash>);
+}

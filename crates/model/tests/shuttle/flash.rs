@@ -1,0 +1,193 @@
+//! `flash`: beside glibc's code on the same word, released by it, in a forked child, behind a head that does not run; and
+//! its seeded bugs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use flashlock_locks::flash::Flash;
+use flashlock_locks::flash::state::{COLD, GRANT, HEAD, SLEEPER, SLEEPS};
+use flashlock_locks::machine::{Machine, Word as _};
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::spin::Futex;
+use flashlock_model::meddle::Meddler;
+use flashlock_model::shuttle::{By, find};
+use flashlock_model::{Fault, Field, Setup, Shuttle};
+use shuttle::thread;
+
+use crate::common::{FLOWING, Load, Mutex, OVERDUE, SCHEDULES, STILL, any, both, rounds, world};
+use crate::cond::producers_and_consumers;
+use crate::flash_mutants::*;
+
+const LOAD: Load = Load { threads: 4, rounds: 3, nodes: 1, timed: false, hold: 6 };
+const TIMED: Load = Load { timed: true, ..LOAD };
+
+/// What `state` holds of waiters of this process, beside hints.
+fn waiters(mutex: &Mutex<Flash>) -> u32 {
+    const EPOCH: u32 = 0x7F << 7;
+    mutex.queue.state.peek() & !(COLD | EPOCH)
+}
+
+/// Nobody waits, and the lock says so.
+fn check_idle(mutex: &Mutex<Flash>) {
+    assert_eq!((mutex.is_locked(), waiters(mutex)), (false, 0), "held, or waited for");
+}
+
+/// A section, with glibc's code, which may release what ours has acquired.
+fn section_of_glibc(mutex: &Mutex<Flash>, releases_ours: bool, hold: u32) {
+    let as_glibc = |act: fn(&flashlock_model::word::Word<_>, &())| {
+        world().set_mark(GLIBC);
+        act(&mutex.word, &());
+        world().set_mark(0);
+    };
+    if releases_ours {
+        mutex.lock();
+    } else {
+        as_glibc(<Futex as RawLock<Shuttle>>::lock);
+    }
+    mutex.visit();
+    (0..hold).for_each(|_| thread::yield_now());
+    as_glibc(<Futex as RawLock<Shuttle>>::unlock);
+}
+
+/// Some sections are locked and released by glibc's code; some are only released by it.
+fn beside_glibc(load: Load, releases_ours: bool) -> impl Fn() + Send + Sync + Clone + 'static {
+    move || {
+        let mutex = Arc::new(Mutex::<Flash>::new());
+        let work = move |mutex: &Mutex<Flash>| {
+            for _ in 0..load.rounds {
+                match any(if load.timed { 4 } else { 3 }) {
+                    0 => section_of_glibc(mutex, false, load.hold),
+                    1 if releases_ours => section_of_glibc(mutex, true, load.hold),
+                    3 if !mutex.lock_until(world().deadline(1 + any(3))) => {}
+                    how => {
+                        if how != 3 {
+                            mutex.lock();
+                        }
+                        mutex.visit();
+                        (0..load.hold).for_each(|_| thread::yield_now());
+                        mutex.unlock();
+                    }
+                }
+            }
+        };
+        let threads: Vec<_> = (1..load.threads)
+            .map(|_| {
+                let mutex = mutex.clone();
+                thread::spawn(move || work(&mutex))
+            })
+            .collect();
+        work(&mutex);
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        assert!(!mutex.is_locked());
+        if !releases_ours {
+            check_idle(&mutex);
+        }
+    }
+}
+
+#[test]
+fn shares_the_word_with_glibc() {
+    both("flash beside glibc, still", SCHEDULES, STILL, beside_glibc(LOAD, false));
+    both("flash beside glibc, overdue", SCHEDULES, OVERDUE, beside_glibc(LOAD, false));
+    both("flash beside glibc, flowing", SCHEDULES, FLOWING, beside_glibc(TIMED, false));
+    both("flash released by glibc, flowing", SCHEDULES, FLOWING, beside_glibc(TIMED, true));
+}
+
+/// A child whose parent's lock had been granted to a head that the child does not have: two threads use it.
+fn granted_in_the_parent() {
+    let mutex = Arc::new(Mutex::<Flash>::new());
+    mutex.lock();
+    mutex.queue.state.store((Shuttle::epoch() << 7) | HEAD | GRANT | (2 * SLEEPER), Relaxed);
+    world().fork();
+    let threads = [(); 2].map(|()| {
+        let mutex = mutex.clone();
+        thread::spawn(move || {
+            if any(2) == 0 {
+                mutex.section();
+            } else if mutex.try_lock() {
+                mutex.unlock();
+            }
+        })
+    });
+    mutex.section();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    check_idle(&mutex);
+}
+
+#[test]
+fn a_forked_child_is_granted_nothing() {
+    both("flash forked", SCHEDULES, STILL, granted_in_the_parent);
+}
+
+/// A head stands before the word as if it slept there, and does not: the release wakes a sleeper, who takes its place.
+fn behind_a_frozen_head() {
+    let mutex = Arc::new(Mutex::<Flash>::new());
+    mutex.lock();
+    let begun = (Shuttle::epoch() << 7) | HEAD | SLEEPS;
+    mutex.queue.state.store(begun, Relaxed);
+    mutex.word.store(3, Relaxed);
+    let sleeper = {
+        let mutex = mutex.clone();
+        thread::spawn(move || mutex.section())
+    };
+    while world().sleepers() == 0 {
+        thread::yield_now();
+    }
+    mutex.unlock();
+    sleeper.join().expect("no panic");
+}
+
+#[test]
+fn a_sleeper_is_roused() {
+    both("flash behind a frozen head", SCHEDULES, STILL, behind_a_frozen_head);
+    let unheard = Setup { fault: Some(Fault::NoWake(Field::LockNext)), ..STILL };
+    find("flash: nobody is roused", By::Random, 100, unheard, behind_a_frozen_head);
+}
+
+/// Much less than the sound lock is tried with.
+const TRIES: usize = 50_000;
+
+/// The production code, with one access done otherwise.
+fn finds(name: &str, meddle: Meddler, setup: Setup, body: impl Fn() + Send + Sync + 'static) {
+    find(&format!("flash: {name}"), By::Random, TRIES, Setup { meddle: Some(meddle), ..setup }, body);
+}
+
+/// Time stands still, but for the deadlines of those who wait.
+const DEADLINES: Setup = Setup { flow: 40, ..STILL };
+/// The same, and all waits are overdue.
+const GRANTING: Setup = Setup { flow: 40, ..OVERDUE };
+
+/// A head that has taken a wake-up owes it to who else sleeps on the word.
+#[test]
+fn bugs_beside_glibc() {
+    finds("who has taken a wake-up acquires with 1", forgets_the_word, STILL, beside_glibc(LOAD, false));
+    let meddle = Some(leaves_no_notice as Meddler);
+    let (setup, body) = (Setup { meddle, ..DEADLINES }, beside_glibc(TIMED, false));
+    find("flash: who has taken a wake-up leaves no 2", By::Pct(4), TRIES, setup, body);
+    finds("a grant wakes one", grant_wakes_one, OVERDUE, beside_glibc(LOAD, false));
+}
+
+#[test]
+fn bugs_of_the_grant() {
+    both("the mutants' skeleton, overdue", TRIES / 10, OVERDUE, rounds::<MutantFlash<SOUND>>(LOAD));
+    finds("a head sleeps though it was granted", sleeps_granted, OVERDUE, rounds::<Flash>(LOAD));
+    finds("granted to who sleeps again", grants_a_sleeper, OVERDUE, rounds::<Flash>(LOAD));
+    finds("granted to who has left", grants_blindly, GRANTING, rounds::<Flash>(TIMED));
+}
+
+#[test]
+fn bugs_of_the_place() {
+    both("the mutants' skeleton", TRIES / 10, STILL, rounds::<MutantFlash<SOUND>>(LOAD));
+    finds("a head stores", head_stores, STILL, rounds::<Flash>(LOAD));
+    finds("a head goes blindly", head_goes_blindly, STILL, rounds::<Flash>(LOAD));
+    finds("counted without a head", counts_blindly, STILL, rounds::<Flash>(LOAD));
+    finds("ignores a call", leaver_ignores_the_call, DEADLINES, rounds::<Flash>(TIMED));
+    finds("the last leaves the place", last_leaver_leaves_the_place, DEADLINES, rounds::<Flash>(TIMED));
+    finds("gives up the place", resigns_the_place, DEADLINES, rounds::<Flash>(TIMED));
+    let moved = || producers_and_consumers::<MutantFlash<SOUND>>(false, true);
+    finds("moved, and not woken", adopts_without_a_look, STILL, moved);
+}
