@@ -9,7 +9,7 @@ use crate::locks;
 use crate::workspace;
 
 /// The locks of a full run: the default, and those with a queue of their own kind.
-const LOCKS: [&str; 3] = ["shfl", "cna", "mcscr"];
+const LOCKS: [&str; 3] = ["flash", "cna", "mcscr"];
 /// Further ones of a quick run, for applications that are [`Quick::Always`].
 const QUICK_LOCKS: [&str; 2] = ["mcs", "futex"];
 
@@ -72,7 +72,7 @@ mod tests {
         let lock = |name: &str| Lock {
             name: name.into(),
             kind: Kind::Mutex,
-            default: name == "shfl",
+            default: name == "flash",
             principal: true,
             exceptions: Vec::new(),
         };
@@ -80,7 +80,7 @@ mod tests {
         let plan = |only, named| Plan { wrappers: Vec::new(), only, named };
         for threads in [2, 8, 32] {
             let quick = plan(Some(8), false);
-            assert!(quick.includes(Quick::Once, &wrapper("shfl"), threads));
+            assert!(quick.includes(Quick::Once, &wrapper("flash"), threads));
             assert_eq!(quick.includes(Quick::Always, &wrapper("cna"), threads), threads == 8);
             assert!(quick.includes(Quick::Always, &wrapper("mcs"), threads));
             assert!(!quick.includes(Quick::Once, &wrapper("mcs"), threads));

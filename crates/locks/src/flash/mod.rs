@@ -7,8 +7,9 @@
 //! **Source.** This project. Competitive succession, spin-then-park and the standby thread: Dice, *Malthusian Locks*, §5.1,
 //! 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
 //!
-//! **Use it** when you do not know which lock to use, and the machine has a few CPUs. **Rather not** when the machine has
-//! several NUMA nodes and the lock is hot: this lock does not know of them.
+//! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot lock and
+//! each should have it soon: of a hundred threads each waits for a hundred times `bound=`; `shfl` serves more of them in turn,
+//! at the price of half of the throughput or more.
 //!
 //! **Departures.** From the standby thread of LOITER: (1) there is no inner lock; whoever is neither the head nor polls
 //! sleeps on a word of this one, in the kernel's order, so no queue nodes are needed. (2) The place of the head is passed

@@ -7,7 +7,7 @@
 //! Succession is competitive, waiting is spin-then-park (Dice, *Malthusian Locks*, §5.1, 5.4). Who is put next to whom is a
 //! [policy](crate::policy), by NUMA node unless the user says otherwise (`policy=`, `docs/policies.md`).
 //!
-//! **Use it** when you do not know which lock to use: it is the default because it copes with everything. **Rather not** when you measured, and another is better for your program.
+//! **Use it** when the machine has several NUMA nodes and a wait should be short for everybody: it copes with everything. **Rather not** when you measured, and another is better for your program.
 //!
 //! ```text
 //!   word ── 1 ─── held by a thread that is in no queue      newcomer ──> takes the word if it is free; one of them polls it
