@@ -17,7 +17,8 @@ impl<M: Machine> Lock<'_, M> {
     /// The wait of a head, from the time when it became so. It has the lock then, or the place is passed on.
     pub(super) fn stand_first(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let (began, bound) = (M::micros(), M::tunables().bound_us);
-        let is_overdue = || M::micros().wrapping_sub(began) >= bound;
+        let left = || bound.saturating_sub(M::micros().wrapping_sub(began));
+        let is_overdue = || left() == 0;
         let (mut role, mut nap, mut careful) = (Role::Head { is_dirty: false }, NAP, false);
         loop {
             let moves = match self.spin(role, SPIN, careful) {
@@ -41,7 +42,7 @@ impl<M: Machine> Lock<'_, M> {
                 return self.resign(role);
             }
             if is_hot {
-                M::relax(nap);
+                M::relax(nap.min(left().max(1)));
                 nap = (nap * 2).min(LONGEST_NAP);
                 careful = true;
                 continue;
