@@ -13,8 +13,8 @@
 //!
 //! **Departures.** From the standby thread of LOITER: (1) there is no inner lock; whoever is neither the head nor polls
 //! sleeps on a word of this one, in the kernel's order, so no queue nodes are needed. (2) The place of the head is passed
-//! on after the head's section, not before it. (3) A head that contends for a hot lock naps. (4) Every budget follows from
-//! something measured.
+//! on after the head's section, not before it. (3) A head that contends for a hot lock naps. (4) For how long a waiter
+//! offers its CPU, and after what time it looks twice, follow from what a sleep and a transfer of the line cost here.
 //!
 //! ```text
 //!   arrivals ── poll, then offer their CPU ──┐
@@ -58,7 +58,7 @@
 //!
 //! *Why.* A head whose wait is overdue asks for the lock, and the next release hands it over, whoever else wants it. A head that sleeps is
 //! woken by the first release after it fell asleep, finds itself overdue after T at the latest, and asks; so it is handed
-//! the lock by the second release after that. When it releases, it calls the sleeper that has slept longest. The claim
+//! the lock by the second release after that. If sections are longer than 2 T, the first release hands it over. When it releases, it calls the sleeper that has slept longest. The claim
 //! `Bounded` of the simulator draws n and s; `cargo xtask bound` measures it here.
 //!
 //! ## Invariants
