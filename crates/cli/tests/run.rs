@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use common::{binary, flashlock, scratch, threads};
+use flashlock_locks::catalogue::DEFAULT;
 use predicates::prelude::*;
 use predicates::str::{contains, is_empty, starts_with};
 
@@ -78,7 +79,8 @@ fn a_wait_that_this_cpu_does_not_have_is_refused() {
     }
     let why = "lock mcs cannot wait by umwait here: this CPU does not have it (WAITPKG)";
     run().code(2).stdout(is_empty()).stderr(starts_with("flashlock: ").and(contains(why)));
-    alone().stderr(contains(why).and(contains("; using shfl\n")));
+    let default = format!("; using {}\n", DEFAULT.info().name);
+    alone().stderr(contains(why).and(contains(default)));
     doctor.stdout(contains("this CPU lacks it (WAITPKG): wait=umwait is refused"));
 }
 

@@ -14,7 +14,8 @@ pub(crate) const PYTHON: App = App {
     packages: &["python3"],
     quick: Quick::Always,
     sources: &[],
-    needs: &[Needs::MutexLock(10_000), Needs::CondWait(1000), Needs::SemWait(10_000)],
+    // Threads wait on a condition variable for the interpreter's own lock: how often, depends on when they happen to run.
+    needs: &[Needs::MutexLock(10_000), Needs::CondWait(10), Needs::SemWait(10_000)],
     run: |run| script(run, "/usr/bin/python3", "queues.py", 20_000, &["queue", "condition", "barrier", "pool"]),
 };
 
