@@ -28,7 +28,7 @@
 //! | word | holds |
 //! |---|---|
 //! | `word` | 0 free; 1 held; 2 held, and somebody may sleep on the word; 3 the same, written by the head before it sleeps there |
-//! | `turn` | acquisitions (16 bits), and when a head last got the lock: see [`turn`](state::turn) |
+//! | `turn` | acquisitions (16 bits), and when a head last got the lock: see [`turn`] |
 //! | `state` | what there is to know of the waiters: see [`state`] |
 //! | `calls` | how often a sleeper was called; on it they sleep |
 //!
@@ -118,7 +118,7 @@ pub struct Flash;
 /// What is beside the word.
 #[repr(C)]
 pub struct FlashQueue<M: Machine> {
-    /// How often it was acquired; see [`turn`](state::turn).
+    /// How often it was acquired; see [`turn`].
     pub turn: M::Word,
     /// What there is to know of the waiters.
     pub state: M::Word,
