@@ -106,7 +106,7 @@ const THREADS: [u32; 3] = [2, 8, 32];
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Under these locks (may be repeated, or a list with commas) [default: shfl,cna,mcscr]
+    /// Under these locks (may be repeated, or a list with commas) [default: flash,cna,mcscr]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     lock: Vec<String>,
     /// With so many threads, one run for each number
