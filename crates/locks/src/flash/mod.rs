@@ -85,6 +85,12 @@
 //! | other accesses of `state` | Relaxed | – | a compare-and-swap each: what it says is all that matters |
 //! | `turn` | Relaxed | – | hints, and the holder's own |
 //!
+//! ## What it reaches
+//! `cargo xtask regret` compares it with what people embed, on 2 CPUs. Over 70 combinations of section, work outside and
+//! threads it has 0.975 of the best lock's throughput (`tbb::mutex` 0.939, glibc 0.901, `shfl` 0.873), and 0.92 of what is
+//! physically possible. It is more than 5 % behind the best in nine: mostly with 0.1 µs outside and 4 or 8 threads, where
+//! two threads take turns although one alone would do more, and with 256 threads. Cells held out were not looked at yet.
+//!
 //! **Cannot:** wake a head that naps. If the threads that made the lock hot leave it all at once, it stays free until the nap
 //! ends, 0.4 ms at most, unless somebody comes.
 
