@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use flashlock_locks::catalogue::LOCKS;
+use flashlock_locks::catalogue::{Claim, LOCKS, LockId};
 use flashlock_locks::rw::catalogue::RW_LOCKS;
 
 use crate::child::Program;
@@ -52,9 +52,6 @@ struct Run {
     does: &'static str,
 }
 
-/// Locks whose pages allow two sections for each waiter: one is somebody's who came later.
-const TWO_SECTIONS: [&str; 2] = ["flash", "loiter"];
-
 /// What a run says.
 struct Wait {
     /// For how many long sections.
@@ -64,8 +61,9 @@ struct Wait {
 
 impl Run {
     fn allowed(&self) -> u64 {
-        let two = TWO_SECTIONS.contains(&self.lock.split(':').next().unwrap_or_default());
-        (self.others + 2) * if two { 2 } else { 1 } + BESIDE
+        let name = self.lock.split(':').next().unwrap_or_default();
+        let twice = LockId::from_name(name).is_some_and(|id| id.info().claims.contains(&Claim::Twice));
+        (self.others + 2) * if twice { 2 } else { 1 } + BESIDE
     }
 }
 

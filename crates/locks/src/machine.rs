@@ -169,11 +169,21 @@ pub enum Local {
     NodeUses,
     /// `flat-combining`: the record that the thread used last, of whichever lock.
     Record,
+    /// `flash`: the lock whose sections the thread times.
+    Timed,
+    /// `flash`: when the section that it times began ([steps](Machine::steps)).
+    TimedSince,
+    /// `flash`: what a section of that lock takes after it was another CPU's (steps); 0 while not known.
+    MoveCost,
+    /// `flash`: how many looks are left until it watches how soon that lock is taken again.
+    Watch,
+    /// `flash`: how many there were between the last two.
+    WatchEvery,
 }
 
 impl Local {
     /// How many words there are.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 9;
 }
 
 /// How much earlier than now (µs) a time is that says of a waiter that it does not run.
@@ -293,6 +303,11 @@ pub trait Machine: Sized + 'static {
 
     /// Polls nothing for so many polite steps of the CPU (a few to some forty ns each), while others run.
     fn pause(steps: u32);
+
+    /// A clock in such steps, for what takes a few µs. It overflows.
+    fn steps() -> u32 {
+        Self::micros().wrapping_mul(32)
+    }
 
     /// Sleeps while `word` holds `expected`, until a [`Machine::wake`] of the word or the deadline.
     fn park(word: &Self::Word, expected: u32, until: Option<Deadline>) -> Unparked;

@@ -19,8 +19,9 @@ use flashlock_locks::machine::{Clock, Deadline};
 
 use crate::sys;
 
-/// How long the counter's rate is measured. With readings of a few thousand ticks it is known to some parts in ten thousand.
-const SETTLE_NS: u64 = 20_000_000;
+/// How long the counter's rate is measured. With readings of a few hundred ticks it is known to some parts in ten thousand, and
+/// with the longest that count to some in a thousand. Not longer: until then each look at the clock is a system call.
+const SETTLE_NS: u64 = 4_000_000;
 /// In ticks: the call between two looks at the counter takes hundreds, a few thousand on a slow virtual machine. Where it
 /// always takes longer, the kernel's clock stays in use.
 const LONGEST_READING: u64 = 20_000;
@@ -85,7 +86,8 @@ fn counted(base: Reading, ticks: u64, rate: u64) -> u64 {
 /// (`BASE_TICKS` is 0 until it is written, and written after `BASE_NS`).
 #[cold]
 fn calibrate() -> u64 {
-    if !counter_is_invariant() {
+    // Asked once only: a virtual machine leaves CPUID to its hypervisor, which takes many µs.
+    if BASE_TICKS.load(Relaxed) == 0 && !counter_is_invariant() {
         RATE.store(NO_COUNTER, Relaxed);
         return kernel_now(libc::CLOCK_MONOTONIC);
     }

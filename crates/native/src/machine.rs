@@ -191,6 +191,10 @@ impl<S: Sink> Machine for Native<S> {
         evidence::transfer_cost(times)
     }
 
+    fn steps() -> u32 {
+        evidence::steps()
+    }
+
     fn is_there(word: &Word32) -> bool {
         futex::is_there(&word.0)
     }

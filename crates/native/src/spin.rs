@@ -49,9 +49,11 @@ pub fn note_woken() {
     }
 }
 
-/// Counts the CPUs. Called at load time: a program may give up the system call later.
+/// Counts the CPUs, and reads the clocks for the first time. Called at load time: a program may give up the system call later,
+/// and the counter's rate is known the sooner.
 pub fn prepare() {
     CPUS.store(sys::usable_cpus(), Relaxed);
+    clock::now();
 }
 
 /// Whether a waiter has lately lost its CPU to another task, or there are so few CPUs that a holder, a head and one more

@@ -195,6 +195,10 @@ impl Machine for Sim {
         spend(time, Use::Polling);
     }
 
+    fn steps() -> u32 {
+        with(|kernel| (kernel.now / ps(kernel.machine.latency_ns.pause)) as u32)
+    }
+
     fn park(word: &Word, expected: u32, until: Option<Deadline>) -> Unparked {
         system(|kernel| kernel.os.syscall);
         if flashlock_locks::machine::Word::load(word, Ordering::SeqCst) != expected {

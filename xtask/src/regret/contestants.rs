@@ -89,6 +89,10 @@ pub(crate) struct Library {
 }
 
 impl Library {
+    pub(crate) fn new(name: &str, path: PathBuf, lock: &str) -> Self {
+        Self { name: name.to_owned(), path, lock: Some(lock.to_owned()) }
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         let (name, rest) = text.split_once('=').ok_or("wants NAME=PATH, or NAME=PATH:LOCK")?;
         let (path, lock) = rest.split_once(':').map_or((rest, None), |(path, lock)| (path, Some(lock.to_owned())));

@@ -4,6 +4,7 @@
 //! Over a grid of sections, work outside and numbers of threads it says of each lock how near it comes to the best one,
 //! and to what is physically possible. It is a benchmark, no test: whatever comes out, the exit status is 0.
 
+mod ablation;
 mod cells;
 mod contestants;
 mod page;
@@ -28,6 +29,9 @@ use summary::Summary;
 pub(crate) struct Options {
     #[command(flatten)]
     contestants: contestants::Compared,
+    /// Beside `flash`, builds of it each of which lacks a mechanism
+    #[arg(long)]
+    ablation: bool,
     /// How many of the cells
     #[arg(long, value_enum, default_value = "third")]
     cells: Extent,
@@ -79,7 +83,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.install {
         setup::install(contestants::packages())?;
     }
-    let contestants = contestants::prepare(&options.contestants)?;
+    let mut compared = options.contestants.clone();
+    if options.ablation {
+        compared.lib.extend(ablation::libraries()?);
+    }
+    let contestants = contestants::prepare(&compared)?;
     let of = judged(options, &contestants)?;
     if options.page {
         let store = Store::open(options.resume.as_deref(), &contestants[0].program)?;

@@ -12,6 +12,8 @@ pub enum Claim {
     Serves,
     /// Nobody waits for longer than the bounds of all who wait, as its options say, one after the other.
     Bounded,
+    /// Of a bounded lock: two sections for each waiter, since one may be somebody's who came later.
+    Twice,
     /// Waiters of the holder's NUMA node come before others, mostly.
     Local,
     /// With more threads than are needed to keep the lock busy, few of them take turns at a time; with fewer it is as fast as MCS.

@@ -163,6 +163,7 @@ mod tests {
             let claims = |claim| lock.claims.contains(&claim);
             assert_eq!(lock.fair.starts_with("yes"), claims(Claim::InOrder), "{}", lock.name);
             assert_eq!(lock.fair.starts_with("bounded"), claims(Claim::Bounded), "{}", lock.name);
+            assert!(claims(Claim::Bounded) || !claims(Claim::Twice), "{}", lock.name);
             assert_eq!(!lock.fair.starts_with("no"), claims(Claim::Serves), "{}", lock.name);
             assert!(lock.numa_aware || !claims(Claim::Local), "{}", lock.name);
         }

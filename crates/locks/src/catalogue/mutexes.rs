@@ -167,7 +167,7 @@ macro_rules! for_each_lock {
                 source: "malthusian/loiter.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "bounded: after bound= microseconds the one that contends is handed the lock; behind it, first come, first served",
-                strict: true, claims: [Serves, Bounded, Restricts], options: [Bound, Spinners],
+                strict: true, claims: [Serves, Bounded, Twice, Restricts], options: [Bound, Spinners],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (LoiterCna, "loiter-cna", [stp => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Umwait>, $crate::wait::Umwait>], {
@@ -212,7 +212,7 @@ macro_rules! for_each_lock {
                 source: "flash/mod.rs",
                 bytes: 16, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "bounded: after bound= microseconds the first waiter is handed the lock",
-                strict: false, claims: [Serves, Bounded], options: [Bound],
+                strict: false, claims: [Serves, Bounded, Twice], options: [Bound],
                 exceptions: [],
             }),
         }

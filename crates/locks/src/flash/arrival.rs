@@ -44,7 +44,7 @@ pub(super) enum Polled {
 }
 
 /// The word, and `turn`.
-type Seen = (u32, u32);
+pub(super) type Seen = (u32, u32);
 
 /// What one poll has seen so far.
 struct Poll {
@@ -61,7 +61,7 @@ struct Poll {
 }
 
 impl<M: Machine> Lock<'_, M> {
-    /// Whether the caller, who has just taken the word, keeps it: settles what its role says. (It does.)
+    /// The caller has just taken the word: changes `state` as its role demands, and sets `add`.
     fn finish(&self, role: Role, add: u32) {
         if role.is_head() {
             self.update(|state| after_head(state) | add);
@@ -131,31 +131,51 @@ impl<M: Machine> Lock<'_, M> {
         Look::Again { pause: poll.pause, came }
     }
 
-    fn see(&self) -> Seen {
+    pub(super) fn see(&self) -> Seen {
         (self.word.load(Relaxed), self.queue.turn.load(Relaxed))
     }
 
-    /// The word was free when `turn` was `now`: takes it, if it still is when it should not be taken again at once. What was seen
-    /// last if not.
+    /// The word was free when `turn` was `now`: takes it, unless somebody is back first. What was seen last if the caller does
+    /// not have it.
     fn found_free(&self, poll: &mut Poll, now: u32) -> Result<(), Seen> {
         let state = self.state();
-        let is_cold = state & COLD != 0 && !poll.careful && poll.moves == 0;
-        let mut add = 0;
-        if !is_cold && state & HANDOFF == 0 {
-            let pause = if poll.pause > poll.second { poll.pause.min(LONGEST_SECOND) } else { poll.second };
-            M::pause(pause);
-            let later = self.see();
-            if later.0 != FREE || turn::between(now, later.1) != 0 {
-                self.warm_up(state);
-                return Err(later);
-            }
-            add = if poll.careful { COLD } else { 0 };
-        }
+        // A head whose wait is overdue takes it at once.
+        let add = if state & HANDOFF == 0 {
+            self.look_again(poll, now, state).inspect_err(|_| self.warm_up(state))?
+        } else {
+            0
+        };
+        let since = self.is_to_be_timed().then(M::steps);
         if self.grab(poll.role.is_dirty()) {
             self.finish(poll.role, add);
+            since.inspect(|&since| self.begin_timing(since));
             return Ok(());
         }
         Err(self.see())
+    }
+
+    /// Leaves a free lock to others for a moment, if it may be hot. What was seen last if somebody has had it in between;
+    /// if nobody, what is to be set in `state`.
+    fn look_again(&self, poll: &Poll, now: u32, state: u32) -> Result<u32, Seen> {
+        if let Some(cost) = self.is_to_be_watched() {
+            return self.watch(now, cost, poll.second).map(|()| 0);
+        }
+        let is_cold = state & COLD != 0 && !poll.careful && poll.moves == 0;
+        if is_cold {
+            return Ok(0);
+        }
+        let stay = self.stay();
+        let pause = if poll.pause > poll.second { poll.pause.min(LONGEST_SECOND) } else { poll.second };
+        M::pause(pause.max(stay));
+        let later = self.see();
+        if later.0 != FREE || turn::between(now, later.1) != 0 {
+            return Err(later);
+        }
+        if stay != 0 {
+            self.stayed_in_vain(stay);
+            return Ok(0);
+        }
+        Ok(if poll.careful { COLD } else { 0 })
     }
 
     /// Somebody has used the lock before it could have got here: it is not cold.
@@ -171,13 +191,13 @@ impl<M: Machine> Lock<'_, M> {
         match self.spin(Role::Arrival, super::evidence::SPIN, probes) {
             Polled::Won => true,
             Polled::Lost(moves) if moves >= HOT => false,
-            Polled::Lost(_) => self.offer(Role::Arrival, until) == Polled::Won,
+            Polled::Lost(_) => self.offer(Role::Arrival, patience::<M>(), until) == Polled::Won,
         }
     }
 
-    /// Offers its CPU to others, and polls in between, until the patience is spent or the lock seems hot.
-    pub(super) fn offer(&self, role: Role, until: Option<Deadline>) -> Polled {
-        let (began, patience, mut moves) = (M::micros(), patience::<M>(), 0);
+    /// Offers its CPU to others, and polls in between, until the patience (µs) is spent or the lock seems hot.
+    pub(super) fn offer(&self, role: Role, patience: u32, until: Option<Deadline>) -> Polled {
+        let (began, mut moves) = (M::micros(), 0);
         loop {
             M::offer();
             if self.take_granted(role) {

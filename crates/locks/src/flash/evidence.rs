@@ -1,7 +1,8 @@
 //! # What `flash` knows, and what follows from it
 //!
 //! Evidence and decisions, apart from the mechanism: what a machine measures comes in here, and how long a thread waits in
-//! which way goes out. Times are in µs.
+//! which way goes out. Times are in µs. A transfer of the line, a sleep, and a move of the lock are measured; the other
+//! figures are constants, from the prototype's grid of two CPUs.
 //!
 //! | decision | by what |
 //! |---|---|
@@ -9,6 +10,7 @@
 //! | how long it offers its CPU before it sleeps | [`patience`]: until a sleep costs less than a tenth of the wait so far |
 //! | whether the lock is *hot* | [`HOT`] acquisitions seen while polling: more waiters awake do not help |
 //! | after how many steps the second look comes | [`second_look`]: what it takes the line to travel to and fro |
+//! | after how many more, if the lock had better stay | [`stay`](super::stay): what a move costs, and how soon it is taken again |
 //! | how long a head naps that contends for a hot lock | [`NAP`], doubling up to [`LONGEST_NAP`] |
 //! | when the head is handed the lock | `bound=` |
 
@@ -20,7 +22,7 @@ pub const SPIN: u32 = 5;
 pub const SPIN_BETWEEN: u32 = 4;
 /// And once more when its wait has become overdue.
 pub const SPIN_OVERDUE: u32 = 2;
-/// So many releases, seen in one poll, say that the lock is hot.
+/// So many acquisitions, seen in one poll, say that the lock is hot.
 pub const HOT: u32 = 2;
 /// After so many of them a poll ends: enough others circulate.
 pub const TOO_HOT: u32 = 48;
@@ -34,10 +36,20 @@ pub const LONGEST_PAUSE: u32 = 64;
 pub const LONGEST_SECOND: u32 = 16;
 /// One arrival in so many probes: it looks as carefully as if the lock were not cold.
 pub const PROBE_EVERY: u32 = 32;
-/// So many releases within a second look say that the lock is not cold.
+/// So many acquisitions within a second look say that the lock is not cold.
 pub const NOT_COLD: u32 = 3;
-/// Once in so many releases the holder looks how long the head has waited.
+/// Once in so many acquisitions the holder looks how long the head has waited.
 pub const LOOK_EVERY: u32 = 64;
+/// The longest time (steps) for which a free lock is left to its last holder.
+pub const LONGEST_STAY: u32 = 2040;
+/// One in so many sections after a move is timed.
+pub const TIME_EVERY: u32 = 16;
+/// One in so many, by a thread that has timed none of this lock.
+pub const TIME_FIRST: u32 = 4;
+/// A waiter watches how soon the lock is taken again once in so many looks at a free one.
+pub const WATCH_EVERY: u32 = 16;
+/// So seldom, if it did not pay.
+pub const WATCH_SELDOM: u32 = 1024;
 /// The first timed look of a sleeper, at least.
 const SLEEPER_LOOKS: u32 = 16_000;
 /// All sleepers together look no more often than that.
@@ -56,7 +68,7 @@ pub fn patience<M: Machine>() -> u32 {
     (M::sleep_cost() * WORTH).clamp(*PATIENCE.start(), *PATIENCE.end())
 }
 
-/// After which time a sleeper, one of so many, looks for the first time by itself. Each next look comes after twice the time.
+/// After which time one of so many sleepers first looks by itself. Each next look comes after twice the time.
 pub fn first_look(sleepers: u32) -> u32 {
     sleepers.saturating_mul(SLEEPERS_LOOK).max(SLEEPER_LOOKS)
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::event::Event;
 use crate::flash::arrival::{Polled, Role};
-use crate::flash::evidence::{HOT, LONGEST_NAP, NAP, SPIN, SPIN_OVERDUE};
+use crate::flash::evidence::{HOT, LONGEST_NAP, NAP, SPIN, SPIN_OVERDUE, patience};
 use crate::flash::sleeper::stay_away;
 use crate::flash::state::{GRANT, HANDOFF, HEAD, Lock, SLEEPS, TRANSIT, after_resigning};
 use crate::flash::{AWAITED, FREE, HELD, SLEEPERS};
@@ -20,6 +20,7 @@ impl<M: Machine> Lock<'_, M> {
         let left = || bound.saturating_sub(M::micros().wrapping_sub(began));
         let is_overdue = || left() == 0;
         let (mut role, mut nap, mut careful) = (Role::Head { is_dirty: false }, NAP, false);
+        let mut patience = patience::<M>();
         loop {
             let moves = match self.spin(role, SPIN, careful) {
                 Polled::Won => return Ok(()),
@@ -34,7 +35,7 @@ impl<M: Machine> Lock<'_, M> {
             }
             let is_hot = moves >= HOT && !overdue;
             let is_hot = is_hot
-                || match self.offer(role, until) {
+                || match self.offer(role, patience, until) {
                     Polled::Won => return Ok(()),
                     Polled::Lost(moves) => moves >= HOT && self.state() & HANDOFF == 0 && !is_overdue(),
                 };
@@ -53,6 +54,8 @@ impl<M: Machine> Lock<'_, M> {
                     return Ok(());
                 }
             }
+            // Sections are longer than that: it has been in vain, and will be.
+            patience = M::sleep_cost();
             match self.sleep_on_word(until) {
                 Some(Unparked::Woken) => role = Role::Head { is_dirty: true },
                 Some(Unparked::TimedOut) => return self.resign(role),
@@ -88,7 +91,7 @@ impl<M: Machine> Lock<'_, M> {
             if state & GRANT != 0 {
                 return None;
             }
-            if self.change(state, state | SLEEPS) {
+            if self.say_sleeps(state) {
                 break;
             }
             state = self.state();

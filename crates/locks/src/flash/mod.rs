@@ -8,13 +8,14 @@
 //! 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
 //!
 //! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot lock and
-//! each should have it soon: of a hundred threads each waits for a hundred times `bound=`; `shfl` serves more of them in turn,
-//! at the price of half of the throughput or more.
+//! each should have it soon: of a hundred threads each waits for a hundred times `bound=`. `shfl` serves more of them in
+//! turn, and completes a third fewer sections on simulated machines.
 //!
 //! **Departures.** From the standby thread of LOITER: (1) there is no inner lock; whoever is neither the head nor polls
 //! sleeps on a word of this one, in the kernel's order, so no queue nodes are needed. (2) The place of the head is passed
 //! on after the head's section, not before it. (3) A head that contends for a hot lock naps. (4) For how long a waiter
-//! offers its CPU, and after what time it looks twice, follow from what a sleep and a transfer of the line cost here.
+//! offers its CPU, and after what time it looks twice, follow from what a sleep and a transfer of the line cost here, and
+//! from what it costs to move this lock.
 //!
 //! ```text
 //!   arrivals ── poll, then offer their CPU ──┐
@@ -27,10 +28,10 @@
 //! ## State: 16 bytes
 //! | word | holds |
 //! |---|---|
-//! | `word` | 0 free; 1 held; 2 held, and somebody may sleep on the word; 3 the same, written by the head before it sleeps there |
+//! | `word` | 0: free. 1: held. 2: held, and somebody may sleep on the word. 3: the same, written by the head before it sleeps there |
 //! | `turn` | acquisitions (16 bits), and when a head last got the lock: see [`turn`] |
 //! | `state` | what there is to know of the waiters: see [`state`] |
-//! | `calls` | how often a sleeper was called; on it they sleep |
+//! | `calls` | how often a sleeper was called, above eight bits that say for how long the lock [stays](stay); on it they sleep |
 //!
 //! `word` follows glibc's protocol. glibc's code takes each value above 1 for a 2, and may write 2 over a 3: then the head,
 //! which sleeps only while it finds 3, looks again.
@@ -47,7 +48,8 @@
 //!
 //! **The second look.** A hot lock is taken again by the thread that released it, sooner than its line gets to another CPU.
 //! So a waiter that finds the word free looks again after a moment, and takes it only if nobody has had it in between. Where
-//! that has proved unnecessary ([`COLD`](state::COLD)), it takes it at once.
+//! that has proved unnecessary ([`COLD`](state::COLD)), it takes it at once. Where a move of the lock also moves the data of
+//! its sections, and that takes longer than the last holder stays away, the moment is as long as that: see [`stay`].
 //!
 //! ## The bound
 //! Let a thread come when n others want the lock or hold it, each of whose sections takes s at most. Let T be `bound=`, and
@@ -56,10 +58,11 @@
 //! - those who are woken run, and the threads before it do not stop;
 //! - it is not timed out, and code that bypasses the lock does not release it.
 //!
-//! *Why.* A head whose wait is overdue asks for the lock, and the next release hands it over, whoever else wants it. A head that sleeps is
-//! woken by the first release after it fell asleep, finds itself overdue after T at the latest, and asks; so it is handed
-//! the lock by the second release after that. If sections are longer than 2 T, the first release hands it over. When it releases, it calls the sleeper that has slept longest. The claim
-//! `Bounded` of the simulator draws n and s; `cargo xtask bound` measures it here.
+//! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, whoever else wants it. A head
+//! that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks, and the next
+//! release hands the lock over. If sections are longer than 2 T, the first release does so itself. When the head releases
+//! the lock, it calls the sleeper that has slept longest. The claim `Bounded` of the simulator draws n and s; `cargo xtask
+//! bound` measures it here.
 //!
 //! ## Invariants
 //! 1. Whoever changes `word` from 0, or clears `GRANT`, holds the lock.
@@ -68,7 +71,9 @@
 //! 4. `PASS` is set by the holder and taken back by its release; so at most one sleeper is called for each section of a head.
 //! 5. `TRANSIT` is set before `calls` changes. A sleeper reads `calls` before it is counted. So it cannot sleep through a call.
 //! 6. A head sleeps on the word only after it wrote 3, then set `SLEEPS` in a state without `GRANT`. `GRANT` is set only
-//!    in a state without `SLEEPS`; a release that took `SLEEPS` back wrote 2 after that, and wakes the word after it.
+//!    in a state without `SLEEPS`. A release that took `SLEEPS` back, or finds a sleeper's mark on the word, writes 2
+//!    before the grant, and wakes all who sleep on the word after it. (With two heads, one that wakes up takes back the
+//!    other's `SLEEPS`, too.)
 //! 7. A head that was woken on the word acquires with 2, sleeps there again with 3, or leaves a 2: others may sleep there.
 //! 8. After the exchange that frees `word`, or the CAS that sets `GRANT`, a releaser uses addresses only.
 //! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there, and writes it
@@ -81,9 +86,11 @@
 //! | `word.hand_back(0)`, an exchange | Release | that CAS | hands over this section |
 //! | `state` CAS that sets `GRANT` | Release | the next | hands over this section |
 //! | `state` CAS that clears `GRANT` | Acquire | the one before | sees the last section; changes between the two are read-modify-writes |
+//! | `state` CAS that sets `SLEEPS` | Release | the next | a release that sees it writes its 2 after the head's 3 |
+//! | `state` CAS of a release that takes `SLEEPS` back | Acquire | the one before | the same |
 //! | `calls.fetch_add` | AcqRel | `calls` load, Acquire | who sees the call sees `TRANSIT` |
 //! | other accesses of `state` | Relaxed | – | a compare-and-swap each: what it says is all that matters |
-//! | `turn` | Relaxed | – | hints, and the holder's own |
+//! | `turn`, and the low bits of `calls` | Relaxed | – | hints, and the holder's own |
 //!
 //! ## What it reaches
 //! `cargo xtask regret` compares it with what people embed, on 2 CPUs. Over 70 combinations of section, work outside and
@@ -100,6 +107,7 @@ pub mod head;
 pub mod release;
 pub mod sleeper;
 pub mod state;
+pub mod stay;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -242,12 +250,16 @@ impl<M: Machine> RawLock<M> for Flash {
         word.load(Relaxed) != FREE
     }
 
-    /// The waiters of a broadcast become sleepers, and are called one after the other. Each is counted before it is moved. A call
-    /// that came in between has woken none of them, so one is woken then.
+    /// The waiters of a broadcast become sleepers, and are called one after the other. Each is counted before it is moved.
+    ///
+    /// One of them is woken at the end, and sleeps again with a timer: those that were moved asleep have none, and could not
+    /// notice a head that does not run. It also takes the place of the head if that is free: a call that came before they
+    /// were moved has woken none of them. A single waiter need not be moved.
     fn adopt(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
         let lock = Lock::<M> { word, queue };
         lock.settle();
-        if is_full(lock.state(), chain.count::<M>()) {
+        let waiters = chain.count::<M>();
+        if waiters == 1 || is_full(lock.state(), waiters) {
             return chain.hand_over_hand::<M>();
         }
         let calls: *const M::Word = &raw const queue.calls;
@@ -258,12 +270,9 @@ impl<M: Machine> RawLock<M> for Flash {
             lock.enlist();
             M::requeue(follower, calls);
         });
-        let is_called = lock.state() & TRANSIT != 0;
         chain.park_first::<M>(claim);
-        if is_called {
-            M::trace(Event::Wake);
-            M::wake(calls, 1);
-        }
+        M::trace(Event::Wake);
+        M::wake(calls, 1);
     }
 
     fn lock_adopted(word: &M::Word, queue: &FlashQueue<M>, me: Handle) {

@@ -4,14 +4,14 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::event::Event;
 use crate::flash::evidence::LOOK_EVERY;
-use crate::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TRANSIT, has_sleepers, turn};
+use crate::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TIMED, TRANSIT, has_sleepers, turn};
 use crate::flash::{FREE, HELD, SLEEPERS};
 use crate::machine::{Machine, Word};
 
-/// Whether a release has something to do, beside freeing the word. (All that it does is for a head, or for who is to be one.)
+/// Whether a release has something to do beside freeing the word. All of that is for a head, or for the next one.
 #[inline(always)]
 pub(super) fn is_special(state: u32, turn: u32) -> bool {
-    state & HEAD != 0 && (state & (PASS | HANDOFF | SLEEPS) != 0 || turn::is_multiple(turn, LOOK_EVERY))
+    state & (PASS | HANDOFF | SLEEPS | TIMED) != 0 || (state & HEAD != 0 && turn::is_multiple(turn, LOOK_EVERY))
 }
 
 /// Wakes who sleeps on the word. If nobody did although somebody should, the head does not run: then one of the sleepers
@@ -28,6 +28,9 @@ impl<M: Machine> Lock<'_, M> {
     /// held -> free; or handed to the head, if it has asked.
     pub(super) fn release_special(&self) {
         self.settle();
+        if self.state() & TIMED != 0 {
+            self.end_timing();
+        }
         let makes_way = self.head_waits_long();
         let mut slept = false;
         let called = loop {
@@ -59,15 +62,19 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// (HANDOFF, or head asleep) -> GRANT, unless the head has just fallen asleep, or left; then look again. `slept`: whether it is to be woken.
+    /// (HANDOFF, or head asleep) -> GRANT. `false` if the head has just fallen asleep, or left: then look again. `slept`:
+    /// whether somebody is to be woken who sleeps on the word.
     fn hand_over(&self, seen: u32, slept: &mut bool) -> bool {
         let word: *const M::Word = self.word;
+        if seen & SLEEPS != 0 && !self.take_sleeps_back(seen) {
+            return false;
+        }
+        // Whoever is on its way to sleep waits for a 3, or says so once more. Relaxed: the holder's own, but for such marks.
+        if seen & SLEEPS != 0 || self.word.load(Relaxed) >= SLEEPERS {
+            *slept = true;
+            self.word.store(SLEEPERS, Relaxed);
+        }
         if seen & SLEEPS != 0 {
-            // Whoever is on its way to sleep waits for a 3, or says so once more. A head that leaves takes `HANDOFF` back.
-            if self.change(seen, seen & !SLEEPS | HANDOFF) {
-                *slept = true;
-                self.word.store(SLEEPERS, Relaxed);
-            }
             return false;
         }
         self.note_head();
@@ -82,9 +89,9 @@ impl<M: Machine> Lock<'_, M> {
         true
     }
 
-    /// Of a head that sleeps: a release has to call the kernel for it anyway, and may as well look at the clock. Where sections
-    /// are shorter than the bound, the head has been awake since, and has asked by itself: that is cheaper than to hand a
-    /// lock to a thread that has yet to wake up.
+    /// Whether a head that sleeps has waited for twice the bound. (A release calls the kernel for it anyway, so it may as well
+    /// look at the clock.) Where sections are shorter than the bound, the head has been awake since, and has asked by
+    /// itself: that is cheaper than to hand a lock to a thread that has yet to wake up.
     fn head_is_overdue(&self) -> bool {
         turn::age(self.queue.turn.load(Relaxed), M::micros()) >= 2 * M::tunables().bound_us
     }

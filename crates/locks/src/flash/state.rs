@@ -9,16 +9,18 @@
 //! | [`GRANT`] | the release, instead of freeing the word | a head, or whoever finds it stale; it then holds the lock | the lock is reserved for the head |
 //! | [`SLEEPS`] | the head before it sleeps on the word | the head; the release that is about to grant | the head sleeps, or is about to |
 //! | [`COLD`] | a waiter | a waiter | a hint: nobody takes the lock again as soon as it is free |
+//! | [`TIMED`] | a waiter that acquires | its release | the section is timed: see [`stay`](super::stay) |
 //!
-//! Above these, seven bits of the process's [epoch](Machine::epoch), and 18 that count the sleepers.
+//! Above these, seven bits of the process's [epoch](Machine::epoch), and 17 that count the sleepers.
 //!
 //! The epoch tells a forked child that the waiters of whom it reads are its parent's: the first thread that waits or wakes
 //! there forgets them ([`Lock::settle`]). Should an ancestor 128 generations ago have had the same one, what it left is
 //! taken for what a head leaves that does not run.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
+use crate::flash::stay::CALL;
 use crate::flash::{FREE, FlashQueue, HELD, SLEEPERS};
 use crate::machine::{Machine, Word};
 
@@ -37,13 +39,18 @@ pub const SLEEPS: u32 = 32;
 /// Nobody takes the lock again as soon as it is free.
 pub const COLD: u32 = 64;
 
-const EPOCH_AT: u32 = 7;
-const EPOCH: u32 = 0x7F << EPOCH_AT;
+/// The section is timed: the release is to read the clock.
+pub const TIMED: u32 = 128;
+
+/// Where the process's epoch begins.
+pub const EPOCH_AT: u32 = 8;
+/// The bits that say of which process the rest is.
+pub const EPOCH: u32 = 0x7F << EPOCH_AT;
 /// One sleeper.
-pub const SLEEPER: u32 = 1 << 14;
+pub const SLEEPER: u32 = 1 << 15;
 /// The bits that count sleepers.
 pub const COUNT: u32 = !(SLEEPER - 1);
-const _: () = assert!(COLD < 1 << EPOCH_AT && EPOCH & COUNT == 0 && EPOCH + (1 << EPOCH_AT) == SLEEPER);
+const _: () = assert!(TIMED < 1 << EPOCH_AT && EPOCH & COUNT == 0 && EPOCH + (1 << EPOCH_AT) == SLEEPER);
 
 /// Whether somebody sleeps who is counted.
 pub fn has_sleepers(state: u32) -> bool {
@@ -65,8 +72,8 @@ pub fn without_sleeper(state: u32) -> u32 {
     if has_sleepers(state) { state - SLEEPER } else { state }
 }
 
-/// The state after the head has acquired the lock: it keeps the place, for the release to pass on, if others sleep. If nobody does,
-/// nobody can take a place that another head has passed on.
+/// The state after the head has acquired the lock: it keeps the place, for the release to pass on, if others sleep. If
+/// nobody does, nobody can take a place that another head has passed on.
 pub fn after_head(state: u32) -> u32 {
     let left = state & !(HANDOFF | GRANT);
     if has_sleepers(left) { left | PASS } else { left & !(HEAD | TRANSIT) }
@@ -78,7 +85,7 @@ pub fn after_resigning(state: u32) -> u32 {
     if has_sleepers(left) { left | TRANSIT } else { left & !(HEAD | PASS | TRANSIT) }
 }
 
-/// Whether what is in `state`, beside this in the lock's word, will not wake any sleeper: its head does not run, or has died.
+/// Whether no release will call a sleeper, as far as `word` and `state` tell: the head does not run, or there is none.
 pub fn is_idle(word: u32, state: u32) -> bool {
     let is_waited_for = word >= SLEEPERS;
     if state & HEAD == 0 {
@@ -92,8 +99,8 @@ pub fn is_idle(word: u32, state: u32) -> bool {
     }
 }
 
-/// `turn`: how often the lock was acquired, in the upper half, which may overflow; and when a head last got it, or the release
-/// last looked for one. Written by the holder, by plain stores, and by a thread that becomes the head where there was none.
+/// `turn`: how often the lock was acquired, in the upper half, which may overflow; and when a head last got it, or the
+/// release last looked for one. Written by the holder, by plain stores, and by a thread that becomes the head where there was none.
 pub mod turn {
     use core::sync::atomic::Ordering::Relaxed;
 
@@ -158,7 +165,7 @@ impl<M: Machine> Lock<'_, M> {
             if seen == 0 || seen & EPOCH == mine {
                 return;
             }
-            // Nobody else can have it; but since the exchange somebody of this process may have come, and sleep on the word.
+            // Nobody else can have it. But since the exchange somebody of this process may sleep on the word.
             if self.queue.state.compare_exchange(seen, mine, Relaxed, Relaxed).is_ok()
                 && seen & GRANT != 0
                 && self.word.hand_back(FREE, HELD, Relaxed)
@@ -176,8 +183,24 @@ impl<M: Machine> Lock<'_, M> {
 
     /// `seen -> new`, of this epoch. Relaxed: orders nothing by itself.
     pub(super) fn change(&self, seen: u32, new: u32) -> bool {
+        self.change_ordered(seen, new, Relaxed)
+    }
+
+    /// The same.
+    fn change_ordered(&self, seen: u32, new: u32, order: Ordering) -> bool {
         let new = new & !EPOCH | Self::my_epoch();
-        self.queue.state.compare_exchange(seen, new, Relaxed, Relaxed).is_ok()
+        self.queue.state.compare_exchange(seen, new, order, Relaxed).is_ok()
+    }
+
+    /// (head awake) -> SLEEPS, by a head that has written 3. Release pairs with [`Lock::take_sleeps_back`].
+    pub(super) fn say_sleeps(&self, seen: u32) -> bool {
+        self.change_ordered(seen, seen | SLEEPS, Release)
+    }
+
+    /// SLEEPS -> HANDOFF, by a release that is about to write 2: over the head's 3, so Acquire. A head that leaves takes
+    /// `HANDOFF` back.
+    pub(super) fn take_sleeps_back(&self, seen: u32) -> bool {
+        self.change_ordered(seen, seen & !SLEEPS | HANDOFF, Acquire)
     }
 
     /// `state -> change(state)`, whatever it is.
@@ -230,7 +253,8 @@ impl<M: Machine> Lock<'_, M> {
 
     /// By a thread that has become the head just now, where there was none.
     ///
-    /// The holder writes the same word by plain stores, so this may be lost; then the release takes the head for older than it is.
+    /// The holder writes the same word by plain stores, so this may be lost. Then a release takes the head for older than it
+    /// is.
     pub(super) fn note_first(&self) {
         // Relaxed: a hint.
         let seen = self.queue.turn.load(Relaxed);
@@ -255,7 +279,7 @@ impl<M: Machine> Lock<'_, M> {
 
     /// One call more for sleepers. AcqRel: who reads it sees the `TRANSIT` that was set before.
     pub(super) fn call(&self) -> *const M::Word {
-        self.queue.calls.fetch_add(1, AcqRel);
+        self.queue.calls.fetch_add(CALL, AcqRel);
         &raw const self.queue.calls
     }
 }

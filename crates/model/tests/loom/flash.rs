@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::event::Event;
 use flashlock_locks::flash::Flash;
-use flashlock_locks::flash::state::{COLD, GRANT, HEAD, PASS, SLEEPER, TRANSIT};
+use flashlock_locks::flash::state::{COLD, EPOCH, EPOCH_AT, GRANT, HEAD, PASS, SLEEPER, TRANSIT};
 use flashlock_locks::machine::{Machine, Word as _};
 use flashlock_locks::raw::RawLock;
 use flashlock_model::loom::Depth::{self, Preemptions};
@@ -19,6 +19,8 @@ use crate::flash_mutants::*;
 
 pub(crate) const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
 pub(crate) const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
+/// Sections are timed.
+const TIMING: Setup = Setup { random: Some(1), ..SETUP };
 const BOUND: Depth = Preemptions(2);
 
 /// The locks that keep their state as `flash` does.
@@ -29,7 +31,7 @@ impl<L: Lock + RawLock<Loom, Queue = <Flash as RawLock<Loom>>::Queue>> Flashes f
 fn held<L: Flashes>(state: u32) -> Arc<Mutex<L>> {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
-    mutex.queue.state.store((Loom::epoch() << 7) | state, Relaxed);
+    mutex.queue.state.store((Loom::epoch() << EPOCH_AT) | state, Relaxed);
     mutex
 }
 
@@ -48,7 +50,6 @@ fn slept<L: Flashes>(mutex: &Mutex<L>) {
 
 /// Nobody waits, and the lock says so.
 fn check_idle<L: Flashes>(mutex: &Mutex<L>) {
-    const EPOCH: u32 = 0x7F << 7;
     let left = mutex.queue.state.peek() & !(COLD | EPOCH);
     assert_eq!((mutex.is_locked(), left), (false, 0), "held, or waited for");
 }
@@ -144,6 +145,25 @@ pub(crate) fn granted_in_the_parent() {
     mutex.section();
     other.join().expect("no panic");
     check_idle(&mutex);
+}
+
+/// Two threads, whose sections after a wait are timed; so each may watch the lock later.
+fn used_twice() {
+    let mutex = Arc::new(Mutex::<Flash>::new());
+    let twice = |mutex: &Mutex<Flash>| (0..2).for_each(|_| mutex.section());
+    let other = {
+        let mutex = mutex.clone();
+        thread::spawn(move || twice(&mutex))
+    };
+    twice(&mutex);
+    other.join().expect("no panic");
+    check_idle(&mutex);
+}
+
+#[test]
+fn a_timed_section_ends_as_others_do() {
+    explore("flash, timed", BOUND, TIMING, used_twice);
+    finds("leaves TIMED", leaves_timed, TIMING, used_twice);
 }
 
 #[test]

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::cond::Chain;
 use flashlock_locks::flash::state::{
-    GRANT, HANDOFF, HEAD, PASS, SLEEPER, SLEEPS, TRANSIT, after_resigning, has_sleepers, turn, without_sleeper,
+    GRANT, HANDOFF, HEAD, PASS, SLEEPER, SLEEPS, TIMED, TRANSIT, after_resigning, has_sleepers, turn, without_sleeper,
 };
+use flashlock_locks::flash::stay::CALL;
 use flashlock_locks::flash::{Flash, FlashQueue};
 use flashlock_locks::machine::{Deadline, Handle, Machine, TimedOut, Word as _};
 use flashlock_locks::raw::RawLock;
@@ -115,6 +116,11 @@ pub(crate) fn head_goes_blindly(access: &mut Access<'_>) -> Instead {
 /// A sleeper is counted whether or not there is a head.
 pub(crate) fn counts_blindly(access: &mut Access<'_>) -> Instead {
     if changes(access) && more(access) == 1 { Loosely(|state| Some(state + SLEEPER)) } else { AsTold }
+}
+
+/// A release that has read the clock leaves TIMED behind.
+pub(crate) fn leaves_timed(access: &mut Access<'_>) -> Instead {
+    if changes(access) && clears(access, TIMED) { Loosely(Some) } else { AsTold }
 }
 
 /// A sleeper reads `calls` after it is counted, not before.
@@ -262,12 +268,12 @@ impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
             let seen = queue.state.load(Relaxed);
             if seen & PASS != 0 {
                 if B == CALLS_FIRST {
-                    queue.calls.fetch_add(1, AcqRel);
+                    queue.calls.fetch_add(CALL, AcqRel);
                 }
                 let passed = seen & !PASS | TRANSIT;
                 if queue.state.compare_exchange(seen, passed, Relaxed, Relaxed).is_ok() {
                     if B != CALLS_FIRST {
-                        queue.calls.fetch_add(1, AcqRel);
+                        queue.calls.fetch_add(CALL, AcqRel);
                     }
                     break true;
                 }

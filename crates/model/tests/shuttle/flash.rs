@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::flash::Flash;
-use flashlock_locks::flash::state::{COLD, GRANT, HEAD, SLEEPER, SLEEPS};
+use flashlock_locks::flash::state::{COLD, EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED};
 use flashlock_locks::machine::{Machine, Word as _};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::spin::Futex;
-use flashlock_model::meddle::Meddler;
+use flashlock_model::meddle::{Access, Instead, Meddler};
 use flashlock_model::shuttle::{By, find};
-use flashlock_model::{Fault, Field, Setup, Shuttle};
+use flashlock_model::{Fault, Field, Op, Setup, Shuttle};
 use shuttle::thread;
 
 use crate::common::{FLOWING, Load, Mutex, OVERDUE, SCHEDULES, STILL, any, both, rounds, world};
@@ -23,8 +23,7 @@ const TIMED: Load = Load { timed: true, ..LOAD };
 
 /// What `state` holds of waiters of this process, beside hints.
 fn waiters(mutex: &Mutex<Flash>) -> u32 {
-    const EPOCH: u32 = 0x7F << 7;
-    mutex.queue.state.peek() & !(COLD | EPOCH)
+    mutex.queue.state.peek() & !(COLD | IS_TIMED | EPOCH)
 }
 
 /// Nobody waits, and the lock says so.
@@ -99,7 +98,7 @@ fn shares_the_word_with_glibc() {
 fn granted_in_the_parent() {
     let mutex = Arc::new(Mutex::<Flash>::new());
     mutex.lock();
-    mutex.queue.state.store((Shuttle::epoch() << 7) | HEAD | GRANT | (2 * SLEEPER), Relaxed);
+    mutex.queue.state.store((Shuttle::epoch() << EPOCH_AT) | HEAD | GRANT | (2 * SLEEPER), Relaxed);
     world().fork();
     let threads = [(); 2].map(|()| {
         let mutex = mutex.clone();
@@ -127,7 +126,7 @@ fn a_forked_child_is_granted_nothing() {
 fn behind_a_frozen_head() {
     let mutex = Arc::new(Mutex::<Flash>::new());
     mutex.lock();
-    let begun = (Shuttle::epoch() << 7) | HEAD | SLEEPS;
+    let begun = (Shuttle::epoch() << EPOCH_AT) | HEAD | SLEEPS;
     mutex.queue.state.store(begun, Relaxed);
     mutex.word.store(3, Relaxed);
     let sleeper = {
@@ -146,6 +145,37 @@ fn a_sleeper_is_roused() {
     both("flash behind a frozen head", SCHEDULES, STILL, behind_a_frozen_head);
     let unheard = Setup { fault: Some(Fault::NoWake(Field::LockNext)), ..STILL };
     find("flash: nobody is roused", By::Random, 100, unheard, behind_a_frozen_head);
+}
+
+/// A release that does not look whether somebody sleeps on the word.
+const CARELESS: u32 = 1;
+
+/// The head sleeps. Another one, which does not run any more, has asked for the lock, and has taken back that a head sleeps.
+fn asked_for_by_another_head() {
+    let mutex = Arc::new(Mutex::<Flash>::new());
+    mutex.lock();
+    let head = {
+        let mutex = mutex.clone();
+        thread::spawn(move || mutex.section())
+    };
+    while world().sleepers() == 0 {
+        thread::yield_now();
+    }
+    mutex.queue.state.fetch_and(!SLEEPS, Relaxed);
+    mutex.queue.state.fetch_or(HANDOFF, Relaxed);
+    world().set_mark(CARELESS);
+    mutex.unlock();
+    head.join().expect("no panic");
+}
+
+#[test]
+fn a_grant_wakes_a_head_whose_sleep_another_took_back() {
+    both("flash asked for by another head", SCHEDULES, STILL, asked_for_by_another_head);
+    finds("granted without a look at the word", grants_without_a_look, STILL, asked_for_by_another_head);
+}
+
+fn grants_without_a_look(access: &mut Access<'_>) -> Instead {
+    if *access.mark == CARELESS && access.is(Field::LockWord, Op::Load) { Instead::With(1) } else { Instead::AsTold }
 }
 
 /// Much less than the sound lock is tried with.

@@ -131,6 +131,7 @@ frozen! {
 fn moved_waiters_go_on() {
     both("shfl_stp frozen, moved", SCHEDULES, FAST, || frozen_before_woken::<Shfl<SpinThenPark>>(true));
     both("shfl_park frozen, moved", SCHEDULES, FAST, || frozen_before_woken::<Shfl<Park>>(true));
+    both("flash frozen, moved", SCHEDULES, FAST, || frozen_before_woken::<Flash>(true));
 }
 
 /// There are CPUs enough for shuffled waiters to keep spinning; their patience is much longer than one spin.

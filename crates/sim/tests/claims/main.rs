@@ -127,7 +127,7 @@ fn nobody_waits_for_longer_than_the_bounds_of_all() {
         let longest = longest_wait(&run(&plan));
         let most = most(if lock.options.contains(&OptionId::Shuffles) { FEW.max_shuffles } else { 0 });
         // Who contends with a word polls before he sleeps, and takes a while to wake up: each for half a bound, say.
-        let most = if ["loiter", "flash"].contains(&lock.name) { 2 * most } else { most };
+        let most = if lock.claims.contains(&Claim::Twice) { 2 * most } else { most };
         assert!(longest < most, "{name}: {longest} us");
     }
     let longest = longest_wait(&of("lifo-cr:wait=spin")(&Plan { tunables: &NONE, ..plan }));
@@ -154,8 +154,7 @@ proptest! {
             let history = run(&plan);
             let section = history.iter().map(|had| had.end - had.begin).max().unwrap_or(0) / 1_000;
             let most = (others + 2) * (section + u64::from(IN_TURN.bound_us) + WAKING);
-            // Two sections for each, as its page says.
-            let most = if lock.name == "loiter" { 2 * most } else { most } + STRETCHED;
+            let most = if lock.claims.contains(&Claim::Twice) { 2 * most } else { most } + STRETCHED;
             prop_assert!(longest_wait(&history) <= most, "{name}: {} of {most} us, sections of {section}", longest_wait(&history));
         }
     }

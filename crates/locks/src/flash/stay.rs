@@ -1,0 +1,122 @@
+//! # Whether the lock had better stay where it is
+//!
+//! A thread that takes the lock over from another CPU finds the section's data there, and has to fetch them. If the last
+//! holder would have come back and done its next section in less time, then one CPU alone does more than two that take turns.
+//!
+//! Waiters measure both, now and then:
+//! - **what a move costs**: the time from taking over a lock that was another CPU's to releasing it. The new holder sets
+//!   [`TIMED`], so that its release takes the slow path and reads the clock;
+//! - **what staying costs**: a waiter that finds the lock free does not take it, but waits, and counts how many sections
+//!   others have done meanwhile.
+//!
+//! If a section of others takes less time than a move, all waiters are told ([`Lock::stay`]) to look again after that time
+//! before they take a free lock. Each that has waited for it in vain shortens it.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::flash::FREE;
+use crate::flash::arrival::Seen;
+use crate::flash::evidence::{LONGEST_STAY, TIME_EVERY, TIME_FIRST, WATCH_EVERY, WATCH_SELDOM};
+use crate::flash::state::{Lock, TIMED, turn};
+use crate::machine::{Local, Machine, Word};
+
+/// The bits of `calls` that say for how many steps the lock stays.
+const STAY: u32 = LONGEST_STAY / UNIT;
+/// So many steps make one of them.
+const UNIT: u32 = 8;
+/// One call, above them.
+pub const CALL: u32 = STAY + 1;
+const _: () = assert!(CALL.is_power_of_two());
+
+impl<M: Machine> Lock<'_, M> {
+    /// For how many steps a free lock is left to its last holder; 0: not longer than its line needs to get here and back.
+    pub(super) fn stay(&self) -> u32 {
+        // Relaxed: a hint.
+        (self.queue.calls.load(Relaxed) & STAY) * UNIT
+    }
+
+    /// Relaxed: a hint, changed once and not again if somebody else is faster.
+    fn set_stay(&self, stay: u32) {
+        let seen = self.queue.calls.load(Relaxed);
+        let _ = self.queue.calls.compare_exchange(seen, seen & !STAY | (stay / UNIT).min(STAY), Relaxed, Relaxed);
+    }
+
+    /// A waiter has waited for that long, and nobody came back.
+    pub(super) fn stayed_in_vain(&self, stay: u32) {
+        self.set_stay(stay - stay / 4);
+    }
+
+    /// What tells this lock from others, mostly.
+    fn tag(&self) -> u32 {
+        ((&raw const *self.word).addr() >> 2) as u32
+    }
+
+    /// Whether the section of a waiter that has found the lock free is to be timed.
+    pub(super) fn is_to_be_timed(&self) -> bool {
+        let every = if M::local(Local::Timed) == self.tag() { TIME_EVERY } else { TIME_FIRST };
+        M::random() % every == 1
+    }
+
+    /// The caller has just taken the lock over, and began to at `since`.
+    pub(super) fn begin_timing(&self, since: u32) {
+        if M::local(Local::Timed) != self.tag() {
+            M::set_local(Local::Timed, self.tag());
+            M::set_local(Local::MoveCost, 0);
+            M::set_local(Local::WatchEvery, WATCH_EVERY);
+            M::set_local(Local::Watch, 0);
+        }
+        M::set_local(Local::TimedSince, since);
+        self.update(|state| state | TIMED);
+    }
+
+    /// By a release that finds [`TIMED`].
+    pub(super) fn end_timing(&self) {
+        self.update(|state| state & !TIMED);
+        if M::local(Local::Timed) == self.tag() {
+            let took = M::steps().wrapping_sub(M::local(Local::TimedSince)).clamp(1, 4 * LONGEST_STAY);
+            let before = M::local(Local::MoveCost);
+            let cost = if before == 0 || took < before { took } else { before + (took - before).div_ceil(8) };
+            M::set_local(Local::MoveCost, cost);
+        }
+    }
+
+    /// Whether a waiter that has found the lock free is to watch it: what a move costs if so.
+    pub(super) fn is_to_be_watched(&self) -> Option<u32> {
+        if M::local(Local::Timed) != self.tag() {
+            return None;
+        }
+        let cost = M::local(Local::MoveCost);
+        if cost == 0 || cost > LONGEST_STAY {
+            return None;
+        }
+        let left = M::local(Local::Watch);
+        M::set_local(Local::Watch, left.saturating_sub(1));
+        (left == 0).then_some(cost)
+    }
+
+    /// Watches a lock that was free when `turn` was `now`, instead of taking it, for up to twice as long as a move costs. What
+    /// was seen last if somebody has had it in between.
+    ///
+    /// It looks once or twice only: each look takes the line from those that use it.
+    pub(super) fn watch(&self, now: u32, cost: u32, second: u32) -> Result<(), Seen> {
+        let began = M::steps();
+        let look = || {
+            M::pause(cost);
+            let seen = self.see();
+            (seen, turn::between(now, seen.1), M::steps().wrapping_sub(began))
+        };
+        let (mut seen, mut taken, mut took) = look();
+        if seen.0 != FREE || taken != 0 {
+            (seen, taken, took) = look();
+        }
+        let pays = taken * cost > took;
+        let every = M::local(Local::WatchEvery);
+        let every = if pays { WATCH_EVERY } else { (2 * every).min(WATCH_SELDOM) };
+        M::set_local(Local::WatchEvery, every);
+        M::set_local(Local::Watch, every);
+        if pays {
+            self.set_stay(took / taken + second);
+        }
+        if seen.0 != FREE || taken != 0 { Err(seen) } else { Ok(()) }
+    }
+}
