@@ -52,8 +52,8 @@ pub const WATCH_EVERY: u32 = 16;
 pub const WATCH_SELDOM: u32 = 1024;
 /// The first timed look of a sleeper, at least.
 const SLEEPER_LOOKS: u32 = 16_000;
-/// All sleepers together look no more often than that.
-const SLEEPERS_LOOK: u32 = 1_000;
+/// So many times as long as sleepers need until it is their turn, if each head is handed the lock when it is overdue.
+const BEYOND_TURN: u32 = 4;
 
 /// For a sleep that costs `cost`, the wait that makes that a tenth.
 const WORTH: u32 = 10;
@@ -69,8 +69,10 @@ pub fn patience<M: Machine>() -> u32 {
 }
 
 /// After which time one of so many sleepers first looks by itself. Each next look comes after twice the time.
-pub fn first_look(sleepers: u32) -> u32 {
-    sleepers.saturating_mul(SLEEPERS_LOOK).max(SLEEPER_LOOKS)
+///
+/// Whoever gets up loses its place among the sleepers. So this must not happen before its turn, but for a head that does not run.
+pub fn first_look<M: Machine>(sleepers: u32) -> u32 {
+    sleepers.saturating_mul(M::tunables().bound_us.saturating_mul(BEYOND_TURN)).max(SLEEPER_LOOKS)
 }
 
 /// After how many steps a waiter that found the lock free looks again before it takes it.

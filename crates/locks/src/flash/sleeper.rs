@@ -5,9 +5,9 @@
 //!
 //! **If the head does not run**, nobody calls. A release that was to wake the head hears from the kernel that it did not sleep,
 //! and wakes a sleeper. A head that is awake may be stopped, too, and then nobody hears of it: so each sleeper gets up by
-//! itself, after 16 ms or more, and after twice the time each next time, and looks whether there was a call meanwhile. It
-//! has not been told that the lock is still there. So it asks the kernel first ([`Machine::is_there`]), and then only
-//! reads, until what it reads is a lock whose head does not wait for a release. Then it joins the head.
+//! itself, later than its turn should have come, and after twice the time each next time. It looks whether there was a call
+//! meanwhile. It has not been told that the lock is still there. So it asks the kernel first ([`Machine::is_there`]), and
+//! then only reads, until what it reads is a lock whose head does not wait for a release. Then it joins the head.
 //!
 //! Two heads do no harm: whichever acquires the lock first passes the place on, or gives it up if nobody sleeps. That some
 //! thread is head whenever `HEAD` is set without `PASS` and `TRANSIT` holds for each of them.
@@ -59,7 +59,7 @@ impl<M: Machine> Lock<'_, M> {
 
     /// The wait of a sleeper, who is counted and has seen `calls`.
     fn sleep(&self, mut calls: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
-        let mut nap = first_look(count(self.state()));
+        let mut nap = first_look::<M>(count(self.state()));
         loop {
             M::trace(Event::Park);
             match M::park(&self.queue.calls, calls, Some(M::sooner(nap, until))) {
@@ -71,7 +71,11 @@ impl<M: Machine> Lock<'_, M> {
                         return if is_there { self.leave() } else { Err(TimedOut) };
                     }
                     nap = nap.saturating_mul(2);
-                    if !is_there || !self.seems_idle(calls) {
+                    if !is_there {
+                        continue;
+                    }
+                    nap = nap.max(first_look::<M>(count(self.state())));
+                    if !self.seems_idle(calls) {
                         continue;
                     }
                 }
