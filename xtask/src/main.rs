@@ -16,6 +16,7 @@ mod full;
 mod glibc;
 mod idle;
 mod instructions;
+mod kernel;
 mod locks;
 mod mallocs;
 mod options;
@@ -85,6 +86,8 @@ enum Task {
     Regret(regret::Options),
     /// The simulator beside what the papers measured, as docs/fidelity.md
     Fidelity(fidelity::Options),
+    /// The Linux kernel with CNA in its spinlock: the patch series of kernel/ applies, compiles, and is tortured in a guest
+    Kernel(kernel::Options),
     /// How many steps of a simulation a second of CPU time is enough for, by workload and machine
     Speed(speed::Options),
     /// The generated documents: make them, or check that they are up to date
@@ -127,6 +130,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Results(options) => results::run(options).map(|()| None),
         Task::Regret(options) => regret::run(options).map(|()| None),
         Task::Fidelity(options) => fidelity::run(options),
+        Task::Kernel(options) => kernel::run(options).map(Some),
         Task::Speed(options) => speed::run(options).map(|()| None),
         Task::Docs(options) => docs::run(options).map(|()| None),
     }

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How long waiters for a spinlock wait, and how long a turn takes
+ *
+ * A thread on each CPU takes one lock again and again and holds it for hold_us
+ * microseconds. A turn is the time from one acquisition to the next, whoever
+ * makes it. The longest wait and the longest turn are what the bound in
+ * qspinlock_cna.h speaks of.
+ */
+#include <linux/cpumask.h>
+#include <linux/kthread.h>
+#include <linux/module.h>
+#include <linux/percpu.h>
+#include <linux/sched/clock.h>
+#include <linux/spinlock.h>
+
+static unsigned int hold_us;
+module_param(hold_us, uint, 0444);
+MODULE_PARM_DESC(hold_us, "For how long the lock is held, in microseconds");
+
+static DEFINE_PER_CPU(struct task_struct *, tasks);
+static DEFINE_PER_CPU(unsigned long, taken);
+
+static DEFINE_RAW_SPINLOCK(lock);
+/* Guarded by the lock. */
+static u64 last, longest_turn, longest_wait;
+static unsigned long turns;
+
+static int wait_and_hold(void *unused)
+{
+	while (!kthread_should_stop()) {
+		u64 came, now;
+
+		preempt_disable();
+		came = local_clock();
+		raw_spin_lock(&lock);
+		now = local_clock();
+		if (last)
+			longest_turn = max(longest_turn, now - last);
+		last = now;
+		longest_wait = max(longest_wait, now - came);
+		turns++;
+		while (local_clock() - now < 1000ull * hold_us)
+			cpu_relax();
+		raw_spin_unlock(&lock);
+		this_cpu_inc(taken);
+		preempt_enable();
+		cond_resched();
+	}
+
+	return 0;
+}
+
+static void stop(void)
+{
+	unsigned long sum = 0, least = ULONG_MAX;
+	int cpu;
+
+	for_each_online_cpu(cpu) {
+		if (per_cpu(tasks, cpu))
+			kthread_stop(per_cpu(tasks, cpu));
+	}
+	for_each_online_cpu(cpu) {
+		sum += per_cpu(taken, cpu);
+		least = min(least, per_cpu(taken, cpu));
+	}
+	pr_info("bound: wait %llu turn %llu turns %lu least %lu: %s\n", longest_wait, longest_turn,
+		turns, least, sum == turns ? "excluded" : "NOT EXCLUDED");
+}
+
+static int __init bound_init(void)
+{
+	int cpu;
+
+	for_each_online_cpu(cpu) {
+		struct task_struct *task;
+
+		task = kthread_create_on_cpu(wait_and_hold, NULL, cpu, "bound/%u");
+		if (IS_ERR(task)) {
+			stop();
+			return PTR_ERR(task);
+		}
+		per_cpu(tasks, cpu) = task;
+	}
+	for_each_online_cpu(cpu)
+		wake_up_process(per_cpu(tasks, cpu));
+
+	return 0;
+}
+
+static void __exit bound_exit(void)
+{
+	stop();
+}
+
+module_init(bound_init);
+module_exit(bound_exit);
+MODULE_DESCRIPTION("longest wait for a spinlock");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,273 @@
+//! What a booted kernel must do.
+
+use std::fmt::Display;
+
+use anyhow::{Context, Result};
+
+use super::build::{Bench, Image};
+use super::guest::{Boot, CPUS};
+use super::judge::{Console, Run};
+use super::tree::Edit;
+use crate::steps::Tally;
+
+/// What the kernel prints when CNA is in use.
+const IN_USE: &str = "numa_spinlock: waiters of the same NUMA node first";
+
+/// Nodes of the machine.
+const NODES: u64 = 4;
+
+/// One line about a check. What it found is printed either way.
+pub(crate) fn check(name: impl Display, is_ok: bool, found: impl Display) -> Tally {
+    println!("{} {name}: {found}", if is_ok { "ok" } else { "not ok" });
+    if is_ok { Tally::PASSED } else { Tally::FAILED }
+}
+
+/// The image that all gates are about. An error if there is none.
+pub(crate) fn image(bench: &Bench) -> Result<Image> {
+    bench.image("", &[])?.context("no image")
+}
+
+/// The guest came to its end, and the kernel had nothing to complain of.
+pub(crate) fn sound(console: &Console, expected: &[&str]) -> Tally {
+    let complaints = console.complaints(expected);
+    if console.is_done && complaints.is_empty() {
+        return check(format!("{} ends without complaints", console.name), true, "done");
+    }
+    let end = if console.is_done { String::new() } else { format!("\n  it ended with\n{}", console.end()) };
+    check(format!("{} ends without complaints", console.name), false, format!("{complaints:?}{end}"))
+}
+
+/// A run of locktorture: nothing failed, every writer made progress.
+fn tortured(name: &str, run: &Run) -> Tally {
+    let writes = run.writes();
+    let is_ok = writes.is_some_and(|writes| !writes.failed && writes.least > 0);
+    check(format!("{name} excludes and serves everybody"), is_ok, format!("{writes:?}"))
+}
+
+fn shares(name: &str, run: &Run, is_ok: fn(f64) -> bool) -> Tally {
+    let found = format!("{:.2} % of {} hand-offs on a node", run.share(), run.handoffs());
+    check(name, run.handoffs() > 0 && is_ok(run.share()), found)
+}
+
+const SPIN: &str = "torture spin 10 torture_type=spin_lock\n";
+const URGENT: &str = "torture irq 5 torture_type=spin_lock_irq\ntorture fifo 5 torture_type=spin_lock writer_fifo=1\n";
+
+/// The shortest proof that the rig works.
+pub(crate) fn boot(bench: &Bench) -> Result<Tally> {
+    let Some(image) = bench.image("", &[])? else {
+        println!("left out: the image takes longer than {} s to build here", bench.image_limit.as_secs());
+        return Ok(Tally { skipped: 1, ..Tally::PASSED });
+    };
+    let console = Boot::new("boot", "", "torture spin 5 torture_type=spin_lock\n").run(bench, &image)?;
+    let run = console.run("spin");
+    let mut tally = sound(&console, &[]);
+    tally += check("CNA is in use", console.says(IN_USE), IN_USE);
+    tally += tortured("spin", &run);
+    tally += shares("hand-offs stay on a node", &run, |share| share >= 90.0);
+    Ok(tally)
+}
+
+pub(crate) fn share(bench: &Bench) -> Result<Tally> {
+    let image = image(bench)?;
+    let plan = format!("{SPIN}{URGENT}torture rw 5 torture_type=rw_lock nreaders_stress=0\n");
+    let off = Boot::new("share-off", "numa_spinlock=off", &plan).run(bench, &image)?;
+    let auto = Boot::new("share-auto", "", &plan).run(bench, &image)?;
+    let mut tally = Tally::default();
+    for console in [&off, &auto] {
+        tally += sound(console, &[]);
+        for name in ["spin", "irq", "fifo", "rw"] {
+            tally += tortured(&format!("{} {name}", console.name), &console.run(name));
+        }
+    }
+    tally += check("off: CNA is not in use", !off.says(IN_USE), "numa_spinlock=off");
+    tally += check("auto: CNA is in use", auto.says(IN_USE), IN_USE);
+    tally += shares("off: hand-offs do not stay on a node", &off.run("spin"), |share| share <= 10.0);
+    tally += shares("auto: hand-offs stay on a node", &auto.run("spin"), |share| share >= 90.0);
+    for name in ["irq", "fifo"] {
+        let (off, auto) = (off.run(name), auto.run(name));
+        let is_ok = off.handoffs() > 0 && auto.handoffs() > 0 && (off.share() - auto.share()).abs() <= 5.0;
+        let found = format!("{:.2} % off, {:.2} % with CNA", off.share(), auto.share());
+        tally += check(format!("{name}: urgent waiters are served as without CNA"), is_ok, found);
+        let moved = auto.event("cna_set_aside");
+        // Others than the writers wait, too, but seldom.
+        tally += check(format!("{name}: urgent waiters are not set aside"), moved <= 10, format!("{moved} set aside"));
+    }
+    Ok(tally)
+}
+
+/// When CNA is in use, and what is printed.
+pub(crate) fn switch(bench: &Bench) -> Result<Tally> {
+    let image = image(bench)?;
+    let plan = "torture spin 2 torture_type=spin_lock\n";
+    let mut tally = Tally::default();
+    let mut boot = |name: &str, append: &str, one_node: bool, knows: bool, is_used: bool, says: &str| -> Result<()> {
+        let console = Boot { one_node, knows, ..Boot::new(name, append, plan) }.run(bench, &image)?;
+        tally += sound(&console, &[]);
+        tally += tortured(name, &console.run("spin"));
+        let found = if console.says(IN_USE) { "in use" } else { "not in use" };
+        tally += check(format!("{name}: whether CNA is in use"), console.says(IN_USE) == is_used, found);
+        tally += check(format!("{name}: what is printed"), console.says(says), says);
+        let handoffs = console.run("spin").handoffs();
+        // A guest's simple locks have no queue.
+        let queues = !knows || is_used;
+        tally += check(
+            format!("{name}: whether waiters queue"),
+            (handoffs > 1000) == queues,
+            format!("{handoffs} hand-offs"),
+        );
+        Ok(())
+    };
+    boot("auto-one-node", "", true, false, false, "")?;
+    boot("on-one-node", "numa_spinlock=on", true, false, true, "for up to 1000 us")?;
+    boot("auto-guest", "", false, true, false, "")?;
+    boot("on-guest", "numa_spinlock=on", false, true, true, "for up to 1000 us")?;
+    boot("threshold", "numa_spinlock_threshold_us=250", false, false, true, "for up to 250 us")?;
+    boot("bad-mode", "numa_spinlock=yes", false, false, true, "Malformed early option 'numa_spinlock'")?;
+    let bad = "numa_spinlock_threshold_us=1000001";
+    boot("bad-threshold", bad, false, false, true, "Malformed early option 'numa_spinlock_threshold_us'")?;
+    Ok(tally)
+}
+
+/// Thresholds in µs, and for how long the lock is held.
+const THRESHOLDS: [u64; 4] = [0, 300, 1000, 20_000];
+const HOLDS: [u64; 4] = [0, 40, 700, 30_000];
+
+/// How long a waiter may wait, in ns: with threshold and longest turn, in a machine where each CPU may be before it.
+fn longest_wait(threshold: u64, turn: u64) -> u64 {
+    let before = CPUS as u64 - 1;
+    (NODES - 1) * (threshold + 2 * turn) + (before + 1) * turn
+}
+
+/// What the module `bound` says: the longest wait and turn, and the fewest turns of a thread.
+fn waits(run: &Run) -> Option<(u64, u64, u64)> {
+    let line = run.text.lines().find_map(|line| line.split_once("bound: wait ").map(|(_, rest)| rest))?;
+    let mut words = line.split([' ', ':']);
+    let wait = words.next()?.parse().ok()?;
+    let mut number = |label: &str| words.by_ref().skip_while(|word| *word != label).nth(1)?.parse().ok();
+    Some((wait, number("turn")?, number("least")?))
+}
+
+/// The longest wait of one boot's runs, beside the bound.
+pub(crate) fn within_bound(console: &Console, threshold: u64) -> Tally {
+    let mut tally = Tally::default();
+    for hold in HOLDS {
+        let name = format!("threshold {threshold} us, held for {hold} us");
+        let Some((wait, turn, least)) = waits(&console.run(&format!("hold-{hold}"))) else {
+            tally += check(name, false, "the module said nothing");
+            continue;
+        };
+        let most = longest_wait(1000 * threshold, turn);
+        let found = format!("waited {} us of {} at most (turn {} us)", wait / 1000, most / 1000, turn / 1000);
+        tally += check(name, wait <= most && least > 0, found);
+    }
+    tally
+}
+
+/// A boot with this threshold that holds a lock for each of these times.
+pub(crate) fn bound_boot(name: &str, threshold: u64) -> Boot<'_> {
+    let plan: String =
+        HOLDS.iter().map(|hold| format!("bound hold-{hold} {} {hold}\n", if *hold > 1000 { 15 } else { 4 })).collect();
+    Boot::new(name, &format!("numa_spinlock_threshold_us={threshold}"), &plan)
+}
+
+/// By our module, and by locktorture's own limit of an acquisition's time.
+pub(crate) fn bound(bench: &Bench) -> Result<Tally> {
+    let image = image(bench)?;
+    let mut tally = Tally::default();
+    for threshold in THRESHOLDS {
+        let name = format!("bound-{threshold}");
+        let console = bound_boot(&name, threshold).run(bench, &image)?;
+        tally += sound(&console, &[]);
+        tally += within_bound(&console, threshold);
+    }
+    // locktorture holds for 20 ms at most, now and then; a round of the simulated CPUs is added. In jiffies of 1 ms.
+    let limit = longest_wait(1_000_000, 25_000_000) / 1_000_000;
+    let plan = format!("torture spin 10 torture_type=spin_lock long_hold=20 acq_writer_lim={limit}\n");
+    let console = Boot::new("bound-torture", "", &plan).run(bench, &image)?;
+    tally += sound(&console, &[]);
+    tally += tortured(&format!("no acquisition takes longer than {limit} ms"), &console.run("spin"));
+    Ok(tally)
+}
+
+/// Four nested waits of a CPU at a time, and more than there are queue nodes for.
+pub(crate) fn nesting(bench: &Bench) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let full = image(bench)?;
+    let one = [Edit { file: "kernel/locking/qspinlock.c", from: "#define MAX_NODES	4\n", to: "#define MAX_NODES	1\n" }];
+    let single = bench.image("", &one)?.context("no image")?;
+    for (name, image, append, wanted) in [
+        ("nesting", &full, "", &["lock_use_node2", "lock_use_node3", "lock_use_node4"][..]),
+        ("nesting-off", &full, "numa_spinlock=off", &["lock_use_node2", "lock_use_node3", "lock_use_node4"]),
+        ("nesting-one-node", &single, "", &["lock_no_node"]),
+    ] {
+        let console = Boot::new(name, append, "nest nest 5\n").run(bench, image)?;
+        let run = console.run("nest");
+        tally += sound(&console, &[]);
+        let levels = run.text.matches(": excluded").count();
+        tally += check(format!("{name}: locks of all levels exclude"), levels == 4, format!("{levels} of 4"));
+        for event in wanted {
+            tally += check(format!("{name}: {event}"), run.event(event) > 0, run.event(event));
+        }
+    }
+    Ok(tally)
+}
+
+pub(crate) fn hotplug(bench: &Bench) -> Result<Tally> {
+    let image = image(bench)?;
+    let plan = "torture spin 15 torture_type=spin_lock onoff_interval=1 onoff_holdoff=1 nwriters_stress=16\n";
+    let console = Boot::new("hotplug", "", plan).run(bench, &image)?;
+    let run = console.run("spin");
+    let mut tally = sound(&console, &[]);
+    tally += tortured("spin", &run);
+    let line = run.text.lines().rfind(|line| line.contains("onoff:")).unwrap_or("no line about CPUs").to_owned();
+    let successes =
+        line.split("onoff: ").nth(1).and_then(|rest| rest.split('/').next()).and_then(|n| n.parse::<u32>().ok());
+    tally += check("CPUs come and go", successes.is_some_and(|n| n > 0), line);
+    Ok(tally)
+}
+
+pub(crate) fn twice(bench: &Bench) -> Result<Tally> {
+    let image = image(bench)?;
+    let boot = || Boot::new("twice", "", "torture spin 2 torture_type=spin_lock\nnest nest 1\n").run(bench, &image);
+    let (first, second) = (boot()?, boot()?);
+    let differs = first.text.lines().zip(second.text.lines()).find(|(a, b)| a != b);
+    let is_same = first.text == second.text && first.is_done;
+    Ok(check("two runs print the same", is_same, format!("{} bytes, first difference {differs:?}", first.text.len())))
+}
+
+pub(crate) fn user(bench: &Bench) -> Result<Tally> {
+    let image = image(bench)?;
+    let plan = "user flock 4 flock\nuser open 4 open\nuser mutex 4 mutex\n";
+    let mut tally = Tally::default();
+    for (name, append) in [("user-off", "numa_spinlock=off"), ("user-auto", "")] {
+        let console = Boot::new(name, append, plan).run(bench, &image)?;
+        tally += sound(&console, &[]);
+        for name in ["flock", "open", "mutex"] {
+            let run = console.run(name);
+            let line = run.text.lines().find(|line| line.starts_with("contend:")).unwrap_or("no result").to_owned();
+            let is_ok = line.starts_with(&format!("contend: {name} total ")) && !line.ends_with("least 0");
+            let found = format!("{line}; {:.1} % of {} hand-offs on a node", run.share(), run.handoffs());
+            tally += check(format!("{} {name}: all threads make progress", console.name), is_ok, found);
+        }
+    }
+    Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_counts_nodes_and_waiters() {
+        assert_eq!(longest_wait(1000, 0), 3000);
+        assert_eq!(longest_wait(0, 10), 60 + 80);
+    }
+
+    #[test]
+    fn the_module_is_understood() {
+        let text =
+            "rig: begin hold-0\n[    1.2] bound: wait 1234 turn 56 turns 789 least 12: excluded\nrig: end hold-0\n";
+        assert_eq!(waits(&Console::new("x", text).run("hold-0")), Some((1234, 56, 12)));
+        assert_eq!(waits(&Run::default()), None);
+    }
+}

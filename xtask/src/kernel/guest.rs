@@ -1,0 +1,123 @@
+//! Booting an image in an emulated machine.
+//!
+//! The machine has four NUMA nodes with two CPUs each, interleaved, each CPU in a socket of its own. QEMU interprets it (`-accel tcg`) on one
+//! thread and counts instructions for time, so that what happens does not depend on how busy this computer is, and happens again. The
+//! guest must not know that it is one (`-hypervisor`), or its spinlocks do not queue.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::build::{Bench, Image};
+use super::judge::Console;
+use crate::child::{AGAINST_HANGS, Program};
+
+/// Against hangs only. A guest that does not come to its end has most often failed.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+const NODES: usize = 4;
+pub(crate) const CPUS: usize = 8;
+
+/// One boot.
+#[derive(Clone, Debug)]
+pub(crate) struct Boot<'a> {
+    /// What it is called in messages.
+    pub(crate) name: &'a str,
+    /// Added to the kernel's command line.
+    pub(crate) append: String,
+    /// The shell commands that `kernel/test/init` runs.
+    pub(crate) plan: String,
+    /// All CPUs on one node.
+    pub(crate) one_node: bool,
+    /// The CPU says that there is a hypervisor.
+    pub(crate) knows: bool,
+    /// For how long the guest may run.
+    pub(crate) limit: Duration,
+}
+
+impl<'a> Boot<'a> {
+    pub(crate) fn new(name: &'a str, append: &str, plan: &str) -> Self {
+        let (append, plan) = (append.to_owned(), plan.to_owned());
+        Self { name, append, plan, one_node: false, knows: false, limit: LIMIT }
+    }
+
+    /// Boots and returns what the console said, however it ended.
+    pub(crate) fn run(&self, bench: &Bench, image: &Image) -> Result<Console> {
+        let directory = bench.cache.join("guest");
+        let initrd = self.initrd(&directory, image)?;
+        let mut command = Command::new("nice");
+        command.args(["-n", "10", "qemu-system-x86_64"]);
+        command.args(["-accel", "tcg,thread=single", "-icount", "shift=4,sleep=off"]);
+        command.args(["-rtc", "base=2026-01-01,clock=vm"]);
+        let cpu = if self.knows { "max,-rdrand,-rdseed" } else { "max,-hypervisor,-rdrand,-rdseed" };
+        command.args(["-cpu", cpu, "-machine", "q35", "-m", "512M"]);
+        command.arg("-smp").arg(format!("{CPUS},sockets={CPUS},cores=1,threads=1"));
+        if !self.one_node {
+            numa(&mut command);
+        }
+        command.args(["-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot"]);
+        command
+            .arg("-kernel")
+            .arg(&image.kernel)
+            .arg("-initrd")
+            .arg(&initrd)
+            .arg("-append")
+            .arg(format!("console=ttyS0 panic=-1 oops=panic lpj=4000000 softlockup_panic=0 {}", self.append));
+        let done = Program::new(command, self.limit).run()?;
+        if !done.stderr.is_empty() && done.stdout.is_empty() {
+            bail!("{}", done.transcript());
+        }
+        let console = Console::new(self.name, &done.stdout);
+        fs::write(directory.join(format!("{}.log", self.name)), &done.stdout)?;
+        Ok(console)
+    }
+
+    /// The guest's files.
+    fn initrd(&self, directory: &Path, image: &Image) -> Result<std::path::PathBuf> {
+        let root = directory.join("root");
+        if root.exists() {
+            fs::remove_dir_all(&root)?;
+        }
+        for name in ["bin", "lib", "proc", "sys", "dev", "tmp"] {
+            fs::create_dir_all(root.join(name))?;
+        }
+        fs::copy("/bin/busybox", root.join("bin/busybox")).context("busybox (package busybox-static)")?;
+        fs::copy(Bench::tests().join("init"), root.join("init"))?;
+        fs::write(root.join("plan"), &self.plan)?;
+        let contend = directory.join("contend");
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O2", "-Wall", "-Wextra", "-static", "-pthread", "-o"]).arg(&contend);
+        gcc.arg(Bench::tests().join("user/contend.c"));
+        Program::new(gcc, AGAINST_HANGS).run()?.successful()?;
+        fs::rename(&contend, root.join("bin/contend"))?;
+        for module in &image.modules {
+            fs::copy(module, root.join("lib").join(module.file_name().context("a module without a name")?))?;
+        }
+        let initrd = directory.join("initrd");
+        let mut cpio = Command::new("sh");
+        cpio.args(["-c", "find . | LC_ALL=C sort | cpio --quiet --reproducible -o -H newc"]).current_dir(&root);
+        let output = cpio.stdin(Stdio::null()).output().context("cannot start cpio")?;
+        if !output.status.success() {
+            bail!("cpio: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        fs::write(&initrd, output.stdout)?;
+        Ok(initrd)
+    }
+}
+
+/// Nodes with CPUs n and n + 4, equally far from each other.
+fn numa(command: &mut Command) {
+    for node in 0..NODES {
+        command.arg("-object").arg(format!("memory-backend-ram,id=m{node},size={}M", 512 / NODES));
+        let cpus: Vec<String> = (node..CPUS).step_by(NODES).map(|cpu| format!(",cpus={cpu}")).collect();
+        command.arg("-numa").arg(format!("node,nodeid={node},memdev=m{node}{}", cpus.concat()));
+    }
+    for from in 0..NODES {
+        for to in (0..NODES).filter(|to| *to != from) {
+            command.arg("-numa").arg(format!("dist,src={from},dst={to},val=21"));
+        }
+    }
+}

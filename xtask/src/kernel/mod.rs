@@ -1,0 +1,197 @@
+//! `cargo xtask kernel`: the patch series in `kernel/`. It applies, is in the kernel's style and compiles; the kernel with it boots in
+//! an emulated machine of four NUMA nodes, and is tortured there.
+
+mod build;
+mod compile;
+mod gates;
+mod guest;
+mod judge;
+mod mutants;
+mod tree;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::steps::{Steps, Tally};
+use crate::{setup, workspace};
+use build::Bench;
+use tree::Tree;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only what takes few minutes: the series, the object files, and a boot if the image exists or is built in time
+    #[arg(long)]
+    quick: bool,
+    /// Only steps whose names contain one of these texts (may be repeated, or a list with commas)
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Say which steps there are and how long they take, and do nothing
+    #[arg(long)]
+    list: bool,
+    /// Where the source, builds and images are kept [default: flashlock/kernel in $XDG_CACHE_HOME if that is set, or target/kernel]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// With --quick: how long an image may take to build, in minutes
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    image_minutes: u64,
+}
+
+/// Debian's names of what the steps need.
+const PACKAGES: [&str; 14] = [
+    "bc",
+    "binutils",
+    "bison",
+    "busybox-static",
+    "cpio",
+    "flex",
+    "gcc",
+    "git",
+    "libc6-dev",
+    "libelf-dev",
+    "make",
+    "python3-git",
+    "python3-ply",
+    "qemu-system-x86",
+];
+
+/// What can be run alone.
+struct Part {
+    name: &'static str,
+    about: &'static str,
+    /// What it may take on two quiet CPUs, in minutes.
+    minutes: u32,
+    quick: bool,
+    run: fn(&Bench) -> Result<Tally>,
+}
+
+const PARTS: &[Part] = &[
+    Part {
+        name: "style",
+        about: "each patch passes checkpatch --strict",
+        minutes: 1,
+        quick: true,
+        run: |bench| compile::style(&bench.tree),
+    },
+    Part {
+        name: "objects",
+        about: "the changed files compile without warnings, with and without PARAVIRT_SPINLOCKS and NUMA_AWARE_SPINLOCKS",
+        minutes: 2,
+        quick: true,
+        run: compile::main_configurations,
+    },
+    Part {
+        name: "boot",
+        about: "one image boots, says that CNA is in use, and keeps hand-offs on a node",
+        minutes: 6,
+        quick: true,
+        run: gates::boot,
+    },
+    Part {
+        name: "patches",
+        about: "the changed files compile after each patch of the series",
+        minutes: 3,
+        quick: false,
+        run: compile::each_patch,
+    },
+    Part {
+        name: "matrix",
+        about: "the changed files compile in all configurations and with clang, for i386, arm64 and arm",
+        minutes: 12,
+        quick: false,
+        run: compile::matrix,
+    },
+    Part {
+        name: "off",
+        about: "a kernel that does not use CNA executes the same instructions, by disassembly",
+        minutes: 2,
+        quick: false,
+        run: compile::same_instructions,
+    },
+    Part {
+        name: "share",
+        about: "hand-offs stay on a node with CNA and do not without; urgent waiters are served as without",
+        minutes: 4,
+        quick: false,
+        run: gates::share,
+    },
+    Part {
+        name: "switch",
+        about: "numa_spinlock= and the threshold do what they say, on one node and in a guest, too",
+        minutes: 3,
+        quick: false,
+        run: gates::switch,
+    },
+    Part {
+        name: "bound",
+        about: "nobody waits for longer than the bound, with thresholds and critical sections of several lengths",
+        minutes: 6,
+        quick: false,
+        run: gates::bound,
+    },
+    Part {
+        name: "nesting",
+        about: "all four queue nodes of a CPU are used, and lock_no_node in a build with one",
+        minutes: 5,
+        quick: false,
+        run: gates::nesting,
+    },
+    Part { name: "hotplug", about: "CPUs come and go under torture", minutes: 2, quick: false, run: gates::hotplug },
+    Part { name: "twice", about: "two runs print the same, byte by byte", minutes: 2, quick: false, run: gates::twice },
+    Part {
+        name: "user",
+        about: "file locks, open and close, and a hot mutex in user space",
+        minutes: 3,
+        quick: false,
+        run: gates::user,
+    },
+    Part {
+        name: "mutants",
+        about: "each seeded fault is caught, and so is a lock that does not exclude",
+        minutes: 15,
+        quick: false,
+        run: mutants::run,
+    },
+];
+
+pub(crate) fn run(options: &Options) -> Result<Tally> {
+    let mut steps = Steps::only(&options.only);
+    let meant = |part: &&Part| (!options.quick || part.quick) && steps.include(part.name);
+    let parts: Vec<&Part> = PARTS.iter().filter(meant).collect();
+    let minutes: u32 = parts.iter().map(|part| part.minutes).sum();
+    println!("about {minutes} minutes on two quiet CPUs, and 3 for the source:");
+    for part in &parts {
+        println!("  {:8} {:2} min  {}", part.name, part.minutes, part.about);
+    }
+    if options.list {
+        return Ok(Tally::PASSED);
+    }
+    setup::install(PACKAGES.to_vec())?;
+    let cache = options.cache.clone().unwrap_or_else(default_cache);
+    let image_limit = if options.quick { Duration::from_secs(60 * options.image_minutes) } else { build::LONG };
+    // The series is applied in any case, so that counts in any case.
+    let mut tree = None;
+    let mut fetched = Steps::default();
+    fetched.run("apply", || {
+        tree = Some(Tree::fetch(&cache)?);
+        Ok(Tally::PASSED)
+    });
+    let mut tally = fetched.finish();
+    if let Some(tree) = tree {
+        let bench = Bench { cache, tree, image_limit, may_skip: options.quick };
+        for part in parts {
+            steps.run(part.name, || (part.run)(&bench));
+        }
+        tally += steps.finish();
+    }
+    Ok(tally)
+}
+
+fn default_cache() -> PathBuf {
+    match std::env::var_os("XDG_CACHE_HOME") {
+        Some(home) if !home.is_empty() => PathBuf::from(home).join("flashlock/kernel"),
+        _ => workspace::path("target/kernel"),
+    }
+}

@@ -1,0 +1,146 @@
+//! Seeded faults, each of which a gate must catch.
+
+use anyhow::{Context, Result};
+
+use super::build::Bench;
+use super::gates::{bound_boot, check, image, within_bound};
+use super::guest::Boot;
+use super::judge::Console;
+use super::tree::Edit;
+use crate::steps::Tally;
+
+const CNA: &str = "kernel/locking/qspinlock_cna.h";
+
+/// How a fault is found out.
+enum Finds {
+    /// locktorture, or the kernel, complains, or the guest does not come to its end.
+    Torture,
+    /// Somebody waits for longer than the bound.
+    Bound,
+    /// Urgent waiters are served in another order.
+    Urgent,
+    /// Hand-offs do not stay on a node.
+    Share,
+}
+
+struct Mutant {
+    name: &'static str,
+    edit: Edit,
+    finds: Finds,
+}
+
+const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "the second queue becomes the main queue of a lock that looks free",
+        edit: Edit { file: CNA, from: "to_cna(last)->self | _Q_LOCKED_VAL)) {", to: "to_cna(last)->self)) {" },
+        finds: Finds::Torture,
+    },
+    Mutant {
+        name: "a second queue that returns is lost",
+        edit: Edit { file: CNA, from: "			last->next = next;\n			next = first;\n", to: "			last->next = first;\n" },
+        finds: Finds::Torture,
+    },
+    Mutant {
+        name: "the last waiter is set aside, too",
+        edit: Edit { file: CNA, from: "	if (!second)\n		return false;\n", to: "" },
+        finds: Finds::Torture,
+    },
+    Mutant {
+        name: "the ring is not closed again",
+        edit: Edit { file: CNA, from: "		first->next = last->next;\n", to: "		first->next = NULL;\n" },
+        finds: Finds::Torture,
+    },
+    Mutant {
+        name: "the deadline never comes",
+        edit: Edit { file: CNA, from: "		me->deadline = CNA_RETURN_NOW;\n		return 0;\n", to: "		return 0;\n" },
+        finds: Finds::Bound,
+    },
+    Mutant {
+        name: "each head sets the deadline anew",
+        edit: Edit {
+            file: CNA,
+            from: "			to_cna(next)->deadline = me->deadline;\n",
+            to: "			to_cna(next)->deadline = local_clock() + cna_threshold;\n",
+        },
+        finds: Finds::Bound,
+    },
+    Mutant {
+        name: "urgent waiters are set aside",
+        edit: Edit { file: CNA, from: "urgent ? CNA_URGENT : numa_node_id()", to: "(void)urgent, numa_node_id()" },
+        finds: Finds::Urgent,
+    },
+    Mutant {
+        name: "each waiter is at home",
+        edit: Edit {
+            file: CNA,
+            from: "	return nid == to_cna(head)->home ||",
+            to: "	return nid != to_cna(head)->home ||",
+        },
+        finds: Finds::Share,
+    },
+];
+
+const SPIN: &str = "torture spin 10 torture_type=spin_lock acq_writer_lim=5000\n";
+
+pub(crate) fn run(bench: &Bench) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for (index, mutant) in MUTANTS.iter().enumerate() {
+        let image = bench.image("", &[mutant.edit])?.context("no image")?;
+        let name = format!("mutant-{}", index + 1);
+        let found = match mutant.finds {
+            Finds::Torture => complaint(&short(Boot::new(&name, "", SPIN)).run(bench, &image)?),
+            Finds::Bound => {
+                let threshold = 300;
+                let console = short(bound_boot(&name, threshold)).run(bench, &image)?;
+                complaint(&console).or_else(|| {
+                    let failed = within_bound(&console, threshold).failed;
+                    (failed > 0).then(|| format!("{failed} waits beyond the bound"))
+                })
+            }
+            Finds::Urgent => {
+                let console =
+                    short(Boot::new(&name, "", "torture irq 5 torture_type=spin_lock_irq\n")).run(bench, &image)?;
+                let aside = console.run("irq").event("cna_set_aside");
+                complaint(&console).or_else(|| (aside > 10).then(|| format!("{aside} set aside")))
+            }
+            Finds::Share => {
+                let console = short(Boot::new(&name, "", SPIN)).run(bench, &image)?;
+                let share = console.run("spin").share();
+                complaint(&console).or_else(|| (share < 90.0).then(|| format!("{share:.2} % on a node")))
+            }
+        };
+        tally += check(
+            format!("caught: {}", mutant.name),
+            found.is_some(),
+            found.unwrap_or_else(|| "nothing was noticed".to_owned()),
+        );
+    }
+    // The kernel's own lock that does not exclude.
+    let busted = Boot::new("busted", "", "torture busted 5 torture_type=lock_busted\n").run(bench, &image(bench)?)?;
+    let found = complaint(&busted);
+    tally += check("caught: lock_busted", found.is_some(), found.unwrap_or_else(|| "nothing was noticed".to_owned()));
+    Ok(tally)
+}
+
+/// A guest that hangs is one that has been caught: there is no need to wait for long.
+fn short(boot: Boot<'_>) -> Boot<'_> {
+    Boot { limit: std::time::Duration::from_secs(420), ..boot }
+}
+
+/// What gives a fault away, if anything.
+fn complaint(console: &Console) -> Option<String> {
+    if let Some(first) = console.complaints(&[]).first() {
+        return Some((*first).to_owned());
+    }
+    if !console.is_done {
+        return Some("the guest did not come to its end".to_owned());
+    }
+    for name in ["spin", "irq", "busted"] {
+        if let Some(writes) = console.run(name).writes()
+            && (writes.failed || writes.least == 0)
+        {
+            return Some(format!("{writes:?}"));
+        }
+    }
+    None
+}
