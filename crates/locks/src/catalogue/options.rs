@@ -22,7 +22,7 @@ macro_rules! for_each_option {
             (Refresh, "refresh", refresh = 1, 1..=1_000_000_000, "contended acquisitions", "until a thread asks for its NUMA node again"),
             (Flush, "flush", flush = 16, 0..=31, "doublings", "of one hand-over, until waiters of other NUMA nodes come back (16: 65,536 hand-overs)"),
             (Stay, "stay", stay_us = 10_000, 0..=10_000_000, "microseconds", "until waiters of other NUMA nodes come back; 0: no limit in time"),
-            (Incremental, "incremental", incremental = 0, 0..=1, "switch,", "1: the head of the queue sets one waiter aside at most; 0: all up to the next of its NUMA node"),
+            (Incremental, "incremental", incremental = 0, 0..=2, "way,", "0: the head of the queue sets all waiters up to the next of its NUMA node aside; 1: one at most; 2: one, and more while the lock is busy"),
             (Scan, "scan", scan = 1_000_000_000, 0..=1_000_000_000, "waiters", "that the head of the queue looks at, at most, once the lock is free"),
             (Urgent, "urgent", urgent = 0, 0..=1, "switch,", "1: threads of real-time scheduling policies are never set aside"),
             (Passes, "passes", passes = 64, 0..=1_000_000_000, "hand-overs", "within a NUMA node, until the lock goes to another one that wants it"),

@@ -6,7 +6,7 @@
 //! handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back. **Source.** Kogan & Dice, *Add NUMA-awareness to
 //! qspinlock*, version 10 (April 2020): patch 3 (the two queues, `scan` is `cna_order_queue`, `splice_tail`, `choose` is
 //! `cna_lock_handoff`; `cna_splice_head` is in [`line`](crate::queue::qspin::line)), patch 4 (`flush=`), patch 5 (priority); and what the thread asked for after it: Long's time limit (`stay=`),
-//! his limit of the scan once the lock is free (`scan=`), Kogan's incremental culling (`incremental=1`), which became version 11.
+//! his limit of the scan once the lock is free (`scan=`), Kogan's incremental culling (`incremental=1`), which became version 11. `incremental=2` is the algorithm of our own patch (`kernel/`).
 //!
 //! **Use it** when locks are so many that each byte counts, some of them are hot, and the machine has several NUMA nodes; each thread has a CPU. **Rather not** when there is one node (it is `qspin` then), or threads outnumber CPUs.
 //!
@@ -35,6 +35,7 @@
 //! | is empty, or has had its `2^flush` hand-overs or `stay` µs not yet | first is local, or a priority waiter | the first | – |
 //! | the same | first such one is at place n | that one | the n − 1 before it, to the end of the secondary queue |
 //! | the same, `incremental=1` | first is neither | the second | the first, to the end of the secondary queue |
+//! | the same, `incremental=2` | first is neither, there is a second | the first that is left when the lock is free | those before, one by one while the lock is busy, one at least |
 //! | is not empty | any, and its time has come, or nobody is local | first of the secondary queue | all of it, before the main queue |
 //! | is empty | nobody is local | the first | – |
 //! | is not empty | empty | first of the secondary queue | all of it: it is the main queue |
@@ -44,7 +45,7 @@
 //! |---|---|---|
 //! | `flush=N` | 16 | the secondary queue comes back after 2^N hand-overs (patch 4's threshold, 0 to 31) |
 //! | `stay=US` | 10000 | it comes back after so many µs; 0: no such limit |
-//! | `incremental=0`, `1` | 0 | 1: a head moves one waiter at most: each hand-over costs the same, however many wait |
+//! | `incremental=0`, `1`, `2` | 0 | 1: a head moves one waiter at most: each hand-over costs the same, however many wait. 2: it moves one, and more as long as the lock is busy, but none at the hand-over: the algorithm of [our kernel patch](../../kernel/README.md), which has `stay=1000` and no `flush=` (31 here) |
 //! | `scan=N` | no limit | a head that holds the lock looks at N more waiters, and the scan before that ends as soon as the lock is free (Long: four times the number of nodes) |
 //! | `urgent=0`, `1` | 0 | 1: threads of real-time scheduling policies are priority waiters. Costs one system call for each thread. Who was moved here by a broadcast is none |
 //!
@@ -89,6 +90,20 @@ pub enum Order {
     Flush,
 }
 
+/// What one step has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The first waiter is one who is preferred.
+    Preferred,
+    /// He was not, and has been set aside.
+    Moved,
+    /// There is nobody, or nobody behind him.
+    Nobody,
+}
+
+/// `incremental=`: a head sets waiters aside one by one as long as the lock is busy.
+const WHILE_BUSY: u32 = 2;
+
 /// `scan=` from this on is no limit.
 const NO_LIMIT: u32 = 1_000_000_000;
 
@@ -125,6 +140,10 @@ impl Succession for NodeFirst {
         if must_flush(head.node::<M>()) {
             return Order::Flush;
         }
+        if M::tunables().incremental == WHILE_BUSY {
+            while set_aside_first::<M>(head) == Step::Moved && is_busy::<M>(line.word.load(Relaxed)) {}
+            return Order::NotUpTo(head);
+        }
         look(line, head, head, while_busy)
     }
 
@@ -140,7 +159,11 @@ impl Succession for NodeFirst {
             sweep(line, node);
         }
         if let Order::NotUpTo(last) = order {
-            order = look(line, front, last, so_many); // The post-scan.
+            order = if M::tunables().incremental == WHILE_BUSY {
+                settle::<M>(front)
+            } else {
+                look(line, front, last, so_many) // The post-scan.
+            };
         }
         if let Order::Found = order {
             // Not `next`: a scan may have moved that.
@@ -224,17 +247,41 @@ fn scan<M: Machine>(line: Line<'_, M>, front: Handle, from: Handle, on: fn(Line<
     Order::NotUpTo(last)
 }
 
-/// Moves the first waiter, if it is not preferred and there is a second, who then has the front, wherever he is.
+/// One step, after which the first has the front, wherever he is, unless he is alone and not preferred.
 fn step<M: Machine>(front: Handle) -> Order {
-    let node = front.node::<M>();
-    let Some(first) = Link::from_word(node.next.load(Acquire)) else { return Order::NotUpTo(front) };
-    if !is_preferred::<M>(first, home(node)) {
-        if first.to().node::<M>().next.load(Acquire) == 0 {
-            return Order::NotUpTo(front);
-        }
-        splice_tail::<M>(front, first.to());
+    match set_aside_first::<M>(front) {
+        Step::Preferred | Step::Moved => Order::Found,
+        Step::Nobody => Order::NotUpTo(front),
     }
-    Order::Found
+}
+
+/// Moves the first waiter, if it is not preferred and there is a second.
+fn set_aside_first<M: Machine>(front: Handle) -> Step {
+    let node = front.node::<M>();
+    let Some(first) = Link::from_word(node.next.load(Acquire)) else { return Step::Nobody };
+    if is_preferred::<M>(first, home(node)) {
+        return Step::Preferred;
+    }
+    if first.to().node::<M>().next.load(Acquire) == 0 {
+        return Step::Nobody;
+    }
+    splice_tail::<M>(front, first.to());
+    Step::Moved
+}
+
+/// The kernel patch's choice at the hand-over, where nobody is moved any more. The first has the front, and the preference stays, unless
+/// the secondary queue is to come back: he is not preferred, and alone.
+fn settle<M: Machine>(front: Handle) -> Order {
+    let node = front.node::<M>();
+    if secondary(node).is_none() {
+        return Order::NotUpTo(front);
+    }
+    let Some(first) = Link::from_word(node.next.load(Acquire)) else { return Order::NotUpTo(front) };
+    if is_preferred::<M>(first, home(node)) || first.to().node::<M>().next.load(Acquire) != 0 {
+        Order::Found
+    } else {
+        Order::NotUpTo(front)
+    }
 }
 
 /// Whether the scan ends here: a waiter of this node, or one that is never set aside. Relaxed: written before the link that names it.

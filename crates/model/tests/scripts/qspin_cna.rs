@@ -288,6 +288,43 @@ fn incremental_culling() {
     });
 }
 
+/// The kernel patch's rule: one by one while the lock is busy, at least one, none at the hand-over; and who is not preferred keeps
+/// the preference going, unless it is alone.
+#[test]
+fn culling_while_busy() {
+    static BUSY: Tunables = Tunables { incremental: 2, ..Tunables::DEFAULT };
+    play("qspin-cna, while busy", &BUSY, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 2, 1, 0, 1]);
+        // The lock is held: all up to waiter 4.
+        script.hand_over();
+        script.expect(4, &[5], &[1, 2, 3]);
+        // Waiter 5 is alone.
+        script.hand_over();
+        script.expect(1, &[2, 3, 5], &[]);
+        script.mutex.unlock();
+        let order = script.pre_scan();
+        assert!(script.mutex.word.fetch_or(LOCKED, Relaxed) & LOCKED == 0);
+        script.acquire(order);
+        // The lock was free: one step, to waiter 3, who is of node 1.
+        script.expect(3, &[5], &[2]);
+        script.drain();
+    });
+    play("qspin-cna, while busy, too late", &BUSY, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 2, 1, 0]);
+        script.mutex.unlock();
+        let order = script.pre_scan();
+        assert!(script.mutex.word.fetch_or(LOCKED, Relaxed) & LOCKED == 0);
+        script.acquire(order);
+        // Waiter 2 has the front, and still prefers node 0.
+        script.expect(2, &[3, 4], &[1]);
+        script.hand_over();
+        script.expect(4, &[], &[1, 3]);
+        script.drain();
+    });
+}
+
 /// The limit of the scan once the lock is free: the pre-scan does not begin, the post-scan looks at two more.
 #[test]
 fn a_limited_scan() {

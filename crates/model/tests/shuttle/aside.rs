@@ -50,13 +50,15 @@ fn qspin_cna() {
     const FLUSH: Tunables = Tunables { flush: 1, ..Tunables::DEFAULT };
     const STAY: Tunables = Tunables { stay_us: 2, ..Tunables::DEFAULT };
     const INCREMENTAL: Tunables = Tunables { incremental: 1, flush: 2, ..Tunables::DEFAULT };
+    const WHILE_BUSY: Tunables = Tunables { incremental: 2, flush: 2, ..Tunables::DEFAULT };
     const SCAN: Tunables = Tunables { scan: 1, flush: 2, ..Tunables::DEFAULT };
     fn all<L: Lock>(name: &str) {
-        let rules: [(&str, &'static Tunables); 5] = [
+        let rules: [(&str, &'static Tunables); 6] = [
             ("defaults", &Tunables::DEFAULT),
             ("flush", &FLUSH),
             ("stay", &STAY),
             ("incremental", &INCREMENTAL),
+            ("while busy", &WHILE_BUSY),
             ("scan", &SCAN),
         ];
         for (rule, tunables) in rules {

@@ -160,6 +160,44 @@ proptest! {
     }
 }
 
+/// The longest wait under the kernel patch's rule with this threshold, and what it may be by the proof in the patch, in ns: with a longest
+/// turn s, N nodes and w predecessors at most, (N - 1)(T + 2s) + (w + 1)s.
+fn kernel_bound(plan: &Plan, threshold_us: u32) -> (u64, u64) {
+    let history = of("qspin-cna:wait=spin")(plan);
+    let turn = history.windows(2).map(|pair| pair[1].begin - pair[0].begin).max().unwrap_or(0);
+    let wait = history.iter().map(|had| had.begin - had.asked).max().unwrap_or(0);
+    // The clock counts microseconds, and who asks has not joined yet.
+    let threshold = 1_000 * (u64::from(threshold_us) + 1);
+    (wait, (plan.nodes - 1) * (threshold + 2 * turn) + plan.come.len() as u64 * turn + JOINING)
+}
+
+/// The kernel patch's rule with a threshold.
+fn kernel_rule(stay_us: u32) -> &'static Tunables {
+    Box::leak(Box::new(Tunables { incremental: 2, stay_us, flush: 31, ..Tunables::DEFAULT }))
+}
+
+proptest! {
+    #![proptest_config(drawn(24))]
+
+    /// Thresholds of 1 µs to 3 ms, and sections from a thousandth of that to a thousand times as much.
+    #[test]
+    fn the_kernels_bound_holds(threads in 2_u64..=16, nodes in prop::sample::select(vec![2_u64, 4]), stay in 0.0_f64..=3.5, length in -3.0_f64..=3.0, outside in 0_u32..20_000) {
+        let threshold = 10_f64.powf(stay) as u32;
+        let inside = (10_f64.powf(stay + length) * 1_000.0).clamp(50.0, 2e7) as u32;
+        let until = (u64::from(inside) * 60).max(u64::from(threshold) * 20_000).min(400 * MS);
+        let plan = Plan { inside, outside, until, nodes, rounds: 1_000, ..busy(threads, 1, kernel_rule(threshold)) };
+        let (wait, most) = kernel_bound(&plan, threshold);
+        prop_assert!(wait <= most, "{wait} of {most} ns, threshold {threshold} us, sections of {inside} ns");
+    }
+}
+
+#[test]
+fn without_a_threshold_the_kernels_bound_breaks() {
+    let plan = Plan { nodes: 4, inside: 2_000, outside: 0, ..busy(16, 20, kernel_rule(0)) };
+    let (wait, most) = kernel_bound(&plan, 100);
+    assert!(wait > most, "{wait} of {most} ns");
+}
+
 /// How many hand-overs within a NUMA node follow each other, each time.
 fn stays(history: &[Had]) -> Vec<usize> {
     history.chunk_by(|a, b| a.node == b.node).map(<[Had]>::len).collect()

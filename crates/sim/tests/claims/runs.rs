@@ -31,12 +31,14 @@ pub(crate) struct Plan {
     /// At most so often each.
     pub(crate) rounds: u32,
     pub(crate) tunables: &'static Tunables,
+    /// NUMA nodes: 2 or 4.
+    pub(crate) nodes: u64,
 }
 
-/// Two nodes of four cores with two hardware threads each: nobody of up to 16 waits for a CPU.
-fn machine() -> Description {
-    let mut machine = Description::find("2x18x2").unwrap();
-    machine.topology.cores_per_node = 4;
+/// So many nodes, and eight cores with two hardware threads each in all: nobody of up to 16 waits for a CPU.
+fn machine(nodes: u64) -> Description {
+    let mut machine = Description::find(if nodes == 2 { "2x18x2" } else { "4x18x2" }).unwrap();
+    machine.topology.cores_per_node = 8 / nodes as u32;
     machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small ones are made quickly.
     machine
 }
@@ -53,7 +55,8 @@ fn about(ns: u32) -> f64 {
 
 /// All acquisitions, in their order.
 pub(crate) fn run<L: RawLock<Sim>>(plan: &Plan) -> Vec<Had> {
-    let mut simulation = Simulation::new(&machine(), Options { tunables: plan.tunables, ..Options::default() });
+    let mut simulation =
+        Simulation::new(&machine(plan.nodes), Options { tunables: plan.tunables, ..Options::default() });
     let lock = Rc::new(simulation.place("lock", Lock::<L> { word: Word::new(0), queue: L::new_queue() }));
     let log = Rc::new(RefCell::new(Vec::new()));
     for (thread, &come) in (0..).zip(&plan.come) {
@@ -114,7 +117,7 @@ pub(crate) const SHORT: Tunables =
 /// So many threads want the lock all the time.
 pub(crate) fn busy(threads: u64, ms: u64, tunables: &'static Tunables) -> Plan {
     let come = (0..threads).map(|thread| thread * 1_000).collect();
-    Plan { come, inside: 1_000, outside: 500, until: ms * MS, rounds: u32::MAX, tunables }
+    Plan { come, inside: 1_000, outside: 500, until: ms * MS, rounds: u32::MAX, tunables, nodes: 2 }
 }
 
 /// So many threads come while the first one has the lock for a long time, with breaks of at least 4 µs between them.
@@ -124,5 +127,5 @@ pub(crate) fn arrivals(breaks: &[u64], long: u32) -> Plan {
         Some(*at)
     });
     let come = std::iter::once(0).chain(times).collect();
-    Plan { come, inside: long, outside: 0, until: u64::MAX, rounds: 1, tunables: &Tunables::DEFAULT }
+    Plan { come, inside: long, outside: 0, until: u64::MAX, rounds: 1, tunables: &Tunables::DEFAULT, nodes: 2 }
 }
