@@ -1,0 +1,103 @@
+//! A mutex for Rust programs, made of one of flashlock's locks. It is a page: copy it, and name the lock that you want.
+//!
+//! ```sh
+//! cargo run --release --package flashlock-example-embed
+//! ```
+//!
+//! The algorithms (`flashlock-locks`) know nothing of a computer; `flashlock-native` is the one that they run on here. No
+//! preload is needed: the locks are part of the program.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::thread;
+
+use flashlock_locks::flash::Flash;
+use flashlock_locks::machine::ConstWord as _;
+use flashlock_locks::queue::Mcs;
+use flashlock_locks::raw::RawLock;
+use flashlock_locks::wait::SpinThenPark;
+use flashlock_native::{Native, Word32};
+
+/// A value that one thread at a time may use. `L` is any mutex of the catalogue (`crates/locks/src/catalogue/mutexes.rs`).
+struct Mutex<T, L: RawLock<Native> = Flash> {
+    /// The state of a lock comes in two pieces: a word …
+    word: Word32,
+    /// … and what else it needs, which may be nothing.
+    queue: L::Queue,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock lets one thread at a time to the value, so sharing the mutex is sending the value to and fro. The lock's own
+// state is made of atomics.
+unsafe impl<T: Send, L: RawLock<Native>> Sync for Mutex<T, L> {}
+
+impl<T, L: RawLock<Native>> Mutex<T, L> {
+    fn new(value: T) -> Self {
+        Self { word: Word32::ZERO, queue: L::new_queue(), value: UnsafeCell::new(value) }
+    }
+
+    fn lock(&self) -> Guard<'_, T, L> {
+        L::lock(&self.word, &self.queue);
+        Guard { mutex: self }
+    }
+}
+
+impl<T, L: RawLock<Native>> Drop for Mutex<T, L> {
+    /// Some locks own memory beside their state.
+    fn drop(&mut self) {
+        L::destroy(&self.word, &self.queue);
+    }
+}
+
+/// Holds the lock until it is dropped.
+struct Guard<'a, T, L: RawLock<Native>> {
+    mutex: &'a Mutex<T, L>,
+}
+
+impl<T, L: RawLock<Native>> Deref for Guard<'_, T, L> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: a guard exists only while its lock is held.
+        unsafe { &*self.mutex.value.get() }
+    }
+}
+
+impl<T, L: RawLock<Native>> DerefMut for Guard<'_, T, L> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: a guard exists only while its lock is held, and it is borrowed mutably.
+        unsafe { &mut *self.mutex.value.get() }
+    }
+}
+
+impl<T, L: RawLock<Native>> Drop for Guard<'_, T, L> {
+    fn drop(&mut self) {
+        L::unlock(&self.mutex.word, &self.mutex.queue);
+    }
+}
+
+/// Counts with eight threads. The additions are in two steps, so that some would be lost without the lock.
+fn count<L: RawLock<Native>>(name: &str) {
+    const THREADS: u64 = 8;
+    const EACH: u64 = 50_000;
+    let counter = Mutex::<u64, L>::new(0);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    let mut count = counter.lock();
+                    let seen = *count;
+                    *count = std::hint::black_box(seen) + 1;
+                }
+            });
+        }
+    });
+    let total = *counter.lock();
+    println!("{name}: {total} of {} counted, a mutex has {} bytes", THREADS * EACH, size_of::<Mutex<u64, L>>());
+    assert_eq!(total, THREADS * EACH, "{name} let two threads in at once");
+}
+
+fn main() {
+    count::<Flash>("flash");
+    count::<Mcs<SpinThenPark>>("mcs");
+}
