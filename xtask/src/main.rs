@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod apps;
+mod apt;
 mod atomics;
 mod bound;
 mod child;

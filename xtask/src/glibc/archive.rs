@@ -1,17 +1,16 @@
 //! Versions of glibc out of Debian's archive, unpacked under `target/glibc`, and how to build a program that runs on one.
 //!
-//! apt fetches and verifies, with sources, lists and cache of its own; the machine's are not touched, and root is not needed. A
-//! program that is built with [`Root::environment`] has that glibc's dynamic linker as its interpreter and finds its libraries
+//! A program that is built with [`Root::environment`] has that glibc's dynamic linker as its interpreter and finds its libraries
 //! by its run path, so it is started like any other: no chroot, and `/proc/self/exe` is the program.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::apt::{self, Apt, LIMIT};
 use crate::child::Program;
 use crate::workspace;
 
@@ -24,11 +23,9 @@ pub(crate) struct Release {
     pub(crate) glibc: Option<&'static str>,
 }
 
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const PACKAGES: [&str; 5] = ["libc6", "libgcc-s1", "libstdc++6", "libc6-dev", "linux-libc-dev"];
 const LIBRARIES: [&str; 2] = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"];
 const LOADER: &str = "lib64/ld-linux-x86-64.so.2";
-const LIMIT: Duration = Duration::from_secs(300);
 
 /// An unpacked glibc.
 pub(crate) struct Root {
@@ -79,26 +76,15 @@ impl Root {
         for entry in fs::read_dir(&self.directory)? {
             let path = entry?.path();
             // What was built for another package goes, too.
-            if path.is_dir() && path != apt.directory {
+            if path.is_dir() && path != apt.directory() {
                 fs::remove_dir_all(&path)?;
             } else if path.is_file() {
                 fs::remove_file(&path)?;
             }
         }
-        fs::create_dir_all(&root)?;
         fs::create_dir_all(&packages)?;
         apt.run(&[&["download"], &PACKAGES[..]].concat(), &packages)?;
-        for package in fs::read_dir(&packages)? {
-            let mut command = Command::new("dpkg-deb");
-            command.arg("--extract").arg(package?.path()).arg(&root);
-            Program::new(command, LIMIT).run()?.successful()?;
-        }
-        // Newer packages have everything under /usr and count on these links, which belong to another package.
-        for name in ["lib", "lib64"] {
-            if !root.join(name).exists() {
-                symlink(Path::new("usr").join(name), root.join(name))?;
-            }
-        }
+        apt::unpack(&packages, &root)?;
         for directory in LIBRARIES.iter().chain(&["lib64"]) {
             keep_links_inside(&root, &root.join(directory))?;
         }
@@ -127,64 +113,6 @@ impl Root {
         flags += &format!("-Wl,--disable-new-dtags -Wl,--dynamic-linker={shown}/{LOADER}");
         Ok([("CFLAGS", flags), ("CPLUS_INCLUDE_PATH", cxx_headers()?.join(":"))])
     }
-}
-
-/// apt with a directory of its own.
-struct Apt {
-    directory: PathBuf,
-    configuration: PathBuf,
-}
-
-impl Apt {
-    fn new(directory: &Path, suites: &[&str]) -> Result<Self> {
-        workspace::require(KEYRING.into(), "it comes with the package debian-archive-keyring")?;
-        for name in ["lists/partial", "archives/partial"] {
-            let path = directory.join(name);
-            fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        }
-        let preferred = suites.last().context("a release without a suite")?;
-        let archive = archive()?;
-        let sources = format!(
-            "Types: deb\nURIs: {archive}\nSuites: {}\nComponents: main\nArchitectures: amd64\nTargets: Packages\n\
-             Signed-By: {KEYRING}\n",
-            suites.join(" ")
-        );
-        let here = directory.display();
-        let configuration = format!(
-            "Dir::Etc::sourcelist \"{here}/glibc.sources\";\n\
-             Dir::Etc::sourceparts \"/dev/null\";\n\
-             Dir::Etc::preferencesparts \"/dev/null\";\n\
-             Dir::State::lists \"{here}/lists\";\n\
-             Dir::State::status \"{here}/status\";\n\
-             Dir::Cache \"{here}\";\n\
-             APT::Sandbox::User \"root\";\n\
-             APT::Default-Release \"{preferred}\";\n\
-             APT::Update::Error-Mode \"any\";\n\
-             #clear APT::Update::Post-Invoke;\n\
-             #clear APT::Update::Post-Invoke-Success;\n"
-        );
-        fs::write(directory.join("glibc.sources"), sources)?;
-        fs::write(directory.join("status"), "")?;
-        let file = directory.join("apt.conf");
-        fs::write(&file, configuration)?;
-        Ok(Self { directory: directory.to_owned(), configuration: file })
-    }
-
-    /// What `apt-get` prints, run in a directory, which is where it puts what it downloads.
-    fn run(&self, arguments: &[&str], within: &Path) -> Result<String> {
-        let mut command = Command::new("apt-get");
-        command.arg("--quiet").arg("-c").arg(&self.configuration).args(arguments).current_dir(within);
-        Program::new(command, LIMIT).run()?.successful()
-    }
-}
-
-/// Debian's archive, where this machine's apt looks for it.
-fn archive() -> Result<String> {
-    let mut command = Command::new("apt-get");
-    command.args(["indextargets", "--format", "$(SITE)", "Created-By: Packages"]);
-    let sites = Program::new(command, LIMIT).run()?.successful()?;
-    let site = sites.lines().find(|site| site.trim_end_matches('/').ends_with("/debian"));
-    site.map(str::to_owned).with_context(|| format!("none of apt's sources is Debian's archive:\n{sites}"))
 }
 
 /// The version of `libc6` in a list of `'URI' FILE SIZE HASH`.
