@@ -63,7 +63,7 @@ fn results() -> Results {
             .collect(),
         ..Point::default()
     };
-    let failed = Failed { round: 2, how: "exit status 1".into(), output: "two\n\"lines\"".into() };
+    let failed = Failed { round: 2, how: "exit status 1".into(), output: "two\n\"lines\"".into(), ..Failed::default() };
     let mut results = Results {
         provenance: Provenance::now(results::SCHEMA, results::VERSION, vec!["x".into()], Machine::here(None)),
         name: "n".into(),

@@ -64,7 +64,7 @@ pub(crate) fn run(
                     Ok(printed) => point.runs.push(Run { round, values: figures(bench, &printed) }),
                     Err(error) => {
                         let how = format!("{error:#}");
-                        point.failures.push(Failed { round, how, output: String::new() });
+                        point.failures.push(Failed { round, how, ..Failed::default() });
                     }
                 }
                 progress.inc(1);

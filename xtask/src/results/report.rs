@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use flashlock_report::results::{Group, Noise, Results};
+use flashlock_report::results::{COLLAPSE, Group, Noise, Results};
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
 use flashlock_report::statistics::{Direction, Ratio, Verdict};
 use flashlock_report::units::three_digits;
@@ -53,8 +53,14 @@ fn group_section(results: &Results, group: &Group) -> String {
     if let Some(verdict) = results.verdicts.get(&group.title) {
         let _ = writeln!(text, "{}\n", verdict_line(verdict, results.baseline()));
     }
-    let ratio = |lock: &str, cell: &str| Some(with_interval(&results.point(&group.title, cell, lock)?.ratio?));
+    let ratio = |lock: &str, cell: &str| {
+        let ratio = results.point(&group.title, cell, lock)?.ratio?;
+        Some(results.beyond(group, cell, lock).unwrap_or_else(|| with_interval(&ratio)))
+    };
     text += &table(group, &results.locks[1..], &ratio);
+    if let Some(note) = results.collapse_note(group) {
+        let _ = writeln!(text, "\n{note}");
+    }
     let others = results.metrics.iter().filter(|metric| metric.name != merit.name);
     for metric in std::iter::once(merit).chain(others) {
         let figure =
@@ -71,7 +77,11 @@ fn group_section(results: &Results, group: &Group) -> String {
 fn verdict_line(verdict: &Verdict, baseline: &str) -> String {
     let named = |direction: Direction| {
         let of = verdict.standings.iter().filter(|standing| standing.direction == direction);
-        let shown = of.map(|standing| format!("`{}` ({} times)", standing.lock, with_interval(&standing.advantage)));
+        let times = |advantage: &Ratio| match advantage.mean {
+            mean if mean >= COLLAPSE => format!("{baseline} collapsed"),
+            _ => with_interval(advantage) + " times",
+        };
+        let shown = of.map(|standing| format!("`{}` ({})", standing.lock, times(&standing.advantage)));
         shown.collect::<Vec<_>>().join(", ")
     };
     if verdict.standings.iter().all(|standing| standing.p.is_none()) {
@@ -138,7 +148,7 @@ mod tests {
                 .collect(),
             ..Point::default()
         };
-        let failed = Failed { round: 0, how: "killed by signal 11".into(), output: String::new() };
+        let failed = Failed { how: "killed by signal 11".into(), ..Failed::default() };
         let broken = Point { failures: vec![failed], ..point("broken", &[]) };
         let mut results = Results {
             title: "T".into(),
@@ -168,5 +178,19 @@ mod tests {
         ] {
             assert!(markdown.lines().any(|other| other == line), "no line `{line}` in\n{markdown}");
         }
+    }
+
+    #[test]
+    fn a_baseline_that_collapsed_makes_no_gain_of_the_others() {
+        let mut fell = results();
+        for run in fell.points.iter_mut().filter(|point| point.lock == "mcs").flat_map(|point| &mut point.runs) {
+            run.values.values_mut().for_each(|value| *value *= 459.0);
+        }
+        fell.derive();
+        fell.judge();
+        let markdown = markdown(&fell, true);
+        assert!(markdown.contains("| `mcs` | >10 |") && !markdown.contains("689"), "{markdown}");
+        assert!(markdown.contains(">10 is no gain: glibc collapsed (8 threads: 80.0, mcs 55,"), "{markdown}");
+        assert!(markdown.contains("`mcs` (glibc collapsed)"), "{markdown}");
     }
 }

@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn little_is_called_little_and_failures_are_not_hidden() {
         let mut little = results(&[("shfl", &[0.98, 0.981, 0.979, 0.98]), ("tas", &[0.5, 0.5, 0.51, 0.5])]);
-        let failed = flashlock_report::results::Failed { round: 4, how: "x".into(), output: String::new() };
+        let failed = flashlock_report::results::Failed { round: 4, how: "x".into(), ..Default::default() };
         little.points[2].failures.push(failed);
         little.judge();
         let text = said(&little);

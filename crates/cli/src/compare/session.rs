@@ -182,10 +182,10 @@ impl<'a> Session<'a> {
         match figures {
             Ok(values) => point_of.runs.push(Run { round, values }),
             Err(how) => {
-                point_of.failures.push(Failed { round, how, output: run.last_words() });
-                let hangs = matches!(run.ending, Ending::TimedOut(_));
+                let timed_out = matches!(run.ending, Ending::TimedOut(_));
+                point_of.failures.push(Failed { round, how, timed_out, output: run.last_words() });
                 // glibc stays: without it there is nothing to compare with.
-                self.given_up[point] = lock > 0 && (hangs || point_of.failures.len() >= ENOUGH_FAILURES);
+                self.given_up[point] = lock > 0 && (timed_out || point_of.failures.len() >= ENOUGH_FAILURES);
             }
         }
         Ok(Ok(()))

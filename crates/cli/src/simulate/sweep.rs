@@ -155,7 +155,12 @@ impl<'a> Sweep<'a> {
                 Err(what) => {
                     // Of a run that hangs, what each thread waits for comes below.
                     let (how, output) = what.split_once('\n').unwrap_or((&what, ""));
-                    point.failures.push(Failed { round, how: how.to_owned(), output: output.to_owned() });
+                    point.failures.push(Failed {
+                        round,
+                        how: how.to_owned(),
+                        output: output.to_owned(),
+                        ..Failed::default()
+                    });
                 }
             }
         }

@@ -52,11 +52,13 @@ fn ratios(results: &Results, group: &Group, width: u16) -> String {
     }
     let row = |lock: &String| {
         let ratio = |cell: &String| results.point(&group.title, cell, lock)?.ratio.as_ref().map(|ratio| ratio.mean);
-        (lock.clone(), group.cells.iter().map(|cell| shown(ratio(cell))).collect())
+        let cell = |cell: &String| results.beyond(group, cell, lock).unwrap_or_else(|| shown(ratio(cell)));
+        (lock.clone(), group.cells.iter().map(cell).collect())
     };
     let rows: Vec<Row> = results.locks.iter().skip(1).map(row).collect();
     let title = format!("Operations per microsecond divided by those of {}.", results.baseline());
-    titled(&title, &group.axis, &group.cells, &rows, width)
+    let note = results.collapse_note(group).map_or_else(String::new, |note| paragraph(&note, width) + "\n");
+    titled(&title, &group.axis, &group.cells, &rows, width) + &note
 }
 
 /// Where the time of an operation goes: a column for each lock.
@@ -198,7 +200,36 @@ fn how(results: &Results, group: &Group) -> String {
 
 #[cfg(test)]
 mod tests {
+    use flashlock_report::results::{Better, Metric, Run};
+
     use super::*;
+
+    #[test]
+    fn a_first_lock_that_collapsed_makes_no_gain_of_the_others() {
+        let point = |lock: &str, speed: f64| Point {
+            group: "kvmap".into(),
+            cell: "108".into(),
+            lock: lock.into(),
+            runs: vec![Run { round: 0, values: [("ops_per_us".to_owned(), speed)].into() }],
+            ..Point::default()
+        };
+        let mut results = Results {
+            metrics: vec![Metric { name: "ops_per_us".into(), title: "Speed".into(), better: Better::More }],
+            groups: vec![Group {
+                title: "kvmap".into(),
+                axis: "threads".into(),
+                cells: vec!["108".into()],
+                merit: "ops_per_us".into(),
+            }],
+            locks: ["mcs", "flash", "cna"].map(str::to_owned).to_vec(),
+            points: vec![point("mcs", 0.01), point("flash", 6.89), point("cna", 0.012)],
+            ..Results::default()
+        };
+        results.derive();
+        let text = ratios(&results, &results.groups[0], 80);
+        assert!(text.contains(">10") && text.contains("1.20") && !text.contains("689"), "{text}");
+        assert!(text.contains(">10 is no gain: mcs collapsed (108 threads: 0.0100, flash 6.89)."), "{text}");
+    }
 
     #[test]
     fn columns_without_room_come_below() {

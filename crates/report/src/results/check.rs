@@ -14,6 +14,9 @@ impl Results {
         if self.locks.is_empty() {
             return Err("'locks' is empty: it must begin with the baseline".into());
         }
+        if let Some(rival) = self.rivals.iter().find(|rival| !self.locks.iter().skip(1).any(|lock| lock == *rival)) {
+            return Err(format!("'rivals' has '{rival}', which 'locks' does not list after the baseline"));
+        }
         for group in &self.groups {
             if self.metric(&group.merit).is_none() {
                 return Err(format!(

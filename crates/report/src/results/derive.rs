@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Better, Group, Point, Results};
+use super::{Group, Point, Results};
 use crate::statistics::{Ratio, Samples, Spread, Verdict, ratio};
 
 impl Results {
@@ -58,26 +58,23 @@ impl Results {
         merits(point).into_iter().filter_map(quotient).collect()
     }
 
-    /// How much better each lock was than the baseline in each round, over all cells of the group: the mean of the logarithms.
-    /// Rounds that miss a cell are left out, for the cells differ.
+    /// How much better each lock was than the baseline in each round, over the cells of the group that are
+    /// [telling](Self::telling_cells): the mean of the logarithms. Rounds that miss a cell are left out, for the
+    /// cells differ.
     fn samples(&self, group: &Group) -> Vec<Samples> {
-        let sign = match self.metric(&group.merit).map(|metric| metric.better) {
-            Some(Better::Less) => -1.0,
-            _ => 1.0,
-        };
+        let (sign, cells) = (self.sign(group), self.telling_cells(group));
         let of = |lock: &String| {
-            let points = group.cells.iter().filter_map(|cell| self.point(&group.title, cell, lock));
+            let points = cells.iter().filter_map(|cell| self.point(&group.title, cell, lock));
             let mut sums: BTreeMap<u32, (usize, f64)> = BTreeMap::new();
             for (round, value) in points.flat_map(|point| self.logarithms(point)) {
                 let sum = sums.entry(round).or_default();
                 *sum = (sum.0 + 1, sum.1 + sign * value);
             }
-            let cells = group.cells.len();
-            let complete = sums.into_iter().filter(|(_, (count, _))| *count == cells);
-            let logarithms = complete.map(|(round, (_, sum))| (round, sum / cells as f64)).collect();
+            let complete = sums.into_iter().filter(|(_, (count, _))| *count == cells.len());
+            let logarithms = complete.map(|(round, (_, sum))| (round, sum / cells.len() as f64)).collect();
             // Each round is the mean over the cells; so is its uncertainty, of parts that are independent.
-            let points = group.cells.iter().filter_map(|cell| self.point(&group.title, cell, lock));
-            let grain = points.map(|point| self.grain(point).powi(2)).sum::<f64>().sqrt() / cells.max(1) as f64;
+            let points = cells.iter().filter_map(|cell| self.point(&group.title, cell, lock));
+            let grain = points.map(|point| self.grain(point).powi(2)).sum::<f64>().sqrt() / cells.len().max(1) as f64;
             Samples { lock: lock.clone(), logarithms, grain, failed: self.failures(&group.title, lock).0 > 0 }
         };
         self.locks.iter().skip(1).map(of).collect()

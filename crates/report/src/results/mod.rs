@@ -17,8 +17,11 @@ use crate::provenance::{self, Provenance};
 use crate::statistics::{Ratio, Spread, Verdict};
 
 mod check;
+mod collapse;
 mod csv;
 mod derive;
+
+pub use collapse::COLLAPSE;
 
 /// The schema's name.
 pub const SCHEMA: &str = "flashlock.results";
@@ -43,6 +46,9 @@ pub struct Results {
     pub groups: Vec<Group>,
     /// Under what: locks as their users write them. The first is the baseline.
     pub locks: Vec<String>,
+    /// Of these locks, those that a program must be written for: no program can be put under one. The baseline is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rivals: Vec<String>,
     /// How it was measured.
     pub method: Method,
     /// How quiet the machine was; `null` if nobody looked.
@@ -181,7 +187,7 @@ pub struct Point {
     pub ratio: Option<Ratio>,
     /// The runs that succeeded.
     pub runs: Vec<Run>,
-    /// The runs that failed.
+    /// The runs that failed, or that were not done in time.
     pub failures: Vec<Failed>,
 }
 
@@ -195,13 +201,16 @@ pub struct Run {
     pub values: BTreeMap<String, f64>,
 }
 
-/// A run that failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A run that failed, or that was not done in time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
     /// In which round, from 0.
     pub round: u32,
-    /// How, in words: `exit status 1`, `killed by SIGSEGV`, `still running after 10 s`.
+    /// How, in words: `exit status 1`, `killed by SIGSEGV`, `timed out after 10 s, killed`.
     pub how: String,
+    /// Whether it only took too long: then nothing is wrong but its speed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub timed_out: bool,
     /// The end of what it printed.
     pub output: String,
 }
