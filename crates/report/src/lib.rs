@@ -8,6 +8,7 @@
 //! | [`run_stats`] | the counters of `flashlock run --stats`: schema, collecting, text |
 //! | [`results`] | measurements under several locks: schema, what follows from the runs, CSV |
 //! | [`statistics`] | spreads, ratios with their interval, verdicts |
+//! | [`finding`] | what a result says, in a sentence |
 //! | [`chart`] | results as an SVG picture |
 //! | [`provenance`], [`machine`] | what every result file says: who made it, of what, when, where |
 //! | [`counts`] | named counters that keep their order |
@@ -21,6 +22,7 @@ pub mod chart;
 pub mod counts;
 pub mod date;
 pub mod error;
+pub mod finding;
 pub mod machine;
 pub mod provenance;
 pub mod results;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use flashlock_report::finding;
 use flashlock_report::results::{COLLAPSE, Group, Noise, Results};
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
 use flashlock_report::statistics::{Direction, Ratio, Verdict};
@@ -11,7 +12,7 @@ use flashlock_report::units::three_digits;
 pub(crate) fn markdown(results: &Results, picture: bool) -> String {
     let mut text = format!("# {}\n\n{}\n\n", results.title, results.about);
     if picture {
-        let _ = writeln!(text, "![{}]({}.svg)\n", results.title, results.name);
+        let _ = writeln!(text, "![{}]({}.svg)\n", finding::headline(results), results.name);
     }
     text += &header(results);
     for group in &results.groups {
@@ -192,5 +193,6 @@ mod tests {
         assert!(markdown.contains("| `mcs` | >10 |") && !markdown.contains("689"), "{markdown}");
         assert!(markdown.contains(">10 is no gain: glibc collapsed (8 threads: 80.0, mcs 55,"), "{markdown}");
         assert!(markdown.contains("`mcs` (glibc collapsed)"), "{markdown}");
+        assert!(markdown.contains("![glibc collapsed: 80"), "the picture is described by what it shows: {markdown}");
     }
 }

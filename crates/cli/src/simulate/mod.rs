@@ -140,7 +140,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Draw the result as SVG, with bands over seeds and placements
+    /// Draw the result as SVG, with bars over seeds and placements
     #[arg(long, value_name = "FILE.svg", value_parser = picture, value_hint = clap::ValueHint::FilePath)]
     plot: Option<PathBuf>,
 

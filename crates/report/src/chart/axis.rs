@@ -1,4 +1,5 @@
-//! A logarithmic axis whose ticks are chosen by us: linear in the logarithms, labelled with the numbers.
+//! An axis with ticks chosen by us: linear from 0, where a factor of two or three is the point; logarithmic, where
+//! orders of magnitude are.
 
 use std::ops::Range;
 
@@ -6,8 +7,28 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 
 use crate::units;
 
+/// So many steps from 0 to the end, at most.
+const STEPS: f64 = 6.0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scale {
+    Linear,
+    Logarithmic,
+}
+
+impl Scale {
+    /// Where a figure lies, in the scale's own measure.
+    fn place(self, figure: f64) -> f64 {
+        match self {
+            Self::Linear => figure,
+            Self::Logarithmic => figure.max(f64::MIN_POSITIVE).log10(),
+        }
+    }
+}
+
 pub(super) struct Axis {
-    base: f64,
+    scale: Scale,
+    /// Its ends, as figures.
     range: Range<f64>,
     /// Ticks with a label, and ticks without.
     labelled: Vec<f64>,
@@ -17,49 +38,78 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis with a tick at each of these logarithms and nowhere else.
-    pub(super) fn with_ticks(base: f64, ticks: &[f64], margin: f64) -> Option<Self> {
-        let range = ticks.first()? - margin..ticks.last()? + margin;
-        Some(Self { base, range, labelled: ticks.to_vec(), unlabelled: Vec::new(), decimals: None })
+    /// A logarithmic axis with a tick at each of these figures and nowhere else, and some room at its ends.
+    pub(super) fn with_ticks(ticks: &[f64]) -> Option<Self> {
+        /// A share of the whole.
+        const MARGIN: f64 = 0.05;
+        let (first, last) = (ticks.first()?.log10(), ticks.last()?.log10());
+        let margin = (last - first).max(0.1) * MARGIN;
+        Some(Self {
+            scale: Scale::Logarithmic,
+            range: 10_f64.powf(first - margin)..10_f64.powf(last + margin),
+            labelled: ticks.to_vec(),
+            unlabelled: Vec::new(),
+            decimals: None,
+        })
     }
 
-    /// A decimal axis over these logarithms, with some room at its ends.
-    pub(super) fn decimal(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
-        let low = values.clone().reduce(f64::min)?;
-        let high = values.reduce(f64::max)?;
+    /// A linear axis from 0 to this figure.
+    pub(super) fn linear(most: f64) -> Option<Self> {
+        let most = Some(most).filter(|most| most.is_finite() && *most > 0.0)?;
+        let (step, decimals) = round_step(most);
+        let ticks = (0..=(most / step).floor() as u32).map(|tick| f64::from(tick) * step);
+        Some(Self {
+            scale: Scale::Linear,
+            range: 0.0..most * 1.04,
+            labelled: ticks.collect(),
+            unlabelled: Vec::new(),
+            decimals: Some(decimals),
+        })
+    }
+
+    /// A logarithmic axis over these figures, with some room at its ends.
+    pub(super) fn decimal(values: impl Iterator<Item = f64>) -> Option<Self> {
+        let places: Vec<f64> = values.filter(|value| *value > 0.0).map(f64::log10).collect();
+        let low = places.iter().copied().reduce(f64::min)?;
+        let high = places.iter().copied().reduce(f64::max)?;
         let margin = (high - low).max(0.5) * 0.06;
         let range = low - margin..high + margin;
         let decades = || range.start.floor() as i32..=range.end.ceil() as i32;
         let ticks = |parts: &[u32]| -> Vec<f64> {
             let decade = |decade: i32| parts.iter().map(move |part| f64::from(decade) + f64::from(*part).log10());
-            decades().flat_map(decade).filter(|tick| range.contains(tick)).collect()
+            decades().flat_map(decade).filter(|tick| range.contains(tick)).map(|tick| 10_f64.powf(tick)).collect()
         };
         // Two powers of ten alone would leave a reader to guess what is between them.
         let (labelled, unlabelled) = match ticks(&[1]) {
             few if few.len() < 3 => (ticks(&[1, 2, 5]), ticks(&[3, 4, 6, 7, 8, 9])),
             powers => (powers, ticks(&[2, 3, 4, 5, 6, 7, 8, 9])),
         };
-        Some(Self { base: 10.0, range, labelled, unlabelled, decimals: None })
+        let range = 10_f64.powf(range.start)..10_f64.powf(range.end);
+        Some(Self { scale: Scale::Logarithmic, range, labelled, unlabelled, decimals: None })
     }
 
-    /// An axis for these ratios: decimal, or with round numbers between neighbouring powers where the ratios lie close.
+    /// An axis for these ratios: linear with round numbers where they lie close, else logarithmic.
     pub(super) fn ratio(values: &[f64]) -> Option<Self> {
         /// The ratios that lie closer than this, greatest to least, are close.
-        const CLOSE: f64 = 4.0;
-        /// How many ticks there are to be, at most.
-        const TICKS: f64 = 7.0;
-        let mut axis = Self::decimal(values.iter().map(|value| value.log10()))?;
-        let (low, high) = (10_f64.powf(axis.range.start), 10_f64.powf(axis.range.end));
-        if high / low < CLOSE {
-            let steps = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
-            let step = steps.into_iter().find(|step| (high - low) / step <= TICKS).unwrap_or(1.0);
-            let ticks = (low / step).ceil() as i64..=(high / step).floor() as i64;
-            axis.labelled = ticks.map(|tick| (tick as f64 * step).log10()).collect();
-            axis.unlabelled.clear();
-            axis.decimals = Some(-(step.log10().floor()) as usize);
+        const CLOSE: f64 = 6.0;
+        let axis = Self::decimal(values.iter().copied())?;
+        let Range { start, end } = axis.range;
+        if end / start >= CLOSE {
+            return Some(axis);
         }
-        Some(axis)
+        let (step, decimals) = round_step(end - start);
+        let ticks = (start / step).ceil() as i64..=(end / step).floor() as i64;
+        let labelled = ticks.map(|tick| tick as f64 * step).collect();
+        Some(Self { scale: Scale::Linear, labelled, unlabelled: Vec::new(), decimals: Some(decimals), ..axis })
     }
+}
+
+/// A round number that goes into a length so many times, and the digits after the point that its multiples need.
+fn round_step(length: f64) -> (f64, usize) {
+    let power = 10_f64.powf((length / STEPS).log10().floor());
+    let step = [1.0, 2.0, 5.0].into_iter().map(|part| part * power).find(|step| length / step <= STEPS);
+    let step = step.unwrap_or(10.0 * power);
+    (step, (-step.log10() - 1e-9).ceil().max(0.0) as usize)
 }
 
 impl Ranged for Axis {
@@ -67,8 +117,8 @@ impl Ranged for Axis {
     type ValueType = f64;
 
     fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        let share = (value - self.range.start) / (self.range.end - self.range.start);
-        limit.0 + (f64::from(limit.1 - limit.0) * share).round() as i32
+        let [start, end, place] = [self.range.start, self.range.end, *value].map(|figure| self.scale.place(figure));
+        limit.0 + (f64::from(limit.1 - limit.0) * (place - start) / (end - start)).round() as i32
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
@@ -81,15 +131,12 @@ impl Ranged for Axis {
 }
 
 impl ValueFormatter<f64> for Axis {
-    fn format_ext(&self, logarithm: &f64) -> String {
-        let number = self.base.powf(*logarithm);
-        if let Some(decimals) = self.decimals {
-            return format!("{number:.decimals$}");
-        }
-        if number > 0.9 {
-            units::count(number.round() as u64)
-        } else {
-            format!("{number:.*}", -logarithm.floor() as usize)
+    fn format_ext(&self, number: &f64) -> String {
+        match self.decimals {
+            Some(0) => units::count(number.round() as u64),
+            Some(decimals) => format!("{number:.decimals$}"),
+            None if *number > 0.9 => units::count(number.round() as u64),
+            None => format!("{number:.*}", -(number.log10() + 1e-9).floor() as usize),
         }
     }
 }
@@ -98,39 +145,44 @@ impl ValueFormatter<f64> for Axis {
 mod tests {
     use super::*;
 
-    #[test]
-    fn labels_are_the_numbers_themselves() {
-        let decimal = Axis::decimal([-2.0, 4.0].into_iter()).expect("two values");
-        assert_eq!(
-            [-2.0, -1.0, 0.0, 1.0, 4.0].map(|tick| decimal.format_ext(&tick)),
-            ["0.01", "0.1", "1", "10", "10,000"]
-        );
-        let binary = Axis::with_ticks(2.0, &[0.0, 6.0], 0.1).expect("two ticks");
-        assert_eq!([0.0, 3.0, 6.0].map(|tick| binary.format_ext(&tick)), ["1", "8", "64"]);
+    fn labels(axis: &Axis) -> Vec<String> {
+        axis.labelled.iter().map(|tick| axis.format_ext(tick)).collect()
     }
 
     #[test]
-    fn ratios_that_lie_close_have_round_numbers_between() {
-        let labels = |values: &[f64]| {
-            let axis = Axis::ratio(values).expect("values");
-            axis.labelled.iter().map(|tick| axis.format_ext(tick)).collect::<Vec<_>>()
-        };
-        assert_eq!(labels(&[0.96, 1.0, 1.04]), ["0.90", "0.95", "1.00", "1.05", "1.10"]);
-        assert_eq!(labels(&[0.1, 1.0, 30.0]), ["0.1", "1", "10"]);
+    fn labels_are_the_numbers_themselves() {
+        let decimal = Axis::decimal([0.01, 10_000.0].into_iter()).expect("two values");
+        assert_eq!(labels(&decimal), ["0.01", "0.1", "1", "10", "100", "1,000", "10,000"]);
+        let threads = Axis::with_ticks(&[1.0, 2.0, 64.0]).expect("three ticks");
+        assert_eq!(labels(&threads), ["1", "2", "64"]);
+    }
+
+    #[test]
+    fn a_linear_axis_begins_at_nothing_and_has_round_steps() {
+        let axis = |most| Axis::linear(most).expect("a length");
+        assert_eq!(labels(&axis(18.6)), ["0", "5", "10", "15"]);
+        assert_eq!(labels(&axis(25_300.0)), ["0", "5,000", "10,000", "15,000", "20,000", "25,000"]);
+        assert_eq!(labels(&axis(0.055)), ["0.00", "0.01", "0.02", "0.03", "0.04", "0.05"]);
+        assert_eq!((axis(10.0).map(&0.0, (100, 0)), axis(10.0).map(&10.4, (100, 0))), (100, 0));
+        assert!(Axis::linear(0.0).is_none() && Axis::linear(f64::NAN).is_none());
+    }
+
+    #[test]
+    fn ratios_that_lie_close_have_a_linear_axis() {
+        let axis = |values: &[f64]| Axis::ratio(values).expect("values");
+        assert_eq!(labels(&axis(&[0.96, 1.0, 1.04])), ["0.90", "0.95", "1.00", "1.05", "1.10"]);
+        assert_eq!(axis(&[0.5, 1.0, 2.0]).scale, Scale::Linear);
+        assert_eq!(labels(&axis(&[0.1, 1.0, 30.0])), ["0.1", "1", "10"]);
     }
 
     #[test]
     fn ticks_lie_inside() {
-        let axis = Axis::decimal([0.9, 3.1].into_iter()).expect("two values");
-        assert_eq!(axis.labelled, [1.0, 2.0, 3.0]);
-        let narrow = Axis::decimal([2.9, 3.1].into_iter()).expect("two values");
-        assert_eq!(narrow.labelled, [3.0]);
-        let wider = Axis::decimal([2.9, 3.9].into_iter()).expect("two values");
-        assert_eq!(
-            wider.labelled.iter().map(|tick| wider.format_ext(tick)).collect::<Vec<_>>(),
-            ["1,000", "2,000", "5,000"]
-        );
-        assert!(axis.unlabelled.iter().all(|tick| axis.range.contains(tick)));
+        let axis = |low: f64, high: f64| Axis::decimal([low, high].into_iter()).expect("two values");
+        assert_eq!(labels(&axis(8.0, 1260.0)), ["10", "100", "1,000"]);
+        assert_eq!(labels(&axis(800.0, 1260.0)), ["1,000"]);
+        let wider = axis(800.0, 8000.0);
+        assert_eq!(labels(&wider), ["1,000", "2,000", "5,000"]);
+        assert!(wider.unlabelled.iter().all(|tick| wider.range.contains(tick)));
         assert!(Axis::decimal(std::iter::empty()).is_none());
     }
 }

@@ -1,129 +1,204 @@
-//! One line for each lock, both axes logarithmic, names at the lines' ends. A bar through a point reaches from the least to the
-//! greatest of its runs; where these were simulated, a band along the line does.
+//! One line for each lock over numbers of threads, with its name and last figure at its end. A bar through a point
+//! reaches from the least to the greatest of its runs. The points of a cell stand side by side, so that no bar hides
+//! another one.
 
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::Axis;
-use super::look::{FAINT_GRID, GRID, INK, Look, text};
-use super::{Area, MARGIN, Undrawable, WIDTH};
-use crate::results::{Group, Metric, Results};
+use super::look::{FAINT_GRID, FAINT_INK, GRID, GROUND, INK, Look, Stroke, text};
+use super::{Area, Caption, MARGIN, Undrawable, WIDTH};
+use crate::results::{Better, Group, Metric, Results};
 use crate::statistics::Spread;
+use crate::units::three_digits;
 
-pub(super) const HEIGHT: u32 = 560;
-/// Room for the names, right of the lines.
-const NAMES_WIDTH: u32 = 170;
+/// Without a caption.
+const HEIGHT: u32 = 340;
+/// Room for the numbers left of the axis, and for the names right of the lines.
+const NUMBERS_WIDTH: u32 = 84;
+const NAMES_WIDTH: u32 = 230;
 /// The least distance of two names.
-const NAME_HEIGHT: i32 = 17;
+const NAME_HEIGHT: i32 = 16;
+/// Between two points of a cell, in pixels, if there is so much room.
+const STEP: f64 = 5.0;
 
 /// One group.
 pub(super) struct Panel<'a> {
     group: &'a Group,
     metric: &'a Metric,
-    /// The cells' headings as powers of two.
+    caption: Caption,
+    /// The cells' headings.
     xs: Vec<f64>,
+    /// In the order in which they are drawn: the first locks last, so that they lie on top.
     lines: Vec<Line<'a>>,
-    bands: bool,
 }
 
-/// One lock's line, in the logarithms of both figures.
+/// One lock's line.
 struct Line<'a> {
     name: &'a str,
     points: Vec<(f64, Spread)>,
     look: Look,
 }
 
+/// Where a point and the ends of its bar are on the picture.
+struct Place {
+    x: i32,
+    y: i32,
+    top: i32,
+    bottom: i32,
+}
+
 impl<'a> Panel<'a> {
     /// `None` if the group's cells are not at least two numbers, or if nothing was measured.
-    pub(super) fn of(results: &'a Results, group: &'a Group) -> Option<Self> {
-        let number = |cell: &String| cell.parse::<f64>().ok().filter(|number| *number > 0.0).map(f64::log2);
+    pub(super) fn of(results: &'a Results, group: &'a Group, looks: &[Look], verdict: String) -> Option<Self> {
+        let number = |cell: &String| cell.parse::<f64>().ok().filter(|number| *number > 0.0);
         let xs = group.cells.iter().map(number).collect::<Option<Vec<f64>>>().filter(|xs| xs.len() > 1)?;
         let metric = results.metric(&group.merit)?;
-        let line = |(place, name): (usize, &'a String)| {
-            let spread = |cell: &String| {
-                results.figure(&group.title, cell, name, &metric.name).filter(|spread| spread.min > 0.0)
-            };
-            let logarithm = |spread: Spread| Spread {
-                median: spread.median.log10(),
-                min: spread.min.log10(),
-                max: spread.max.log10(),
-            };
+        let line = |(name, look): (&'a String, &Look)| {
+            let spread =
+                |cell| results.figure(&group.title, cell, name, &metric.name).filter(|spread| spread.min > 0.0);
             let cells = group.cells.iter().zip(&xs);
-            let points = cells.filter_map(|(cell, x)| Some((*x, logarithm(spread(cell)?)))).collect();
-            Line { name, points, look: Look::of(place) }
+            let points = cells.filter_map(|(cell, x)| Some((*x, spread(cell)?))).collect();
+            Line { name, points, look: *look }
         };
-        // The first are drawn last, so that they lie on top.
         let lines: Vec<Line<'a>> =
-            results.locks.iter().enumerate().map(line).filter(|line| !line.points.is_empty()).rev().collect();
-        (!lines.is_empty()).then_some(Self { group, metric, xs, lines, bands: results.method.simulated.is_some() })
+            results.locks.iter().zip(looks).map(line).filter(|line| !line.points.is_empty()).rev().collect();
+        let what = format!("{} · {}, {}", group.title, metric.title, metric.better.words());
+        (!lines.is_empty()).then_some(Self { group, metric, caption: Caption { verdict, what }, xs, lines })
+    }
+
+    pub(super) fn height(&self) -> u32 {
+        self.caption.height() + HEIGHT
     }
 
     pub(super) fn draw(&self, area: &Area<'_>) -> Result<(), Undrawable> {
-        let values = self.lines.iter().flat_map(|line| line.points.iter().flat_map(|(_, y)| [y.min, y.max]));
-        let axes = (Axis::with_ticks(2.0, &self.xs, 0.12), Axis::decimal(values));
-        let (Some(xs), Some(ys)) = axes else { return Err(Undrawable(format!("{} is empty", self.group.title))) };
+        self.caption.draw(area)?;
+        let (Some(xs), Some(ys)) = (Axis::with_ticks(&self.xs), self.figures_axis()) else {
+            return Err(Undrawable(format!("{} is empty", self.group.title)));
+        };
         let mut chart = ChartBuilder::on(area)
-            .caption(&self.group.title, text(18, FontStyle::Bold))
             .margin(MARGIN)
+            .margin_top(self.caption.height())
             .margin_right(NAMES_WIDTH)
-            .x_label_area_size(48)
-            .y_label_area_size(84)
+            .margin_bottom(8)
+            .x_label_area_size(44)
+            .y_label_area_size(NUMBERS_WIDTH)
             .build_cartesian_2d(xs, ys)?;
         chart
             .configure_mesh()
             .bold_line_style(GRID)
             .light_line_style(FAINT_GRID)
-            .axis_style(INK)
+            .axis_style(FAINT_INK)
             .x_desc(&self.group.axis)
-            .y_desc(format!("{} ({})", self.metric.title, self.metric.better.words()))
-            .axis_desc_style(text(15, FontStyle::Normal))
+            .axis_desc_style(text(15, FontStyle::Normal).color(&FAINT_INK))
             .label_style(text(14, FontStyle::Normal))
             .draw()?;
-        for line in &self.lines {
-            let (colour, style) = (line.look.colour, line.look.colour.stroke_width(line.look.width));
-            let bar = |(x, y): &(f64, Spread)| {
-                PathElement::new(vec![(*x, y.min), (*x, y.max)], colour.mix(0.4).stroke_width(4))
+        let origin = area.get_base_pixel();
+        let here = |x: f64, y: f64| {
+            let (x, y) = chart.backend_coord(&(x, y));
+            (x - origin.0, y - origin.1)
+        };
+        let step = self.step(here(self.xs[0], 1.0).0, here(self.xs[self.xs.len() - 1], 1.0).0);
+        let middle = (self.lines.len() - 1) as f64 / 2.0;
+        let mut ends = Vec::new();
+        for (number, line) in self.lines.iter().enumerate() {
+            // The order of drawing is the reverse of the locks'.
+            let aside = ((middle - number as f64) * step).round() as i32;
+            let place = |(x, spread): &(f64, Spread)| {
+                let [(x, y), (_, top), (_, bottom)] =
+                    [spread.median, spread.max, spread.min].map(|figure| here(*x, figure));
+                Place { x: x + aside, y, top, bottom }
             };
-            if self.bands {
-                let back = line.points.iter().rev().map(|(x, y)| (*x, y.min));
-                let band = line.points.iter().map(|(x, y)| (*x, y.max)).chain(back).collect::<Vec<_>>();
-                chart.draw_series([Polygon::new(band, colour.mix(0.2))])?;
-            } else {
-                chart.draw_series(line.points.iter().map(bar))?;
-            }
-            let medians = || line.points.iter().map(|(x, y)| (*x, y.median));
-            if line.look.dashed {
-                chart.draw_series(DashedLineSeries::new(medians(), 7, 4, style))?;
-            } else {
-                chart.draw_series(LineSeries::new(medians(), style))?;
-            }
-            chart.draw_series(medians().map(|point| Circle::new(point, line.look.width + 1, colour.filled())))?;
+            let places: Vec<Place> = line.points.iter().map(place).collect();
+            line.draw(area, &places)?;
+            ends.extend(places.last().map(|place| (place.x, place.y)));
         }
-        let end = |line: &Line<'_>| line.points.last().map(|(x, y)| chart.backend_coord(&(*x, y.median)));
-        let ends: Vec<(i32, i32)> = self.lines.iter().filter_map(end).collect();
-        draw_names(area, &self.lines, &ends)
+        draw_names(area, &self.lines, &ends, self.height() as i32 - 40)
+    }
+
+    /// Linear where the best figures of all cells are of one order; logarithmic where they are not, or where less is
+    /// better and some lock needs several times as much.
+    fn figures_axis(&self) -> Option<Axis> {
+        /// The best figures differ by more between the cells.
+        const ORDERS: f64 = 20.0;
+        /// Of what should be little, the greatest is so many times the least.
+        const TOWERS: f64 = 5.0;
+        let medians = || self.lines.iter().flat_map(|line| &line.points);
+        let ends = |values: &mut dyn Iterator<Item = f64>| {
+            values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)))
+        };
+        let (low, high) =
+            match self.metric.better {
+                Better::More => ends(&mut self.xs.iter().map(|x| {
+                    medians().filter(|(own, _)| own == x).map(|(_, spread)| spread.median).fold(0.0, f64::max)
+                })),
+                Better::Less => ends(&mut medians().map(|(_, spread)| spread.median)),
+            };
+        let limit = if self.metric.better == Better::More { ORDERS } else { TOWERS };
+        if high <= limit * low {
+            return Axis::linear(medians().map(|(_, spread)| spread.max).fold(0.0, f64::max));
+        }
+        Axis::decimal(medians().flat_map(|(_, spread)| [spread.min, spread.max]))
+    }
+
+    /// How far the points of a cell stand apart: less where cells are near.
+    fn step(&self, left: i32, right: i32) -> f64 {
+        let cell = f64::from(right - left) / (self.xs[self.xs.len() - 1] / self.xs[0]).log2().max(1.0);
+        STEP.min(cell * 0.6 / self.lines.len() as f64)
+    }
+}
+
+impl Line<'_> {
+    fn draw(&self, area: &Area<'_>, places: &[Place]) -> Result<(), Undrawable> {
+        /// A shorter bar is hidden by its point.
+        const SHORT: i32 = 6;
+        let Look { colour, stroke, .. } = self.look;
+        for Place { x, top, bottom, .. } in places.iter().filter(|place| place.bottom - place.top > SHORT) {
+            area.draw(&Rectangle::new([(x - 1, *top), (x + 1, *bottom)], colour.mix(0.45).filled()))?;
+        }
+        let line = places.iter().map(|place| (place.x, place.y)).collect::<Vec<_>>();
+        area.draw(&PathElement::new(line.clone(), colour.stroke_width(self.look.width())))?;
+        let radius = self.look.width() + 1;
+        for point in line {
+            if stroke == Stroke::Solid {
+                area.draw(&Circle::new(point, radius, colour.filled()))?;
+            } else {
+                area.draw(&Circle::new(point, radius, GROUND.filled()))?;
+                area.draw(&Circle::new(point, radius, colour.stroke_width(1)))?;
+            }
+        }
+        Ok(())
     }
 }
 
 /// Writes the names where the lines end, moved apart so that all can be read, each tied to its line's end.
-fn draw_names(area: &Area<'_>, lines: &[Line<'_>], ends: &[(i32, i32)]) -> Result<(), Undrawable> {
-    let origin = area.get_base_pixel();
-    let wanted: Vec<i32> = ends.iter().map(|(_, y)| *y).collect();
-    let bottom = origin.1 + HEIGHT as i32 - 60;
-    let left = origin.0 + (WIDTH - NAMES_WIDTH) as i32 + 12;
+fn draw_names(area: &Area<'_>, lines: &[Line<'_>], ends: &[(i32, i32)], bottom: i32) -> Result<(), Undrawable> {
+    /// Of a digit, about.
+    const DIGIT_WIDTH: usize = 8;
+    let left = (WIDTH - NAMES_WIDTH) as i32 + 20;
+    let figure =
+        |line: &Line<'_>| line.points.last().map(|(_, spread)| three_digits(spread.median)).unwrap_or_default();
+    let wanted: Vec<(i32, f64)> = (ends.iter().zip(lines))
+        .map(|((_, y), line)| (*y, line.points.last().map_or(0.0, |(_, spread)| spread.median)))
+        .collect();
+    let room = lines.iter().map(|line| figure(line).len()).max().unwrap_or(0) * DIGIT_WIDTH;
+    let right = left + room as i32;
     for ((line, end), y) in lines.iter().zip(ends).zip(moved_apart(&wanted, NAME_HEIGHT, bottom)) {
-        let here = |(x, y): (i32, i32)| (x - origin.0, y - origin.1);
-        let path = vec![here((end.0 + 5, end.1)), here((left - 4, y))];
+        let path = vec![(end.0 + 5, end.1), (left - 4, y)];
         area.draw(&PathElement::new(path, line.look.colour.mix(0.5)))?;
-        area.draw(&Text::new(line.name.to_owned(), here((left, y)), line.look.name()))?;
+        let style = text(13, FontStyle::Normal).color(&INK).pos(Pos::new(HPos::Right, VPos::Center));
+        area.draw(&Text::new(figure(line), (right, y), style))?;
+        area.draw(&Text::new(line.name.to_owned(), (right + 10, y), line.look.name()))?;
     }
     Ok(())
 }
 
-/// Positions at least `distance` apart, in the same order, near the wanted ones and not beyond `bottom` if that can be.
-fn moved_apart(wanted: &[i32], distance: i32, bottom: i32) -> Vec<i32> {
+/// Positions at least `distance` apart, near the wanted ones and not beyond `bottom` if that can be. They keep their
+/// order; of those at the same place the greater figure comes first.
+fn moved_apart(wanted: &[(i32, f64)], distance: i32, bottom: i32) -> Vec<i32> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
-    order.sort_by_key(|&i| wanted[i]);
-    let mut placed = wanted.to_vec();
+    order.sort_by(|&a, &b| wanted[a].0.cmp(&wanted[b].0).then(wanted[b].1.total_cmp(&wanted[a].1)));
+    let mut placed: Vec<i32> = wanted.iter().map(|(place, _)| *place).collect();
     // Downwards until nothing overlaps, then upwards from the bottom.
     let mut least = i32::MIN;
     for &i in &order {
@@ -144,8 +219,13 @@ mod tests {
 
     #[test]
     fn names_are_moved_apart_and_keep_their_order() {
-        assert_eq!(moved_apart(&[100, 10, 101, 99], 10, 500), [109, 10, 119, 99]);
-        assert_eq!(moved_apart(&[100, 10, 101, 99], 10, 105), [95, 10, 105, 85]);
-        assert!(moved_apart(&[], 10, 105).is_empty());
+        let moved = |places: &[i32], bottom| {
+            let wanted: Vec<(i32, f64)> = places.iter().map(|place| (*place, 1.0)).collect();
+            moved_apart(&wanted, 10, bottom)
+        };
+        assert_eq!(moved(&[100, 10, 101, 99], 500), [109, 10, 119, 99]);
+        assert_eq!(moved(&[100, 10, 101, 99], 105), [95, 10, 105, 85]);
+        assert!(moved(&[], 105).is_empty());
+        assert_eq!(moved_apart(&[(100, 0.01), (100, 0.03), (100, 0.02)], 10, 500), [120, 100, 110]);
     }
 }

@@ -1,35 +1,44 @@
-//! Results as an SVG picture: one panel for each group.
+//! Results as an SVG picture: what follows from them as a sentence, then one panel for each group.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `lines` | a group whose cells are numbers: one line for each lock, both axes logarithmic, names at the lines' ends |
+//! | `lines` | a group whose cells are numbers: one line for each lock, names and figures at the lines' ends |
 //! | `ratios` | any other group: one row for each lock, its ratio to the baseline with its interval |
 //! | [`heat`] | shares of 1 as a table of coloured fields: a picture of its own |
-//! | `axis` | axes with ticks chosen by us |
-//! | `look` | colours and fonts, for a white ground, so that the picture is the same on a dark page |
+//! | `axis` | linear and logarithmic axes |
+//! | `look` | colours and fonts |
+//! | `sheet` | the style sheet: dark grounds, patterns of lines |
 
 mod axis;
 pub mod heat;
 mod lines;
 mod look;
 mod ratios;
+mod sheet;
 
 use std::fmt;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
+use crate::finding;
 use crate::results::{Group, Noise, Results, Simulated};
-use crate::units;
-use look::text;
+use crate::{table, units};
+use look::{FAINT_INK, Look, text};
 
 /// Part of the picture.
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// In pixels, as all sizes here.
 const WIDTH: u32 = 1000;
-const HEAD_HEIGHT: u32 = 104;
 const MARGIN: i32 = 20;
+/// Of the headline, and how many letters a line of it has.
+const HEADLINE_HEIGHT: u32 = 28;
+const HEADLINE_LETTERS: u16 = 72;
+/// Below the headline: what was done.
+const TITLE_HEIGHT: u32 = 40;
+/// Where, when and how it was measured.
+const FOOT_HEIGHT: u32 = 54;
 
 /// Why no picture can be made.
 #[derive(Debug)]
@@ -57,15 +66,18 @@ enum Panel<'a> {
 
 impl<'a> Panel<'a> {
     /// `None` if there is nothing to show.
-    fn of(results: &'a Results, group: &'a Group) -> Option<Self> {
-        lines::Panel::of(results, group)
+    fn of(results: &'a Results, group: &'a Group, looks: &[Look]) -> Option<Self> {
+        // The headline says it of the only group.
+        let alone = results.groups.len() == 1;
+        let verdict = if alone { None } else { finding::of(results, group) }.unwrap_or_default();
+        lines::Panel::of(results, group, looks, verdict.clone())
             .map(Self::Lines)
-            .or_else(|| ratios::Panel::of(results, group).map(Self::Ratios))
+            .or_else(|| ratios::Panel::of(results, group, looks, verdict).map(Self::Ratios))
     }
 
     fn height(&self) -> u32 {
         match self {
-            Self::Lines(_) => lines::HEIGHT,
+            Self::Lines(panel) => panel.height(),
             Self::Ratios(panel) => panel.height(),
         }
     }
@@ -78,82 +90,120 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// The picture, as the text of an SVG file.
+/// The picture, as the text of an SVG file for light and dark grounds.
 pub fn draw(results: &Results) -> Result<String, Undrawable> {
-    let panels: Vec<Panel<'_>> = results.groups.iter().filter_map(|group| Panel::of(results, group)).collect();
+    let looks = Look::of_all(&results.locks);
+    let panels: Vec<Panel<'_>> = results.groups.iter().filter_map(|group| Panel::of(results, group, &looks)).collect();
     if panels.is_empty() {
         return Err(Undrawable("there are no figures that could be shown".into()));
     }
+    let sentence = finding::headline(results);
+    let headline = table::paragraph(&sentence, HEADLINE_LETTERS);
+    let head_height = MARGIN as u32 + HEADLINE_HEIGHT * headline.lines().count() as u32 + TITLE_HEIGHT;
+    let height = head_height + panels.iter().map(Panel::height).sum::<u32>() + FOOT_HEIGHT;
     let mut svg = String::new();
-    let height = HEAD_HEIGHT + panels.iter().map(Panel::height).sum::<u32>();
     {
         let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
         root.fill(&look::GROUND)?;
-        let (head, mut rest) = root.split_vertically(HEAD_HEIGHT);
-        let bars = panels.iter().any(|panel| matches!(panel, Panel::Lines(_)));
-        draw_head(&head, results, bars)?;
+        let (head, mut rest) = root.split_vertically(head_height);
+        draw_head(&head, results, &headline)?;
         for panel in &panels {
             let (area, below) = rest.split_vertically(panel.height());
             panel.draw(&area)?;
             rest = below;
         }
+        draw_foot(&rest, results, panels.iter().any(|panel| matches!(panel, Panel::Lines(_))))?;
         root.present()?;
     }
-    Ok(svg + "\n")
+    Ok(sheet::dressed(&svg, &sentence, &looks))
 }
 
-fn draw_head(head: &Area<'_>, results: &Results, bars: bool) -> Result<(), Undrawable> {
-    let provenance = &results.provenance;
-    head.draw(&Text::new(results.title.clone(), (MARGIN, 18), text(26, FontStyle::Bold)))?;
-    let day = provenance.date.split('T').next().unwrap_or_default();
-    let origin = format!("{} · flashlock {} · {day}", provenance.machine, provenance.flashlock);
-    head.draw(&Text::new(origin, (MARGIN, 54), text(13, FontStyle::Normal)))?;
-    let noise = results.noise.filter(|noise| noise.spread >= Noise::LOUD);
-    let noise = noise.map_or_else(String::new, |noise| format!(" · noisy machine ({:.0} %)", noise.spread * 100.0));
-    let method = match &results.method.simulated {
-        Some(simulated) => how_simulated(simulated, bars),
-        None => {
-            let rounds = units::counted(u64::from(results.method.rounds), "round");
-            let bars = if bars { " · points: medians, bars: from the least to the greatest" } else { "" };
-            format!("{rounds} in random order{bars}{noise}")
-        }
-    };
-    head.draw(&Text::new(method, (MARGIN, 76), text(13, FontStyle::Normal)))?;
-    let what = results.method.simulated.as_ref().map_or_else(String::new, what_simulated);
-    if !what.is_empty() {
-        head.draw(&Text::new(what, (MARGIN, 98), text(13, FontStyle::Normal)))?;
+/// The finding, and what it was found in.
+fn draw_head(head: &Area<'_>, results: &Results, headline: &str) -> Result<(), Undrawable> {
+    let mut y = MARGIN;
+    for line in headline.lines() {
+        head.draw(&Text::new(line.to_owned(), (MARGIN, y), text(24, FontStyle::Bold)))?;
+        y += HEADLINE_HEIGHT as i32;
     }
+    let mut parts = vec![results.title.clone()];
+    if let Some(simulated) = &results.method.simulated {
+        // Nobody shall take it for a measurement.
+        parts.insert(0, "SIMULATED, not measured".to_owned());
+        parts.extend(what_simulated(simulated));
+    }
+    // The finding may have been nothing but the title.
+    parts.retain(|part| *part != headline.trim_end());
+    head.draw(&Text::new(parts.join(" · "), (MARGIN, y + 4), text(15, FontStyle::Normal).color(&FAINT_INK)))?;
     Ok(())
 }
 
 /// Of what was done there, what the title does not say.
-fn what_simulated(simulated: &Simulated) -> String {
+fn what_simulated(simulated: &Simulated) -> Vec<String> {
+    let latencies = Some(simulated.latencies).filter(|factor| *factor != 1.0).map(|x| format!("latencies × {x}"));
     let reads = simulated.lookups.map(|percent| format!("{percent} % reads"));
     let outside = simulated.external.filter(|ns| *ns > 0).map(|ns| format!("{ns} ns outside"));
     let place = simulated.place.as_ref().map(|place| format!("threads {place}"));
-    let parts: Vec<String> = [reads, outside, place].into_iter().flatten().collect();
-    parts.join(" · ")
+    [latencies, reads, outside, place].into_iter().flatten().collect()
 }
 
-/// Nobody shall take it for a measurement.
-fn how_simulated(simulated: &Simulated, bands: bool) -> String {
-    let seeds = units::counted(u64::from(simulated.seeds), "seed");
-    let placements = units::counted(u64::from(simulated.placements), "placement");
-    let latencies = match simulated.latencies {
-        1.0 => String::new(),
-        factor => format!(" · latencies × {factor}"),
+/// What a panel says, if the headline does not, and what it shows.
+struct Caption {
+    verdict: String,
+    what: String,
+}
+
+impl Caption {
+    fn height(&self) -> u32 {
+        if self.verdict.is_empty() { 30 } else { 62 }
+    }
+
+    fn draw(&self, area: &Area<'_>) -> Result<(), Undrawable> {
+        area.draw(&Text::new(self.verdict.clone(), (MARGIN, 8), text(19, FontStyle::Bold)))?;
+        let style = text(15, FontStyle::Normal).color(&FAINT_INK);
+        area.draw(&Text::new(shortened(&self.what), (MARGIN, self.height() as i32 - 28), style))?;
+        Ok(())
+    }
+}
+
+/// What has room in a line: of a long command the beginning, and what is shown of it.
+fn shortened(text: &str) -> String {
+    const LETTERS: usize = 120;
+    let all = text.chars().count();
+    let Some((title, shown)) = text.rsplit_once(" · ").filter(|_| all > LETTERS) else { return text.to_owned() };
+    let room = LETTERS.saturating_sub(shown.chars().count());
+    format!("{}… · {shown}", title.chars().take(room).collect::<String>())
+}
+
+/// Where, when and how.
+fn draw_foot(foot: &Area<'_>, results: &Results, bars: bool) -> Result<(), Undrawable> {
+    let provenance = &results.provenance;
+    let day = provenance.date.split('T').next().unwrap_or_default();
+    let origin = format!("{} · flashlock {} · {day}", provenance.machine, provenance.flashlock);
+    let noise = results.noise.filter(|noise| noise.spread >= Noise::LOUD);
+    let noise = noise.map_or_else(String::new, |noise| format!(" · noisy machine ({:.0} %)", noise.spread * 100.0));
+    let (rounds, of) = match &results.method.simulated {
+        Some(simulated) => {
+            let seeds = units::counted(u64::from(simulated.seeds), "seed");
+            let placements = units::counted(u64::from(simulated.placements), "placement");
+            (results.method.rounds, format!("{seeds} × {placements} of threads"))
+        }
+        None => (
+            results.method.rounds,
+            format!("{} in random order", units::counted(results.method.rounds.into(), "round")),
+        ),
     };
-    let bands = match (bands, simulated.seeds * simulated.placements) {
-        (true, 2..) => " · points: medians, bands: from the least to the greatest over both",
-        _ => "",
-    };
-    format!("SIMULATED, not measured{latencies} · {seeds} × {placements} of threads{bands}")
+    let bars = if bars && rounds > 1 { " · points: medians, bars: from the least to the greatest" } else { "" };
+    for (line, words) in [origin, format!("{of}{bars}{noise}")].into_iter().enumerate() {
+        let place = (MARGIN, 6 + 20 * line as i32);
+        foot.draw(&Text::new(words, place, text(13, FontStyle::Normal).color(&FAINT_INK)))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Better, Metric, Point, Run};
+    use crate::results::{Better, Method, Metric, Point, Run};
 
     fn results(cells: &[&str]) -> Results {
         let cells: Vec<String> = cells.iter().map(|cell| (*cell).to_owned()).collect();
@@ -168,6 +218,7 @@ mod tests {
                 merit: "speed".into(),
             }],
             locks: locks.clone(),
+            method: Method { rounds: 3, ..Method::default() },
             ..Results::default()
         };
         for (place, lock) in locks.iter().take(2).enumerate() {
@@ -196,19 +247,101 @@ mod tests {
     }
 
     #[test]
+    fn the_finding_comes_first_and_is_the_title() {
+        let svg = draw(&results(&["1", "2", "4"])).unwrap();
+        let finding = "shfl is best: 1.91 times as good as glibc on average";
+        assert!(svg.contains(&format!("<title>{finding}</title>")), "{svg}");
+        let texts: Vec<&str> = svg.split("<text").skip(1).collect();
+        assert!(texts[0].contains(finding) && texts[1].contains("One &amp; only"), "{svg}");
+    }
+
+    #[test]
+    fn every_colour_has_a_dark_shade() {
+        for cells in [&["1", "2", "4"][..], &["8"]] {
+            let mut results = results(cells);
+            results.locks[1] = "tbb".into();
+            results.points.iter_mut().filter(|point| point.lock == "shfl").for_each(|point| point.lock = "tbb".into());
+            results.derive();
+            let svg = draw(&results).unwrap();
+            let (sheet, body) = svg.split_once("</style>").unwrap();
+            assert!(sheet.contains("prefers-color-scheme:dark") && body.contains("tbb"), "{svg}");
+            for attribute in ["fill=\"#", "stroke=\"#"] {
+                for hex in body.split(attribute).skip(1).map(|rest| &rest[..6]) {
+                    assert!(sheet.contains(&format!("[{attribute}{hex}\"]{{")), "{hex} stays on a dark ground: {svg}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bars_of_a_cell_stand_side_by_side() {
+        let svg = draw(&results(&["1", "2", "4"])).unwrap();
+        let bars = svg.lines().filter(|line| line.starts_with("<rect") && line.contains("width=\"2\""));
+        let mut places: Vec<&str> =
+            bars.map(|bar| bar.split("x=\"").nth(1).unwrap().split('"').next().unwrap()).collect();
+        let all = places.len();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!((all, places.len()), (6, 6), "two locks, three cells: {svg}");
+    }
+
+    /// The labels of the vertical axis.
+    fn labels(results: &Results) -> Vec<String> {
+        let svg = draw(results).unwrap();
+        let texts = svg.split("<text").skip(1).filter(|text| text.contains("text-anchor=\"end\" font-family"));
+        let labels = texts.filter(|text| text.contains("x=\"94\""));
+        labels.filter_map(|text| Some(text.split('>').nth(1)?.split('<').next()?.trim().to_owned())).collect()
+    }
+
+    #[test]
+    fn a_factor_has_a_linear_axis_and_orders_a_logarithmic_one() {
+        let mut results = results(&["1", "2", "4"]);
+        assert_eq!(labels(&results).iter().map(String::as_str).min(), Some("0"), "{:?}", labels(&results));
+        // A lock that collapses is no reason for another axis: the best ones are of one order.
+        let slow = |point: &mut Point, by: f64| {
+            point.runs.iter_mut().for_each(|run| run.values.values_mut().for_each(|value| *value /= by));
+        };
+        slow(&mut results.points[0], 1000.0);
+        results.derive();
+        assert!(labels(&results).contains(&"0".to_owned()), "{:?}", labels(&results));
+        // In one cell everything is slow.
+        results.points.iter_mut().filter(|point| point.cell == "4").for_each(|point| slow(point, 1000.0));
+        results.derive();
+        assert!(!labels(&results).contains(&"0".to_owned()), "{:?}", labels(&results));
+    }
+
+    #[test]
+    fn what_collapsed_is_said_instead_of_a_ratio() {
+        let mut results = results(&["8"]);
+        for run in results.points.iter_mut().filter(|point| point.lock == "glibc").flat_map(|point| &mut point.runs) {
+            run.values.insert("speed".into(), 0.03);
+        }
+        results.derive();
+        let svg = draw(&results).unwrap();
+        assert!(svg.contains("glibc collapsed") && !svg.contains("689") && !svg.contains("700"), "{svg}");
+    }
+
+    #[test]
     fn a_simulation_says_so() {
         let mut results = results(&["1", "2", "4"]);
         let measured = draw(&results).unwrap();
-        assert!(measured.contains("in random order") && !measured.contains("<polygon"), "{measured}");
+        assert!(measured.contains("3 rounds in random order") && !measured.contains("SIMULATED"), "{measured}");
         results.method.simulated = Some(Simulated { latencies: 0.75, seeds: 3, placements: 1, ..Simulated::default() });
         let simulated = draw(&results).unwrap();
-        let told = "SIMULATED, not measured · latencies × 0.75 · 3 seeds × 1 placement of threads";
-        assert!(simulated.contains(told) && !simulated.contains("in random order"), "{simulated}");
-        assert!(simulated.contains("<polygon"), "a band for each lock: {simulated}");
+        assert!(simulated.contains("SIMULATED, not measured · One &amp; only · latencies × 0.75"), "{simulated}");
+        assert!(simulated.contains("3 seeds × 1 placement of threads") && !simulated.contains("in random order"));
         let (place, of) = (Some("packed".to_owned()), results.method.simulated.unwrap_or_default());
         results.method.simulated = Some(Simulated { place, lookups: Some(0), external: Some(700), ..of });
         let told = "0 % reads · 700 ns outside · threads packed";
         assert!(draw(&results).unwrap().contains(told), "which experiment it was");
+    }
+
+    #[test]
+    fn a_long_command_keeps_its_beginning() {
+        assert_eq!(shortened("short · Run time, s"), "short · Run time, s");
+        let long = shortened(&format!("begin {} · Run time, s", "x".repeat(500)));
+        assert!(long.starts_with("begin xxx") && long.ends_with("xxx… · Run time, s"), "{long}");
+        assert!(long.chars().count() < 130, "{long}");
     }
 
     #[test]

@@ -1,0 +1,324 @@
+//! What a result says, in a sentence: what a reader of its picture is to see first.
+//!
+//! The sentence names the locks that win, how much faster than the baseline they are, what the default lock does if
+//! it is not among them, and what collapsed. Whoever wins is named, be it a lock of ours or not.
+
+use flashlock_locks::catalogue::DEFAULT;
+use flashlock_locks::rw::catalogue::RW_DEFAULT;
+
+use crate::results::{Better, COLLAPSE, Group, Metric, Results};
+use crate::statistics::{Direction, Standing};
+use crate::units::three_digits;
+
+/// Where no statistics judged, locks this close to the best one are named with it, and one this close to the baseline
+/// is not called faster.
+const CLOSE: f64 = 1.03;
+/// So many names are listed; of more, the first.
+const NAMES: usize = 4;
+
+/// Of the whole result.
+pub fn headline(results: &Results) -> String {
+    match results.groups.as_slice() {
+        [group] => of(results, group),
+        groups => subject(results).and_then(|lock| of_subject(results, groups, lock)),
+    }
+    .unwrap_or_else(|| results.title.clone())
+}
+
+/// Of one group. `None` if nothing can be compared there.
+pub fn of(results: &Results, group: &Group) -> Option<String> {
+    let words = Words::of(results.metric(&group.merit)?);
+    let mut ranking: Vec<(&str, f64)> =
+        others(results).filter_map(|lock| Some((lock, overall(results, group, lock)?))).collect();
+    ranking.sort_by(|a, b| b.1.total_cmp(&a.1));
+    if ranking.is_empty() {
+        return None;
+    }
+    let (leaders, collapsed) = (leaders(results, group, &ranking), results.collapsed_locks(group));
+    let mut parts = vec![match leaders.as_slice() {
+        [] => nobody(results, group, &words, collapsed.is_empty()),
+        [(best, advantage), ..] if *advantage >= COLLAPSE => fallen(results, group, best)?,
+        leaders => leading(leaders, results.baseline(), &words) + on_average(group),
+    }];
+    let own = subject(results).filter(|own| leaders.iter().all(|(leader, _)| leader != own));
+    if let Some(own) = own.filter(|own| !is_same(results, group, own))
+        && let Some(advantage) = overall(results, group, own)
+    {
+        parts.push(format!("{own}: {}", three_digits(advantage)));
+    }
+    parts.extend(overtaken(results, group, &leaders, &words));
+    let fell: Vec<&String> = group.cells.iter().filter(|cell| results.has_baseline_collapsed(group, cell)).collect();
+    if !fell.is_empty() && fell.len() < group.cells.len() {
+        let cells = listed(&fell.iter().map(|cell| cell.as_str()).collect::<Vec<_>>());
+        parts.push(format!("{} collapsed with {cells} {}", results.baseline(), group.axis).trim_end().to_owned());
+    }
+    if !collapsed.is_empty() {
+        parts.push(format!("{} collapsed", listed(&collapsed)));
+    }
+    Some(parts.join("; "))
+}
+
+/// An average hides where a lock is better and where not.
+fn on_average(group: &Group) -> &'static str {
+    if group.cells.len() > 1 { " on average" } else { "" }
+}
+
+/// Who is better than the leaders where the most threads run.
+fn overtaken(results: &Results, group: &Group, leaders: &[(&str, f64)], words: &Words) -> Option<String> {
+    /// By so much.
+    const CLEARLY: f64 = 1.1;
+    let cell = group.cells.last().filter(|_| group.cells.len() > 1 && !leaders.is_empty())?;
+    let better = |lock: &str| {
+        let median = results.figure(&group.title, cell, lock, &group.merit)?.median;
+        Some(if words.less { median.recip() } else { median })
+    };
+    let led = leaders.iter().filter_map(|(lock, _)| better(lock)).fold(0.0, f64::max);
+    let all = results.locks.iter().filter_map(|lock| Some((lock, better(lock)?)));
+    let (lock, most) = all.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let axis = &group.axis;
+    (most >= led * CLEARLY).then(|| format!("{lock} is {} with {cell} {axis}", words.better).trim_end().to_owned())
+}
+
+/// Of several groups: what one lock does in each.
+fn of_subject(results: &Results, groups: &[Group], lock: &str) -> Option<String> {
+    let baseline = results.baseline();
+    if groups.iter().all(|group| is_same(results, group, lock)) {
+        return Some(format!("{lock} does not differ from {baseline} beyond the noise"));
+    }
+    let in_group = |(place, group): (usize, &Group)| {
+        let words = Words::of(results.metric(&group.merit)?);
+        let advantage = overall(results, group, lock)?;
+        let same = is_same(results, group, lock);
+        let how = match () {
+            () if same => "no different".to_owned(),
+            () if advantage >= COLLAPSE => format!("{baseline} collapsed"),
+            () => format!("{} times", three_digits(advantage)),
+        };
+        let as_what = words.as_what;
+        let first =
+            if place == 0 && !same { format!(" {as_what} {baseline}{}", on_average(group)) } else { String::new() };
+        let from = if place == 0 && same { format!(" from {baseline}") } else { String::new() };
+        Some(format!("{how}{first}{from} ({})", group.title))
+    };
+    let parts: Option<Vec<String>> = groups.iter().enumerate().map(in_group).collect();
+    Some(format!("{lock}: {}", parts?.join(", ")))
+}
+
+/// Whether statistics judged, and could not tell the lock from the baseline.
+fn is_same(results: &Results, group: &Group, lock: &str) -> bool {
+    standing(results, group, lock).is_some_and(|standing| standing.direction == Direction::NoDifference)
+}
+
+/// How many times better than the baseline a lock was over all telling cells.
+fn overall(results: &Results, group: &Group, lock: &str) -> Option<f64> {
+    if let Some(standing) = standing(results, group, lock) {
+        return Some(standing.advantage.mean);
+    }
+    let cells = results.telling_cells(group);
+    let logarithm = |cell: &&str| Some(results.advantage(group, cell, lock)?.mean.ln());
+    let logarithms: Option<Vec<f64>> = cells.iter().map(logarithm).collect();
+    let logarithms = logarithms.filter(|all| !all.is_empty())?;
+    Some((logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp())
+}
+
+fn standing<'a>(results: &'a Results, group: &Group, lock: &str) -> Option<&'a Standing> {
+    results.verdicts.get(&group.title)?.standing(lock).filter(|standing| standing.p.is_some())
+}
+
+/// The best locks: the verdict's choice and its equals; where nobody judged, those that are close to the best one.
+fn leaders<'a>(results: &Results, group: &Group, ranking: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {
+    let verdict = results.verdicts.get(&group.title).filter(|verdict| verdict.standings.iter().any(|s| s.p.is_some()));
+    let sound = |lock: &str| results.failures(&group.title, lock).0 == 0;
+    let best = ranking.iter().find(|(lock, _)| sound(lock)).map_or(1.0, |(_, advantage)| *advantage);
+    let leads = |(lock, advantage): &&(&str, f64)| match verdict {
+        Some(verdict) => verdict.best.iter().chain(&verdict.equals).any(|leader| leader == lock),
+        None => best > CLOSE && advantage * CLOSE >= best && sound(lock),
+    };
+    ranking.iter().filter(leads).copied().collect()
+}
+
+fn leading(leaders: &[(&str, f64)], baseline: &str, words: &Words) -> String {
+    let names = listed(&leaders.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let times = match leaders {
+        [(_, only)] => three_digits(*only),
+        [(_, first), (_, second)] => format!("{} and {}", three_digits(*first), three_digits(*second)),
+        [(_, first), .., (_, last)] => format!("{} to {}", three_digits(*last), three_digits(*first)),
+        [] => String::new(),
+    };
+    let verb = if leaders.len() == 1 { "is" } else { "are" };
+    format!("{names} {verb} {}: {times} times {} {baseline}", words.best, words.as_what)
+}
+
+fn nobody(results: &Results, group: &Group, words: &Words, all_stand: bool) -> String {
+    let mut judged = others(results).filter(|lock| standing(results, group, lock).is_some()).peekable();
+    if all_stand && judged.peek().is_some() && judged.all(|lock| is_same(results, group, lock)) {
+        return format!("No lock differs from {} beyond the noise", results.baseline());
+    }
+    format!("No lock is {} than {}", words.better, results.baseline())
+}
+
+/// Where the baseline collapsed everywhere, its figure and the best one say more than their quotient.
+fn fallen(results: &Results, group: &Group, best: &str) -> Option<String> {
+    let figure = |lock: &str| Some(three_digits(results.figure_over_cells(&group.title, lock, &group.merit)?.median));
+    let baseline = results.baseline();
+    Some(format!("{baseline} collapsed: {}, {best} {}", figure(baseline)?, figure(best)?))
+}
+
+/// The lock that readers ask about: the default one, else the first one.
+fn subject(results: &Results) -> Option<&str> {
+    let own = [DEFAULT.info().name, RW_DEFAULT.info().name];
+    others(results).find(|lock| own.contains(lock)).or_else(|| others(results).next())
+}
+
+fn others(results: &Results) -> impl Iterator<Item = &str> {
+    results.locks.iter().skip(1).map(String::as_str)
+}
+
+/// `a`, `a and b`, `a, b and c`, `a, b, c and 2 more`.
+fn listed(names: &[&str]) -> String {
+    let (shown, more) = (names.len().min(NAMES), names.len().saturating_sub(NAMES));
+    let mut parts: Vec<String> = names[..shown].iter().map(|name| (*name).to_owned()).collect();
+    if more > 0 {
+        parts.push(format!("{more} more"));
+    }
+    match parts.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, first)) => format!("{} and {last}", first.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// What a lock is that has more or less of a figure.
+struct Words {
+    less: bool,
+    best: &'static str,
+    better: &'static str,
+    as_what: &'static str,
+}
+
+impl Words {
+    fn of(metric: &Metric) -> Self {
+        let Metric { name, title, better } = metric;
+        let is_time = *better == Better::Less && (name == "seconds" || name.ends_with("_ns"));
+        let is_rate = *better == Better::More && (name.contains("_per_") || title.contains(" per "));
+        let less = *better == Better::Less;
+        match is_time || is_rate {
+            true => Self { less, best: "fastest", better: "faster", as_what: "as fast as" },
+            false => Self { less, best: "best", better: "better", as_what: "as good as" },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Point, Run};
+
+    /// Speeds of each lock with 1, 8 and 64 threads; four rounds that differ by little, or wildly.
+    fn results(speeds: &[(&str, [f64; 3])], is_judged: bool) -> Results {
+        let cells = ["1", "8", "64"];
+        let point = |lock: &str, cell: usize, speed: f64| Point {
+            group: "G".into(),
+            cell: cells[cell].into(),
+            lock: lock.into(),
+            runs: (0..4)
+                .map(|round| Run {
+                    round,
+                    values: [("ops_per_us".into(), speed * (1.0 + f64::from(round * round % 5) / 1e3))].into(),
+                })
+                .collect(),
+            ..Point::default()
+        };
+        let mut results = Results {
+            title: "Title".into(),
+            metrics: vec![Metric {
+                name: "ops_per_us".into(),
+                title: "Operations per µs".into(),
+                better: Better::More,
+            }],
+            groups: vec![Group {
+                title: "G".into(),
+                axis: "threads".into(),
+                cells: cells.map(str::to_owned).to_vec(),
+                merit: "ops_per_us".into(),
+            }],
+            locks: speeds.iter().map(|(lock, _)| (*lock).to_owned()).collect(),
+            points: (0..3).flat_map(|cell| speeds.iter().map(move |(l, of)| point(l, cell, of[cell]))).collect(),
+            ..Results::default()
+        };
+        results.derive();
+        if is_judged {
+            results.judge();
+        }
+        results
+    }
+
+    #[test]
+    fn whoever_wins_is_named() {
+        let ours = [("glibc", [10.0; 3]), ("flash", [10.0, 20.0, 30.0]), ("tbb", [10.0, 15.0, 20.0])];
+        assert_eq!(headline(&results(&ours, false)), "flash is fastest: 1.82 times as fast as glibc on average");
+        let theirs = [("glibc", [10.0; 3]), ("flash", [10.0, 12.0, 12.0]), ("tbb", [10.0, 15.0, 20.0])];
+        let told = "tbb is fastest: 1.44 times as fast as glibc on average; flash: 1.13";
+        assert_eq!([false, true].map(|is_judged| headline(&results(&theirs, is_judged))), [told, told]);
+        let nobody = [("glibc", [10.0; 3]), ("flash", [9.0; 3])];
+        assert_eq!(headline(&results(&nobody, false)), "No lock is faster than glibc; flash: 0.900");
+    }
+
+    #[test]
+    fn an_average_does_not_hide_who_is_better_with_many_threads() {
+        let crossing = [("glibc", [10.0; 3]), ("flash", [20.0, 30.0, 12.0]), ("shfl", [10.0, 10.0, 20.0])];
+        let told = headline(&results(&crossing, false));
+        assert!(told.ends_with("on average; shfl is faster with 64 threads"), "{told}");
+    }
+
+    #[test]
+    fn what_collapsed_is_no_gain() {
+        let baseline = [("glibc", [10.0, 0.02, 0.01]), ("flash", [20.0, 13.8, 6.9])];
+        let told = headline(&results(&baseline, true));
+        assert_eq!(
+            told,
+            "flash is fastest: 2.00 times as fast as glibc on average; glibc collapsed with 8 and 64 threads"
+        );
+        let everywhere = [("glibc", [0.01, 0.02, 0.01]), ("flash", [20.0, 13.78, 6.9])];
+        assert_eq!(headline(&results(&everywhere, true)), "glibc collapsed: 0.0100, flash 13.8");
+        let others = [("glibc", [10.0; 3]), ("mcs", [10.0, 0.1, 0.1]), ("cna", [10.0, 0.1, 0.1])];
+        assert_eq!(
+            headline(&results(&others, false)),
+            "No lock is faster than glibc; mcs: 0.0464; mcs and cna collapsed"
+        );
+    }
+
+    #[test]
+    fn noise_is_no_difference() {
+        let mut noisy = results(&[("glibc", [10.0; 3]), ("flash", [10.0; 3])], false);
+        for (place, point) in noisy.points.iter_mut().enumerate() {
+            for run in &mut point.runs {
+                let wild = f64::from(run.round * 7 % 4) - f64::from(run.round * 5 % 3);
+                run.values.insert("ops_per_us".into(), 10.0 + if place % 2 == 0 { wild } else { -wild });
+            }
+        }
+        noisy.derive();
+        noisy.judge();
+        assert_eq!(headline(&noisy), "No lock differs from glibc beyond the noise");
+    }
+
+    #[test]
+    fn of_several_groups_it_is_what_the_default_lock_does() {
+        let mut both = results(&[("glibc", [10.0; 3]), ("flash", [20.0; 3]), ("tbb", [30.0; 3])], false);
+        let mut second = both.groups[0].clone();
+        second.title = "H".into();
+        let points: Vec<Point> = both.points.iter().map(|point| Point { group: "H".into(), ..point.clone() }).collect();
+        both.points.extend(points);
+        both.groups.push(second);
+        assert_eq!(headline(&both), "flash: 2.00 times as fast as glibc on average (G), 2.00 times (H)");
+        both.points.clear();
+        assert_eq!(headline(&both), "Title");
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        assert_eq!(listed(&["a"]), "a");
+        assert_eq!(listed(&["a", "b", "c", "d"]), "a, b, c and d");
+        assert_eq!(listed(&["a", "b", "c", "d", "e", "f"]), "a, b, c, d and 2 more");
+    }
+}
