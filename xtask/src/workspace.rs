@@ -62,20 +62,26 @@ pub(crate) fn build_tests(name: &str, out: &str) -> Result<PathBuf> {
 
 /// The same with variables in the environment. They are not compared: a directory stands for one set of them.
 pub(crate) fn build_tests_with(name: &str, out: &Path, environment: &[(&str, String)]) -> Result<PathBuf> {
-    build_tests_unless(name, out, environment, None)?.with_context(|| format!("tests/{name} cannot be built"))
+    build_tests_unless(name, out, environment, &[], None)?.with_context(|| format!("tests/{name} cannot be built"))
 }
 
-/// The same. `None`: `build.sh` ended with this status, which means that something it needs is not installed.
+/// The same of what is made from these directories, too. `None`: `build.sh` ended with the status `lacking`, which
+/// means that something it needs is not installed.
 pub(crate) fn build_tests_unless(
     name: &str,
     out: &Path,
     environment: &[(&str, String)],
+    beside: &[&str],
     lacking: Option<i32>,
 ) -> Result<Option<PathBuf>> {
     let sources = path(&format!("tests/{name}"));
     let script = require(sources.join("build.sh"), "it is part of the repository: check it out")?;
     let stamp = out.join("built");
-    if is_newer(&stamp, &sources)? {
+    let mut is_current = is_newer(&stamp, &sources)?;
+    for directory in beside {
+        is_current &= is_newer(&stamp, &path(directory))?;
+    }
+    if is_current {
         return Ok(Some(out.to_owned()));
     }
     let mut command = Command::new("sh");
@@ -89,7 +95,8 @@ pub(crate) fn build_tests_unless(
     Ok(Some(out.to_owned()))
 }
 
-/// Whether a file exists and is newer than every file of a directory and of those in it, and than these directories themselves.
+/// Whether a file exists and is newer than every file of a directory and of those in it, and than these directories
+/// themselves.
 fn is_newer(stamp: &Path, directory: &Path) -> Result<bool> {
     let Ok(found) = stamp.metadata() else { return Ok(false) };
     let made = found.modified()?;

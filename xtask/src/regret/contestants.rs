@@ -5,39 +5,22 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use flashlock_report::machine::glibc;
+use flashlock_rivals::{RIVALS, Rival};
 
 use crate::locks::{self, Chosen, Under};
 use crate::workspace;
 
-/// A lock that people use instead, and where it comes from.
-struct Rival {
-    name: &'static str,
-    /// The `rival-NAME.h` in `tests/regret`.
-    header: &'static str,
-    /// The Debian package that is needed to compile it.
-    package: Option<&'static str>,
-}
-
-const fn rival(name: &'static str, header: &'static str, package: Option<&'static str>) -> Rival {
-    Rival { name, header, package }
-}
-
-const RIVALS: [Rival; 7] = [
-    rival("glibc", "pthread", None),
-    rival("std", "std", None),
-    rival("parking_lot-0.12", "parking_lot-0.12", None),
-    rival("parking_lot-0.13", "parking_lot-0.13", None),
-    rival("tbb", "tbb", Some("libtbb-dev")),
-    rival("absl", "absl", Some("libabsl-dev")),
-    rival("nsync", "nsync", Some("libnsync-dev")),
-];
+/// What all the others are, whatever they are compared with.
+const GLIBC: &str = "glibc";
+/// The header of `tests/regret` for a pthread mutex.
+const PTHREAD: &str = "pthread";
 
 /// The lock that is judged when nobody names any, as soon as there is one of that name.
 const JUDGED: &str = "flash";
 
 /// The Debian packages of the rivals.
 pub(crate) fn packages() -> Vec<&'static str> {
-    RIVALS.iter().filter_map(|rival| rival.package).collect()
+    RIVALS.iter().filter_map(|rival| Some(rival.cpp()?.package)).collect()
 }
 
 /// One of those that are compared.
@@ -75,7 +58,7 @@ pub(crate) struct Compared {
 
 impl Compared {
     pub(crate) fn glibc_and_default() -> Self {
-        Self { rivals: vec!["glibc".to_owned()], ..Self::default() }
+        Self { rivals: vec![GLIBC.to_owned()], ..Self::default() }
     }
 }
 
@@ -124,7 +107,7 @@ impl Peer {
 /// All of them, compiled. Says which rivals are left out.
 pub(crate) fn prepare(options: &Compared) -> Result<Vec<Contestant>> {
     let mut all = rivals(&options.rivals)?;
-    let plain = build("pthread", "pthread", &[])?.context("pthread needs nothing")?;
+    let plain = build(PTHREAD, PTHREAD, &[])?.context("pthread needs nothing")?;
     for name in ours(&options.locks)? {
         all.push(Contestant::new(name.clone(), plain.clone(), Under::lock(&name)?, true)?);
     }
@@ -185,11 +168,11 @@ fn version(name: &str) -> String {
         let done = Command::new(program).args(arguments).output().ok().filter(|done| done.status.success())?;
         Some(String::from_utf8_lossy(&done.stdout).trim().to_owned())
     };
-    let package = RIVALS.iter().find(|rival| rival.name == name).and_then(|rival| rival.package);
+    let package = Rival::named(name).and_then(|rival| Some(rival.cpp()?.package));
     let found = match (name, package) {
         (_, Some(package)) => output("dpkg-query", &["--show", package]).map(|line| line.replace('\t', " ")),
         ("std", _) => output("rustc", &["--version"]),
-        ("glibc", _) => glibc().map(|version| format!("glibc {version}")),
+        (GLIBC, _) => glibc().map(|version| format!("glibc {version}")),
         _ => name.strip_prefix("parking_lot-").and_then(parking_lot),
     };
     found.unwrap_or_else(|| "unknown version".to_owned())
@@ -197,7 +180,7 @@ fn version(name: &str) -> String {
 
 /// The version of `parking_lot` that the lock file has, of those that begin so.
 fn parking_lot(begins: &str) -> Option<String> {
-    let text = std::fs::read_to_string(workspace::path("tests/regret/rust/Cargo.lock")).ok()?;
+    let text = std::fs::read_to_string(workspace::path("Cargo.lock")).ok()?;
     let mut versions = text.lines().skip_while(|line| *line != "name = \"parking_lot\"");
     let is_it = |line: &str| line.strip_prefix("version = \"").is_some_and(|version| version.starts_with(begins));
     let line = versions.find(|line| is_it(line))?;
@@ -220,22 +203,35 @@ fn rivals(names: &[String]) -> Result<Vec<Contestant>> {
     if names == ["none"] {
         return Ok(Vec::new());
     }
-    for name in names {
-        if !RIVALS.iter().any(|rival| rival.name == name) {
+    for name in names.iter().filter(|name| *name != GLIBC) {
+        if Rival::named(name).is_none() {
             let known: Vec<&str> = RIVALS.iter().map(|rival| rival.name).collect();
-            bail!("no rival is called {name}; there are {}", known.join(", "));
+            bail!("no rival is called {name}; there are {GLIBC}, {}", known.join(", "));
         }
     }
+    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|other| other == name);
     let mut found = Vec::new();
-    for rival in RIVALS.iter().filter(|rival| names.is_empty() || names.iter().any(|name| name == rival.name)) {
-        match build(rival.header, rival.header, &[])? {
+    if is_wanted(GLIBC) {
+        let program = build(PTHREAD, PTHREAD, &[])?.context("pthread needs nothing")?;
+        found.push(Contestant::new(GLIBC.to_owned(), program, Under::Glibc, false)?);
+    }
+    for rival in RIVALS.iter().filter(|rival| is_wanted(rival.name)) {
+        let mut environment = vec![(
+            "HEADER",
+            workspace::path(&format!("crates/rivals/headers/rival-{}.h", rival.name)).display().to_string(),
+        )];
+        match rival.cpp() {
+            Some(cpp) => environment.extend([("INCLUDE", cpp.include.to_owned()), ("LIBRARY", cpp.library.to_owned())]),
+            None => environment.push(("RUST", workspace::path("target/regret/rust").display().to_string())),
+        }
+        match build(rival.name, rival.name, &environment)? {
             Some(program) => {
                 found.push(Contestant::new(rival.name.to_owned(), program, Under::Glibc, false)?);
             }
             None => eprintln!(
                 "left out: {} (missing: apt-get install {}, or this command with --install)",
                 rival.name,
-                rival.package.unwrap_or("its header")
+                rival.cpp().map_or("its header", |cpp| cpp.package)
             ),
         }
     }
@@ -255,14 +251,13 @@ fn ours(names: &[String]) -> Result<Vec<String>> {
 }
 
 /// Compiles the benchmark over a rival, unless that is done. `None`: its headers are not installed.
-fn build(header: &str, directory: &str, environment: &[(&str, String)]) -> Result<Option<PathBuf>> {
+fn build(rival: &str, directory: &str, environment: &[(&str, String)]) -> Result<Option<PathBuf>> {
     /// What `build.sh` ends with then.
     const NO_HEADER: i32 = 77;
     let out = workspace::path("target/regret").join(directory);
     let mut environment = environment.to_vec();
-    environment.push(("RIVAL", header.to_owned()));
-    environment.push(("RUST", workspace::path("target/regret/rust").display().to_string()));
-    let built = workspace::build_tests_unless("regret", &out, &environment, Some(NO_HEADER))?;
+    environment.push(("RIVAL", rival.to_owned()));
+    let built = workspace::build_tests_unless("regret", &out, &environment, &["crates/rivals"], Some(NO_HEADER))?;
     Ok(built.map(|out| out.join("regret")))
 }
 

@@ -1,0 +1,125 @@
+//! The rivals in Rust, as three functions each, for Rust and for C (`headers/rival-*.h`).
+//!
+//! Each `lock` and each `unlock` is one plain call, as with all rivals and with a pthread mutex: none is inline. A
+//! mutex has [`MUTEX_BYTES`]; what the owner of a lock keeps, such as the guard of a `std` mutex, has [`GUARD_BYTES`]
+//! on its stack.
+
+use std::ffi::c_void;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The room for a mutex, which is aligned to so many bytes as well.
+pub const MUTEX_BYTES: usize = 64;
+/// The room for a guard.
+pub const GUARD_BYTES: usize = 16;
+
+const _: () = assert!(size_of::<Mutex<()>>() <= MUTEX_BYTES && size_of::<MutexGuard<'_, ()>>() <= GUARD_BYTES);
+const _: () = assert!(size_of::<parking_lot_12::RawMutex>() <= MUTEX_BYTES);
+const _: () = assert!(size_of::<parking_lot_13::RawMutex>() <= MUTEX_BYTES);
+
+/// Makes a free mutex in memory that nobody uses yet.
+pub type Init = unsafe extern "C" fn(mutex: *mut c_void);
+/// Acquires a mutex, or releases it: then with what acquiring it has left in the guard.
+pub type Call = unsafe extern "C" fn(mutex: *mut c_void, guard: *mut c_void);
+
+/// A lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Functions {
+    /// Makes a free mutex.
+    pub init: Init,
+    /// Acquires it.
+    pub lock: Call,
+    /// Releases it.
+    pub unlock: Call,
+}
+
+pub(crate) const STD: Functions = Functions { init: rival_std_init, lock: rival_std_lock, unlock: rival_std_unlock };
+pub(crate) const PARKING_LOT_12: Functions =
+    Functions { init: rival_pl12_init, lock: rival_pl12_lock, unlock: rival_pl12_unlock };
+pub(crate) const PARKING_LOT_13: Functions =
+    Functions { init: rival_pl13_init, lock: rival_pl13_lock, unlock: rival_pl13_unlock };
+
+/// Makes a free mutex.
+///
+/// # Safety
+///
+/// `mutex` has [`MUTEX_BYTES`], aligned to as many, and nobody uses it yet.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rival_std_init(mutex: *mut c_void) {
+    // SAFETY: the caller's promise; there is room, as asserted above.
+    unsafe { mutex.cast::<Mutex<()>>().write(Mutex::new(())) }
+}
+
+/// Acquires the mutex.
+///
+/// # Safety
+///
+/// The mutex was made by `rival_std_init` and lives until it is released; `guard` has [`GUARD_BYTES`], aligned to 8.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rival_std_lock(mutex: *mut c_void, guard: *mut c_void) {
+    // SAFETY: the caller's promise.
+    let mutex: &'static Mutex<()> = unsafe { &*mutex.cast() };
+    let held = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the caller's promise.
+    unsafe { guard.cast::<MutexGuard<'static, ()>>().write(held) }
+}
+
+/// Releases the mutex.
+///
+/// # Safety
+///
+/// `rival_std_lock` has written the guard in this thread, and it is released once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rival_std_unlock(_mutex: *mut c_void, guard: *mut c_void) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { guard.cast::<MutexGuard<'static, ()>>().read() });
+}
+
+/// The three functions of a version of `parking_lot`.
+macro_rules! parking_lot {
+    ($parking_lot:ident, $init:ident, $lock:ident, $unlock:ident $(, $guard:expr)?) => {
+        /// Makes a free mutex.
+        ///
+        /// # Safety
+        ///
+        /// `mutex` has [`MUTEX_BYTES`], aligned to as many, and nobody uses it yet.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $init(mutex: *mut c_void) {
+            use $parking_lot::lock_api::RawMutex as _;
+            // SAFETY: the caller's promise; there is room, as asserted above.
+            unsafe { mutex.cast::<$parking_lot::RawMutex>().write($parking_lot::RawMutex::INIT) }
+        }
+
+        /// Acquires the mutex.
+        ///
+        /// # Safety
+        ///
+        /// The mutex was made by the function above and lives until it is released.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $lock(mutex: *mut c_void, _guard: *mut c_void) {
+            use $parking_lot::lock_api::RawMutex as _;
+            // SAFETY: the caller's promise.
+            let _ = unsafe { &*mutex.cast::<$parking_lot::RawMutex>() }.lock();
+        }
+
+        /// Releases the mutex.
+        ///
+        /// # Safety
+        ///
+        /// The calling thread holds it.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $unlock(mutex: *mut c_void, _guard: *mut c_void) {
+            use $parking_lot::lock_api::RawMutex as _;
+            // SAFETY: the caller's promise.
+            unsafe { (*mutex.cast::<$parking_lot::RawMutex>()).unlock($($guard)?) }
+        }
+    };
+}
+
+parking_lot!(parking_lot_12, rival_pl12_init, rival_pl12_lock, rival_pl12_unlock);
+parking_lot!(
+    parking_lot_13,
+    rival_pl13_init,
+    rival_pl13_lock,
+    rival_pl13_unlock,
+    parking_lot_13::lock_api::GuardNoSend::new()
+);

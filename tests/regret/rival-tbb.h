@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
-// tbb::mutex. It is inline: out of line here, so that it pays for a call as all the others do.
-#pragma once
-#include <oneapi/tbb/mutex.h>
-typedef tbb::mutex rival_mutex;
-struct rival_guard {};
-static inline void rival_init(rival_mutex *) {}
-static __attribute__((noinline)) void rival_lock(rival_mutex *m, rival_guard *) { m->lock(); }
-static __attribute__((noinline)) void rival_unlock(rival_mutex *m, rival_guard *) { m->unlock(); }
