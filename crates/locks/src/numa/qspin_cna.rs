@@ -45,7 +45,7 @@
 //! |---|---|---|
 //! | `flush=N` | 16 | the secondary queue comes back after 2^N hand-overs (patch 4's threshold, 0 to 31) |
 //! | `stay=US` | 10000 | it comes back after so many µs; 0: no such limit |
-//! | `incremental=0`, `1`, `2` | 0 | 1: a head moves one waiter at most: each hand-over costs the same, however many wait. 2: it moves one, and more as long as the lock is busy, but none at the hand-over: the algorithm of [our kernel patch](../../kernel/README.md), which has `stay=1000` and no `flush=` (31 here) |
+//! | `incremental=0`, `1`, `2` | 0 | 1: a head moves one waiter at most: each hand-over costs the same, however many wait. 2: it moves one, and more as long as the lock is busy, but none at the hand-over: the algorithm of our kernel patch (`kernel/README.md`), which has `stay=1000` and no `flush=` (31 here) |
 //! | `scan=N` | no limit | a head that holds the lock looks at N more waiters, and the scan before that ends as soon as the lock is free (Long: four times the number of nodes) |
 //! | `urgent=0`, `1` | 0 | 1: threads of real-time scheduling policies are priority waiters. Costs one system call for each thread. Who was moved here by a broadcast is none |
 //!
