@@ -22,6 +22,7 @@ use crate::flash::head::is_late;
 use crate::flash::state::{
     GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, count, has_sleepers, is_full, is_idle, without_sleeper,
 };
+use crate::flash::stay::is_same_call;
 use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
 use crate::spin::Futex;
 
@@ -81,10 +82,11 @@ impl<M: Machine> Lock<'_, M> {
                 }
             }
             let now = self.queue.calls.load(Acquire);
-            if self.take_place(now == calls) {
+            let uncalled = is_same_call(now, calls);
+            if self.take_place(uncalled) {
                 return self.stand_first(until);
             }
-            if now == calls && self.take_stale_grant() {
+            if uncalled && self.take_stale_grant() {
                 self.update(without_sleeper);
                 return Ok(());
             }
@@ -123,7 +125,7 @@ impl<M: Machine> Lock<'_, M> {
         let state = self.state();
         state & HEAD != 0
             && has_sleepers(state)
-            && self.queue.calls.load(Relaxed) == calls
+            && is_same_call(self.queue.calls.load(Relaxed), calls)
             && (state & (TRANSIT | GRANT) != 0 || is_idle(self.word.load(Relaxed), state))
     }
 

@@ -28,6 +28,11 @@ const UNIT: u32 = 8;
 pub const CALL: u32 = STAY + 1;
 const _: () = assert!(CALL.is_power_of_two());
 
+/// Whether nobody was called between two looks at `calls`.
+pub(super) fn is_same_call(before: u32, after: u32) -> bool {
+    (before ^ after) < CALL
+}
+
 impl<M: Machine> Lock<'_, M> {
     /// For how many steps a free lock is left to its last holder; 0: not longer than its line needs to get here and back.
     pub(super) fn stay(&self) -> u32 {
@@ -35,7 +40,8 @@ impl<M: Machine> Lock<'_, M> {
         (self.queue.calls.load(Relaxed) & STAY) * UNIT
     }
 
-    /// Relaxed: a hint, changed once and not again if somebody else is faster.
+    /// Relaxed: a hint, changed once and not again if somebody else is faster. A read-modify-write, so whoever reads it still sees
+    /// what came before the last call.
     fn set_stay(&self, stay: u32) {
         let seen = self.queue.calls.load(Relaxed);
         let _ = self.queue.calls.compare_exchange(seen, seen & !STAY | (stay / UNIT).min(STAY), Relaxed, Relaxed);

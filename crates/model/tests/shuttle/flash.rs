@@ -2,7 +2,7 @@
 //! its seeded bugs.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::flash::Flash;
 use flashlock_locks::flash::state::{COLD, EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED};
@@ -145,6 +145,43 @@ fn a_sleeper_is_roused() {
     both("flash behind a frozen head", SCHEDULES, STILL, behind_a_frozen_head);
     let unheard = Setup { fault: Some(Fault::NoWake(Field::LockNext)), ..STILL };
     find("flash: nobody is roused", By::Random, 100, unheard, behind_a_frozen_head);
+}
+
+/// A head that polled does not run, and the lock is free. A sleeper gets up by itself, and finds that, although others have
+/// changed meanwhile for how long the lock stays.
+fn behind_a_frozen_head_as_others_watch() {
+    let (mutex, done) = (Arc::new(Mutex::<Flash>::new()), Arc::new(AtomicU32::new(0)));
+    mutex.lock();
+    mutex.queue.state.store((Shuttle::epoch() << EPOCH_AT) | HEAD, Relaxed);
+    let sleeper = {
+        let (mutex, done) = (mutex.clone(), done.clone());
+        thread::spawn(move || {
+            mutex.section();
+            done.store(1, Relaxed);
+        })
+    };
+    let sleeps = || {
+        while world().sleepers() == 0 && done.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
+        done.load(Relaxed) == 0
+    };
+    sleeps();
+    mutex.unlock();
+    for stay in 1..=3 {
+        if sleeps() {
+            mutex.queue.calls.store(stay, Relaxed);
+            world().tick();
+        }
+    }
+    assert!(!sleeps(), "it sleeps on");
+    sleeper.join().expect("no panic");
+}
+
+#[test]
+fn a_sleeper_gets_up_whatever_others_measure() {
+    let setup = Setup { patience: 1, ..STILL };
+    both("flash behind a frozen head, watched", SCHEDULES, setup, behind_a_frozen_head_as_others_watch);
 }
 
 /// A release that does not look whether somebody sleeps on the word.
