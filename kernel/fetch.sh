@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# fetch.sh DIR: fetches Debian's kernel source package by apt, verifies it, unpacks it to DIR/linux and applies the series
-# with `git am`. Prints what it does. A tree that is already there with the same series is left alone.
+# fetch.sh DIR: fetches Debian's kernel source package by apt, verifies it, unpacks it to DIR/linux and applies the
+# series with `git am`. Prints what it does. A tree that is already there with the same series is left alone.
 #
-# If the archive no longer has the version that source.conf names, the newest one of the package is taken and this is said. The
-# series must apply to that one, too.
+# If the archive no longer has the version that source.conf names, the newest one of the package is taken and this is
+# said. The series must apply to that one, too.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

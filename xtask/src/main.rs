@@ -12,6 +12,7 @@ mod bound;
 mod child;
 mod conformance;
 mod docs;
+mod edit;
 mod fidelity;
 mod full;
 mod glibc;
@@ -87,7 +88,8 @@ enum Task {
     Regret(regret::Options),
     /// The simulator beside what the papers measured, as docs/fidelity.md
     Fidelity(fidelity::Options),
-    /// The Linux kernel with CNA in its spinlock: the patch series of kernel/ applies, compiles, and is tortured in a guest
+    /// The Linux kernel with CNA in its spinlock: the patch series of kernel/ applies, compiles, and is tortured in a
+    /// guest
     Kernel(kernel::Options),
     /// How many steps of a simulation a second of CPU time is enough for, by workload and machine
     Speed(speed::Options),

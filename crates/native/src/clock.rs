@@ -19,8 +19,9 @@ use flashlock_locks::machine::{Clock, Deadline};
 
 use crate::sys;
 
-/// How long the counter's rate is measured. With readings of a few hundred ticks it is known to some parts in ten thousand, and
-/// with the longest that count to some in a thousand. Not longer: until then each look at the clock is a system call.
+/// How long the counter's rate is measured. With readings of a few hundred ticks it is known to some parts in ten
+/// thousand, and with the longest that count to some in a thousand. Not longer: until then each look at the clock is a
+/// system call.
 const SETTLE_NS: u64 = 4_000_000;
 /// In ticks: the call between two looks at the counter takes hundreds, a few thousand on a slow virtual machine. Where it
 /// always takes longer, the kernel's clock stays in use.

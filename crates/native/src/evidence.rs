@@ -1,12 +1,12 @@
 //! # What things cost here
 //!
 //! For locks that decide by evidence ([`flash`](flashlock_locks::flash)): what a pause costs, what it costs to get a line that
-//! another CPU has written, and what it costs to sleep. Each is measured where it happens anyway, except what the call costs
-//! that wakes a sleeper: that is a constant.
+//! another CPU has written, and what it costs to sleep. Each is measured where it happens anyway, except what the call
+//! costs that wakes a sleeper: that is a constant.
 //!
-//! **A line's transfer.** Whoever polls times each look. If the look shows that the lock was taken or released in between,
-//! the line came from another CPU, and the look has taken as long as that takes. A preemption or an interrupt makes a look
-//! too long, never too short: so the estimate follows a shorter time quickly, a longer one slowly.
+//! **A line's transfer.** Whoever polls times each look. If the look shows that the lock was taken or released in
+//! between, the line came from another CPU, and the look has taken as long as that takes. A preemption or an interrupt
+//! makes a look too long, never too short: so the estimate follows a shorter time quickly, a longer one slowly.
 
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -116,8 +116,8 @@ fn measure_pause() -> u32 {
 /// From a wake-up to the woken thread's running, in ns, where a CPU is idle; 0 while not known.
 static WAKE_NS: AtomicU32 = AtomicU32::new(0);
 
-/// A woken thread runs, so long after the call that woke it. If it had to wait for a CPU, that is no cost of the sleep: so
-/// this, too, follows a shorter time quickly, a longer one slowly.
+/// A woken thread runs, so long after the call that woke it. If it had to wait for a CPU, that is no cost of the sleep:
+/// so this, too, follows a shorter time quickly, a longer one slowly.
 pub fn note_woken(ns: u32) {
     let before = WAKE_NS.load(Relaxed);
     WAKE_NS.store(if before == 0 { ns.max(1) } else { follow(before, ns) }, Relaxed);

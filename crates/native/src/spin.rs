@@ -49,8 +49,8 @@ pub fn note_woken() {
     }
 }
 
-/// Counts the CPUs, and reads the clocks for the first time. Called at load time: a program may give up the system call later,
-/// and the counter's rate is known the sooner.
+/// Counts the CPUs, and reads the clocks for the first time. Called at load time: a program may give up the system call
+/// later, and the counter's rate is known the sooner.
 pub fn prepare() {
     CPUS.store(sys::usable_cpus(), Relaxed);
     clock::now();

@@ -4,8 +4,8 @@
 //! cargo run --release --package flashlock-example-embed
 //! ```
 //!
-//! The algorithms (`flashlock-locks`) know nothing of a computer; `flashlock-native` is the one that they run on here. No
-//! preload is needed: the locks are part of the program.
+//! The algorithms (`flashlock-locks`) know nothing of a computer; `flashlock-native` is the one that they run on here.
+//! No preload is needed: the locks are part of the program.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -18,7 +18,8 @@ use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::SpinThenPark;
 use flashlock_native::{Native, Word32};
 
-/// A value that one thread at a time may use. `L` is any mutex of the catalogue (`crates/locks/src/catalogue/mutexes.rs`).
+/// A value that one thread at a time may use. `L` is any mutex of the catalogue
+/// (`crates/locks/src/catalogue/mutexes.rs`).
 struct Mutex<T, L: RawLock<Native> = Flash> {
     /// The state of a lock comes in two pieces: a word …
     word: Word32,
@@ -27,8 +28,8 @@ struct Mutex<T, L: RawLock<Native> = Flash> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock lets one thread at a time to the value, so sharing the mutex is sending the value to and fro. The lock's own
-// state is made of atomics.
+// SAFETY: the lock lets one thread at a time to the value, so sharing the mutex is sending the value to and fro. The
+// lock's own state is made of atomics.
 unsafe impl<T: Send, L: RawLock<Native>> Sync for Mutex<T, L> {}
 
 impl<T, L: RawLock<Native>> Mutex<T, L> {

@@ -1,7 +1,7 @@
 //! Versions of glibc out of Debian's archive, unpacked under `target/glibc`, and how to build a program that runs on one.
 //!
-//! A program that is built with [`Root::environment`] has that glibc's dynamic linker as its interpreter and finds its libraries
-//! by its run path, so it is started like any other: no chroot, and `/proc/self/exe` is the program.
+//! A program that is built with [`Root::environment`] has that glibc's dynamic linker as its interpreter and finds its
+//! libraries by its run path, so it is started like any other: no chroot, and `/proc/self/exe` is the program.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::tree::{Edit, Tree};
+use super::tree::Tree;
 use crate::child::Program;
+use crate::edit::Edit;
 use crate::workspace;
 
 /// A limit against hangs only: an image takes three minutes on two quiet CPUs.
@@ -71,8 +72,8 @@ impl Bench {
         Ok(build)
     }
 
-    /// The image with this configuration besides the guest's, built from a source with these edits, unless it is in the cache. `None`: it
-    /// would have taken too long, and may be left out.
+    /// The image with this configuration besides the guest's, built from a source with these edits, unless it is in the
+    /// cache. `None`: it would have taken too long, and may be left out.
     pub(crate) fn image(&self, config: &str, edits: &[Edit]) -> Result<Option<Image>> {
         let lines = format!("{}{config}", Self::guest_config()?);
         let mut hasher = DefaultHasher::new();
@@ -119,8 +120,8 @@ impl Bench {
 }
 
 impl Build<'_> {
-    /// Makes the configuration, unless it is there. Lines that the kernel's rules refuse are an error: a test would silently not
-    /// test what it is for.
+    /// Makes the configuration, unless it is there. Lines that the kernel's rules refuse are an error: a test would
+    /// silently not test what it is for.
     fn configure(&self, lines: &str) -> Result<()> {
         let (wanted, there) = (self.out.join("wanted.config"), self.out.join("include/config/auto.conf"));
         let stamped = format!("# {} {:?}\n{lines}", self.tree.stamp, self.toolchain);

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::build::{Bench, Image};
 use super::guest::{Boot, CPUS};
 use super::judge::{Console, Run};
-use super::tree::Edit;
+use crate::edit::Edit;
 use crate::steps::Tally;
 
 /// What the kernel prints when CNA is in use.

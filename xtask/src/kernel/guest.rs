@@ -1,8 +1,9 @@
 //! Booting an image in an emulated machine.
 //!
-//! The machine has four NUMA nodes with two CPUs each, interleaved, each CPU in a socket of its own. QEMU interprets it (`-accel tcg`) on one
-//! thread and counts instructions for time, so that what happens does not depend on how busy this computer is, and happens again. The
-//! guest must not know that it is one (`-hypervisor`), or its spinlocks do not queue.
+//! The machine has four NUMA nodes with two CPUs each, interleaved, each CPU in a socket of its own. QEMU interprets it
+//! (`-accel tcg`) on one thread and counts instructions for time, so that what happens does not depend on how busy this
+//! computer is, and happens again. The guest must not know that it is one (`-hypervisor`), or its spinlocks do not
+//! queue.
 
 use std::fs;
 use std::path::Path;

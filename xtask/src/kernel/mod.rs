@@ -1,5 +1,5 @@
-//! `cargo xtask kernel`: the patch series in `kernel/`. It applies, is in the kernel's style and compiles; the kernel with it boots in
-//! an emulated machine of four NUMA nodes, and is tortured there.
+//! `cargo xtask kernel`: the patch series in `kernel/`. It applies, is in the kernel's style and compiles; the kernel
+//! with it boots in an emulated machine of four NUMA nodes, and is tortured there.
 
 mod build;
 mod compile;
@@ -31,7 +31,8 @@ pub(crate) struct Options {
     /// Say which steps there are and how long they take, and do nothing
     #[arg(long)]
     list: bool,
-    /// Where the source, builds and images are kept [default: flashlock/kernel in $XDG_CACHE_HOME if that is set, or target/kernel]
+    /// Where the source, builds and images are kept [default: flashlock/kernel in $XDG_CACHE_HOME if that is set, or
+    /// target/kernel]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// With --quick: how long an image may take to build, in minutes

@@ -6,7 +6,7 @@ use super::build::Bench;
 use super::gates::{bound_boot, check, image, within_bound};
 use super::guest::Boot;
 use super::judge::Console;
-use super::tree::Edit;
+use crate::edit::Edit;
 use crate::steps::Tally;
 
 const CNA: &str = "kernel/locking/qspinlock_cna.h";

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::child::Program;
+use crate::edit::Edit;
 use crate::workspace;
 
 /// Fetching and unpacking take a minute on a quiet machine.
@@ -18,14 +19,6 @@ pub(crate) struct Tree {
     pub(crate) path: PathBuf,
     /// What it was made from, as a checksum.
     pub(crate) stamp: String,
-}
-
-/// A change of one file: this text, which must be there once, becomes that.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Edit {
-    pub(crate) file: &'static str,
-    pub(crate) from: &'static str,
-    pub(crate) to: &'static str,
 }
 
 impl Tree {
@@ -65,21 +58,11 @@ impl Tree {
 
     /// Does something while these edits are made, and takes them back.
     pub(crate) fn edited<T>(&self, edits: &[Edit], action: impl FnOnce() -> Result<T>) -> Result<T> {
-        let made = edits.iter().try_for_each(|edit| self.edit(edit));
+        let made = edits.iter().try_for_each(|edit| edit.apply(&self.path).map(drop));
         let result = made.and_then(|()| action());
         for edit in edits {
             self.git(&["checkout", "--force", "--quiet", "HEAD", "--", edit.file])?;
         }
         result
-    }
-
-    fn edit(&self, edit: &Edit) -> Result<()> {
-        let path = self.path.join(edit.file);
-        let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
-        let count = text.matches(edit.from).count();
-        if count != 1 {
-            bail!("{} has this text {count} times instead of once:\n{}", edit.file, edit.from);
-        }
-        fs::write(&path, text.replace(edit.from, edit.to)).with_context(|| format!("{}", path.display()))
     }
 }

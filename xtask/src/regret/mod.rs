@@ -10,6 +10,7 @@ mod contestants;
 mod page;
 mod report;
 mod runs;
+mod store;
 mod summary;
 
 use std::path::PathBuf;
@@ -22,7 +23,8 @@ use crate::setup;
 use crate::steps::Tally;
 use cells::{Cell, Extent};
 use contestants::Contestant;
-use runs::{Mode, Plan, Store};
+use runs::{Mode, Plan};
+use store::Store;
 use summary::Summary;
 
 #[derive(Args)]

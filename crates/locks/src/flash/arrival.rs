@@ -135,8 +135,8 @@ impl<M: Machine> Lock<'_, M> {
         (self.word.load(Relaxed), self.queue.turn.load(Relaxed))
     }
 
-    /// The word was free when `turn` was `now`: takes it, unless somebody is back first. What was seen last if the caller does
-    /// not have it.
+    /// The word was free when `turn` was `now`: takes it, unless somebody is back first. What was seen last if the
+    /// caller does not have it.
     fn found_free(&self, poll: &mut Poll, now: u32) -> Result<(), Seen> {
         let state = self.state();
         // A head whose wait is overdue takes it at once.
@@ -154,8 +154,8 @@ impl<M: Machine> Lock<'_, M> {
         Err(self.see())
     }
 
-    /// Leaves a free lock to others for a moment, if it may be hot. What was seen last if somebody has had it in between;
-    /// if nobody, what is to be set in `state`.
+    /// Leaves a free lock to others for a moment, if it may be hot. What was seen last if somebody has had it in
+    /// between; if nobody, what is to be set in `state`.
     fn look_again(&self, poll: &Poll, now: u32, state: u32) -> Result<u32, Seen> {
         if let Some(cost) = self.is_to_be_watched() {
             return self.watch(now, cost, poll.second).map(|()| 0);

@@ -70,7 +70,8 @@ pub fn patience<M: Machine>() -> u32 {
 
 /// After which time one of so many sleepers first looks by itself. Each next look comes after twice the time.
 ///
-/// Whoever gets up loses its place among the sleepers. So this must not happen before its turn, but for a head that does not run.
+/// Whoever gets up loses its place among the sleepers. So this must not happen before its turn, but for a head that
+/// does not run.
 pub fn first_look<M: Machine>(sleepers: u32) -> u32 {
     sleepers.saturating_mul(M::tunables().bound_us.saturating_mul(BEYOND_TURN)).max(SLEEPER_LOOKS)
 }

@@ -8,14 +8,14 @@
 //! 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
 //!
 //! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot lock and
-//! each should have it soon: of a hundred threads each waits for a hundred times `bound=`. `shfl` serves more of them in
-//! turn, and completes a third fewer sections on simulated machines.
+//! each should have it soon: of a hundred threads each waits for a hundred times `bound=`. `shfl` serves more of them
+//! in turn, and completes a third fewer sections on simulated machines.
 //!
 //! **Departures.** From the standby thread of LOITER: (1) there is no inner lock; whoever is neither the head nor polls
 //! sleeps on a word of this one, in the kernel's order, so no queue nodes are needed. (2) The place of the head is passed
 //! on after the head's section, not before it. (3) A head that contends for a hot lock naps. (4) For how long a waiter
-//! offers its CPU, and after what time it looks twice, follow from what a sleep and a transfer of the line cost here, and
-//! from what it costs to move this lock.
+//! offers its CPU, and after what time it looks twice, follow from what a sleep and a transfer of the line cost here,
+//! and from what it costs to move this lock.
 //!
 //! ```text
 //!   arrivals ── poll, then offer their CPU ──┐
@@ -48,8 +48,9 @@
 //!
 //! **The second look.** A hot lock is taken again by the thread that released it, sooner than its line gets to another CPU.
 //! So a waiter that finds the word free looks again after a moment, and takes it only if nobody has had it in between. Where
-//! that has proved unnecessary ([`COLD`](state::COLD)), it takes it at once. Where a move of the lock also moves the data of
-//! its sections, and that takes longer than the last holder stays away, the moment is as long as that: see [`stay`].
+//! that has proved unnecessary ([`COLD`](state::COLD)), it takes it at once. Where a move of the lock also moves the
+//! data of its sections, and that takes longer than the last holder stays away, the moment is as long as that: see
+//! [`stay`].
 //!
 //! ## The bound
 //! Let a thread come when n others want the lock or hold it, each of whose sections takes s at most. Let T be `bound=`, and
@@ -58,11 +59,11 @@
 //! - those who are woken run, and the threads before it do not stop;
 //! - it is not timed out, and code that bypasses the lock does not release it.
 //!
-//! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, whoever else wants it. A head
-//! that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks, and the next
-//! release hands the lock over. If sections are longer than 2 T, the first release does so itself. When the head releases
-//! the lock, it calls the sleeper that has slept longest. The claim `Bounded` of the simulator draws n and s; `cargo xtask
-//! bound` measures it here.
+//! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, whoever else wants it. A
+//! head that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks, and the
+//! next release hands the lock over. If sections are longer than 2 T, the first release does so itself. When the head
+//! releases the lock, it calls the sleeper that has slept longest. The claim `Bounded` of the simulator draws n and s;
+//! `cargo xtask bound` measures it here.
 //!
 //! ## Invariants
 //! 1. Whoever changes `word` from 0, or clears `GRANT`, holds the lock.
@@ -94,11 +95,11 @@
 //!
 //! ## What it reaches
 //! `cargo xtask regret` compares it with what people embed, [on 2 CPUs](../results/regret.md) of an Intel Xeon. Over 70
-//! combinations of section, work outside and threads it has 0.990 of the best lock's throughput (`shfl` 0.885, nsync 0.872,
-//! glibc 0.854, `tbb::mutex` 0.784), over 35 that were held out 0.997, and 0.86 of what is physically possible, which does not
-//! count that data have to move. It is more than 5 % behind the best in three: with 256 threads (0.86), and with sections of
-//! 250 µs. Where 256 threads want more CPU than there is, the longest waits, 0.8 to 1.0 s, are 1.1 to 1.5 times the bound
-//! without d, for a thread that is called waits for a CPU, too.
+//! combinations of section, work outside and threads it has 0.990 of the best lock's throughput (`shfl` 0.885, nsync
+//! 0.872, glibc 0.854, `tbb::mutex` 0.784), over 35 that were held out 0.997, and 0.86 of what is physically possible,
+//! which does not count that data have to move. It is more than 5 % behind the best in three: with 256 threads (0.86),
+//! and with sections of 250 µs. Where 256 threads want more CPU than there is, the longest waits, 0.8 to 1.0 s, are 1.1
+//! to 1.5 times the bound without d, for a thread that is called waits for a CPU, too.
 //!
 //! **Cannot:** wake a head that naps. If the threads that made the lock hot leave it all at once, it stays free until the nap
 //! ends, 0.4 ms at most, unless somebody comes.
@@ -252,11 +253,12 @@ impl<M: Machine> RawLock<M> for Flash {
         word.load(Relaxed) != FREE
     }
 
-    /// The waiters of a broadcast become sleepers, and are called one after the other. Each is counted before it is moved.
+    /// The waiters of a broadcast become sleepers, and are called one after the other. Each is counted before it is
+    /// moved.
     ///
-    /// One of them is woken at the end, and sleeps again with a timer: those that were moved asleep have none, and could not
-    /// notice a head that does not run. It also takes the place of the head if that is free: a call that came before they
-    /// were moved has woken none of them. A single waiter need not be moved.
+    /// One of them is woken at the end, and sleeps again with a timer: those that were moved asleep have none, and
+    /// could not notice a head that does not run. It also takes the place of the head if that is free: a call that came
+    /// before they were moved has woken none of them. A single waiter need not be moved.
     fn adopt(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
         let lock = Lock::<M> { word, queue };
         lock.settle();

@@ -62,14 +62,15 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// (HANDOFF, or head asleep) -> GRANT. `false` if the head has just fallen asleep, or left: then look again. `slept`:
-    /// whether somebody is to be woken who sleeps on the word.
+    /// (HANDOFF, or head asleep) -> GRANT. `false` if the head has just fallen asleep, or left: then look again.
+    /// `slept`: whether somebody is to be woken who sleeps on the word.
     fn hand_over(&self, seen: u32, slept: &mut bool) -> bool {
         let word: *const M::Word = self.word;
         if seen & SLEEPS != 0 && !self.take_sleeps_back(seen) {
             return false;
         }
-        // Whoever is on its way to sleep waits for a 3, or says so once more. Relaxed: the holder's own, but for such marks.
+        // Whoever is on its way to sleep waits for a 3, or says so once more. Relaxed: the holder's own, but for such
+        // marks.
         if seen & SLEEPS != 0 || self.word.load(Relaxed) >= SLEEPERS {
             *slept = true;
             self.word.store(SLEEPERS, Relaxed);
@@ -89,9 +90,9 @@ impl<M: Machine> Lock<'_, M> {
         true
     }
 
-    /// Whether a head that sleeps has waited for twice the bound. (A release calls the kernel for it anyway, so it may as well
-    /// look at the clock.) Where sections are shorter than the bound, the head has been awake since, and has asked by
-    /// itself: that is cheaper than to hand a lock to a thread that has yet to wake up.
+    /// Whether a head that sleeps has waited for twice the bound. (A release calls the kernel for it anyway, so it may
+    /// as well look at the clock.) Where sections are shorter than the bound, the head has been awake since, and has
+    /// asked by itself: that is cheaper than to hand a lock to a thread that has yet to wake up.
     fn head_is_overdue(&self) -> bool {
         turn::age(self.queue.turn.load(Relaxed), M::micros()) >= 2 * M::tunables().bound_us
     }

@@ -5,9 +5,10 @@
 //!
 //! **If the head does not run**, nobody calls. A release that was to wake the head hears from the kernel that it did not sleep,
 //! and wakes a sleeper. A head that is awake may be stopped, too, and then nobody hears of it: so each sleeper gets up by
-//! itself, later than its turn should have come, and after twice the time each next time. It looks whether there was a call
-//! meanwhile. It has not been told that the lock is still there. So it asks the kernel first ([`Machine::is_there`]), and
-//! then only reads, until what it reads is a lock whose head does not wait for a release. Then it joins the head.
+//! itself, later than its turn should have come, and after twice the time each next time. It looks whether there was a
+//! call meanwhile. It has not been told that the lock is still there. So it asks the kernel first
+//! ([`Machine::is_there`]), and then only reads, until what it reads is a lock whose head does not wait for a release.
+//! Then it joins the head.
 //!
 //! Two heads do no harm: whichever acquires the lock first passes the place on, or gives it up if nobody sleeps. That some
 //! thread is head whenever `HEAD` is set without `PASS` and `TRANSIT` holds for each of them.

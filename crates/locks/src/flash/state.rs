@@ -100,7 +100,8 @@ pub fn is_idle(word: u32, state: u32) -> bool {
 }
 
 /// `turn`: how often the lock was acquired, in the upper half, which may overflow; and when a head last got it, or the
-/// release last looked for one. Written by the holder, by plain stores, and by a thread that becomes the head where there was none.
+/// release last looked for one. Written by the holder, by plain stores, and by a thread that becomes the head where
+/// there was none.
 pub mod turn {
     use core::sync::atomic::Ordering::Relaxed;
 
@@ -197,8 +198,8 @@ impl<M: Machine> Lock<'_, M> {
         self.change_ordered(seen, seen | SLEEPS, Release)
     }
 
-    /// SLEEPS -> HANDOFF, by a release that is about to write 2: over the head's 3, so Acquire. A head that leaves takes
-    /// `HANDOFF` back.
+    /// SLEEPS -> HANDOFF, by a release that is about to write 2: over the head's 3, so Acquire. A head that leaves
+    /// takes `HANDOFF` back.
     pub(super) fn take_sleeps_back(&self, seen: u32) -> bool {
         self.change_ordered(seen, seen & !SLEEPS | HANDOFF, Acquire)
     }
@@ -253,8 +254,8 @@ impl<M: Machine> Lock<'_, M> {
 
     /// By a thread that has become the head just now, where there was none.
     ///
-    /// The holder writes the same word by plain stores, so this may be lost. Then a release takes the head for older than it
-    /// is.
+    /// The holder writes the same word by plain stores, so this may be lost. Then a release takes the head for older
+    /// than it is.
     pub(super) fn note_first(&self) {
         // Relaxed: a hint.
         let seen = self.queue.turn.load(Relaxed);

@@ -1,16 +1,17 @@
 //! # Whether the lock had better stay where it is
 //!
-//! A thread that takes the lock over from another CPU finds the section's data there, and has to fetch them. If the last
-//! holder would have come back and done its next section in less time, then one CPU alone does more than two that take turns.
+//! A thread that takes the lock over from another CPU finds the section's data there, and has to fetch them. If the
+//! last holder would have come back and done its next section in less time, then one CPU alone does more than two that
+//! take turns.
 //!
 //! Waiters measure both, now and then:
-//! - **what a move costs**: the time from taking over a lock that was another CPU's to releasing it. The new holder sets
-//!   [`TIMED`], so that its release takes the slow path and reads the clock;
-//! - **what staying costs**: a waiter that finds the lock free does not take it, but waits, and counts how many sections
-//!   others have done meanwhile.
+//! - **what a move costs**: the time from taking over a lock that was another CPU's to releasing it. The new holder
+//!   sets [`TIMED`], so that its release takes the slow path and reads the clock;
+//! - **what staying costs**: a waiter that finds the lock free does not take it, but waits, and counts how many
+//!   sections others have done meanwhile.
 //!
-//! If a section of others takes less time than a move, all waiters are told ([`Lock::stay`]) to look again after that time
-//! before they take a free lock. Each that has waited for it in vain shortens it.
+//! If a section of others takes less time than a move, all waiters are told ([`Lock::stay`]) to look again after that
+//! time before they take a free lock. Each that has waited for it in vain shortens it.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -34,14 +35,15 @@ pub(super) fn is_same_call(before: u32, after: u32) -> bool {
 }
 
 impl<M: Machine> Lock<'_, M> {
-    /// For how many steps a free lock is left to its last holder; 0: not longer than its line needs to get here and back.
+    /// For how many steps a free lock is left to its last holder; 0: not longer than its line needs to get here and
+    /// back.
     pub(super) fn stay(&self) -> u32 {
         // Relaxed: a hint.
         (self.queue.calls.load(Relaxed) & STAY) * UNIT
     }
 
-    /// Relaxed: a hint, changed once and not again if somebody else is faster. A read-modify-write, so whoever reads it still sees
-    /// what came before the last call.
+    /// Relaxed: a hint, changed once and not again if somebody else is faster. A read-modify-write, so whoever reads it
+    /// still sees what came before the last call.
     fn set_stay(&self, stay: u32) {
         let seen = self.queue.calls.load(Relaxed);
         let _ = self.queue.calls.compare_exchange(seen, seen & !STAY | (stay / UNIT).min(STAY), Relaxed, Relaxed);
@@ -100,8 +102,8 @@ impl<M: Machine> Lock<'_, M> {
         (left == 0).then_some(cost)
     }
 
-    /// Watches a lock that was free when `turn` was `now`, instead of taking it, for up to twice as long as a move costs. What
-    /// was seen last if somebody has had it in between.
+    /// Watches a lock that was free when `turn` was `now`, instead of taking it, for up to twice as long as a move
+    /// costs. What was seen last if somebody has had it in between.
     ///
     /// It looks once or twice only: each look takes the line from those that use it.
     pub(super) fn watch(&self, now: u32, cost: u32, second: u32) -> Result<(), Seen> {

@@ -6,7 +6,8 @@
 //! handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back. **Source.** Kogan & Dice, *Add NUMA-awareness to
 //! qspinlock*, version 10 (April 2020): patch 3 (the two queues, `scan` is `cna_order_queue`, `splice_tail`, `choose` is
 //! `cna_lock_handoff`; `cna_splice_head` is in [`line`](crate::queue::qspin::line)), patch 4 (`flush=`), patch 5 (priority); and what the thread asked for after it: Long's time limit (`stay=`),
-//! his limit of the scan once the lock is free (`scan=`), Kogan's incremental culling (`incremental=1`), which became version 11. `incremental=2` is the algorithm of our own patch (`kernel/`).
+//! his limit of the scan once the lock is free (`scan=`), Kogan's incremental culling (`incremental=1`), which became
+//! version 11. `incremental=2` is the algorithm of our own patch (`kernel/`).
 //!
 //! **Use it** when locks are so many that each byte counts, some of them are hot, and the machine has several NUMA nodes; each thread has a CPU. **Rather not** when there is one node (it is `qspin` then), or threads outnumber CPUs.
 //!
@@ -269,8 +270,8 @@ fn set_aside_first<M: Machine>(front: Handle) -> Step {
     Step::Moved
 }
 
-/// The kernel patch's choice at the hand-over, where nobody is moved any more. The first has the front, and the preference stays, unless
-/// the secondary queue is to come back: he is not preferred, and alone.
+/// The kernel patch's choice at the hand-over, where nobody is moved any more. The first has the front, and the
+/// preference stays, unless the secondary queue is to come back: he is not preferred, and alone.
 fn settle<M: Machine>(front: Handle) -> Order {
     let node = front.node::<M>();
     if secondary(node).is_none() {

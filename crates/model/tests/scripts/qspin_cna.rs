@@ -288,8 +288,8 @@ fn incremental_culling() {
     });
 }
 
-/// The kernel patch's rule: one by one while the lock is busy, at least one, none at the hand-over; and who is not preferred keeps
-/// the preference going, unless it is alone.
+/// The kernel patch's rule: one by one while the lock is busy, at least one, none at the hand-over; and who is not
+/// preferred keeps the preference going, unless it is alone.
 #[test]
 fn culling_while_busy() {
     static BUSY: Tunables = Tunables { incremental: 2, ..Tunables::DEFAULT };

@@ -147,8 +147,8 @@ fn a_sleeper_is_roused() {
     find("flash: nobody is roused", By::Random, 100, unheard, behind_a_frozen_head);
 }
 
-/// A head that polled does not run, and the lock is free. A sleeper gets up by itself, and finds that, although others have
-/// changed meanwhile for how long the lock stays.
+/// A head that polled does not run, and the lock is free. A sleeper gets up by itself, and finds that, although others
+/// have changed meanwhile for how long the lock stays.
 fn behind_a_frozen_head_as_others_watch() {
     let (mutex, done) = (Arc::new(Mutex::<Flash>::new()), Arc::new(AtomicU32::new(0)));
     mutex.lock();
@@ -187,7 +187,8 @@ fn a_sleeper_gets_up_whatever_others_measure() {
 /// A release that does not look whether somebody sleeps on the word.
 const CARELESS: u32 = 1;
 
-/// The head sleeps. Another one, which does not run any more, has asked for the lock, and has taken back that a head sleeps.
+/// The head sleeps. Another one, which does not run any more, has asked for the lock, and has taken back that a head
+/// sleeps.
 fn asked_for_by_another_head() {
     let mutex = Arc::new(Mutex::<Flash>::new());
     mutex.lock();

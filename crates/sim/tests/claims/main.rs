@@ -160,8 +160,8 @@ proptest! {
     }
 }
 
-/// The longest wait under the kernel patch's rule with this threshold, and what it may be by the proof in the patch, in ns: with a longest
-/// turn s, N nodes and w predecessors at most, (N - 1)(T + 2s) + (w + 1)s.
+/// The longest wait under the kernel patch's rule with this threshold, and what it may be by the proof in the patch, in
+/// ns: with a longest turn s, N nodes and w predecessors at most, (N - 1)(T + 2s) + (w + 1)s.
 fn kernel_bound(plan: &Plan, threshold_us: u32) -> (u64, u64) {
     let history = of("qspin-cna:wait=spin")(plan);
     let turn = history.windows(2).map(|pair| pair[1].begin - pair[0].begin).max().unwrap_or(0);
