@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use flashlock_report::chart::heat::{self, Field, Heat, Panel, Row};
@@ -49,7 +50,15 @@ pub(crate) fn write(store: &Store, contestants: &[Contestant], of: &str, cpus: i
     if parts.is_empty() {
         bail!("the file has no runs of these contestants as they are built now");
     }
-    let command = std::env::args().skip(1).filter(|word| word != "--page");
+    // Where the file lies on this machine is nobody's business.
+    let name = |word: String| {
+        Path::new(&word)
+            .file_name()
+            .filter(|_| word.starts_with('/'))
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or(word)
+    };
+    let command = std::env::args().skip(1).filter(|word| word != "--page").map(name);
     let command: Vec<String> = ["cargo", "xtask"].map(str::to_owned).into_iter().chain(command).collect();
     let provenance = Provenance { schema: SCHEMA.to_owned(), version: VERSION, ..origin::now(command)? };
     let title = format!("No regret: {of} and what programs could embed instead");
