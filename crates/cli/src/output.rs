@@ -1,7 +1,7 @@
 //! Files that a verb writes at its end.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::screen;
@@ -27,6 +27,18 @@ impl<'a> Writable<'a> {
     pub(crate) fn write(self, contents: &str) -> Result<(), Failure> {
         fs::write(self.0, contents).map_err(|error| cannot_write(self.0, &error))
     }
+}
+
+/// The file of a picture, as a command line names it.
+pub(crate) fn picture(text: &str) -> Result<PathBuf, String> {
+    ends_in("svg", text, "a picture is SVG: name a file that ends in .svg (other programs make other formats of it)")
+}
+
+/// A file to write; others show by their names that they are something else, such as a machine's description.
+pub(crate) fn ends_in(extension: &str, text: &str, otherwise: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    let fits = file.extension().is_some_and(|own| own.eq_ignore_ascii_case(extension));
+    fits.then_some(file).ok_or_else(|| otherwise.to_owned())
 }
 
 /// Says which file, and why.

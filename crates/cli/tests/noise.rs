@@ -30,7 +30,8 @@ fn hog(stop: &AtomicBool, number: u64) {
 
 /// Whether a short comparison calls the machine noisy, and, if so, whether it says why.
 fn is_told() -> bool {
-    let output = flashlock().args(["compare", "--locks", "shfl", "--runs", "8", "--", "true"]).output().unwrap();
+    let output =
+        flashlock().args(["compare", "--locks", "shfl", "--runs", "8", "--", "sleep", "0.06"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.contains("Advice:"), "{text}");
     let told = text.contains("Noisy: ");

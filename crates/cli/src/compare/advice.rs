@@ -1,7 +1,7 @@
 //! The plain sentence at the end: what to do, and how sure that is.
 
 use flashlock_locks::catalogue::DEFAULT;
-use flashlock_report::results::{Better, Group, Results};
+use flashlock_report::results::{COLLAPSE, Group, Results};
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
 use flashlock_report::statistics::{Direction, Standing, Verdict};
 use flashlock_report::table::paragraph;
@@ -14,61 +14,107 @@ use crate::screen::{HEADING, styled};
 /// Less than this many times better is said to be little.
 const LITTLE: f64 = 1.05;
 
-/// The advice, and what limits it.
-pub(super) fn render(results: &Results, group: &Group, plan: &Plan, width: u16) -> String {
-    let Some(verdict) = results.verdicts.get(&group.title) else { return String::new() };
-    let advice = advice(verdict, results, group, plan.merit.times_better());
+/// The advice of each group, and what limits it.
+pub(super) fn render(results: &Results, plan: &Plan, width: u16) -> String {
+    let mut text = String::new();
+    for group in &results.groups {
+        let Some(verdict) = results.verdicts.get(&group.title) else { continue };
+        let advice = advice(verdict, results, group, plan.merit.did());
+        let name = if results.groups.len() > 1 { group.title.as_str() } else { "Advice" };
+        // The style takes no columns; the word does.
+        let paragraph = paragraph(&format!("{name}: {advice}"), width);
+        text += &paragraph.replacen(&format!("{name}:"), &styled(HEADING, &format!("{name}:")), 1);
+    }
     let caveats = caveats(results, plan);
-    // The style takes no columns; the word does.
-    let text = paragraph(&format!("Advice: {advice}"), width);
-    let text = text.replacen("Advice:", &styled(HEADING, "Advice:"), 1);
     if caveats.is_empty() { text } else { format!("{text}\n{}", paragraph(&caveats, width)) }
 }
 
-/// `as fast`, `as good`: what a lock is so many times.
-fn advice(verdict: &Verdict, results: &Results, group: &Group, as_what: &str) -> String {
+/// `did`: what a lock did so many times.
+fn advice(verdict: &Verdict, results: &Results, group: &Group, did: [&str; 2]) -> String {
     let judged: Vec<&Standing> = verdict.standings.iter().filter(|standing| standing.p.is_some()).collect();
     if judged.is_empty() {
         let complete = verdict.standings.iter().map(|standing| standing.advantage.rounds).max().unwrap_or(0);
         return format!(
-            "none. {} {} too few to tell a difference from noise: {LEAST_ROUNDS} are needed, more are better.",
+            "none. {} {} too few to tell a difference from noise: {LEAST_ROUNDS} are needed, more are better.{}",
             flashlock_report::units::counted(u64::from(complete), "complete round"),
             if complete == 1 { "is" } else { "are" },
+            warning(results, group),
         );
     }
-    let failed: Vec<&str> = results
-        .locks
-        .iter()
-        .skip(1)
-        .filter(|lock| results.failures(&group.title, lock).0 > 0)
-        .map(String::as_str)
-        .collect();
-    let warning = if failed.is_empty() {
-        String::new()
-    } else {
-        format!(" Not {}: the program failed under it.", failed.join(", nor "))
-    };
-    let Some(best) = verdict.best.as_deref().and_then(|lock| verdict.standing(lock)) else {
-        return keep(verdict, &judged) + &warning;
-    };
-    let advantage = best.advantage;
+    let warning = warning(results, group);
+    let best = verdict.best.as_deref().and_then(|lock| verdict.standing(lock));
+    let rival = best.filter(|best| is_rival(results, &best.lock));
+    let ours: Vec<&Standing> = judged.iter().copied().filter(|standing| !is_rival(results, &standing.lock)).collect();
+    let good = ours.iter().filter(|standing| standing.direction == Direction::Better && !standing.failed);
+    let good = good.max_by(|a, b| a.advantage.mean.total_cmp(&b.advantage.mean));
+    let theirs = rival.map_or_else(String::new, |rival| {
+        format!(
+            "{} was best, {}; but a program must be written for it. Of the locks that a program can be put under: ",
+            rival.lock,
+            how_much(rival, results, did)
+        )
+    });
+    let Some(best) = good else { return theirs + &keep(verdict, &ours) + &warning };
     let mut text = format!(
-        "use {}. It was {} times {as_what} as glibc's mutex ({}; confidence that there is a difference: {}).",
+        "{theirs}use {}. It {} ({}; confidence that there is a difference: {}).",
         best.lock,
-        three_digits(advantage.mean),
-        interval(advantage).map_or_else(|| "without any spread".to_owned(), |ends| format!("95 % interval {ends}")),
+        how_much(best, results, did),
+        interval(best.advantage)
+            .map_or_else(|| "without any spread".to_owned(), |ends| format!("95 % interval {ends}")),
         confidence(best)
     );
-    text += &range(results, group, &best.lock);
-    if !verdict.equals.is_empty() {
-        text += &format!(" Just as good, as far as this can tell: {}", verdict.equals.join(", "));
-        text +=
-            if verdict.equals.iter().any(|lock| lock == DEFAULT.info().name) { " (the default lock)." } else { "." };
+    if best.advantage.mean >= COLLAPSE {
+        text = format!(
+            "{theirs}use {}: with it the program works at a usual speed, and glibc's mutex collapsed.",
+            best.lock
+        );
+        text += &results.collapse_note(group).map_or_else(String::new, |note| format!(" {note}"));
     }
-    if advantage.mean < LITTLE {
+    text += &range(results, group, &best.lock);
+    let equals = verdict.equals.iter().filter(|lock| **lock != best.lock).map(String::as_str).collect::<Vec<_>>();
+    if rival.is_none() && !equals.is_empty() {
+        text += &format!(" Just as good, as far as this can tell: {}", equals.join(", "));
+        text += if equals.contains(&DEFAULT.info().name) { " (the default lock)." } else { "." };
+    } else if rival.is_some() && verdict.equals.contains(&best.lock) {
+        text += " It cannot be told from the best.";
+    }
+    if best.advantage.mean < LITTLE {
         text += " That is little, and may not be worth the change.";
     }
     text + &warning
+}
+
+/// `ran 1.31 times as fast as with glibc's mutex`.
+fn how_much(standing: &Standing, results: &Results, [did, as_what]: [&str; 2]) -> String {
+    let baseline = results.baseline();
+    match standing.advantage.mean {
+        mean if mean >= COLLAPSE => format!("where {baseline} collapsed"),
+        mean => format!("{did} {} times {as_what} {baseline}'s mutex", three_digits(mean)),
+    }
+}
+
+fn is_rival(results: &Results, lock: &str) -> bool {
+    results.rivals.iter().any(|rival| rival == lock)
+}
+
+/// Under which locks it does not work, or not in time.
+fn warning(results: &Results, group: &Group) -> String {
+    let ended = |timed_out: bool| {
+        let of = |lock: &&String| {
+            let here = results.points.iter().filter(|point| point.lock == **lock && point.group == group.title);
+            here.flat_map(|point| &point.failures).any(|failed| failed.timed_out == timed_out)
+        };
+        results.locks.iter().skip(1).filter(of).map(String::as_str).collect::<Vec<_>>()
+    };
+    let (failed, slow) = (ended(false), ended(true));
+    let mut text = String::new();
+    if !failed.is_empty() {
+        text += &format!(" Not {}: the program failed under it.", failed.join(", nor "));
+    }
+    if !slow.is_empty() {
+        text += &format!(" Not {}: the program timed out under it.", slow.join(", nor "));
+    }
+    text
 }
 
 /// No lock is better.
@@ -125,17 +171,16 @@ fn percent(p: f64) -> String {
     if p < 0.001 { "over 99.9 %".to_owned() } else { format!("{:.1} %", (1.0 - p) * 100.0) }
 }
 
-/// The least and the greatest advantage over the numbers of threads.
+/// The least and the greatest advantage over the numbers of threads with which glibc's mutex did not collapse; and
+/// what it did with the others.
 fn range(results: &Results, group: &Group, lock: &str) -> String {
-    let sign = match results.metric(&group.merit).map(|metric| metric.better) {
-        Some(Better::Less) => -1,
-        _ => 1,
-    };
-    let ratio = |cell: &str| results.point(&group.title, cell, lock)?.ratio;
-    let advantages = group.cells.iter().filter_map(|cell| Some((ratio(cell)?.mean.powi(sign), cell)));
-    let mut all: Vec<(f64, &String)> = advantages.collect();
+    let cells = results.telling_cells(group);
+    let has_fallen = cells.iter().all(|cell| results.has_baseline_collapsed(group, cell));
+    let advantages = cells.iter().filter_map(|cell| Some((results.advantage(group, cell, lock)?.mean, *cell)));
+    let mut all: Vec<(f64, &str)> = advantages.collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
-    match all.as_slice() {
+    let range = match all.as_slice() {
+        _ if has_fallen => return String::new(),
         [(low, at_low), .., (high, at_high)] => format!(
             " From {} times with {at_low} to {} times with {at_high} {}.",
             three_digits(*low),
@@ -143,17 +188,18 @@ fn range(results: &Results, group: &Group, lock: &str) -> String {
             group.axis
         ),
         _ => String::new(),
-    }
+    };
+    range + &results.collapse_note(group).map_or_else(String::new, |note| format!(" {note}"))
 }
 
 /// What this comparison cannot say.
 fn caveats(results: &Results, plan: &Plan) -> String {
     let mut text = String::new();
     if plan.is_map {
-        text += "This is one mutex with hardly any work outside, and nobody's program: ask yours, with flashlock compare -- PROGRAM.";
+        text += "This is a synthetic benchmark: test your own program, with flashlock compare -- PROGRAM.";
     }
     if results.provenance.machine.numa_nodes == Some(1) {
-        text += " This machine has one NUMA node: nothing is seen of what a lock does for several.";
+        text += " This machine has one NUMA node, so NUMA effects are not visible.";
     }
     if cfg!(debug_assertions) {
         text += " This flashlock was built without optimisation: build it with --release.";
@@ -163,7 +209,7 @@ fn caveats(results: &Results, plan: &Plan) -> String {
 
 #[cfg(test)]
 mod tests {
-    use flashlock_report::results::{Metric, Point, Run};
+    use flashlock_report::results::{Better, Failed, Metric, Point, Run};
 
     use super::*;
 
@@ -201,7 +247,7 @@ mod tests {
     }
 
     fn said(results: &Results) -> String {
-        advice(&results.verdicts["g"], results, &results.groups[0], "as fast")
+        advice(&results.verdicts["g"], results, &results.groups[0], ["ran", "as fast as with"])
     }
 
     #[test]
@@ -211,7 +257,7 @@ mod tests {
             ("tas", &[0.5, 0.49, 0.51, 0.51]),
             ("mcs", &[2.0, 2.1, 1.9, 2.0]),
         ]));
-        assert!(text.starts_with("use shfl. It was 2.00 times as fast as glibc's mutex (95 % interval"), "{text}");
+        assert!(text.starts_with("use shfl. It ran 2.00 times as fast as with glibc's mutex (95 % interval"), "{text}");
         assert!(text.contains("over 99.9 %") && text.contains("Just as good, as far as this can tell: tas."), "{text}");
     }
 
@@ -250,11 +296,48 @@ mod tests {
     #[test]
     fn little_is_called_little_and_failures_are_not_hidden() {
         let mut little = results(&[("shfl", &[0.98, 0.981, 0.979, 0.98]), ("tas", &[0.5, 0.5, 0.51, 0.5])]);
-        let failed = flashlock_report::results::Failed { round: 4, how: "x".into(), ..Default::default() };
+        let failed = Failed { round: 4, how: "x".into(), ..Failed::default() };
         little.points[2].failures.push(failed);
         little.judge();
         let text = said(&little);
         assert!(text.starts_with("use shfl.") && text.contains("That is little"), "{text}");
         assert!(text.contains("Not tas: the program failed under it."), "{text}");
+    }
+
+    #[test]
+    fn a_time_out_is_no_failure() {
+        let mut slow = results(&[("shfl", &[0.5, 0.51, 0.49, 0.5]), ("mcs", &[0.5, 0.5, 0.51, 0.5])]);
+        let timed_out =
+            Failed { round: 4, how: "timed out after 15 s, killed".into(), timed_out: true, ..Failed::default() };
+        slow.points[2].failures.push(timed_out);
+        slow.judge();
+        let text = said(&slow);
+        assert!(text.contains("Not mcs: the program timed out under it.") && !text.contains("failed"), "{text}");
+    }
+
+    #[test]
+    fn a_rival_that_wins_is_named_and_advice_is_of_what_can_be_had() {
+        let locks: [(&str, &[f64]); 3] =
+            [("flash", &[0.5, 0.51, 0.49, 0.5]), ("tbb", &[0.25, 0.251, 0.249, 0.25]), ("mcs", &[2.0, 2.1, 1.9, 2.0])];
+        let mut won = results(&locks);
+        won.rivals = vec!["tbb".into()];
+        let text = said(&won);
+        assert!(
+            text.starts_with("tbb was best, ran 4.00 times as fast as with glibc's mutex; but a program"),
+            "{text}"
+        );
+        assert!(text.contains("put under: use flash. It ran 2.00 times"), "{text}");
+        let mut alone = results(&locks[1..]);
+        alone.rivals = vec!["tbb".into()];
+        let text = said(&alone);
+        assert!(text.contains("put under: keep glibc's mutex"), "{text}");
+        assert!(!text.contains("tbb (4.00)"), "{text}");
+    }
+
+    #[test]
+    fn a_collapsed_baseline_makes_no_gain() {
+        let text = said(&results(&[("shfl", &[0.001_45, 0.001_46, 0.001_44, 0.001_45])]));
+        assert!(text.starts_with("use shfl: with it the program works at a usual speed"), "{text}");
+        assert!(text.contains("glibc collapsed (1.00, shfl 0.00145)") && !text.contains("69"), "{text}");
     }
 }

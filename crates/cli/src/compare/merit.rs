@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use flashlock_report::results::{Better, Metric};
 use regex::Regex;
 
+use super::contestant::Contestant;
 use super::process::Finished;
 use super::worker;
 use crate::failure::Failure;
@@ -77,8 +78,8 @@ impl Merit {
         metrics
     }
 
-    /// The figures of a run that ended well. `ours` says whether it was to have flashlock's locks.
-    pub(super) fn figures(&self, run: &Finished, ours: bool) -> Result<BTreeMap<String, f64>, NoFigure> {
+    /// The figures of a run that ended well, under what it was meant to run under.
+    pub(super) fn figures(&self, run: &Finished, meant: &Contestant) -> Result<BTreeMap<String, f64>, NoFigure> {
         let took = &run.resources;
         let mut figures = BTreeMap::from([
             (name::CPU, (took.user + took.system).as_secs_f64()),
@@ -97,7 +98,7 @@ impl Merit {
                 figures.insert(name::METRIC, printed(pattern, run)?);
             }
             Self::Map => {
-                let sample = worker::Sample::read(&run.stdout, ours).map_err(NoFigure::Bad)?;
+                let sample = worker::Sample::read(&run.stdout, meant).map_err(NoFigure::Bad)?;
                 figures.insert(name::OPERATIONS, sample.ops_per_us());
                 figures.insert(name::FAIRNESS, sample.fairness);
             }
@@ -105,12 +106,17 @@ impl Merit {
         Ok(figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// How much better one is than another, in words that follow a number of times.
-    pub(super) fn times_better(&self) -> &'static str {
+    /// Whether it is how long the program ran: then starting it counts as well.
+    pub(super) fn is_run_time(&self) -> bool {
+        matches!(self, Self::RunTime)
+    }
+
+    /// What a lock did so many times, and what that is compared with: `ran`, `as fast as with`.
+    pub(super) fn did(&self) -> [&'static str; 2] {
         match self {
-            Self::RunTime => "as fast",
-            Self::Printed { .. } => "as good",
-            Self::Map => "as many operations",
+            Self::RunTime => ["ran", "as fast as with"],
+            Self::Printed { .. } => ["was", "as good as with"],
+            Self::Map => ["completed", "as many operations as with"],
         }
     }
 }

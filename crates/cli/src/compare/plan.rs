@@ -6,51 +6,59 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use flashlock_locks::catalogue::{DEFAULT, PRINCIPAL};
-use flashlock_native::settings::split_list;
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
 use flashlock_report::results::{Group, Method, Point, Results, SCHEMA, VERSION};
-use flashlock_report::units;
 
 use super::Args;
+use super::contestant::{Contestant, Rivals, chosen_locks, chosen_rivals};
 use super::merit::Merit;
 use super::worker;
 use crate::failure::Failure;
 use crate::launch::Program;
-use crate::lock_choice::{LockChoice, imagined_topology};
+use crate::lock_choice::imagined_topology;
 use crate::preload;
 
-/// What glibc's own mutex is called.
-pub(super) const GLIBC: &str = "glibc";
 /// What a number of threads replaces in a command.
 const PLACEHOLDER: &str = "{threads}";
-/// How long a comparison takes if nobody says otherwise.
-const TIME: f64 = 60.0;
 /// The heading where there is only one cell.
 const NO_AXIS: &str = "all";
-/// Into so many rounds the map's time is divided.
-const ROUNDS_OF_MAP: f64 = 8.0;
-/// A run of the map need not be longer than this, in seconds.
-const LONGEST: f64 = 0.25;
-/// What a process of the map takes beside its measurement, in seconds.
-const START: f64 = 0.015;
+/// The map's panels if nobody says otherwise: work between two operations, in ns.
+const PANELS: [u32; 2] = [0, 2000];
 
 /// When to stop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Until {
     /// After so many rounds.
     Rounds(u32),
-    /// When the result is clear, or when no round is left in this time.
-    Settled(Duration),
+    /// When the result is clear, or when the time is up, if the user set one.
+    Settled(Option<Duration>),
+}
+
+/// What has a table and a panel of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Panel {
+    pub(super) title: String,
+    /// Rounds of work between two operations of the map.
+    external: u32,
+}
+
+/// One place to measure in: a panel, and a number of threads where the command wants to know one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    pub(super) panel: usize,
+    pub(super) threads: Option<u32>,
 }
 
 /// All that is to be done.
 pub(super) struct Plan {
-    /// The locks that glibc's mutex is compared with.
-    pub(super) locks: Vec<LockChoice>,
-    /// Numbers of threads; `None` where the command does not want to know.
-    pub(super) cells: Vec<Option<u32>>,
+    /// What glibc's mutex is compared with, itself first: what a program can be put under.
+    pub(super) contestants: Vec<Contestant>,
+    /// What the map is run with besides.
+    pub(super) rivals: Rivals,
+    pub(super) panels: Vec<Panel>,
+    /// Panel by panel.
+    pub(super) cells: Vec<Cell>,
     pub(super) merit: Merit,
     pub(super) until: Until,
     /// How long a run may take, if the user said so.
@@ -59,9 +67,6 @@ pub(super) struct Plan {
     /// Whether nothing was found out about the user's program, because there is none.
     pub(super) is_map: bool,
     command: Vec<OsString>,
-    /// How long the map runs each time.
-    millis: u64,
-    external: u32,
     library: PathBuf,
     imagined: Option<[u32; 3]>,
 }
@@ -69,47 +74,51 @@ pub(super) struct Plan {
 impl Plan {
     /// From the command line.
     pub(super) fn new(args: &Args) -> Result<Self, Failure> {
-        let locks = chosen_locks(&args.locks)?;
-        let imagined = imagined_topology()?;
         let is_map = args.command.is_empty();
+        let locks = chosen_locks(&args.locks, is_map)?;
+        let rivals = if is_map { chosen_rivals(&args.rivals)? } else { Rivals::default() };
+        let imagined = imagined_topology()?;
         let merit = match &args.metric {
             _ if is_map => Merit::Map,
             Some(pattern) => Merit::printed(pattern, args.lower_is_better)?,
             None => Merit::RunTime,
         };
-        let cells = cells(args)?;
+        let threads = numbers_of_threads(args)?;
         let library = preload::find()?;
-        let time = args.time.unwrap_or(TIME);
-        let runs = cells.len() * (locks.len() + 1);
-        let share = (time / (ROUNDS_OF_MAP * runs as f64) - START).clamp(0.02, LONGEST);
+        let panels = if is_map { panels_of_map(&args.external) } else { vec![panel_of(&args.command)] };
+        let in_panel = |panel| threads.iter().map(move |&threads| Cell { panel, threads });
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Ok(Self {
-            locks,
-            cells,
+            contestants: std::iter::once(Contestant::Glibc).chain(locks.into_iter().map(Contestant::Lock)).collect(),
+            rivals,
+            cells: (0..panels.len()).flat_map(in_panel).collect(),
+            panels,
             merit,
-            until: args.runs.map_or(Until::Settled(Duration::from_secs_f64(time)), Until::Rounds),
+            until: args.runs.map_or(Until::Settled(args.time.map(Duration::from_secs_f64)), Until::Rounds),
             timeout: args.timeout.map(Duration::from_secs_f64),
             seed: args.seed.unwrap_or(clock),
             is_map,
             command: args.command.clone(),
-            millis: (share * 1000.0) as u64,
-            external: args.external,
             library,
             imagined,
         })
     }
 
-    /// The command of one run. `lock` counts from 0, which is glibc.
-    pub(super) fn process(&self, cell: Option<u32>, lock: usize) -> Result<Command, Failure> {
+    /// The command of one run. The map runs for so many ms.
+    pub(super) fn process(&self, cell: Cell, contestant: &Contestant, millis: u64) -> Result<Command, Failure> {
         let mut command = if self.is_map {
-            worker::command(cell.unwrap_or(1), self.millis, self.external, self.seed)?
+            let external = self.panels[cell.panel].external;
+            worker::command(cell.threads.unwrap_or(1), millis, external, self.seed, contestant)?
         } else {
-            let words: Vec<OsString> = self.command.iter().map(|word| filled(word, cell)).collect();
+            let words: Vec<OsString> = self.command.iter().map(|word| filled(word, cell.threads)).collect();
             let mut command = Command::new(&words[0]);
             command.args(&words[1..]);
             command
         };
-        let lock = lock.checked_sub(1).map(|lock| (self.library.as_path(), self.locks[lock].text.as_str()));
+        let lock = match contestant {
+            Contestant::Lock(lock) => Some((self.library.as_path(), lock.text.as_str())),
+            Contestant::Glibc | Contestant::Rival(..) => None,
+        };
         preload::put_under(&mut command, lock);
         Ok(command)
     }
@@ -122,40 +131,34 @@ impl Plan {
         }
     }
 
-    /// The heading of a cell.
-    pub(super) fn heading(cell: Option<u32>) -> String {
-        cell.map_or_else(|| NO_AXIS.to_owned(), |threads| threads.to_string())
-    }
-
     /// What is run, in words.
     pub(super) fn title(&self) -> String {
-        if self.is_map {
-            return match self.external {
-                0 => "80 % lookups, 20 % updates, no work outside".into(),
-                rounds => {
-                    format!("80 % lookups, 20 % updates, {} of work outside", units::counted(rounds.into(), "round"))
-                }
-            };
-        }
-        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
-        words.join(" ")
+        if self.is_map { "the map".to_owned() } else { self.panels[0].title.clone() }
     }
 
-    /// The result, before anything is measured.
-    pub(super) fn results(&self) -> Results {
+    /// The result of these contestants in these cells, before anything is measured.
+    pub(super) fn results(&self, contestants: &[Contestant], cells: &[Cell], millis: u64) -> Results {
         let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let metrics = self.merit.metrics();
         let merit = metrics.first().map(|metric| metric.name.clone()).unwrap_or_default();
-        let cells: Vec<String> = self.cells.iter().copied().map(Self::heading).collect();
-        let axis = if self.cells.iter().all(Option::is_none) { "" } else { "threads" }.to_owned();
-        let names: Vec<String> =
-            std::iter::once(GLIBC).chain(self.locks.iter().map(|lock| lock.text.as_str())).map(str::to_owned).collect();
-        let title = self.title();
-        let point = |cell: &String, lock: &String| Point {
-            group: title.clone(),
-            cell: cell.clone(),
-            lock: lock.clone(),
-            ..Point::default()
+        let axis = if cells.iter().all(|cell| cell.threads.is_none()) { "" } else { "threads" };
+        let names: Vec<String> = contestants.iter().map(|contestant| contestant.name().to_owned()).collect();
+        let rivals = contestants.iter().filter(|contestant| matches!(contestant, Contestant::Rival(..)));
+        let group = |(number, panel): (usize, &Panel)| Group {
+            title: panel.title.clone(),
+            axis: axis.to_owned(),
+            cells: cells.iter().filter(|cell| cell.panel == number).map(Cell::heading).collect(),
+            merit: merit.clone(),
+        };
+        let points = |cell: &Cell| {
+            let (group, cell) = (self.panels[cell.panel].title.clone(), cell.heading());
+            let point = move |lock: &String| Point {
+                group: group.clone(),
+                cell: cell.clone(),
+                lock: lock.clone(),
+                ..Point::default()
+            };
+            names.iter().map(point).collect::<Vec<_>>()
         };
         Results {
             provenance: Provenance::now(SCHEMA, VERSION, command, Machine::here(self.imagined)),
@@ -164,12 +167,12 @@ impl Plan {
                 .into(),
             about: self.about(),
             metrics,
-            points: cells.iter().flat_map(|cell| names.iter().map(|lock| point(cell, lock))).collect(),
-            groups: vec![Group { title: title.clone(), axis, cells, merit }],
+            groups: self.panels.iter().enumerate().map(group).collect(),
+            points: cells.iter().flat_map(points).collect(),
+            rivals: rivals.map(|rival| rival.name().to_owned()).collect(),
             locks: names.clone(),
             method: Method {
-                rounds: 0,
-                seconds: self.is_map.then_some(self.millis as f64 / 1000.0),
+                seconds: self.is_map.then_some(millis as f64 / 1000.0),
                 seed: self.seed,
                 ..Method::default()
             },
@@ -181,41 +184,45 @@ impl Plan {
         if !self.is_map {
             return format!("The command `{}` under glibc's mutex and under flashlock's locks.", self.title());
         }
-        let outside = match self.external {
-            0 => "nothing".to_owned(),
-            rounds => units::counted(u64::from(rounds), "round") + " of a random number generator",
-        };
-        format!(
-            "An AVL tree of up to 1,024 keys, half of them present, behind one pthread mutex: 80 % lookups, 10 % inserts, \
-             10 % removes; {outside} between two operations (CNA, EuroSys 2019, section 7.1.1)."
-        )
+        "An AVL tree of up to 1,024 keys, half of them present, behind one mutex: 80 % lookups, 10 % inserts, 10 % \
+         removes (CNA, EuroSys 2019, section 7.1.1). Without work between two operations, the lock is all that counts; \
+         with work outside the lock, it is nearer to what programs do."
+            .to_owned()
     }
 }
 
-/// The locks that were asked for, each once; all of the catalogue, the default first, if none was.
-fn chosen_locks(lists: &[String]) -> Result<Vec<LockChoice>, Failure> {
-    let mut names: Vec<String> = lists.iter().flat_map(|list| split_list(list)).filter(|name| name != GLIBC).collect();
-    if lists.is_empty() {
-        names = PRINCIPAL.iter().map(|lock| lock.info().name.to_owned()).collect();
-        names.sort_by_key(|name| name != DEFAULT.info().name);
+impl Cell {
+    /// Its heading.
+    pub(super) fn heading(&self) -> String {
+        self.threads.map_or_else(|| NO_AXIS.to_owned(), |threads| threads.to_string())
     }
-    let mut locks: Vec<LockChoice> = Vec::new();
-    for name in &names {
-        let lock = LockChoice::parse(name, "--locks")?;
-        if locks.iter().all(|other| other.text != lock.text) {
-            locks.push(lock);
-        }
-    }
-    if locks.is_empty() {
-        return Err(Failure::usage(
-            "--locks names only glibc, which is what the locks are compared with; name another one",
-        ));
-    }
-    Ok(locks)
 }
 
-/// The numbers of threads, in ascending order.
-fn cells(args: &Args) -> Result<Vec<Option<u32>>, Failure> {
+/// The map's panels: as much work outside, in ns, as each of these says.
+fn panels_of_map(external: &[u32]) -> Vec<Panel> {
+    let mut outside = if external.is_empty() { PANELS.to_vec() } else { external.to_vec() };
+    outside.sort_unstable();
+    outside.dedup();
+    let title = |ns: u32| match ns {
+        0 => "No work outside the lock".to_owned(),
+        ns => format!("{} of work outside the lock", in_round_units(ns)),
+    };
+    outside.into_iter().map(|ns| Panel { title: title(ns), external: worker::rounds_of_work(ns) }).collect()
+}
+
+/// `250 ns`, `2 µs`, `2.5 µs`.
+fn in_round_units(ns: u32) -> String {
+    if ns < 1000 { format!("{ns} ns") } else { format!("{} µs", f64::from(ns) / 1000.0) }
+}
+
+/// The panel of a command.
+fn panel_of(command: &[OsString]) -> Panel {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    Panel { title: words.join(" "), external: 0 }
+}
+
+/// The numbers of threads, in ascending order; none where the command does not want to know.
+fn numbers_of_threads(args: &Args) -> Result<Vec<Option<u32>>, Failure> {
     let wants = args.command.iter().any(|word| contains(word, PLACEHOLDER));
     let is_map = args.command.is_empty();
     if !is_map && !wants {
@@ -228,12 +235,11 @@ fn cells(args: &Args) -> Result<Vec<Option<u32>>, Failure> {
     }
     let cpus = flashlock_native::sys::usable_cpus().clamp(1, 128) as u32;
     let mut threads = match args.threads.as_slice() {
-        [] if is_map => {
-            std::iter::successors(Some(1), |threads| Some(threads * 2)).take_while(|n| *n <= 32 * cpus).collect()
-        }
+        [] if is_map => vec![1, cpus / 4, cpus / 2, cpus, 2 * cpus, 4 * cpus, 16 * cpus],
         [] => vec![1, cpus, 4 * cpus],
         given => given.to_vec(),
     };
+    threads.retain(|threads| *threads > 0);
     threads.sort_unstable();
     threads.dedup();
     Ok(threads.into_iter().map(Some).collect())
@@ -269,33 +275,28 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_the_principal_locks_are_compared_the_default_first() {
-        let locks = chosen_locks(&[]).unwrap();
-        assert_eq!((locks.len(), locks[0].text.as_str()), (PRINCIPAL.len(), DEFAULT.info().name));
-    }
-
-    #[test]
-    fn a_list_keeps_its_order_and_glibc_is_always_there() {
-        let texts = |list: &str| {
-            chosen_locks(&[list.to_owned()]).map(|locks| locks.into_iter().map(|lock| lock.text).collect::<Vec<_>>())
-        };
-        assert_eq!(texts("tas,glibc,shfl:bound=5,ahead=0,tas").unwrap(), ["tas", "shfl:bound=5,ahead=0"]);
-        assert!(texts("glibc").unwrap_err().to_string().contains("name another"));
-        assert!(texts("tas,mcz").unwrap_err().to_string().contains("unknown lock 'mcz'; known are"));
-    }
-
-    #[test]
-    fn numbers_of_threads() {
+    fn numbers_of_threads_ascend() {
         let args = |threads: &[u32], command: &[&str]| Args {
             threads: threads.to_vec(),
             command: command.iter().map(OsString::from).collect(),
             ..Args::default()
         };
-        assert_eq!(cells(&args(&[4, 1, 4], &[])).unwrap(), [Some(1), Some(4)]);
-        assert_eq!(cells(&args(&[], &["x"])).unwrap(), [None]);
-        assert_eq!(cells(&args(&[], &["x{threads}"])).unwrap()[0], Some(1));
-        assert!(cells(&args(&[2], &["x"])).unwrap_err().to_string().contains("{threads}"));
-        let map = cells(&args(&[], &[])).unwrap();
-        assert!(map.len() >= 6 && map.windows(2).all(|pair| pair[1] == pair[0].map(|threads| threads * 2)));
+        let of = |threads: &[u32], command: &[&str]| numbers_of_threads(&args(threads, command));
+        assert_eq!(of(&[4, 1, 4], &[]).unwrap(), [Some(1), Some(4)]);
+        assert_eq!(of(&[], &["x"]).unwrap(), [None]);
+        assert_eq!(of(&[], &["x{threads}"]).unwrap()[0], Some(1));
+        assert!(of(&[2], &["x"]).unwrap_err().to_string().contains("{threads}"));
+        let map = of(&[], &[]).unwrap();
+        assert!((4..=7).contains(&map.len()) && map.windows(2).all(|pair| pair[0] < pair[1]), "{map:?}");
+        assert_eq!(map[0], Some(1));
+    }
+
+    #[test]
+    fn the_map_has_a_panel_without_work_outside_and_one_with() {
+        let titles = |outside: &[u32]| panels_of_map(outside).into_iter().map(|panel| panel.title).collect::<Vec<_>>();
+        assert_eq!(titles(&[]), ["No work outside the lock", "2 µs of work outside the lock"]);
+        assert_eq!(titles(&[2500, 250, 250]), ["250 ns of work outside the lock", "2.5 µs of work outside the lock"]);
+        let panels = panels_of_map(&[]);
+        assert!(panels[0].external == 0 && panels[1].external > 0);
     }
 }

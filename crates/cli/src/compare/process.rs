@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::schedule::spoken;
 use crate::launch::{Resources, signal_name, signals};
 
 /// How much of each stream is kept, from its end.
@@ -74,7 +75,7 @@ impl Ending {
             Self::Success => "exit status 0".into(),
             Self::Status(status) => format!("exit status {status}"),
             Self::Signal(signal) => format!("killed by {}", signal_name(signal)),
-            Self::TimedOut(limit) => format!("still running after {:.1} s, and killed", limit.as_secs_f64()),
+            Self::TimedOut(limit) => format!("timed out after {}, killed", spoken(limit)),
         }
     }
 }
@@ -298,7 +299,7 @@ mod tests {
     fn a_hang_is_ended_with_all_its_processes() {
         let start = Instant::now();
         let run = shell("sleep 3600 & sleep 3600; echo never", Duration::from_millis(300));
-        assert_eq!(run.ending.words(), "still running after 0.3 s, and killed");
+        assert_eq!(run.ending.words(), "timed out after 0.3 s, killed");
         assert!(start.elapsed() < LONG && run.stdout.is_empty());
     }
 

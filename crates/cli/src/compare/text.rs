@@ -1,6 +1,6 @@
 //! A comparison for people: tables, failures, noise, and the advice.
 
-use flashlock_report::results::{Better, Group, Noise, Results};
+use flashlock_report::results::{Better, COLLAPSE, Group, Noise, Results};
 use flashlock_report::statistics::Ratio;
 use flashlock_report::table::{self, paragraph};
 use flashlock_report::units;
@@ -16,24 +16,22 @@ const LOUD: &str = "Noisy:";
 const NONE: &str = "–";
 
 /// Everything.
-pub(super) fn render(results: &Results, plan: &Plan, width: u16) -> String {
+pub(super) fn render(results: &Results, notes: &[String], plan: &Plan, width: u16) -> String {
     let mut out = heading(results, plan, width);
     for group in &results.groups {
-        if group.cells.len() > 1 {
-            let by_cell: &[&str] = if plan.is_map {
-                &[name::OPERATIONS, name::FAIRNESS, name::VOLUNTARY]
-            } else {
-                &[group.merit.as_str()]
-            };
-            for metric in by_cell {
-                out.push_str(&by_threads(results, group, metric, width));
-            }
+        if results.groups.len() > 1 {
+            out.push_str(&format!("{}\n", styled(HEADING, &group.title)));
         }
-        out.push_str(&summary(results, group, width));
+        if group.cells.len() > 1 {
+            out.push_str(&by_threads(results, group, &group.merit, width));
+        }
+        out.push_str(&summary(results, group, plan, width));
         out.push_str(&failures(results, group, width));
-        out.push_str(&noise(results, width));
-        out.push_str(&advice::render(results, group, plan, width));
     }
+    out.push_str(&legend(results, plan, width));
+    out.push_str(&noise(results, width));
+    notes.iter().for_each(|note| out.push_str(&(paragraph(note, width) + "\n")));
+    out.push_str(&advice::render(results, plan, width));
     out
 }
 
@@ -73,20 +71,19 @@ fn short(number: f64) -> String {
     if number == 0.0 { "0".to_owned() } else { units::three_digits(number) }
 }
 
-/// All figures of each lock, over all numbers of threads.
-fn summary(results: &Results, group: &Group, width: u16) -> String {
+/// The figures of each lock, over all numbers of threads.
+fn summary(results: &Results, group: &Group, plan: &Plan, width: u16) -> String {
     let Some(merit) = results.metric(&group.merit) else { return String::new() };
-    let any_failed = results.locks.iter().any(|lock| results.failures(&group.title, lock).0 > 0);
     // One number of threads has one figure; of several, the table above has all.
     let columns = [
         ("lock", true),
         ("ratio", true),
         ("95 % interval", true),
         (short_title(&merit.name), group.cells.len() == 1),
+        ("fairness", plan.is_map),
         ("CPU time", true),
         ("switches", true),
-        ("memory", true),
-        ("failed", any_failed),
+        ("memory", !plan.is_map),
     ];
     let kept = |cells: [String; 8]| cells.into_iter().zip(columns).filter(|(_, (_, keep))| *keep).map(|(cell, _)| cell);
     let mut table = table::new(columns.into_iter().filter(|(_, keep)| *keep).map(|(title, _)| title), width);
@@ -96,28 +93,64 @@ fn summary(results: &Results, group: &Group, width: u16) -> String {
     for lock in &results.locks {
         table.add_row(kept(summary_row(results, group, lock)));
     }
-    let over = if group.cells.len() == 1 { String::new() } else { format!(", over all numbers of {}", group.axis) };
+    let note = results.collapse_note(group).map_or_else(String::new, |note| paragraph(&note, width) + "\n");
+    format!("{}\n{note}", table::text(&table))
+}
+
+/// What became of runs that did not end well: a failure is worse than a time-out.
+fn ended(results: &Results, group: &Group, lock: &str) -> Option<&'static str> {
+    let here = results.points.iter().filter(|point| point.lock == lock && point.group == group.title);
+    let mut failures = here.flat_map(|point| &point.failures).peekable();
+    failures.peek()?;
+    Some(if failures.all(|failed| failed.timed_out) { "timed out" } else { "failed" })
+}
+
+/// What the columns are.
+fn legend(results: &Results, plan: &Plan, width: u16) -> String {
+    let Some(merit) = results.metrics.first() else { return String::new() };
+    let over = match results.groups.first() {
+        Some(group) if group.cells.len() > 1 => format!(", the mean over all numbers of {}", group.axis),
+        _ => String::new(),
+    };
+    let fairness = match plan.is_map {
+        true => {
+            "fairness: the share of the operations that the busier half of the threads made (0.5 is fair, 1 is not). "
+        }
+        false => "",
+    };
+    let memory = match plan.is_map {
+        true => "",
+        false => {
+            ", and the peak memory of the largest process, which is small where it is less than this command's own"
+        }
+    };
     let legend = format!(
-        "ratio: to glibc, of {}{over}; {}. CPU time, context switches (voluntary + not) and peak memory of the largest process: \
-         of one run, the median; memory is small where it is less than this command's own.",
+        "ratio: to glibc, of {}{over}; {}. {fairness}CPU time, context switches (voluntary + not){memory}: of one run, \
+         the median.",
         merit.title,
         merit.better.words()
     );
-    format!("{}\n{}\n", table::text(&table), paragraph(&legend, width))
+    paragraph(&legend, width) + "\n"
 }
 
 fn summary_row(results: &Results, group: &Group, lock: &str) -> [String; 8] {
     let figure = |metric: &str| results.figure_over_cells(&group.title, lock, metric).map(|spread| spread.median);
     let shown = |metric: &str, show: fn(f64) -> String| figure(metric).map_or_else(|| NONE.to_owned(), show);
     let seconds: fn(f64) -> String = |seconds| units::nanoseconds((seconds * 1e9) as u64);
-    let ratio = overall(results, group, lock);
-    let (failed, all) = results.failures(&group.title, lock);
-    let measured = all > failed;
+    let ending = ended(results, group, lock).filter(|_| lock != results.baseline());
+    let (ratio, ends) = match overall(results, group, lock) {
+        None => (ending.unwrap_or(NONE).to_owned(), String::new()),
+        Some(_) if is_no_gain(results, group, lock) => (results.beyond_words(group), String::new()),
+        Some(ratio) => (units::three_digits(ratio.mean), interval(ratio).unwrap_or_default()),
+    };
+    let (bad, all) = results.failures(&group.title, lock);
+    let measured = all > bad;
     [
         lock.to_owned(),
-        ratio.map_or_else(|| NONE.to_owned(), |ratio| units::three_digits(ratio.mean)),
-        ratio.and_then(interval).unwrap_or_default(),
+        ratio,
+        ends,
         shown(&group.merit, if group.merit == name::SECONDS { seconds } else { units::three_digits }),
+        shown(name::FAIRNESS, |share| format!("{share:.2}")),
         shown(name::CPU, seconds),
         match measured {
             true => format!("{}+{}", shown(name::VOLUNTARY, whole), shown(name::INVOLUNTARY, whole)),
@@ -128,8 +161,13 @@ fn summary_row(results: &Results, group: &Group, lock: &str) -> [String; 8] {
             // The program is smaller than this command, which is where the kernel begins to count.
             None => if measured { "small" } else { NONE }.to_owned(),
         },
-        if failed > 0 { format!("{failed} of {all}") } else { String::new() },
     ]
+}
+
+/// Whether the lock is only better because glibc's mutex collapsed.
+pub(super) fn is_no_gain(results: &Results, group: &Group, lock: &str) -> bool {
+    let standing = results.verdicts.get(&group.title).and_then(|verdict| verdict.standing(lock));
+    standing.is_some_and(|standing| standing.advantage.mean >= COLLAPSE)
 }
 
 /// A heading for the compared metric.
@@ -164,19 +202,28 @@ fn failures(results: &Results, group: &Group, width: u16) -> String {
     for point in results.points.iter().filter(|point| point.group == group.title) {
         let Some(first) = point.failures.first() else { continue };
         let with = if group.axis.is_empty() { String::new() } else { format!(" with {} {}", point.cell, group.axis) };
-        let (failed, all) = (point.failures.len(), point.failures.len() + point.runs.len());
-        let what = format!(
-            "failed under {}{with}, {failed} of {}: {}",
-            point.lock,
-            units::counted(all as u64, "run"),
-            first.how
-        );
-        out.push_str(&paragraph(&what, width).replacen("failed", &styled(BAD, "failed"), 1));
+        let (bad, all) = (point.failures.len(), point.failures.len() + point.runs.len());
+        let of_all = format!("{bad} of {}", units::counted(all as u64, "run"));
+        let (word, style) = if first.timed_out { ("timed out", WARNING) } else { ("failed", BAD) };
+        let how = if first.timed_out { time_out(&first.how, results, group, &point.cell) } else { first.how.clone() };
+        let what = format!("{word} under {}{with}, {of_all}: {how}", point.lock);
+        out.push_str(&paragraph(&what, width).replacen(word, &styled(style, word), 1));
         for line in first.output.lines() {
             out.push_str(&format!("    {line}\n"));
         }
     }
     if out.is_empty() { out } else { out + "\n" }
+}
+
+/// `after 15 s, killed; under glibc a run takes 1.02 s`.
+fn time_out(how: &str, results: &Results, group: &Group, cell: &str) -> String {
+    let how = how.trim_start_matches("timed out ");
+    match results.figure(&group.title, cell, results.baseline(), name::SECONDS) {
+        Some(seconds) => {
+            format!("{how}; under glibc a run takes {}", units::nanoseconds((seconds.median * 1e9) as u64))
+        }
+        None => how.to_owned(),
+    }
 }
 
 fn noise(results: &Results, width: u16) -> String {

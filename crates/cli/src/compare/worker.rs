@@ -1,17 +1,26 @@
 //! One run of the key-value map: a process of its own, so that its pthread mutex is whatever the dynamic linker gives it, as in
-//! any program.
+//! any program; or with a rival's mutex, which needs a library perhaps.
 
+use std::cell::UnsafeCell;
+use std::ffi::{CString, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flashlock_rivals::functions::{Call, Init};
+use flashlock_rivals::mutex::Guard;
+use flashlock_rivals::{Code, Functions, Rival, SHIM_INIT, SHIM_LOCK, SHIM_UNLOCK};
 use flashlock_workloads::history::fairness_factor;
 use flashlock_workloads::key_value::Mix;
-use flashlock_workloads::{KeyValue, Lock, Workload};
+use flashlock_workloads::random::XorShift;
+use flashlock_workloads::{Ground, Here, KeyValue, Lock, Workload};
 use serde::{Deserialize, Serialize};
 
+use super::contestant::Contestant;
 use crate::failure::Failure;
 use crate::pthread::{self, Mutex};
 use crate::{preload, screen};
@@ -35,12 +44,18 @@ pub(crate) struct Args {
     /// Which keys there are, and which are asked for
     #[arg(default_value_t = 1)]
     seed: u64,
+    /// With the mutex of this rival
+    #[arg(long)]
+    rival: Option<String>,
+    /// Its library, if it has one
+    #[arg(long, requires = "rival")]
+    library: Option<PathBuf>,
 }
 
 /// What one run found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sample {
-    /// The file that `pthread_mutex_lock` comes from.
+    /// The file that `pthread_mutex_lock` comes from, or the rival's name.
     provider: String,
     /// Of all threads.
     operations: u64,
@@ -52,9 +67,16 @@ pub(super) struct Sample {
 
 impl Sample {
     /// From what a run printed, once it is seen that the mutex was the one that was meant, and that it excluded.
-    pub(super) fn read(text: &str, ours: bool) -> Result<Self, String> {
+    pub(super) fn read(text: &str, meant: &Contestant) -> Result<Self, String> {
         let sample: Self = serde_json::from_str(text).map_err(|error| format!("it printed no result: {error}"))?;
-        if preload::is_ours(std::ffi::OsStr::new(&sample.provider)) != ours {
+        let is_ours = preload::is_ours(std::ffi::OsStr::new(&sample.provider));
+        let is_rival = Rival::named(&sample.provider).is_some();
+        let is_meant = match meant {
+            Contestant::Glibc => !is_ours && !is_rival,
+            Contestant::Lock(_) => is_ours,
+            Contestant::Rival(rival, _) => sample.provider == rival.name,
+        };
+        if !is_meant {
             return Err(format!(
                 "it ran with the locks of {}, which was not intended; ask: flashlock doctor",
                 sample.provider
@@ -83,19 +105,131 @@ unsafe impl Lock for Mutex {
     }
 }
 
+/// A rival's mutex.
+struct Theirs {
+    mutex: flashlock_rivals::Mutex,
+    /// What the owner keeps between `acquire` and `release`.
+    guard: UnsafeCell<Guard>,
+}
+
+// SAFETY: `guard` is used by the owner of the mutex only.
+unsafe impl Sync for Theirs {}
+
+// SAFETY: a mutex excludes, whoever's it is; whether one does is what the check finds out.
+unsafe impl Lock for Theirs {
+    fn acquire(&self) {
+        let mut guard = Guard::default();
+        self.mutex.lock(&mut guard);
+        // SAFETY: this thread is the owner.
+        unsafe { *self.guard.get() = guard };
+    }
+
+    fn release(&self) {
+        // SAFETY: this thread is the owner, and acquired the mutex with this guard.
+        unsafe {
+            let mut guard = std::mem::take(&mut *self.guard.get());
+            self.mutex.unlock(&mut guard);
+        }
+    }
+
+    fn section(&self, inside: impl FnOnce() + Send) {
+        self.mutex.with(inside);
+    }
+}
+
+impl Theirs {
+    fn new(rival: &Rival, library: Option<&Path>) -> Result<Self, Failure> {
+        let functions = match (rival.code, library) {
+            (Code::Rust(functions), _) => functions,
+            (Code::Cpp(_), Some(library)) => load(library)?,
+            (Code::Cpp(_), None) => return Err(Failure::usage(format_args!("{} needs a --library", rival.name))),
+        };
+        // SAFETY: they are of one rival, whose shim asserts that it keeps to the room that there is.
+        let mutex = unsafe { flashlock_rivals::Mutex::new(functions) };
+        Ok(Self { mutex, guard: UnsafeCell::default() })
+    }
+}
+
+/// The functions of a shim.
+fn load(library: &Path) -> Result<Functions, Failure> {
+    let cannot = |what: &str| Failure::new(format_args!("cannot load {}: {what}", library.display()));
+    let name = CString::new(library.as_os_str().as_bytes()).map_err(Failure::new)?;
+    // SAFETY: the name is a C string; the library is a shim, whose constructors are those of the rival's own library.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+    if handle.is_null() {
+        return Err(cannot("the dynamic linker refuses it"));
+    }
+    let find = |symbol: &str| -> Result<*mut c_void, Failure> {
+        let name = CString::new(symbol).map_err(Failure::new)?;
+        // SAFETY: the library is loaded, and the name is a C string.
+        let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        if found.is_null() { Err(cannot(&format!("it has no {symbol}"))) } else { Ok(found) }
+    };
+    let [init, lock, unlock] = [find(SHIM_INIT)?, find(SHIM_LOCK)?, find(SHIM_UNLOCK)?];
+    // SAFETY: the shim's functions of these names have these types.
+    unsafe {
+        Ok(Functions {
+            init: std::mem::transmute::<*mut c_void, Init>(init),
+            lock: std::mem::transmute::<*mut c_void, Call>(lock),
+            unlock: std::mem::transmute::<*mut c_void, Call>(unlock),
+        })
+    }
+}
+
 /// The command of one run.
-pub(super) fn command(threads: u32, millis: u64, external: u32, seed: u64) -> Result<Command, Failure> {
+pub(super) fn command(
+    threads: u32,
+    millis: u64,
+    external: u32,
+    seed: u64,
+    contestant: &Contestant,
+) -> Result<Command, Failure> {
     let me = std::env::current_exe()
         .map_err(|error| Failure::new(format_args!("cannot find this command: {}", screen::reason(&error))))?;
     let mut command = Command::new(me);
     command.arg(VERB).args([u64::from(threads), millis, u64::from(external), seed].map(|number| number.to_string()));
+    if let Contestant::Rival(rival, library) = contestant {
+        command.args(["--rival", rival.name]);
+        command.args(library.iter().flat_map(|file| [std::ffi::OsStr::new("--library"), file.as_os_str()]));
+    }
     Ok(command)
+}
+
+/// How many rounds of work take so many ns on this computer.
+pub(super) fn rounds_of_work(ns: u32) -> u32 {
+    /// Long beside what reading the clock takes, short beside a time slice.
+    const ROUNDS: u32 = 20_000;
+    const TRIES: u32 = 50;
+    if ns == 0 {
+        return 0;
+    }
+    let mut random = XorShift::new(1, 0);
+    let mut time = || {
+        let start = Instant::now();
+        Here::work(&mut random, ROUNDS);
+        start.elapsed()
+    };
+    // The fastest of many is the one that nobody interrupted.
+    let fastest = (0..TRIES).map(|_| time()).min().unwrap_or_default().as_nanos().max(1);
+    ((u128::from(ns) * u128::from(ROUNDS) + fastest / 2) / fastest).clamp(1, u32::MAX.into()) as u32
 }
 
 /// Runs the hidden verb.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let sample = match &args.rival {
+        None => measure(args, Mutex::new(), pthread::provider("pthread_mutex_lock").unwrap_or_default()),
+        Some(name) => {
+            let rival = Rival::named(name).ok_or_else(|| Failure::usage(format_args!("no rival is called {name}")))?;
+            measure(args, Theirs::new(rival, args.library.as_deref())?, name.clone())
+        }
+    };
+    screen::emit(&serde_json::to_string(&sample).map_err(Failure::new)?)?;
+    Ok(0)
+}
+
+fn measure<L: Lock + Send>(args: &Args, lock: L, provider: String) -> Sample {
     let mix = Mix { external: args.external, ..Mix::PAPER };
-    let mut shared: KeyValue<Mutex> = KeyValue::new(Mutex::new(), mix, args.seed);
+    let mut shared: KeyValue<L> = KeyValue::new(lock, mix, args.seed);
     let (stop, start) = (AtomicBool::new(false), Barrier::new(args.threads as usize + 1));
     let (mut done, elapsed) = thread::scope(|scope| {
         let (shared, stop, barrier) = (&shared, &stop, &start);
@@ -130,20 +264,21 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         (done, elapsed)
     });
     let operations = done.iter().sum();
-    let sample = Sample {
-        provider: pthread::provider("pthread_mutex_lock").unwrap_or_default(),
+    Sample {
+        provider,
         operations,
         elapsed_ns: elapsed.as_nanos() as u64,
         fairness: fairness_factor(&mut done).unwrap_or(0.5),
         wrong: shared.check(operations).err().map(str::to_owned),
-    };
-    screen::emit(&serde_json::to_string(&sample).map_err(Failure::new)?)?;
-    Ok(0)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use flashlock_rivals::RIVALS;
+
     use super::*;
+    use crate::lock_choice::LockChoice;
 
     fn sample(provider: &str, wrong: Option<&str>) -> String {
         let wrong = wrong.map(str::to_owned);
@@ -155,12 +290,23 @@ mod tests {
     #[test]
     fn only_what_was_meant_to_run_counts() {
         let (glibc, ours) = (sample("/lib/libc.so.6", None), sample("/x/libflashlock_preload.so", None));
-        assert_eq!(Sample::read(&glibc, false).unwrap().ops_per_us(), 5.0);
-        assert!(Sample::read(&ours, true).is_ok());
-        assert!(Sample::read(&glibc, true).unwrap_err().contains("not intended"));
-        assert!(
-            Sample::read(&sample("/lib/libc.so.6", Some("lost")), false).unwrap_err().contains("failed to exclude")
-        );
-        assert!(Sample::read("", false).unwrap_err().contains("no result"));
+        let lock = Contestant::Lock(LockChoice::parse("flash", "").unwrap());
+        let rival = Contestant::Rival(&RIVALS[0], None);
+        assert_eq!(Sample::read(&glibc, &Contestant::Glibc).unwrap().ops_per_us(), 5.0);
+        assert!(Sample::read(&ours, &lock).is_ok() && Sample::read(&sample(RIVALS[0].name, None), &rival).is_ok());
+        for (text, meant) in [(&glibc, &lock), (&ours, &Contestant::Glibc), (&glibc, &rival), (&ours, &rival)] {
+            assert!(Sample::read(text, meant).unwrap_err().contains("not intended"));
+        }
+        assert!(Sample::read(&sample(RIVALS[1].name, None), &rival).unwrap_err().contains("not intended"));
+        let lost = Sample::read(&sample("/lib/libc.so.6", Some("lost")), &Contestant::Glibc).unwrap_err();
+        assert!(lost.contains("failed to exclude"));
+        assert!(Sample::read("", &Contestant::Glibc).unwrap_err().contains("no result"));
+    }
+
+    #[test]
+    fn work_is_as_long_as_it_is_said_to_be() {
+        assert_eq!(rounds_of_work(0), 0);
+        let (short, long) = (rounds_of_work(1000), rounds_of_work(100_000));
+        assert!(short > 0 && long > short, "{short} {long}");
     }
 }

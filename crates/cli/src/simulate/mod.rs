@@ -141,7 +141,7 @@ pub(crate) struct Args {
     json: bool,
 
     /// Draw the result as SVG, with bars over seeds and placements
-    #[arg(long, value_name = "FILE.svg", value_parser = picture, value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE.svg", value_parser = output::picture, value_hint = clap::ValueHint::FilePath)]
     plot: Option<PathBuf>,
 
     /// Show where the time of an operation goes
@@ -165,19 +165,8 @@ fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("must be a whole number from 0 to {}", u64::MAX))
 }
 
-fn picture(text: &str) -> Result<PathBuf, String> {
-    ends_in("svg", text, "a picture is SVG: name a file that ends in .svg (other programs make other formats of it)")
-}
-
 fn timeline(text: &str) -> Result<PathBuf, String> {
-    ends_in("json", text, "a timeline is JSON: name a file that ends in .json")
-}
-
-/// A file to write; others show by their names that they are something else, such as a machine's description.
-fn ends_in(extension: &str, text: &str, otherwise: &str) -> Result<PathBuf, String> {
-    let file = PathBuf::from(text);
-    let fits = file.extension().is_some_and(|own| own.eq_ignore_ascii_case(extension));
-    fits.then_some(file).ok_or_else(|| otherwise.to_owned())
+    output::ends_in("json", text, "a timeline is JSON: name a file that ends in .json")
 }
 
 fn millis(text: &str) -> Result<f64, String> {

@@ -2,6 +2,7 @@
 //! reaches from the least to the greatest of its runs. The points of a cell stand side by side, so that no bar hides
 //! another one.
 
+use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -76,6 +77,7 @@ impl<'a> Panel<'a> {
         let (Some(xs), Some(ys)) = (Axis::with_ticks(&self.xs), self.figures_axis()) else {
             return Err(Undrawable(format!("{} is empty", self.group.title)));
         };
+        let highest = Ranged::range(&ys).end;
         let mut chart = ChartBuilder::on(area)
             .margin(MARGIN)
             .margin_top(self.caption.height())
@@ -98,6 +100,7 @@ impl<'a> Panel<'a> {
             let (x, y) = chart.backend_coord(&(x, y));
             (x - origin.0, y - origin.1)
         };
+        let ceiling = here(self.xs[0], highest).1;
         let step = self.step(here(self.xs[0], 1.0).0, here(self.xs[self.xs.len() - 1], 1.0).0);
         let middle = (self.lines.len() - 1) as f64 / 2.0;
         let mut ends = Vec::new();
@@ -107,7 +110,7 @@ impl<'a> Panel<'a> {
             let place = |(x, spread): &(f64, Spread)| {
                 let [(x, y), (_, top), (_, bottom)] =
                     [spread.median, spread.max, spread.min].map(|figure| here(*x, figure));
-                Place { x: x + aside, y, top, bottom }
+                Place { x: x + aside, y, top: top.max(ceiling), bottom }
             };
             let places: Vec<Place> = line.points.iter().map(place).collect();
             line.draw(area, &places)?;
@@ -123,6 +126,9 @@ impl<'a> Panel<'a> {
         const ORDERS: f64 = 20.0;
         /// Of what should be little, the greatest is so many times the least.
         const TOWERS: f64 = 5.0;
+        /// A bar that reaches so many times the greatest median is cut: one run in a noisy moment is not to flatten
+        /// all lines.
+        const OUTLIER: f64 = 1.4;
         let medians = || self.lines.iter().flat_map(|line| &line.points);
         let ends = |values: &mut dyn Iterator<Item = f64>| {
             values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)))
@@ -136,7 +142,9 @@ impl<'a> Panel<'a> {
             };
         let limit = if self.metric.better == Better::More { ORDERS } else { TOWERS };
         if high <= limit * low {
-            return Axis::linear(medians().map(|(_, spread)| spread.max).fold(0.0, f64::max));
+            let [median, most] = [|spread: &Spread| spread.median, |spread: &Spread| spread.max]
+                .map(|figure| medians().map(|(_, spread)| figure(spread)).fold(0.0, f64::max));
+            return Axis::linear(most.min(median * OUTLIER));
         }
         Axis::decimal(medians().flat_map(|(_, spread)| [spread.min, spread.max]))
     }

@@ -285,6 +285,18 @@ mod tests {
         assert_eq!((all, places.len()), (6, 6), "two locks, three cells: {svg}");
     }
 
+    #[test]
+    fn one_run_in_a_noisy_moment_does_not_flatten_the_lines() {
+        let mut results = results(&["1", "2", "4"]);
+        results.points[0].runs[2].values.insert("speed".into(), 5000.0);
+        results.derive();
+        assert_eq!(labels(&results).last().map(String::as_str), Some("25"), "{:?}", labels(&results));
+        let svg = draw(&results).unwrap();
+        let tops =
+            svg.split("<rect").skip(2).filter_map(|bar| bar.split(" y=\"").nth(1)?.split('"').next()?.parse().ok());
+        assert!(tops.clone().count() > 3 && tops.min() >= Some(0), "a bar leaves the picture: {svg}");
+    }
+
     /// The labels of the vertical axis.
     fn labels(results: &Results) -> Vec<String> {
         let svg = draw(results).unwrap();

@@ -46,7 +46,8 @@ impl Results {
         (advantage.mean >= COLLAPSE).then(|| self.beyond_words(group))
     }
 
-    fn beyond_words(&self, group: &Group) -> String {
+    /// The same, whatever the lock.
+    pub fn beyond_words(&self, group: &Group) -> String {
         if self.sign(group) < 0.0 { format!("<{}", COLLAPSE.recip()) } else { format!(">{COLLAPSE}") }
     }
 

@@ -1,0 +1,124 @@
+//! Who is compared: glibc's mutex, our locks, and, with the map, locks that a program must be written for.
+
+use std::path::PathBuf;
+
+use flashlock_locks::catalogue::{DEFAULT, PRINCIPAL};
+use flashlock_native::settings::split_list;
+use flashlock_rivals::{RIVALS, Rival};
+
+use crate::failure::Failure;
+use crate::lock_choice::LockChoice;
+
+/// What glibc's own mutex is called.
+pub(super) const GLIBC: &str = "glibc";
+/// What stands for no rival.
+const NONE: &str = "none";
+/// Those of the principal locks that are compared by the map, where rivals take part as well: more than a dozen lines
+/// are no picture.
+const OF_MAP: [&str; 5] = ["flash", "shfl", "tas", "mcs", "cna"];
+
+/// One of those that are compared.
+#[derive(Clone, Debug)]
+pub(super) enum Contestant {
+    Glibc,
+    Lock(LockChoice),
+    /// With its library, if it needs one.
+    Rival(&'static Rival, Option<PathBuf>),
+}
+
+impl Contestant {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Glibc => GLIBC,
+            Self::Lock(lock) => &lock.text,
+            Self::Rival(rival, _) => rival.name,
+        }
+    }
+}
+
+/// Which rivals are wanted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rivals {
+    pub(super) wanted: Vec<&'static Rival>,
+    /// Whether the user named them: then none may be left out.
+    pub(super) are_named: bool,
+}
+
+/// The locks that were asked for, each once; the principal ones, the default first, if none was.
+pub(super) fn chosen_locks(lists: &[String], is_map: bool) -> Result<Vec<LockChoice>, Failure> {
+    let mut names: Vec<String> = lists.iter().flat_map(|list| split_list(list)).filter(|name| name != GLIBC).collect();
+    if lists.is_empty() && is_map {
+        names = OF_MAP.map(str::to_owned).to_vec();
+    } else if lists.is_empty() {
+        names = PRINCIPAL.iter().map(|lock| lock.info().name.to_owned()).collect();
+        names.sort_by_key(|name| name != DEFAULT.info().name);
+    }
+    let mut locks: Vec<LockChoice> = Vec::new();
+    for name in &names {
+        let lock = LockChoice::parse(name, "--locks")?;
+        if locks.iter().all(|other| other.text != lock.text) {
+            locks.push(lock);
+        }
+    }
+    if locks.is_empty() {
+        return Err(Failure::usage(
+            "--locks names only glibc, which is what the locks are compared with; name another one",
+        ));
+    }
+    Ok(locks)
+}
+
+/// The rivals that `--rivals` names; all if it does not.
+pub(super) fn chosen_rivals(names: &[String]) -> Result<Rivals, Failure> {
+    if names.is_empty() {
+        return Ok(Rivals { wanted: RIVALS.iter().collect(), are_named: false });
+    }
+    let named = |name: &String| {
+        Rival::named(name).ok_or_else(|| {
+            let known: Vec<&str> = RIVALS.iter().map(|rival| rival.name).collect();
+            Failure::usage(format_args!("--rivals '{name}': must be one of {}, or {NONE}", known.join(", ")))
+        })
+    };
+    let mut wanted = names.iter().filter(|name| *name != NONE).map(named).collect::<Result<Vec<_>, _>>()?;
+    wanted.sort_by_key(|rival| RIVALS.iter().position(|other| other.name == rival.name));
+    wanted.dedup_by_key(|rival| rival.name);
+    Ok(Rivals { wanted, are_named: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_list_the_principal_locks_are_compared_the_default_first() {
+        let names =
+            |is_map| chosen_locks(&[], is_map).map(|all| all.into_iter().map(|lock| lock.text).collect::<Vec<_>>());
+        let (of_program, of_map) = (names(false).unwrap(), names(true).unwrap());
+        assert_eq!((of_program.len(), of_program[0].as_str()), (PRINCIPAL.len(), DEFAULT.info().name));
+        assert_eq!(of_map[0], DEFAULT.info().name);
+        assert!(of_map.iter().all(|name| of_program.contains(name)), "{of_map:?}");
+    }
+
+    #[test]
+    fn a_list_keeps_its_order_and_glibc_is_always_there() {
+        let texts = |list: &str| {
+            let locks = chosen_locks(&[list.to_owned()], false);
+            locks.map(|locks| locks.into_iter().map(|lock| lock.text).collect::<Vec<_>>())
+        };
+        assert_eq!(texts("tas,glibc,shfl:bound=5,ahead=0,tas").unwrap(), ["tas", "shfl:bound=5,ahead=0"]);
+        assert!(texts("glibc").unwrap_err().to_string().contains("name another"));
+        assert!(texts("tas,mcz").unwrap_err().to_string().contains("unknown lock 'mcz'"));
+    }
+
+    #[test]
+    fn rivals_are_named_or_none_or_all() {
+        let of = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            chosen_rivals(&names).map(|rivals| rivals.wanted.iter().map(|rival| rival.name).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[]).unwrap().len(), RIVALS.len());
+        assert_eq!(of(&["tbb", "std", "tbb"]).unwrap(), ["std", "tbb"]);
+        assert!(of(&["none"]).unwrap().is_empty());
+        assert!(of(&["tbbb"]).unwrap_err().to_string().contains("must be one of std, parking_lot-0.12"));
+    }
+}

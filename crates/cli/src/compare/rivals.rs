@@ -1,0 +1,219 @@
+//! Rivals in C++: made into libraries that the map's process loads, if a compiler and their packages are installed.
+
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use flashlock_rivals::{Cpp, Rival, SHIM};
+
+use super::contestant::{Contestant, Rivals};
+use super::process::{Ending, Finished, Outcome, Watch};
+use crate::failure::Failure;
+use crate::screen;
+
+/// Compilers that are tried in this order, unless CXX names one.
+const COMPILERS: [&str; 3] = ["c++", "g++", "clang++"];
+/// The package that has the first of them.
+const COMPILER_PACKAGE: &str = "g++";
+/// No shim takes so long to compile.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A directory for what is made, removed when this goes.
+pub(super) struct Workshop(PathBuf);
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        // What is left there is nobody's loss.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The rivals that can be had, and where their libraries are.
+pub(super) struct Made {
+    pub(super) contestants: Vec<Contestant>,
+    pub(super) workshop: Option<Workshop>,
+}
+
+/// Why a rival cannot be had.
+enum Missing {
+    Compiler,
+    Package,
+    /// What the compiler says.
+    Compiles(String),
+}
+
+/// Makes what is wanted, and says in a line what is left out. `None` if the user interrupts.
+pub(super) fn make(rivals: &Rivals, watch: &Watch) -> Result<Option<Made>, Failure> {
+    let mut made = Made { contestants: Vec::new(), workshop: None };
+    let mut missing: Vec<(&'static Rival, Missing)> = Vec::new();
+    let mut compiler = None;
+    for &rival in &rivals.wanted {
+        let Some(cpp) = rival.cpp() else {
+            made.contestants.push(Contestant::Rival(rival, None));
+            continue;
+        };
+        if compiler.is_none() {
+            compiler = Some(find_compiler(watch)?);
+        }
+        let Some(Some(compiler)) = &compiler else {
+            missing.push((rival, Missing::Compiler));
+            continue;
+        };
+        if made.workshop.is_none() {
+            made.workshop = Some(Workshop::new()?);
+        }
+        let Some(Workshop(directory)) = &made.workshop else { continue };
+        match compile(compiler, rival.name, cpp, directory, watch)? {
+            None => return Ok(None),
+            Some(Ok(library)) => made.contestants.push(Contestant::Rival(rival, Some(library))),
+            Some(Err(why)) => missing.push((rival, why)),
+        }
+    }
+    match left_out(&missing) {
+        Some(what) if rivals.are_named => Err(Failure::new(format_args!("--rivals: {what}"))),
+        Some(what) => {
+            screen::tell(&format!("flashlock: {what}\n"));
+            Ok(Some(made))
+        }
+        None => Ok(Some(made)),
+    }
+}
+
+impl Workshop {
+    fn new() -> Result<Self, Failure> {
+        let template = std::env::temp_dir().join("flashlock-compare-XXXXXX");
+        let template = CString::new(template.into_os_string().into_vec()).map_err(Failure::new)?;
+        let name = template.into_raw();
+        // SAFETY: a C string of our own, whose letters are replaced and whose length stays.
+        let (made, directory) = unsafe { (!libc::mkdtemp(name).is_null(), CString::from_raw(name)) };
+        let directory = PathBuf::from(OsString::from_vec(directory.into_bytes()));
+        if !made {
+            let error = std::io::Error::last_os_error();
+            return Err(Failure::new(format_args!(
+                "cannot make a directory like {}: {}; set TMPDIR to one that can be written to, or say --rivals none",
+                directory.display(),
+                screen::reason(&error)
+            )));
+        }
+        Ok(Self(directory))
+    }
+}
+
+/// The compiler that works, if one does.
+fn find_compiler(watch: &Watch) -> Result<Option<OsString>, Failure> {
+    let named = std::env::var_os("CXX").filter(|name| !name.is_empty());
+    let candidates = match named {
+        Some(name) => vec![name],
+        None => COMPILERS.map(OsString::from).to_vec(),
+    };
+    let works = |name: &OsString| {
+        let mut command = Command::new(name);
+        let run = watch.run(command.arg("--version"), LIMIT);
+        matches!(run, Ok(Outcome::Finished(run)) if run.ending == Ending::Success)
+    };
+    Ok(candidates.into_iter().find(works))
+}
+
+/// A rival's library. `None` if the user interrupts.
+fn compile(
+    compiler: &OsString,
+    name: &str,
+    cpp: &Cpp,
+    directory: &Path,
+    watch: &Watch,
+) -> Result<Option<Result<PathBuf, Missing>>, Failure> {
+    let file = |suffix: &str| directory.join(format!("{name}{suffix}"));
+    let write = |file: PathBuf, text: &str| {
+        let written = fs::write(&file, text);
+        written.map(|()| file.clone()).map_err(|error| crate::output::cannot_write(&file, &error))
+    };
+    let header = write(file(".h"), cpp.header)?;
+    let probe = write(file("-probe.cc"), &format!("#include <{}>\n", cpp.include))?;
+    let shim = write(file(".cc"), SHIM)?;
+    let library = file(".so");
+    let run = |arguments: &mut dyn FnMut(&mut Command)| -> Result<Option<Box<Finished>>, Failure> {
+        let mut command = Command::new(compiler);
+        command.arg("-std=c++17");
+        arguments(&mut command);
+        match watch.run(&mut command, LIMIT) {
+            Ok(Outcome::Finished(run)) => Ok(Some(run)),
+            Ok(Outcome::Interrupted) => Ok(None),
+            Err(error) => Err(Failure::new(format_args!("cannot run a compiler: {}", screen::reason(&error)))),
+        }
+    };
+    let Some(probed) = run(&mut |command| _ = command.args(["-E", "-o", "/dev/null"]).arg(&probe))? else {
+        return Ok(None);
+    };
+    if probed.ending != Ending::Success {
+        return Ok(Some(Err(Missing::Package)));
+    }
+    let compiled = run(&mut |command| {
+        command.args([
+            "-O2",
+            "-DNDEBUG",
+            "-DRIVAL_CALL=inline",
+            "-fPIC",
+            "-fno-plt",
+            "-shared",
+            "-pthread",
+            "-include",
+        ]);
+        command.arg(&header).arg("-o").arg(&library).arg(&shim).arg(cpp.library);
+    })?;
+    let Some(compiled) = compiled else { return Ok(None) };
+    if compiled.ending != Ending::Success {
+        let said = compiled.stderr.lines().find(|line| line.contains("error")).unwrap_or("it does not say why");
+        return Ok(Some(Err(Missing::Compiles(said.to_owned()))));
+    }
+    Ok(Some(Ok(library)))
+}
+
+/// In a line, what is left out and what to do about it.
+fn left_out(missing: &[(&Rival, Missing)]) -> Option<String> {
+    let (broken, absent): (Vec<_>, Vec<_>) = missing.iter().partition(|(_, why)| matches!(why, Missing::Compiles(_)));
+    let mut parts = Vec::new();
+    if !absent.is_empty() {
+        let titles: Vec<&str> = absent.iter().map(|(rival, _)| rival.title).collect();
+        let has_compiler = !absent.iter().any(|(_, why)| matches!(why, Missing::Compiler));
+        let compiler = (!has_compiler).then_some(COMPILER_PACKAGE);
+        let packages = absent.iter().filter_map(|(rival, _)| Some(rival.cpp()?.package));
+        let packages: Vec<&str> = compiler.into_iter().chain(packages).collect();
+        parts.push(format!("{}; to compare with them: apt-get install {}", titles.join(", "), packages.join(" ")));
+    }
+    for (rival, why) in broken {
+        if let Missing::Compiles(said) = why {
+            parts.push(format!("{}, which cannot be compiled here: {said}", rival.title));
+        }
+    }
+    (!parts.is_empty()).then(|| format!("left out: {}", parts.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_said_in_a_line_with_what_to_install() {
+        let rival = |name: &str| Rival::named(name).unwrap();
+        let nothing = left_out(&[(rival("tbb"), Missing::Compiler), (rival("nsync"), Missing::Compiler)]).unwrap();
+        let told = "left out: tbb::mutex, nsync; to compare with them: apt-get install g++ libtbb-dev libnsync-dev";
+        assert_eq!(nothing, told);
+        let package = left_out(&[(rival("absl"), Missing::Package)]).unwrap();
+        assert_eq!(package, "left out: absl::Mutex; to compare with them: apt-get install libabsl-dev");
+        let broken = left_out(&[(rival("tbb"), Missing::Compiles("x.h:1: error: no".into()))]).unwrap();
+        assert_eq!(broken, "left out: tbb::mutex, which cannot be compiled here: x.h:1: error: no");
+        assert_eq!(left_out(&[]), None);
+    }
+
+    #[test]
+    fn a_workshop_leaves_nothing_behind() {
+        let workshop = Workshop::new().unwrap();
+        let directory = workshop.0.clone();
+        fs::write(directory.join("x"), "x").unwrap();
+        drop(workshop);
+        assert!(!directory.exists());
+    }
+}

@@ -1,0 +1,154 @@
+//! How long it will take: what fits into the time, and how long a run may last.
+
+use std::time::Duration;
+
+use flashlock_report::statistics::verdict::LEAST_ROUNDS;
+use flashlock_report::units;
+
+use super::plan::Until;
+
+/// How long a comparison takes if nobody says otherwise and so much is enough.
+pub(super) const TIME: Duration = Duration::from_secs(60);
+/// Other locks than glibc's may be slower: what a run takes is assumed to be so many times what it takes under glibc.
+const SLOWER: f64 = 1.15;
+/// A lock that takes so many times as long as glibc is taken to hang …
+const HANGS: u32 = 20;
+/// … but not before this.
+const LEAST_LIMIT: Duration = Duration::from_secs(10);
+/// Where time is short, a run gets so many times what it takes under glibc, at least …
+const PATIENCE: u32 = 3;
+/// … and more only as a share of what is left beside the rounds that are needed.
+const SHARE: u32 = 4;
+
+/// What the trial told.
+#[derive(Clone, Debug)]
+pub(super) struct Trial {
+    /// What a run takes under glibc, for each cell, with what is done between two runs.
+    pub(super) cells: Vec<Duration>,
+    /// What it all took until now, from the start.
+    pub(super) spent: Duration,
+    /// How many are to be compared, glibc's mutex among them.
+    pub(super) contestants: usize,
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Schedule {
+    /// How many of the contestants fit.
+    pub(super) kept: usize,
+    /// How long all takes, from the start.
+    pub(super) total: Duration,
+    /// Whether it ends then in any case.
+    pub(super) is_limit: bool,
+}
+
+/// Not even two fit: what these need, and what all need.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct TooShort {
+    pub(super) two: Duration,
+    pub(super) all: Duration,
+}
+
+impl Trial {
+    /// What so many rounds of so many contestants take, from the start.
+    fn rounds(&self, rounds: u32, contestants: usize) -> Duration {
+        let round = self.cells.iter().sum::<Duration>().mul_f64(contestants as f64 * SLOWER);
+        self.spent + round * rounds
+    }
+
+    /// What a verdict about so many contestants takes, from the start.
+    pub(super) fn least(&self, contestants: usize) -> Duration {
+        self.rounds(LEAST_ROUNDS, contestants)
+    }
+
+    /// What fits into the time.
+    pub(super) fn schedule(&self, until: Until) -> Result<Schedule, TooShort> {
+        let all = self.contestants;
+        let budget = match until {
+            Until::Rounds(rounds) => {
+                return Ok(Schedule { kept: all, total: self.rounds(rounds, all), is_limit: false });
+            }
+            Until::Settled(None) => {
+                return Ok(Schedule { kept: all, total: TIME.max(self.least(all)), is_limit: true });
+            }
+            Until::Settled(Some(budget)) => budget,
+        };
+        match (2..=all).rev().find(|&kept| self.least(kept) <= budget) {
+            Some(kept) => Ok(Schedule { kept, total: budget, is_limit: true }),
+            None => Err(TooShort { two: self.least(2), all: self.least(all) }),
+        }
+    }
+}
+
+/// How long a run may take that takes so long under glibc. `spare` is what is left beside the rounds that are needed;
+/// `None` if time does not matter.
+pub(super) fn limit(under_glibc: Duration, spare: Option<Duration>) -> Duration {
+    let hangs = (under_glibc * HANGS).max(LEAST_LIMIT);
+    match spare {
+        None => hangs,
+        Some(spare) => (spare / SHARE).max(under_glibc * PATIENCE).min(hangs),
+    }
+}
+
+/// A time as one says it: `15 s`, `2.5 s`, `4 min`.
+pub(super) fn spoken(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds >= 119.5 => format!("{:.0} min", seconds / 60.0),
+        seconds if seconds >= 9.95 => format!("{seconds:.0} s"),
+        seconds if seconds >= 0.0995 => format!("{seconds:.1} s").replace(".0 s", " s"),
+        seconds => units::nanoseconds((seconds * 1e9) as u64),
+    }
+}
+
+/// The same, but never less than it is: for advice.
+pub(super) fn seconds_enough(time: Duration) -> u64 {
+    time.as_secs_f64().ceil() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(seconds: f64, contestants: usize) -> Trial {
+        let cells = vec![Duration::from_secs_f64(seconds)];
+        Trial { cells, spent: Duration::from_secs_f64(seconds), contestants }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_and_the_time_is_kept() {
+        let fifteen = Until::Settled(Some(Duration::from_secs(15)));
+        let of = |seconds| trial(seconds, 8).schedule(fifteen);
+        assert_eq!(of(0.3).unwrap(), Schedule { kept: 8, total: Duration::from_secs(15), is_limit: true });
+        // A second for the trial, and 3 rounds of 4 with 1.15 s each.
+        assert_eq!(of(1.0).unwrap(), Schedule { kept: 4, total: Duration::from_secs(15), is_limit: true });
+        let short = of(3.0).unwrap_err();
+        assert!(short.two > Duration::from_secs(15) && short.all > short.two * 2, "{short:?}");
+    }
+
+    #[test]
+    fn if_nobody_sets_a_time_it_is_as_long_as_a_verdict_needs() {
+        let open = Until::Settled(None);
+        assert_eq!(trial(0.3, 8).schedule(open).unwrap().total, TIME);
+        let long = trial(10.0, 8).schedule(open).unwrap();
+        assert!(long.kept == 8 && (280..300).contains(&long.total.as_secs()), "{long:?}");
+        let rounds = trial(1.0, 8).schedule(Until::Rounds(2)).unwrap();
+        assert!(rounds.kept == 8 && !rounds.is_limit && (19..20).contains(&rounds.total.as_secs()), "{rounds:?}");
+    }
+
+    #[test]
+    fn a_run_may_take_what_the_time_allows() {
+        let s = Duration::from_secs;
+        assert_eq!((limit(s(1), None), limit(Duration::from_millis(60), None)), (s(20), s(10)));
+        assert_eq!(
+            (limit(s(1), Some(s(40))), limit(s(1), Some(s(4))), limit(s(1), Some(s(400)))),
+            (s(10), s(3), s(20))
+        );
+    }
+
+    #[test]
+    fn times_are_spoken() {
+        let said = [0.0012, 0.06, 0.3, 1.0, 2.46, 9.97, 15.0, 119.0, 240.0].map(|s| spoken(Duration::from_secs_f64(s)));
+        assert_eq!(said, ["1.20 ms", "60.0 ms", "0.3 s", "1 s", "2.5 s", "10 s", "15 s", "119 s", "4 min"]);
+        assert_eq!(seconds_enough(Duration::from_millis(24_001)), 25);
+    }
+}

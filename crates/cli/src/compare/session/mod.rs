@@ -1,0 +1,303 @@
+//! All runs: a trial under glibc, then rounds in random order until the result is clear, the time is up, or the user
+//! has seen enough.
+//!
+//! The rounds are here; what comes before them is in [`trial`].
+
+mod trial;
+
+use std::time::{Duration, Instant};
+
+use flashlock_report::results::{Failed, Noise, Results, Run};
+use flashlock_report::statistics::Random;
+use flashlock_report::statistics::verdict::LEAST_ROUNDS;
+use flashlock_report::units;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::contestant::Contestant;
+use super::merit::NoFigure;
+use super::noise;
+use super::plan::{Cell, Plan, Until};
+use super::process::{Ending, Outcome, Watch};
+use super::rivals::{self, Workshop};
+use super::schedule::{self, spoken};
+use crate::failure::Failure;
+use crate::screen;
+
+/// Intervals this narrow are narrow enough: 2 % to either side.
+const REACH: f64 = 1.02;
+/// A lock under which the program failed so often with some number of threads is not tried again with it.
+const ENOUGH_FAILURES: usize = 2;
+/// How long a run of the map measures at the trial, in ms.
+const TRIAL_MILLIS: u64 = 20;
+/// How often the screen shows that a run goes on.
+const TICK: Duration = Duration::from_millis(250);
+
+/// What was found.
+pub(super) struct Measured {
+    pub(super) results: Results,
+    /// What a reader must know besides.
+    pub(super) notes: Vec<String>,
+}
+
+/// A comparison under way.
+pub(super) struct Session<'a> {
+    plan: &'a Plan,
+    watch: Watch,
+    contestants: Vec<Contestant>,
+    cells: Vec<Cell>,
+    /// What is in it is used until the end.
+    workshop: Option<Workshop>,
+    /// How long the map runs each time.
+    millis: u64,
+    /// What a run takes under glibc, for each cell.
+    under_glibc: Vec<Duration>,
+    /// What is done between two runs takes so long.
+    beside: Duration,
+    results: Results,
+    notes: Vec<String>,
+    random: Random,
+    /// Times of the loop of constant work, in ns.
+    loops: Vec<f64>,
+    /// By cell and contestant: whether it is not tried any more, and how long its last run took.
+    given_up: Vec<bool>,
+    took: Vec<Duration>,
+    progress: ProgressBar,
+    start: Instant,
+    rounds_start: Instant,
+    deadline: Option<Instant>,
+}
+
+/// Why it ends before it is done.
+enum Stop {
+    /// The user does not want to wait any longer.
+    Interrupted,
+    TimeIsUp,
+    /// There is nothing to show.
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+type Step = Result<(), Stop>;
+
+impl<'a> Session<'a> {
+    /// Ready to begin.
+    pub(super) fn new(plan: &'a Plan) -> Result<Self, Failure> {
+        let now = Instant::now();
+        let mut session = Self {
+            plan,
+            watch: Watch::begin(),
+            contestants: plan.contestants.clone(),
+            cells: plan.cells.clone(),
+            workshop: None,
+            millis: TRIAL_MILLIS,
+            under_glibc: Vec::new(),
+            beside: Duration::ZERO,
+            results: Results::default(),
+            notes: Vec::new(),
+            random: Random::new(plan.seed),
+            loops: Vec::new(),
+            given_up: Vec::new(),
+            took: Vec::new(),
+            progress: ProgressBar::no_length().with_style(style("{spinner} {msg}")?),
+            start: now,
+            rounds_start: now,
+            deadline: None,
+        };
+        session.prepare_results();
+        // A long run must not look like a hang.
+        session.progress.enable_steady_tick(TICK);
+        Ok(session)
+    }
+
+    /// Runs everything. The error is one that leaves nothing to show.
+    pub(super) fn run(mut self) -> Result<Measured, Failure> {
+        let ended = self.measure();
+        self.progress.finish_and_clear();
+        // No process needs the libraries any more.
+        self.workshop = None;
+        match ended {
+            Err(Stop::Failed(failure)) => return Err(failure),
+            Err(Stop::Interrupted) => self.results.method.interrupted = true,
+            Ok(()) | Err(Stop::TimeIsUp) => {}
+        }
+        self.results.noise = Noise::of(&self.loops);
+        self.results.derive();
+        self.results.judge();
+        Ok(Measured { results: self.results, notes: self.notes })
+    }
+
+    fn measure(&mut self) -> Step {
+        if self.plan.is_map
+            && let Until::Settled(time) = self.plan.until
+        {
+            self.announce(&format!("this takes about {} (--time)", spoken(time.unwrap_or(schedule::TIME))));
+        }
+        self.find_rivals()?;
+        self.try_all()?;
+        self.leave_out_what_only_starts()?;
+        self.make_schedule()?;
+        self.rounds_start = Instant::now();
+        for round in 0.. {
+            self.round(round)?;
+            self.give_up_what_takes_too_long(round + 1);
+            if self.is_over(round + 1) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn find_rivals(&mut self) -> Step {
+        self.progress.set_message("preparing other locks");
+        let made = rivals::make(&self.plan.rivals, &self.watch)?.ok_or(Stop::Interrupted)?;
+        self.contestants.extend(made.contestants);
+        self.workshop = made.workshop;
+        Ok(())
+    }
+
+    fn announce(&self, what: &str) {
+        self.progress.suspend(|| screen::tell(&format!("flashlock: {what}\n")));
+    }
+
+    fn prepare_results(&mut self) {
+        self.results = self.plan.results(&self.contestants, &self.cells, self.millis);
+        self.given_up = vec![false; self.results.points.len()];
+        self.took = vec![Duration::ZERO; self.results.points.len()];
+    }
+
+    /// Every cell under everything that is still tried, in random order.
+    fn round(&mut self, round: u32) -> Step {
+        let mut order: Vec<usize> = (0..self.results.points.len()).filter(|&point| !self.given_up[point]).collect();
+        self.random.shuffle(&mut order);
+        self.results.method.rounds = round + 1;
+        for point in order {
+            self.loops.extend(noise::time_of_loop());
+            if self.watch.interrupted() {
+                return Err(Stop::Interrupted);
+            }
+            self.run_once(round, point)?;
+            match self.plan.until {
+                Until::Rounds(_) => self.progress.inc(1),
+                Until::Settled(_) => self.progress.set_position(self.start.elapsed().as_secs()),
+            }
+        }
+        Ok(())
+    }
+
+    fn run_once(&mut self, round: u32, point: usize) -> Step {
+        let (cell, contestant) = (point / self.contestants.len(), point % self.contestants.len());
+        let contestant = &self.contestants[contestant];
+        let threads = with_threads(self.cells[cell]);
+        self.progress.set_message(format!("round {}, {}{threads}", round + 1, contestant.name()));
+        let mut command = self.plan.process(self.cells[cell], contestant, self.millis)?;
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let limit = self.limit(round, cell, left);
+        let is_cut = left.is_some_and(|left| left < limit);
+        let outcome = self.watch.run(&mut command, left.map_or(limit, |left| left.min(limit)));
+        let run = match outcome.map_err(|error| self.plan.cannot_run(&error))? {
+            Outcome::Finished(run) => run,
+            Outcome::Interrupted => return Err(Stop::Interrupted),
+        };
+        let timed_out = matches!(run.ending, Ending::TimedOut(_));
+        if timed_out && is_cut {
+            return Err(Stop::TimeIsUp);
+        }
+        self.took[point] = run.resources.elapsed;
+        let figures = match run.ending {
+            Ending::Success => self.plan.merit.figures(&run, contestant).map_err(|none| match none {
+                NoFigure::NotFound => "exit status 0, but its output does not match --metric".to_owned(),
+                NoFigure::Bad(what) => what,
+            }),
+            failed => Err(failed.words()),
+        };
+        let is_glibc = matches!(contestant, Contestant::Glibc);
+        let point_of = &mut self.results.points[point];
+        match figures {
+            Ok(values) => point_of.runs.push(Run { round, values }),
+            Err(how) => {
+                point_of.failures.push(Failed { round, how, timed_out, output: run.last_words() });
+                // glibc stays: without it there is nothing to compare with.
+                self.given_up[point] = !is_glibc && (timed_out || point_of.failures.len() >= ENOUGH_FAILURES);
+            }
+        }
+        Ok(())
+    }
+
+    /// How long a run of this cell may take.
+    fn limit(&self, round: u32, cell: usize, left: Option<Duration>) -> Duration {
+        let usual = self.plan.timeout;
+        let spare = left.map(|left| {
+            let needed = self.under_glibc.iter().sum::<Duration>() * self.contestants.len() as u32;
+            left.saturating_sub(needed * LEAST_ROUNDS.saturating_sub(round))
+        });
+        usual.unwrap_or_else(|| schedule::limit(self.under_glibc[cell], spare))
+    }
+
+    /// While fewer rounds are done than a verdict needs, and what is left of the time does not suffice for them:
+    /// gives up the slowest locks, so that the others have a verdict.
+    fn give_up_what_takes_too_long(&mut self, rounds: u32) {
+        let (Some(deadline), rounds_left @ 1..) = (self.deadline, LEAST_ROUNDS.saturating_sub(rounds)) else { return };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let all = self.contestants.len();
+        let mut slow = Vec::new();
+        loop {
+            let time_of = |contestant: usize| {
+                let points = (contestant..self.took.len()).step_by(all).filter(|&point| !self.given_up[point]);
+                points.map(|point| self.took[point] + self.beside).sum::<Duration>()
+            };
+            let needed = (0..all).map(time_of).sum::<Duration>() * rounds_left;
+            let mut tried = (1..all).filter(|&lock| time_of(lock) > Duration::ZERO);
+            let slowest = tried.clone().max_by_key(|&lock| time_of(lock));
+            let Some(slowest) = slowest.filter(|_| needed > left && tried.nth(1).is_some()) else { break };
+            let share = time_of(slowest).as_secs_f64() / time_of(0).as_secs_f64().max(1e-9);
+            slow.push(format!("{} ({share:.1} times glibc's time)", self.contestants[slowest].name()));
+            (slowest..self.given_up.len()).step_by(all).for_each(|point| self.given_up[point] = true);
+        }
+        if !slow.is_empty() {
+            let round = units::counted(rounds.into(), "round");
+            self.notes.push(format!("Given up after {round}, to keep to the time: {}.", slow.join(", ")));
+        }
+    }
+
+    /// Whether so many rounds are enough.
+    fn is_over(&mut self, rounds: u32) -> bool {
+        if let Until::Rounds(wanted) = self.plan.until {
+            return rounds >= wanted;
+        }
+        let round = self.rounds_start.elapsed() / rounds;
+        if rounds >= LEAST_ROUNDS && self.deadline.is_some_and(|deadline| Instant::now() + round > deadline) {
+            return true;
+        }
+        self.results.derive();
+        self.results.judge();
+        let tried = self.tried();
+        // Of a lock that failed in some cell there are no complete rounds any more: nothing is left to wait for.
+        tried.is_empty()
+            || self.results.verdicts.values().all(|verdict| verdict.is_settled(tried.iter().copied(), REACH))
+    }
+
+    /// The locks that are still tried in every cell.
+    fn tried(&self) -> Vec<&str> {
+        let names = self.contestants.iter().enumerate().skip(1);
+        let all = self.contestants.len();
+        names
+            .filter(|(number, _)| self.given_up.iter().skip(*number).step_by(all).all(|given_up| !given_up))
+            .map(|(_, contestant)| contestant.name())
+            .collect()
+    }
+}
+
+/// ` with 8 threads`.
+fn with_threads(cell: Cell) -> String {
+    cell.threads.map_or_else(String::new, |threads| format!(" with {}", units::counted(u64::from(threads), "thread")))
+}
+
+/// Of the line that shows a terminal how far it is.
+fn style(template: &str) -> Result<ProgressStyle, Failure> {
+    ProgressStyle::with_template(template).map_err(Failure::new)
+}
