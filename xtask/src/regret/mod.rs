@@ -23,6 +23,7 @@ use crate::setup;
 use crate::steps::Tally;
 use cells::{Cell, Extent};
 use contestants::Contestant;
+pub(crate) use contestants::packages;
 use runs::{Mode, Plan};
 use store::Store;
 use summary::Summary;

@@ -14,6 +14,7 @@ mod report;
 mod studies;
 
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -21,26 +22,28 @@ use flashlock_report::chart;
 use flashlock_report::results::Results;
 
 use crate::apps::Stage;
+use crate::child::{AGAINST_HANGS, Program};
 use crate::locks::{self, Lock, Under};
 use crate::workspace;
 use benches::Bench;
 use measure::Extent;
+use programs::require_packages;
 
 #[derive(Args)]
 pub(crate) struct Options {
     /// What to measure
     what: What,
-    /// How long each run measures (not `choosing`, whose programs have a fixed amount of work)
+    /// How long each run measures (not `choosing`, whose programs have a fixed amount of work, nor `compare`)
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     seconds: f64,
-    /// How often everything is repeated
+    /// How often everything is repeated (not `compare`, which has a minute)
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Only these locks and glibc's (may be repeated, or a list with commas); without it, every interposable lock
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     lock: Vec<String>,
     /// Measure nothing: make all that follows from the runs in the JSON anew, the page and the picture too
-    #[arg(long, conflicts_with_all = ["seconds", "rounds", "lock"])]
+    #[arg(long, visible_alias = "redraw", conflicts_with_all = ["seconds", "rounds", "lock"])]
     render: bool,
 }
 
@@ -64,6 +67,8 @@ enum What {
     Leveldb,
     /// Our driver of Kyoto Cabinet, by `flashlock compare`
     Kyoto,
+    /// The picture of the README: `flashlock compare` without a program, for a minute, with all rivals
+    Compare,
     /// All of them
     All,
 }
@@ -78,10 +83,12 @@ impl Options {
     /// The command line that makes the same file again.
     fn command(&self, name: &str) -> Vec<String> {
         let mut command = format!("cargo xtask results {name}");
-        if name != "choosing" {
+        if name != "choosing" && name != MAP {
             command += &format!(" --seconds {}", self.seconds);
         }
-        command += &format!(" --rounds {}", self.rounds);
+        if name != MAP {
+            command += &format!(" --rounds {}", self.rounds);
+        }
         if !self.lock.is_empty() {
             command += &format!(" --lock {}", self.lock.join(","));
         }
@@ -89,14 +96,19 @@ impl Options {
     }
 }
 
+/// `flashlock compare` without a program.
+const MAP: &str = "compare";
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     if !(0.001..=3600.0).contains(&options.seconds) {
         bail!("--seconds wants a number from 0.001 to 3600");
     }
     let benches: Vec<Bench> = benches::all().into_iter().filter(|bench| options.what.includes(bench.name)).collect();
     let studies: Vec<&str> = studies::NAMES.into_iter().filter(|name| options.what.includes(name)).collect();
+    let map = options.what.includes(MAP);
     if options.render {
-        return benches.iter().map(|bench| bench.name).chain(studies).try_for_each(render);
+        let map = map.then_some(MAP);
+        return benches.iter().map(|bench| bench.name).chain(studies).chain(map).try_for_each(render);
     }
     let mut failures = 0;
     if !benches.is_empty() {
@@ -104,6 +116,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     for name in studies {
         failures += measure_study(options, name)?;
+    }
+    if map {
+        failures += measure_map(options)?;
     }
     if failures > 0 {
         bail!("{failures} runs failed: they are listed in the files");
@@ -141,6 +156,23 @@ fn measure_study(options: &Options, name: &str) -> Result<usize> {
     Ok(failed(&results))
 }
 
+/// Compares what `flashlock compare` compares without a program; how many runs failed.
+fn measure_map(options: &Options) -> Result<usize> {
+    require_packages(&crate::regret::packages(), "apt-get install them")?;
+    let mut command = Command::new(workspace::command()?);
+    command.args(["compare", "--json"]);
+    if !options.lock.is_empty() {
+        command.args(["--locks", &options.lock.join(",")]);
+    }
+    let text = Program::new(command, AGAINST_HANGS).run()?.successful()?;
+    let file = workspace::scratch(MAP)?.join("compare.json");
+    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    let mut results = Results::read(&file)?;
+    results.provenance = origin::now(options.command(MAP))?;
+    write(&results)?;
+    Ok(failed(&results))
+}
+
 fn failed(results: &Results) -> usize {
     results.points.iter().map(|point| point.failures.len()).sum()
 }
@@ -153,7 +185,9 @@ fn ordered(mut locks: Vec<Lock>) -> Vec<Lock> {
 
 /// Whether these results have a picture.
 fn picture(name: &str) -> bool {
-    studies::NAMES.contains(&name) || benches::all().iter().any(|bench| bench.name == name && bench.charted)
+    name == MAP
+        || studies::NAMES.contains(&name)
+        || benches::all().iter().any(|bench| bench.name == name && bench.charted)
 }
 
 /// Makes everything that follows from the runs anew: figures and ratios, page and picture.
@@ -162,6 +196,9 @@ fn render(name: &str) -> Result<()> {
     let hint = "measure first: the same command without --render";
     let mut results = Results::read(&workspace::require(file, hint)?)?;
     results.derive();
+    if !results.verdicts.is_empty() {
+        results.judge();
+    }
     write(&results)
 }
 

@@ -46,11 +46,11 @@ pub(crate) fn script(name: &str) -> Result<OsString> {
     Ok(workspace::require(workspace::path("tests/apps/compare").join(name), "check it out")?.into())
 }
 
-/// An error that names those of the packages that are not there.
-pub(crate) fn require_packages(packages: &[&str]) -> Result<()> {
+/// An error that names those of the packages that are not there, and how to get them.
+pub(crate) fn require_packages(packages: &[&str], how: &str) -> Result<()> {
     let missing: Vec<&str> = packages.iter().copied().filter(|package| !setup::is_installed(package)).collect();
     if !missing.is_empty() {
-        bail!("these packages are missing: {} (cargo xtask setup --apps=quick)", missing.join(" "));
+        bail!("these packages are missing: {} ({how})", missing.join(" "));
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ fn compare(flashlock: &Path, study: &Study, subject: &Subject, how: &[&str]) -> 
     }
     command.arg("--").args(&subject.command);
     let done = Program::new(command, LIMIT).run()?;
-    // 3: it failed under a lock, which is a result.
+    // 3: no lock could be told from another, or it works under none; the figures are a result.
     if !matches!(done.status.and_then(|status| status.code()), Some(0 | 3)) {
         bail!("{}", done.transcript());
     }

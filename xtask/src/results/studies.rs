@@ -8,6 +8,9 @@ use crate::apps::{self, Stage};
 /// Their names.
 pub(crate) const NAMES: [&str; 3] = ["choosing", "leveldb", "kyoto"];
 
+/// How to get what they need.
+const SETUP: &str = "cargo xtask setup --apps=quick";
+
 /// The study of that name, its programs and databases made on the stage.
 pub(crate) fn prepare(name: &str, stage: &Stage, seconds: f64) -> Result<Study> {
     match name {
@@ -18,7 +21,7 @@ pub(crate) fn prepare(name: &str, stage: &Stage, seconds: f64) -> Result<Study> 
 }
 
 fn choosing() -> Result<Study> {
-    require_packages(&["kyotocabinet-utils", "rocksdb-tools", "memcached", "libmemcached-tools"])?;
+    require_packages(&["kyotocabinet-utils", "rocksdb-tools", "memcached", "libmemcached-tools"], SETUP)?;
     let subject = |title, name, metric| -> Result<Subject> {
         Ok(Subject { title, command: vec!["sh".into(), script(name)?, "{threads}".into()], metric })
     };
@@ -46,7 +49,7 @@ const OPERATIONS: [&str; 3] = ["operations_per_second", "Operations per second",
 const THREADS: &str = "1,2,4,8,16,32";
 
 fn leveldb(stage: &Stage, seconds: f64) -> Result<Study> {
-    require_packages(apps::LEVELDB_PACKAGES)?;
+    require_packages(apps::LEVELDB_PACKAGES, SETUP)?;
     stage.compile(&apps::LEVELDB_SOURCE)?;
     let driver = stage.path("leveldb");
     let subject = |title, mix: &str, keys: &str| -> Result<Subject> {
@@ -72,7 +75,7 @@ fn leveldb(stage: &Stage, seconds: f64) -> Result<Study> {
 }
 
 fn kyoto(stage: &Stage, seconds: f64) -> Result<Study> {
-    require_packages(apps::KYOTO_PACKAGES)?;
+    require_packages(apps::KYOTO_PACKAGES, SETUP)?;
     stage.compile(&apps::KYOTO_SOURCE)?;
     let seconds_text = seconds.to_string();
     let words = ["--mix", "wicked", "--keys", "10000000", "--threads", "{threads}", "--seconds", &seconds_text];
