@@ -8,7 +8,7 @@ use clap::builder::PossibleValuesParser;
 
 use crate::child;
 use crate::steps::{Steps, Tally};
-use crate::{apps, conformance, glibc, mallocs, options, speed, test, torture};
+use crate::{apps, conformance, glibc, mallocs, options, packages, speed, test, torture};
 
 /// What can be run alone.
 struct Part {
@@ -19,7 +19,7 @@ struct Part {
     run: fn() -> Result<Tally>,
 }
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part {
         name: "models",
         about: "the model tests without the bounds that they have in .ci/run",
@@ -73,6 +73,12 @@ const PARTS: [Part; 9] = [
         about: "the simulator takes two million steps for each second of CPU time, in all workloads on all machines",
         minutes: 5,
         run: || speed::run(&speed::Options::with_floor(2.0)).map(|()| Tally::PASSED),
+    },
+    Part {
+        name: "packages",
+        about: "all ways of installing, built twice for distribution, with the same bytes",
+        minutes: 15,
+        run: || packages::trial::run(&packages::trial::Options::WHOLE),
     },
 ];
 

@@ -22,6 +22,7 @@ mod kernel;
 mod locks;
 mod mallocs;
 mod options;
+mod packages;
 mod races;
 mod regret;
 mod results;
@@ -95,6 +96,16 @@ enum Task {
     Speed(speed::Options),
     /// The generated documents: make them, or check that they are up to date
     Docs(docs::Options),
+    /// Install the command, the preload library, man pages and completions below a prefix
+    Install(packages::install::Options),
+    /// Remove what `install` has installed below a prefix
+    Uninstall(packages::install::Place),
+    /// Make an archive that can be unpacked anywhere
+    Dist(packages::tarball::Options),
+    /// Make a Debian package
+    Deb(packages::deb::Options),
+    /// All ways of installing, tried in fresh roots, and what the README says of them
+    Packages(packages::trial::Options),
 }
 
 fn main() -> ExitCode {
@@ -136,5 +147,10 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Kernel(options) => kernel::run(options).map(Some),
         Task::Speed(options) => speed::run(options).map(|()| None),
         Task::Docs(options) => docs::run(options).map(|()| None),
+        Task::Install(options) => packages::install::run(options).map(|()| None),
+        Task::Uninstall(place) => packages::install::uninstall(place).map(|()| None),
+        Task::Dist(options) => packages::tarball::run(options).map(|()| None),
+        Task::Deb(options) => packages::deb::run(options).map(|()| None),
+        Task::Packages(options) => packages::trial::run(options).map(Some),
     }
 }

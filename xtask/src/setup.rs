@@ -9,9 +9,23 @@ use clap::{Args, ValueEnum};
 use crate::apps;
 use crate::child::Program;
 
-/// What conformance, torture, mallocs, instructions and glibc need.
-const BASE: [&str; 7] =
-    ["gcc", "g++", "libc6-dev", "valgrind", "libjemalloc2", "libtcmalloc-minimal4", "debian-archive-keyring"];
+/// What conformance, torture, mallocs, instructions, glibc and packages need.
+const BASE: [&str; 14] = [
+    "gcc",
+    "g++",
+    "libc6-dev",
+    "valgrind",
+    "libjemalloc2",
+    "libtcmalloc-minimal4",
+    "debian-archive-keyring",
+    "binutils",
+    "dpkg-dev",
+    "fish",
+    "lintian",
+    "man-db",
+    "util-linux",
+    "zsh",
+];
 
 #[derive(Args)]
 pub(crate) struct Options {

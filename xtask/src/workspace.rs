@@ -49,9 +49,18 @@ pub(crate) fn shown(path: &Path) -> String {
 
 /// Runs cargo in the workspace and shows its output if it fails.
 pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: &[S], limit: Duration) -> Result<String> {
+    cargo_with(arguments, &[], limit)
+}
+
+/// The same with variables in the environment.
+pub(crate) fn cargo_with<S: AsRef<OsStr>>(
+    arguments: &[S],
+    environment: &[(&str, String)],
+    limit: Duration,
+) -> Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(arguments).current_dir(root());
+    command.args(arguments).envs(environment.iter().cloned()).current_dir(root());
     Program::new(command, limit).run()?.successful()
 }
 

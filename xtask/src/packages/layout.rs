@@ -1,0 +1,157 @@
+//! **The list of what is installed, and where.** A new kind of file (a header, a library to link with) is a line of [`files`].
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::build::Built;
+use super::{OUT, licences, make_directory, permit, write};
+use crate::child::{AGAINST_HANGS, Program};
+use crate::workspace;
+
+/// Where the library is. The command looks for it there, relative to its own place (`cli/src/preload.rs`).
+pub(super) const LIBRARIES: &str = "lib/flashlock";
+/// The documents.
+pub(super) const DOCUMENTS: &str = "share/doc/flashlock";
+/// The man pages.
+pub(super) const MAN: &str = "share/man/man1";
+/// Where zsh looks. (Debian's packages: `vendor-completions`.)
+pub(super) const ZSH: &str = "share/zsh/site-functions";
+
+const BASH: &str = "share/bash-completion/completions";
+const FISH: &str = "share/fish/vendor_completions.d";
+
+/// Small programs for the first steps. That in Rust is built inside the tree only.
+pub(super) const EXAMPLES: [&str; 2] = ["examples/counter.c", "examples/queue.cpp"];
+
+/// A file of an installation.
+#[derive(Clone, Debug)]
+pub(super) struct File {
+    /// Where it is now.
+    pub(super) from: PathBuf,
+    /// Where it is to be, below the prefix.
+    pub(super) to: String,
+    pub(super) mode: u32,
+}
+
+impl File {
+    pub(super) fn new(from: impl Into<PathBuf>, to: impl Into<String>) -> Self {
+        Self { from: from.into(), to: to.into(), mode: 0o644 }
+    }
+
+    fn executable(mut self) -> Self {
+        self.mode = 0o755;
+        self
+    }
+
+    /// Below a directory, with its own name.
+    pub(super) fn into(directory: &str, from: impl Into<PathBuf>) -> Self {
+        let from = from.into();
+        let to = format!("{directory}/{}", name(&from));
+        Self::new(from, to)
+    }
+}
+
+/// A path's last part.
+pub(super) fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Everything that is installed.
+pub(super) fn files(built: &Built) -> Result<Vec<File>> {
+    let mut files = vec![
+        File::into("bin", &built.command).executable(),
+        File::into(LIBRARIES, &built.library),
+        File::into(DOCUMENTS, licences::write_into(&generated("licences")?)?),
+    ];
+    files.extend(made_by(built, "man")?.into_iter().map(|page| File::into(MAN, page)));
+    for completions in made_by(built, "completions")? {
+        let (directory, called) = match name(&completions).as_str() {
+            "_flashlock" => (ZSH, "_flashlock"),
+            "flashlock.fish" => (FISH, "flashlock.fish"),
+            // bash-completion looks for a file with the command's name.
+            _ => (BASH, "flashlock"),
+        };
+        files.push(File::new(completions, format!("{directory}/{called}")));
+    }
+    let documents = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+    files.extend(documents.map(|document| File::into(DOCUMENTS, workspace::path(document))));
+    files.extend(EXAMPLES.map(|example| File::into(&format!("{DOCUMENTS}/examples"), workspace::path(example))));
+    files.sort_by(|one, other| one.to.cmp(&other.to));
+    Ok(files)
+}
+
+/// An empty directory for generated files. Not the one for what is on the way: these are looked at later.
+fn generated(kind: &str) -> Result<PathBuf> {
+    let directory = workspace::path(OUT).join("generated").join(kind);
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).with_context(|| format!("cannot empty {}", directory.display()))?;
+    }
+    make_directory(&directory)?;
+    Ok(directory)
+}
+
+/// What `flashlock generate KIND` writes.
+fn made_by(built: &Built, kind: &str) -> Result<Vec<PathBuf>> {
+    let directory = generated(kind)?;
+    let mut command = Command::new(&built.command);
+    command.args(["generate", kind]).arg(&directory);
+    Program::new(command, AGAINST_HANGS).run()?.successful()?;
+    let mut files = directory.read_dir()?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// Copies the files below a directory; the directories that had to be made, the outer ones first.
+///
+/// Each is written beside its place and then moved there, for a library in use must not be written to: programs have it mapped.
+pub(super) fn place(files: &[File], below: &Path) -> Result<Vec<PathBuf>> {
+    let mut made = Vec::new();
+    for file in files {
+        let to = below.join(&file.to);
+        let directory = to.parent().unwrap_or(below);
+        made.extend(make_directory(directory)?);
+        let beside = directory.join(format!(".{}.new", name(&to)));
+        let copy = || -> Result<()> {
+            write(&beside, std::fs::read(&file.from).with_context(|| format!("cannot read {}", file.from.display()))?)?;
+            permit(&beside, file.mode)?;
+            std::fs::rename(&beside, &to).with_context(|| format!("cannot write {}", to.display()))
+        };
+        if let Err(error) = copy() {
+            // It may not even exist.
+            let _ = std::fs::remove_file(&beside);
+            return Err(error);
+        }
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_in_use_keeps_its_contents() {
+        let directory = super::super::scratch("test-place").expect("a directory");
+        let source = directory.join("source");
+        let list = [File::new(&source, "lib/x").executable()];
+        write(&source, "old").expect("written");
+        assert_eq!(place(&list, &directory).expect("placed"), [directory.join("lib")]);
+        let mut in_use = std::fs::File::open(directory.join("lib/x")).expect("there");
+        write(&source, "new").expect("written");
+        assert_eq!(place(&list, &directory).expect("placed"), [] as [PathBuf; 0]);
+        let mut seen = String::new();
+        in_use.read_to_string(&mut seen).expect("read");
+        assert_eq!(
+            (seen.as_str(), super::super::read(&directory.join("lib/x")).expect("read").as_str()),
+            ("old", "new")
+        );
+        let mode = directory.join("lib/x").metadata().expect("there").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755);
+        assert_eq!(directory.join("lib").read_dir().expect("there").count(), 1);
+    }
+}
