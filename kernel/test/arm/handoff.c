@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Uses arm's macros for MCS locks, which no configuration of arm does: a value that is not 1, and arguments that need their
- * parentheses.
+ * Uses arm's macros for MCS locks, which no configuration of arm does: a value
+ * that is not 1, and arguments that need their parentheses.
  */
 #include <linux/module.h>
 #include <asm/mcs_spinlock.h>
 
 void wait_for(unsigned int *words, int which);
+
 void hand_off(unsigned int *words, int which, unsigned int value);
 
 void wait_for(unsigned int *words, int which)

@@ -33,7 +33,7 @@ static const char * const names[LEVELS] = { "task", "soft", "hard", "nmi" };
 #define NMI_EVERY	3	/* hard interrupts of the first CPU */
 #define PAUSES		30	/* of a holder */
 
-struct cpu {
+struct nest {
 	struct task_struct	*task;
 	struct hrtimer		soft;
 	struct hrtimer		hard;
@@ -42,7 +42,7 @@ struct cpu {
 	unsigned int		ticks;
 };
 
-static DEFINE_PER_CPU(struct cpu, cpus);
+static DEFINE_PER_CPU(struct nest, nests);
 
 static struct {
 	raw_spinlock_t	lock;
@@ -51,7 +51,7 @@ static struct {
 
 static void take(enum level level)
 {
-	struct cpu *cpu = this_cpu_ptr(&cpus);
+	struct nest *cpu = this_cpu_ptr(&nests);
 	int pauses;
 
 	raw_spin_lock(&levels[level].lock);
@@ -83,13 +83,13 @@ static enum hrtimer_restart soft(struct hrtimer *timer)
 
 static enum hrtimer_restart hard(struct hrtimer *timer)
 {
-	struct cpu *me = this_cpu_ptr(&cpus);
+	struct nest *me = this_cpu_ptr(&nests);
 	int cpu;
 
 	if (++me->ticks % NMI_EVERY == 0 &&
 	    smp_processor_id() == cpumask_first(cpu_online_mask)) {
 		for_each_online_cpu(cpu)
-			WRITE_ONCE(per_cpu(cpus, cpu).called, 1);
+			WRITE_ONCE(per_cpu(nests, cpu).called, 1);
 		apic->send_IPI_mask(cpu_online_mask, NMI_VECTOR);
 	}
 
@@ -100,7 +100,7 @@ static enum hrtimer_restart hard(struct hrtimer *timer)
 
 static int nmi(unsigned int type, struct pt_regs *regs)
 {
-	if (!xchg(&this_cpu_ptr(&cpus)->called, 0))
+	if (!xchg(&this_cpu_ptr(&nests)->called, 0))
 		return NMI_DONE;
 
 	take(NMI);
@@ -109,7 +109,7 @@ static int nmi(unsigned int type, struct pt_regs *regs)
 
 static void start_timers(void *unused)
 {
-	struct cpu *me = this_cpu_ptr(&cpus);
+	struct nest *me = this_cpu_ptr(&nests);
 
 	hrtimer_init(&me->soft, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_SOFT);
 	me->soft.function = soft;
@@ -126,7 +126,7 @@ static void stop(void)
 	int cpu;
 
 	for_each_online_cpu(cpu) {
-		struct cpu *it = &per_cpu(cpus, cpu);
+		struct nest *it = &per_cpu(nests, cpu);
 
 		if (!IS_ERR_OR_NULL(it->task))
 			kthread_stop(it->task);
@@ -141,13 +141,14 @@ static void stop(void)
 		unsigned long sum = 0, least = ULONG_MAX;
 
 		for_each_online_cpu(cpu) {
-			unsigned long taken = per_cpu(cpus, cpu).taken[level];
+			unsigned long taken = per_cpu(nests, cpu).taken[level];
 
 			sum += taken;
 			least = min(least, taken);
 		}
-		pr_info("nest: %s %lu of %lu, %lu at least: %s\n", names[level], levels[level].taken,
-			sum, least, levels[level].taken == sum ? "excluded" : "NOT EXCLUDED");
+		pr_info("nest: %s %lu of %lu, %lu at least: %s\n",
+			names[level], levels[level].taken, sum, least,
+			levels[level].taken == sum ? "excluded" : "NOT EXCLUDED");
 	}
 }
 
@@ -170,7 +171,7 @@ static int __init nest_init(void)
 			stop();
 			return PTR_ERR(task_of_cpu);
 		}
-		per_cpu(cpus, cpu).task = task_of_cpu;
+		per_cpu(nests, cpu).task = task_of_cpu;
 		wake_up_process(task_of_cpu);
 	}
 	on_each_cpu(start_timers, NULL, 1);

@@ -88,23 +88,22 @@ pub(crate) fn run(bench: &Bench) -> Result<Tally> {
         let image = bench.image("", &[mutant.edit])?.context("no image")?;
         let name = format!("mutant-{}", index + 1);
         let found = match mutant.finds {
-            Finds::Torture => complaint(&short(Boot::new(&name, "", SPIN)).run(bench, &image)?),
+            Finds::Torture => complaint(&Boot::new(&name, "", SPIN).run(bench, &image)?),
             Finds::Bound => {
                 let threshold = 300;
-                let console = short(bound_boot(&name, threshold)).run(bench, &image)?;
+                let console = bound_boot(&name, threshold).run(bench, &image)?;
                 complaint(&console).or_else(|| {
                     let failed = within_bound(&console, threshold).failed;
                     (failed > 0).then(|| format!("{failed} waits beyond the bound"))
                 })
             }
             Finds::Urgent => {
-                let console =
-                    short(Boot::new(&name, "", "torture irq 5 torture_type=spin_lock_irq\n")).run(bench, &image)?;
+                let console = Boot::new(&name, "", "torture irq 5 torture_type=spin_lock_irq\n").run(bench, &image)?;
                 let aside = console.run("irq").event("cna_set_aside");
                 complaint(&console).or_else(|| (aside > 10).then(|| format!("{aside} set aside")))
             }
             Finds::Share => {
-                let console = short(Boot::new(&name, "", SPIN)).run(bench, &image)?;
+                let console = Boot::new(&name, "", SPIN).run(bench, &image)?;
                 let share = console.run("spin").share();
                 complaint(&console).or_else(|| (share < 90.0).then(|| format!("{share:.2} % on a node")))
             }
@@ -120,11 +119,6 @@ pub(crate) fn run(bench: &Bench) -> Result<Tally> {
     let found = complaint(&busted);
     tally += check("caught: lock_busted", found.is_some(), found.unwrap_or_else(|| "nothing was noticed".to_owned()));
     Ok(tally)
-}
-
-/// A guest that hangs is one that has been caught: there is no need to wait for long.
-fn short(boot: Boot<'_>) -> Boot<'_> {
-    Boot { limit: std::time::Duration::from_secs(420), ..boot }
 }
 
 /// What gives a fault away, if anything.
