@@ -6,7 +6,7 @@ Makes a database in DIR, starts `WORD ... mariadbd` on it, and lets `WORD ... sy
 its own oltp_read_write on four tables, then of transfer.lua, which moves money between accounts and looks whether any is missing.
 Prints one line of key=value numbers; whether they are right is judged by the caller:
 
-    part=mariadb oltp=O errors=E rows=R tables=T movements=M transfers=F balance=B bad_tables=C exit=X
+    part=mariadb oltp=O oltp_per_second=S errors=E rows=R tables=T movements=M transfers=F balance=B bad_tables=C exit=X
 
 oltp and transfers: the events that sysbench has made; errors: those that it had to make again. rows, of the four tables, must be 1000 * tables;
 movements, the records of transfers, must be transfers; balance, the sum of all, must be 20000; bad_tables, those of all six of which
@@ -24,11 +24,12 @@ TABLES, ROWS = 4, 1000
 
 
 def sysbench(words, socket, threads, events, script, *options):
-    """Runs a script; returns its events and the errors that it ignored."""
+    """Runs a script; returns its events, the errors that it ignored, and the events per second."""
     fixed = ["sysbench", script, "--db-driver=mysql", f"--mysql-socket={socket}", "--mysql-user=root", "--mysql-db=test"]
     servers.run([*fixed, *options, "prepare"])
     said = servers.run([*words, *fixed, *options, f"--threads={threads}", f"--events={events}", "--time=0", "run"])
-    return (int(re.search(rf"{what}:\s+(\d+)", said).group(1)) for what in ("total number of events", "ignored errors"))
+    events, errors = (int(re.search(rf"{what}:\s+(\d+)", said).group(1)) for what in ("total number of events", "ignored errors"))
+    return events, errors, re.search(r"transactions:\s+\d+\s+\(([0-9.]+) per sec", said).group(1)
 
 
 def main():
@@ -52,9 +53,9 @@ def main():
         servers.wait_until(lambda: os.path.exists(socket) and succeeds([*client, "SELECT 1"]), server, log)
         ask("CREATE DATABASE test")
         sizes = [f"--tables={TABLES}", f"--table-size={ROWS}"]
-        oltp, errors = sysbench(words, socket, threads, events, "oltp_read_write", *sizes)
+        oltp, errors, rate = sysbench(words, socket, threads, events, "oltp_read_write", *sizes)
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "transfer.lua")
-        transfers, _ = sysbench(words, socket, threads, events, script)
+        transfers, _, _ = sysbench(words, socket, threads, events, script)
         tables = [f"test.sbtest{number}" for number in range(1, TABLES + 1)]
         rows = sum(int(ask(f"SELECT COUNT(*) FROM {table}")) for table in tables)
         everything = tables + ["test.account", "test.movement"]
@@ -62,7 +63,7 @@ def main():
         good = sum(line.split("\t")[-2:] == ["status", "OK"] for line in checked)
         numbers = {"movements": ask("SELECT COUNT(*) FROM test.movement"), "balance": ask("SELECT SUM(balance) FROM test.account")}
         server.terminate()
-        servers.facts(part="mariadb", oltp=oltp, errors=errors, rows=rows, tables=TABLES, transfers=transfers,
+        servers.facts(part="mariadb", oltp=oltp, oltp_per_second=rate, errors=errors, rows=rows, tables=TABLES, transfers=transfers,
                       **{key: value.strip() for key, value in numbers.items()},
                       bad_tables=len(everything) - good, exit=server.wait(120))
     finally:

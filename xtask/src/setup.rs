@@ -83,6 +83,15 @@ fn apt_get(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// An error that names those of the packages that are not there, and how to get them.
+pub(crate) fn require<'a>(packages: impl IntoIterator<Item = &'a str>, how: &str) -> Result<()> {
+    let missing: Vec<&str> = packages.into_iter().filter(|package| !is_installed(package)).collect();
+    if !missing.is_empty() {
+        bail!("these packages are missing: {} ({how})", missing.join(" "));
+    }
+    Ok(())
+}
+
 /// Whether dpkg knows the package as installed.
 pub(crate) fn is_installed(package: &str) -> bool {
     let query = Command::new("dpkg-query").args(["--show", "--showformat=${Status}", package]).output();

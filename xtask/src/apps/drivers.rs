@@ -9,29 +9,21 @@ use super::{App, Quick};
 
 pub(crate) const LEVELDB: App = App {
     name: "leveldb",
-    packages: LEVELDB_PACKAGES,
+    packages: &["libleveldb-dev", "g++"],
     quick: Quick::Once,
-    sources: &[LEVELDB_SOURCE],
+    sources: &[Source { file: "leveldb.cc", options: &["-lleveldb"] }],
     needs: &[Needs::MutexLock(20_000)],
     run: leveldb,
 };
 
 pub(crate) const KYOTO_CABINET: App = App {
     name: "kyoto-cabinet",
-    packages: KYOTO_PACKAGES,
+    packages: &["libkyotocabinet-dev", "g++"],
     quick: Quick::Once,
-    sources: &[KYOTO_SOURCE],
+    sources: &[Source { file: "kyoto.cc", options: &["-lkyotocabinet"] }],
     needs: &[Needs::MutexLock(20_000), Needs::RwLock(10_000)],
     run: kyoto,
 };
-
-/// The drivers themselves.
-pub(crate) const LEVELDB_SOURCE: Source = Source { file: "leveldb.cc", options: &["-lleveldb"] };
-pub(crate) const KYOTO_SOURCE: Source = Source { file: "kyoto.cc", options: &["-lkyotocabinet"] };
-
-/// What they need.
-pub(crate) const LEVELDB_PACKAGES: &[&str] = &["libleveldb-dev", "g++"];
-pub(crate) const KYOTO_PACKAGES: &[&str] = &["libkyotocabinet-dev", "g++"];
 
 /// A database that does not fit into LevelDB's write buffer, so that there are files, blocks and a cache.
 const KEYS: &str = "60000";

@@ -39,11 +39,11 @@ use crate::setup;
 use crate::steps::Tally;
 use crate::table;
 use counts::Needs;
-pub(crate) use drivers::{KYOTO_PACKAGES, KYOTO_SOURCE, LEVELDB_PACKAGES, LEVELDB_SOURCE};
 use plan::Plan;
 use row::Row;
 use run::Run;
-pub(crate) use stage::{Source, Stage};
+use stage::Source;
+pub(crate) use stage::{Stage, script};
 
 /// A program with a way of telling whether it worked.
 struct App {
@@ -168,6 +168,13 @@ pub(crate) fn packages(quick: bool) -> Vec<&'static str> {
     packages.sort_unstable();
     packages.dedup();
     packages
+}
+
+/// Compiles the programs of these applications, whose packages must be there.
+pub(crate) fn make_ready(names: &[&str], stage: &Stage) -> Result<()> {
+    let chosen = || APPS.into_iter().filter(|app| names.contains(&app.name));
+    setup::require(chosen().flat_map(|app| app.packages.iter().copied()), "cargo xtask setup --apps")?;
+    chosen().flat_map(|app| app.sources).try_for_each(|source| stage.compile(source))
 }
 
 pub(crate) fn run(options: &Options) -> Result<Tally> {

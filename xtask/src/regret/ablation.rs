@@ -19,33 +19,12 @@ const fn edit(file: &'static str, from: &'static str, to: &'static str) -> Edit 
 }
 
 /// Mechanisms, and how to do without.
-const WITHOUT: [(&str, Edit); 7] = [
-    (
-        "no-second-look",
-        edit(
-            "crates/locks/src/flash/arrival.rs",
-            "let is_cold = state & COLD != 0 && !poll.careful && poll.moves == 0;",
-            "let is_cold = true;",
-        ),
-    ),
-    (
-        "no-cold",
-        edit(
-            "crates/locks/src/flash/arrival.rs",
-            "let is_cold = state & COLD != 0 && !poll.careful && poll.moves == 0;",
-            "let is_cold = false;",
-        ),
-    ),
-    (
-        "no-probe",
-        edit(
-            "crates/locks/src/flash/arrival.rs",
-            "let probes = M::random().is_multiple_of(PROBE_EVERY);",
-            "let probes = false;",
-        ),
-    ),
+const WITHOUT: [(&str, Edit); 8] = [
+    ("no-second-look", edit(ARRIVAL, "M::pause(pause.max(stay));", "M::pause(stay);")),
+    ("no-growing-pause", edit(ARRIVAL, "poll.pause = (poll.pause * 2).min(LONGEST_PAUSE);", "")),
+    ("no-early-end", edit(ARRIVAL, "if poll.moves >= TOO_HOT {", "if poll.moves >= 1000 * TOO_HOT {")),
     ("no-stay", edit("crates/locks/src/flash/stay.rs", "(left == 0).then_some(cost)", "None")),
-    ("no-nap", edit("crates/locks/src/flash/head.rs", "M::relax(nap.min(left().max(1)));", "")),
+    ("no-nap", edit(HEAD, "M::relax(nap.min(left().max(1)));", "")),
     (
         "no-offers",
         edit(
@@ -54,8 +33,11 @@ const WITHOUT: [(&str, Edit); 7] = [
             "const PATIENCE: core::ops::RangeInclusive<u32> = 0..=0;",
         ),
     ),
+    ("no-haste", edit(HEAD, "patience = M::sleep_cost();", "")),
     ("no-way-made", edit("crates/locks/src/flash/release.rs", "if makes_way {", "if false && makes_way {")),
 ];
+const ARRIVAL: &str = "crates/locks/src/flash/arrival.rs";
+const HEAD: &str = "crates/locks/src/flash/head.rs";
 
 /// Builds them all.
 pub(super) fn libraries() -> Result<Vec<Library>> {
@@ -70,9 +52,7 @@ fn copy(to: &Path) -> Result<()> {
     let mut list = Command::new("git");
     list.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(workspace::root());
     let list = Program::new(list, AGAINST_HANGS).run()?.successful()?;
-    for name in
-        list.lines().filter(|name| name.starts_with("crates/") || !name.contains('/') || name.starts_with("xtask/"))
-    {
+    for name in list.lines() {
         let (from, to) = (workspace::path(name), to.join(name));
         // Whatever was deleted and not committed is listed, too. An unchanged file keeps its time, so that it is not
         // compiled anew.

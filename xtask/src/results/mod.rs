@@ -24,16 +24,16 @@ use flashlock_report::results::Results;
 use crate::apps::Stage;
 use crate::child::{AGAINST_HANGS, Program};
 use crate::locks::{self, Lock, Under};
+use crate::setup;
 use crate::workspace;
 use benches::Bench;
 use measure::Extent;
-use programs::require_packages;
 
 #[derive(Args)]
 pub(crate) struct Options {
     /// What to measure
     what: What,
-    /// How long each run measures (not `choosing`, whose programs have a fixed amount of work, nor `compare`)
+    /// How long each run measures (not those of `programs` that have a fixed amount of work, nor `compare`)
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     seconds: f64,
     /// How often everything is repeated (not `compare`, which has a minute)
@@ -61,8 +61,8 @@ enum What {
     RwPair,
     /// One hot readers-writer lock, mostly read, 1 to 64 threads
     RwHot,
-    /// kccachetest, RocksDB and memcached, by `flashlock compare`
-    Choosing,
+    /// Real programs, from Kyoto Cabinet to Perl, by `flashlock compare`
+    Programs,
     /// Our driver of LevelDB, by `flashlock compare`
     Leveldb,
     /// Our driver of Kyoto Cabinet, by `flashlock compare`
@@ -83,7 +83,7 @@ impl Options {
     /// The command line that makes the same file again.
     fn command(&self, name: &str) -> Vec<String> {
         let mut command = format!("cargo xtask results {name}");
-        if name != "choosing" && name != MAP {
+        if name != MAP {
             command += &format!(" --seconds {}", self.seconds);
         }
         if name != MAP {
@@ -158,7 +158,7 @@ fn measure_study(options: &Options, name: &str) -> Result<usize> {
 
 /// Compares what `flashlock compare` compares without a program; how many runs failed.
 fn measure_map(options: &Options) -> Result<usize> {
-    require_packages(&crate::regret::packages(), "apt-get install them")?;
+    setup::require(crate::regret::packages(), "apt-get install them")?;
     let mut command = Command::new(workspace::command()?);
     command.args(["compare", "--json"]);
     if !options.lock.is_empty() {

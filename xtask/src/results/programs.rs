@@ -1,4 +1,4 @@
-//! What `flashlock compare` says of several programs, in one file: `choosing`, `leveldb` and `kyoto`.
+//! What `flashlock compare` says of several programs, in one file: `programs`, `leveldb` and `kyoto`.
 //!
 //! The programs and their settings are the scripts in `tests/apps/compare` and the drivers in `tests/apps`, so that anybody can compare
 //! them alone.
@@ -13,7 +13,6 @@ use flashlock_report::results::{Noise, Results};
 
 use super::origin;
 use crate::child::Program;
-use crate::setup;
 use crate::workspace;
 
 /// How long one comparison may take: a strict lock is slow, and each run may take long without hanging.
@@ -44,15 +43,6 @@ pub(crate) struct Subject {
 /// A script of `tests/apps/compare`.
 pub(crate) fn script(name: &str) -> Result<OsString> {
     Ok(workspace::require(workspace::path("tests/apps/compare").join(name), "check it out")?.into())
-}
-
-/// An error that names those of the packages that are not there, and how to get them.
-pub(crate) fn require_packages(packages: &[&str], how: &str) -> Result<()> {
-    let missing: Vec<&str> = packages.iter().copied().filter(|package| !setup::is_installed(package)).collect();
-    if !missing.is_empty() {
-        bail!("these packages are missing: {} ({how})", missing.join(" "));
-    }
-    Ok(())
 }
 
 /// Compares all programs of a study under these locks, each so many times.

@@ -1,44 +1,67 @@
 //! Which programs are compared by `flashlock compare`, and how they are called.
 
+use std::ffi::OsString;
+
 use anyhow::Result;
 
-use super::programs::{Study, Subject, require_packages, script};
+use super::programs::{Study, Subject, script};
 use crate::apps::{self, Stage};
 
 /// Their names.
-pub(crate) const NAMES: [&str; 3] = ["choosing", "leveldb", "kyoto"];
-
-/// How to get what they need.
-const SETUP: &str = "cargo xtask setup --apps=quick";
+pub(crate) const NAMES: [&str; 3] = ["programs", "leveldb", "kyoto"];
 
 /// The study of that name, its programs and databases made on the stage.
 pub(crate) fn prepare(name: &str, stage: &Stage, seconds: f64) -> Result<Study> {
     match name {
         "leveldb" => leveldb(stage, seconds),
         "kyoto" => kyoto(stage, seconds),
-        _ => choosing(),
+        _ => programs(stage, seconds),
     }
 }
 
-fn choosing() -> Result<Study> {
-    require_packages(&["kyotocabinet-utils", "rocksdb-tools", "memcached", "libmemcached-tools"], SETUP)?;
-    let subject = |title, name, metric| -> Result<Subject> {
-        Ok(Subject { title, command: vec!["sh".into(), script(name)?, "{threads}".into()], metric })
+fn programs(stage: &Stage, seconds: f64) -> Result<Study> {
+    let needed = ["kccachetest", "rocksdb", "memcached", "mariadb", "leveldb", "sqlite", "python", "perl"];
+    apps::make_ready(&needed, stage)?;
+    let subject = |title, name, before: &[OsString], after: &[OsString], metric| -> Result<Subject> {
+        let words = [&["sh".into(), script(name)?], before, &["{threads}".into()], after].concat();
+        Ok(Subject { title, command: words, metric })
+    };
+    let source = |name| [apps::script(name)];
+    let seconds: [OsString; 1] = [seconds.to_string().into()];
+    let leveldb = |title, keys: &str| -> Result<Subject> {
+        let database = stage.path(format!("database-{keys}"));
+        let before = [stage.path("leveldb").into(), database.into(), "readrandom".into(), keys.into()];
+        subject(title, "leveldb.sh", &before, &seconds, Some(OPERATIONS))
     };
     let reads = ["reads_per_second", "Reads per second", "reads per second: ([0-9]+)"];
     let operations = ["operations_per_second", "Operations per second", "operations per second: ([0-9]+)"];
+    let rounds = ["rounds", "Rounds", "rounds=([0-9]+)"];
+    let events = ["events_per_second", "Events per second", "oltp_per_second=([0-9.]+)"];
     Ok(Study {
-        name: "choosing",
-        title: "Three programs under several locks",
-        about: "Three programs that lock pthread mutexes, with 2, 8, 32 threads, as tests/apps/compare runs them, compared by \
+        name: "programs",
+        title: "Programs under several locks",
+        about:
+            "Programs that lock pthread mutexes, with 2, 8, 32 threads, as tests/apps/compare runs them, compared by \
                 `flashlock compare`."
-            .to_owned(),
+                .to_owned(),
         threads: "2,8,32",
         seconds: None,
         subjects: vec![
-            subject("Kyoto Cabinet, kccachetest wicked", "kccachetest.sh", None)?,
-            subject("RocksDB, db_bench readwhilewriting", "rocksdb.sh", Some(reads))?,
-            subject("memcached under memcaslap", "memcached.sh", Some(operations))?,
+            subject("Kyoto Cabinet, kccachetest wicked", "kccachetest.sh", &[], &[], None)?,
+            subject("RocksDB, db_bench readwhilewriting", "rocksdb.sh", &[], &[], Some(reads))?,
+            leveldb("LevelDB, readrandom, empty", "0")?,
+            leveldb("LevelDB, readrandom, 1,000,000 keys", "1000000")?,
+            subject("memcached under memcaslap", "memcached.sh", &[], &[], Some(operations))?,
+            subject("MariaDB under sysbench oltp_read_write", "mariadb.sh", &source("mariadb.py"), &[], Some(events))?,
+            subject(
+                "SQLite, one connection shared",
+                "sqlite.sh",
+                &[stage.path("sqlite").into()],
+                &seconds,
+                Some(rounds),
+            )?,
+            subject("Python, queues and pools", "python.sh", &source("queues.py"), &[], None)?,
+            subject("Perl, shared variables", "perl.sh", &source("shared.pl"), &[], None)?,
         ],
     })
 }
@@ -49,8 +72,7 @@ const OPERATIONS: [&str; 3] = ["operations_per_second", "Operations per second",
 const THREADS: &str = "1,2,4,8,16,32";
 
 fn leveldb(stage: &Stage, seconds: f64) -> Result<Study> {
-    require_packages(apps::LEVELDB_PACKAGES, SETUP)?;
-    stage.compile(&apps::LEVELDB_SOURCE)?;
+    apps::make_ready(&["leveldb"], stage)?;
     let driver = stage.path("leveldb");
     let subject = |title, mix: &str, keys: &str| -> Result<Subject> {
         let database = stage.path(format!("database-{keys}"));
@@ -75,8 +97,7 @@ fn leveldb(stage: &Stage, seconds: f64) -> Result<Study> {
 }
 
 fn kyoto(stage: &Stage, seconds: f64) -> Result<Study> {
-    require_packages(apps::KYOTO_PACKAGES, SETUP)?;
-    stage.compile(&apps::KYOTO_SOURCE)?;
+    apps::make_ready(&["kyoto-cabinet"], stage)?;
     let seconds_text = seconds.to_string();
     let words = ["--mix", "wicked", "--keys", "10000000", "--threads", "{threads}", "--seconds", &seconds_text];
     let command = std::iter::once(stage.path("kyoto").into()).chain(words.map(Into::into)).collect();

@@ -6,10 +6,8 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::flash::FREE;
-use crate::flash::evidence::{
-    HOT, LONGEST_PAUSE, LONGEST_SECOND, NOT_COLD, PROBE_EVERY, SPIN_BETWEEN, TOO_HOT, patience, second_look,
-};
-use crate::flash::state::{COLD, GRANT, HANDOFF, Lock, after_head, turn};
+use crate::flash::evidence::{HOT, LONGEST_PAUSE, LONGEST_SECOND, SPIN, SPIN_BETWEEN, TOO_HOT, patience, second_look};
+use crate::flash::state::{GRANT, HANDOFF, Lock, after_head, turn};
 use crate::machine::{Deadline, Look, Machine, Word};
 
 /// As what a thread waits.
@@ -49,8 +47,6 @@ pub(super) type Seen = (u32, u32);
 /// What one poll has seen so far.
 struct Poll {
     role: Role,
-    /// Whether it looks twice at a cold lock, too.
-    careful: bool,
     second: u32,
     /// Steps to the next look.
     pause: u32,
@@ -61,13 +57,11 @@ struct Poll {
 }
 
 impl<M: Machine> Lock<'_, M> {
-    /// The caller has just taken the word: changes `state` as its role demands, and sets `add`.
-    fn finish(&self, role: Role, add: u32) {
+    /// The caller has just taken the word: changes `state` as its role demands.
+    fn finish(&self, role: Role) {
         if role.is_head() {
-            self.update(|state| after_head(state) | add);
+            self.update(after_head);
             self.note_head();
-        } else if add & !self.state() != 0 {
-            self.update(|state| state | add);
         }
     }
 
@@ -75,7 +69,7 @@ impl<M: Machine> Lock<'_, M> {
     pub(super) fn take(&self, role: Role) -> bool {
         let taken = self.grab(role.is_dirty());
         if taken {
-            self.finish(role, 0);
+            self.finish(role);
         }
         taken
     }
@@ -89,11 +83,9 @@ impl<M: Machine> Lock<'_, M> {
         taken
     }
 
-    /// Polls for so many µs. `careful`: looks twice also at a cold lock, and begins with a longer pause.
-    pub(super) fn spin(&self, role: Role, micros: u32, careful: bool) -> Polled {
-        let second = second_look::<M>();
-        let pause = if careful { 2 * second } else { 1 };
-        let mut poll = Poll { role, careful, second, pause, moves: 0, seen: self.see() };
+    /// Polls for so many µs.
+    pub(super) fn spin(&self, role: Role, micros: u32) -> Polled {
+        let mut poll = Poll { role, second: second_look::<M>(), pause: 1, moves: 0, seen: self.see() };
         let mut won = false;
         M::poll(self.word, &self.queue.turn, micros, |word, turn| {
             won = self.take_granted(role);
@@ -120,9 +112,6 @@ impl<M: Machine> Lock<'_, M> {
             poll.pause = (poll.pause / 2).max(1);
         } else {
             poll.moves += moved;
-            if moved >= NOT_COLD && poll.pause <= 2 * poll.second {
-                self.warm_up(self.state());
-            }
             poll.pause = (poll.pause * 2).min(LONGEST_PAUSE);
             if poll.moves >= TOO_HOT {
                 return Look::End { came };
@@ -138,31 +127,23 @@ impl<M: Machine> Lock<'_, M> {
     /// The word was free when `turn` was `now`: takes it, unless somebody is back first. What was seen last if the
     /// caller does not have it.
     fn found_free(&self, poll: &mut Poll, now: u32) -> Result<(), Seen> {
-        let state = self.state();
         // A head whose wait is overdue takes it at once.
-        let add = if state & HANDOFF == 0 {
-            self.look_again(poll, now, state).inspect_err(|_| self.warm_up(state))?
-        } else {
-            0
-        };
+        if self.state() & HANDOFF == 0 {
+            self.look_again(poll, now)?;
+        }
         let since = self.is_to_be_timed().then(M::steps);
         if self.grab(poll.role.is_dirty()) {
-            self.finish(poll.role, add);
+            self.finish(poll.role);
             since.inspect(|&since| self.begin_timing(since));
             return Ok(());
         }
         Err(self.see())
     }
 
-    /// Leaves a free lock to others for a moment, if it may be hot. What was seen last if somebody has had it in
-    /// between; if nobody, what is to be set in `state`.
-    fn look_again(&self, poll: &Poll, now: u32, state: u32) -> Result<u32, Seen> {
+    /// Leaves a free lock to others for a moment. What was seen last if somebody has had it in between.
+    fn look_again(&self, poll: &Poll, now: u32) -> Result<(), Seen> {
         if let Some(cost) = self.is_to_be_watched() {
-            return self.watch(now, cost, poll.second).map(|()| 0);
-        }
-        let is_cold = state & COLD != 0 && !poll.careful && poll.moves == 0;
-        if is_cold {
-            return Ok(0);
+            return self.watch(now, cost, poll.second);
         }
         let stay = self.stay();
         let pause = if poll.pause > poll.second { poll.pause.min(LONGEST_SECOND) } else { poll.second };
@@ -173,22 +154,13 @@ impl<M: Machine> Lock<'_, M> {
         }
         if stay != 0 {
             self.stayed_in_vain(stay);
-            return Ok(0);
         }
-        Ok(if poll.careful { COLD } else { 0 })
-    }
-
-    /// Somebody has used the lock before it could have got here: it is not cold.
-    fn warm_up(&self, seen: u32) {
-        if seen & COLD != 0 {
-            self.update(|state| state & !COLD);
-        }
+        Ok(())
     }
 
     /// Polls as an arrival, then offers its CPU to others. Whether it has the lock.
     pub(super) fn arrive(&self, until: Option<Deadline>) -> bool {
-        let probes = M::random().is_multiple_of(PROBE_EVERY);
-        match self.spin(Role::Arrival, super::evidence::SPIN, probes) {
+        match self.spin(Role::Arrival, SPIN) {
             Polled::Won => true,
             Polled::Lost(moves) if moves >= HOT => false,
             Polled::Lost(_) => self.offer(Role::Arrival, patience::<M>(), until) == Polled::Won,
@@ -207,7 +179,7 @@ impl<M: Machine> Lock<'_, M> {
             if self.word.load(Relaxed) == FREE && self.take(role) {
                 return Polled::Won;
             }
-            match self.spin(role, SPIN_BETWEEN, false) {
+            match self.spin(role, SPIN_BETWEEN) {
                 Polled::Won => return Polled::Won,
                 Polled::Lost(seen) => moves += seen,
             }

@@ -34,10 +34,6 @@ pub const LONGEST_NAP: u32 = 400;
 pub const LONGEST_PAUSE: u32 = 64;
 /// The longest before the second look.
 pub const LONGEST_SECOND: u32 = 16;
-/// One arrival in so many probes: it looks as carefully as if the lock were not cold.
-pub const PROBE_EVERY: u32 = 32;
-/// So many acquisitions within a second look say that the lock is not cold.
-pub const NOT_COLD: u32 = 3;
 /// Once in so many acquisitions the holder looks how long the head has waited.
 pub const LOOK_EVERY: u32 = 64;
 /// The longest time (steps) for which a free lock is left to its last holder.

@@ -19,10 +19,10 @@ impl<M: Machine> Lock<'_, M> {
         let (began, bound) = (M::micros(), M::tunables().bound_us);
         let left = || bound.saturating_sub(M::micros().wrapping_sub(began));
         let is_overdue = || left() == 0;
-        let (mut role, mut nap, mut careful) = (Role::Head { is_dirty: false }, NAP, false);
+        let (mut role, mut nap) = (Role::Head { is_dirty: false }, NAP);
         let mut patience = patience::<M>();
         loop {
-            let moves = match self.spin(role, SPIN, careful) {
+            let moves = match self.spin(role, SPIN) {
                 Polled::Won => return Ok(()),
                 Polled::Lost(moves) => moves,
             };
@@ -45,12 +45,11 @@ impl<M: Machine> Lock<'_, M> {
             if is_hot {
                 M::relax(nap.min(left().max(1)));
                 nap = (nap * 2).min(LONGEST_NAP);
-                careful = true;
                 continue;
             }
             if is_overdue() {
                 self.ask();
-                if self.spin(role, SPIN_OVERDUE, false) == Polled::Won {
+                if self.spin(role, SPIN_OVERDUE) == Polled::Won {
                     return Ok(());
                 }
             }

@@ -8,13 +8,12 @@
 //! | [`HANDOFF`] | the head, once its wait is overdue | the release; the head when it leaves | the next release is to hand the lock over |
 //! | [`GRANT`] | the release, instead of freeing the word | a head, or whoever finds it stale; it then holds the lock | the lock is reserved for the head |
 //! | [`SLEEPS`] | the head before it sleeps on the word | the head; the release that is about to grant | the head sleeps, or is about to |
-//! | [`COLD`] | a waiter | a waiter | a hint: nobody takes the lock again as soon as it is free |
 //! | [`TIMED`] | a waiter that acquires | its release | the section is timed: see [`stay`](super::stay) |
 //!
-//! Above these, seven bits of the process's [epoch](Machine::epoch), and 17 that count the sleepers.
+//! Above these, eight bits of the process's [epoch](Machine::epoch), and 17 that count the sleepers.
 //!
 //! The epoch tells a forked child that the waiters of whom it reads are its parent's: the first thread that waits or wakes
-//! there forgets them ([`Lock::settle`]). Should an ancestor 128 generations ago have had the same one, what it left is
+//! there forgets them ([`Lock::settle`]). Should an ancestor 256 generations ago have had the same one, what it left is
 //! taken for what a head leaves that does not run.
 
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
@@ -36,16 +35,13 @@ pub const HANDOFF: u32 = 8;
 pub const GRANT: u32 = 16;
 /// The head sleeps, or is about to.
 pub const SLEEPS: u32 = 32;
-/// Nobody takes the lock again as soon as it is free.
-pub const COLD: u32 = 64;
-
 /// The section is timed: the release is to read the clock.
-pub const TIMED: u32 = 128;
+pub const TIMED: u32 = 64;
 
 /// Where the process's epoch begins.
-pub const EPOCH_AT: u32 = 8;
+pub const EPOCH_AT: u32 = 7;
 /// The bits that say of which process the rest is.
-pub const EPOCH: u32 = 0x7F << EPOCH_AT;
+pub const EPOCH: u32 = 0xFF << EPOCH_AT;
 /// One sleeper.
 pub const SLEEPER: u32 = 1 << 15;
 /// The bits that count sleepers.
@@ -309,7 +305,7 @@ mod tests {
     #[test]
     fn the_place_of_the_head_is_kept_for_sleepers() {
         assert_eq!(after_head(HEAD | HANDOFF | GRANT), 0);
-        assert_eq!(after_head(HEAD | GRANT | COLD | SLEEPER), HEAD | PASS | COLD | SLEEPER);
+        assert_eq!(after_head(HEAD | GRANT | TIMED | SLEEPER), HEAD | PASS | TIMED | SLEEPER);
         assert_eq!(after_resigning(HEAD | HANDOFF), 0);
         assert_eq!((after_head(HEAD | TRANSIT), after_resigning(HEAD | TRANSIT)), (0, 0), "another head's");
         assert_eq!(after_resigning(HEAD | SLEEPER), HEAD | TRANSIT | SLEEPER);

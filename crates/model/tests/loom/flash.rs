@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::event::Event;
 use flashlock_locks::flash::Flash;
-use flashlock_locks::flash::state::{COLD, EPOCH, EPOCH_AT, GRANT, HEAD, PASS, SLEEPER, TRANSIT};
+use flashlock_locks::flash::state::{EPOCH, EPOCH_AT, GRANT, HEAD, PASS, SLEEPER, TRANSIT};
 use flashlock_locks::machine::{Machine, Word as _};
 use flashlock_locks::raw::RawLock;
 use flashlock_model::loom::Depth::{self, Preemptions};
@@ -50,7 +50,7 @@ fn slept<L: Flashes>(mutex: &Mutex<L>) {
 
 /// Nobody waits, and the lock says so.
 fn check_idle<L: Flashes>(mutex: &Mutex<L>) {
-    let left = mutex.queue.state.peek() & !(COLD | EPOCH);
+    let left = mutex.queue.state.peek() & !EPOCH;
     assert_eq!((mutex.is_locked(), left), (false, 0), "held, or waited for");
 }
 

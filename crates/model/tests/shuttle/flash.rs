@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::flash::Flash;
-use flashlock_locks::flash::state::{COLD, EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED};
+use flashlock_locks::flash::state::{EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED};
 use flashlock_locks::machine::{Machine, Word as _};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::spin::Futex;
@@ -23,7 +23,7 @@ const TIMED: Load = Load { timed: true, ..LOAD };
 
 /// What `state` holds of waiters of this process, beside hints.
 fn waiters(mutex: &Mutex<Flash>) -> u32 {
-    mutex.queue.state.peek() & !(COLD | IS_TIMED | EPOCH)
+    mutex.queue.state.peek() & !(IS_TIMED | EPOCH)
 }
 
 /// Nobody waits, and the lock says so.
