@@ -19,8 +19,10 @@ pub(crate) enum Image {
     Foreign(u32, String),
     /// A script: its interpreter, and the argument after that.
     Script(String, Option<String>),
-    /// Looks like ELF and is not: what is wrong.
+    /// Begins like ELF, and cannot be read: what is wrong. The kernel may be able to run it: it needs less of the file.
     Broken(String),
+    /// Begins like ELF, and the kernel cannot run it: what is wrong.
+    Unloadable(&'static str),
     /// Anything else.
     Other,
 }
@@ -51,6 +53,9 @@ pub(crate) struct Elf {
 /// The architecture that this command was made for, in ELF's numbers.
 const NATIVE: elf::Machine = if cfg!(target_arch = "aarch64") { elf::EM_AARCH64 } else { elf::EM_X86_64 };
 
+/// What is wrong with a file that ends within its headers.
+const CUT_OFF: &str = "it ends within its headers";
+
 /// Reads a file.
 pub(crate) fn read(path: &Path) -> io::Result<Image> {
     let mut file = File::open(path)?;
@@ -59,8 +64,11 @@ pub(crate) fn read(path: &Path) -> io::Result<Image> {
     if let Some(line) = head.strip_prefix(b"#!") {
         return Ok(script(line));
     }
-    if !head.starts_with(b"\x7fELF") || head.len() < 20 {
+    if !head.starts_with(b"\x7fELF") {
         return Ok(Image::Other);
+    }
+    if head.len() < 20 {
+        return Ok(Image::Unloadable(CUT_OFF));
     }
     let (class, encoding) = (head[4], head[5]);
     let machine = if encoding == 2 { [head[19], head[18]] } else { [head[18], head[19]] };
@@ -68,11 +76,36 @@ pub(crate) fn read(path: &Path) -> io::Result<Image> {
     if class != 2 || machine != NATIVE.0 {
         return Ok(Image::Foreign(if class == 1 { 32 } else { 64 }, architecture(machine)));
     }
+    if let Some(what) = unloadable(&head, encoding == 2, file.metadata()?.len()) {
+        return Ok(Image::Unloadable(what));
+    }
     let cache = ReadCache::new(file);
     Ok(match parse(&cache) {
         Ok(elf) => Image::Elf(Box::new(elf)),
         Err(error) => Image::Broken(error.to_string()),
     })
+}
+
+/// What is wrong with a 64-bit ELF file that the kernel does not begin to load: no header, no program headers, or no
+/// program.
+fn unloadable(head: &[u8], is_big_endian: bool, length: u64) -> Option<&'static str> {
+    let number = |at: usize, size: usize| {
+        let bytes = head.get(at..at + size)?.iter();
+        let add = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
+        Some(if is_big_endian { bytes.fold(0, add) } else { bytes.rev().fold(0, add) })
+    };
+    let (Some(kind), Some(first), Some(size), Some(count)) =
+        (number(16, 2), number(32, 8), number(54, 2), number(56, 2))
+    else {
+        return Some(CUT_OFF);
+    };
+    let is_program = [elf::ET_EXEC, elf::ET_DYN].iter().any(|program| u64::from(program.0) == kind);
+    match first.checked_add(size * count) {
+        _ if !is_program => Some("it is not linked: an object file or a core dump"),
+        _ if count == 0 => Some("it has no program headers"),
+        Some(end) if end <= length => None,
+        _ => Some(CUT_OFF),
+    }
 }
 
 fn script(line: &[u8]) -> Image {
@@ -184,7 +217,10 @@ mod tests {
         for (content, expected) in [
             (elf.clone(), "Broken"),
             (b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0".to_vec(), "Foreign(32, \"i386\")"),
-            (b"\x7fELF".to_vec(), "Other"),
+            (elf[..100].to_vec(), "Unloadable(\"it ends within"),
+            ([&elf[..16], &[1, 0], &elf[18..]].concat(), "Unloadable(\"it is not linked"),
+            ([&elf[..56], &[0, 0], &elf[58..]].concat(), "Unloadable(\"it has no program headers"),
+            (b"\x7fELF".to_vec(), "Unloadable(\"it ends within"),
             (b"hello".to_vec(), "Other"),
         ] {
             std::fs::write(&path, content).unwrap();

@@ -1,7 +1,9 @@
 //! Whether flashlock reaches a program at all: what its file says, without running it.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
+use std::fmt::Display;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::elf::{self, Elf, Image};
+use crate::failure::Failure;
+use crate::launch::{NOT_EXECUTABLE, NOT_FOUND};
+use crate::search::NoProgram;
 use crate::{screen, search};
 
 /// How good a finding is.
@@ -55,6 +60,10 @@ impl Finding {
 
 /// How many scripts may be interpreted by scripts.
 const DEPTH: usize = 4;
+/// What interprets a text that does not say by what: the C library's `execvp` asks it, as shells do.
+const SHELL: &str = "/bin/sh";
+/// What a file is that nothing runs.
+const NEITHER: &str = "it is neither a program nor a script";
 
 /// A program's file, seen from outside.
 pub(crate) struct Inspection {
@@ -64,8 +73,64 @@ pub(crate) struct Inspection {
     pub(crate) program: Option<(PathBuf, Box<Elf>)>,
 }
 
+/// A program that can be executed, as far as its file says.
+pub(crate) struct Program {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// What it is.
+    pub(crate) inspection: Inspection,
+    /// As the user called it.
+    name: OsString,
+}
+
+/// The program that would run by this name. What cannot be executed is a failure, with the exit status that a shell
+/// would have: whoever starts a program, or is asked about one, says the same.
+pub(crate) fn program(name: &OsStr) -> Result<Program, Failure> {
+    let shown = name.display();
+    let cannot =
+        |code: u8, why: &dyn Display| Err(Failure::new(format_args!("cannot run '{shown}': {why}")).with_code(code));
+    let path = match search::program(name) {
+        Ok(path) => path,
+        Err(NoProgram::Missing) if name.as_bytes().contains(&b'/') => {
+            return cannot(NOT_FOUND, &"there is no such file");
+        }
+        Err(NoProgram::Missing) => {
+            return cannot(NOT_FOUND, &"it is not in PATH; give a path, such as ./NAME, to what is elsewhere");
+        }
+        Err(NoProgram::Directory(_)) => return cannot(NOT_EXECUTABLE, &"it is a directory"),
+        Err(NoProgram::NotExecutable(file)) => {
+            let it = if file == Path::new(name) { "it".to_owned() } else { file.display().to_string() };
+            let why = format!("{it} may not be executed; if it is a program or a script, chmod +x allows that");
+            return cannot(NOT_EXECUTABLE, &why);
+        }
+    };
+    match inspect(&path) {
+        Ok(inspection) => Ok(Program { path, inspection, name: name.to_owned() }),
+        Err(Unrunnable(code, why)) => cannot(code, &why),
+    }
+}
+
+impl Program {
+    /// Why its locks cannot be replaced, if so, in a sentence.
+    pub(crate) fn out_of_reach(&self) -> Option<String> {
+        let problem = self.inspection.findings.iter().find(|finding| finding.level == Level::Problem)?;
+        Some(format!("'{}' keeps its own locks: {}", self.name.display(), problem.text))
+    }
+
+    /// Warns of one whose locks cannot be replaced. It can run, and the programs that it starts may be reached.
+    pub(crate) fn warn(&self) {
+        if let Some(why) = self.out_of_reach() {
+            screen::complain(Some("warning"), &format!("{why}; see flashlock doctor {}", self.name.display()));
+        }
+    }
+}
+
+/// The program, or a script's interpreter, cannot be executed: the exit status, and why.
+#[derive(Debug)]
+struct Unrunnable(u8, String);
+
 /// Looks at a program file, and at its interpreter if it is a script.
-pub(crate) fn inspect(path: &Path) -> Inspection {
+fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
     let mut inspection = Inspection { findings: Vec::new(), program: None };
     let mut path = path.to_owned();
     for _ in 0..DEPTH {
@@ -73,17 +138,17 @@ pub(crate) fn inspect(path: &Path) -> Inspection {
             Err(error) => {
                 inspection.findings.extend(privileges(&path));
                 let text = format!("cannot be read: {}", screen::reason(&error));
-                let advice = "let somebody look who may read it; flashlock works if it is dynamically linked";
+                let advice = "run doctor as a user who can read the file; flashlock works if it is dynamically linked";
                 inspection.findings.push(Finding::warn("file", text, advice));
             }
             Ok(Image::Script(interpreter, argument)) => {
-                let Some(next) = interpreter_of(&interpreter, argument.as_deref()) else {
-                    let text = format!("a script whose interpreter '{interpreter}' is not there");
-                    inspection.findings.push(Finding::problem("file", text, "install the interpreter"));
-                    return inspection;
-                };
-                inspection.findings.push(Finding::ok("file", format!("a script, run by {}", next.display())));
-                path = next;
+                path = interpreter_of(&interpreter, argument.as_deref())?;
+                inspection.findings.push(Finding::ok("file", format!("a script, run by {}", path.display())));
+                continue;
+            }
+            Ok(Image::Other) if is_text(&path) => {
+                path = PathBuf::from(SHELL);
+                inspection.findings.push(Finding::ok("file", format!("a script without a #! line, run by {SHELL}")));
                 continue;
             }
             Ok(Image::Elf(elf)) => {
@@ -93,37 +158,75 @@ pub(crate) fn inspect(path: &Path) -> Inspection {
                 let reached = elf.interpreter.as_deref().is_some_and(|linker| !linker.contains("ld-musl"));
                 inspection.program = reached.then_some((path, elf));
             }
-            Ok(image) => inspection.findings.push(not_for_us(&image)),
+            Ok(image) => {
+                if let Some(what) = unrunnable(&image).filter(|_| !other_formats_are_registered()) {
+                    let is_script = !inspection.findings.is_empty();
+                    let script = if is_script { "it is a script, and of its interpreter: " } else { "" };
+                    return Err(Unrunnable(NOT_EXECUTABLE, format!("{script}{what}")));
+                }
+                inspection.findings.push(not_for_us(&image));
+            }
         }
-        return inspection;
+        return Ok(inspection);
     }
-    let text = "scripts that are interpreted by scripts without end";
-    inspection.findings.push(Finding::problem("file", text, "look at its first line"));
-    inspection
+    Err(Unrunnable(NOT_EXECUTABLE, "it is a script whose interpreter is a script, and so on without end".into()))
 }
 
 /// `/usr/bin/env [-S] [NAME=VALUE…] PROGRAM` stands for the program in PATH.
-fn interpreter_of(interpreter: &str, argument: Option<&str>) -> Option<PathBuf> {
+fn interpreter_of(interpreter: &str, argument: Option<&str>) -> Result<PathBuf, Unrunnable> {
     let direct = Path::new(interpreter);
+    let mut wanted = OsStr::new(interpreter);
     if direct.file_name() == Some(OsStr::new("env")) {
         let words = argument.unwrap_or_default().split_whitespace();
         let mut words = words.skip_while(|word| word.starts_with('-') || word.contains('='));
-        return search::program(OsStr::new(words.next()?));
+        wanted = words.next().map_or(wanted, OsStr::new);
     }
-    direct.is_file().then(|| direct.to_owned())
+    let found = if wanted == direct { search::executable(direct.to_owned()) } else { search::program(wanted) };
+    found.map_err(|why| {
+        let (code, what) = match why {
+            NoProgram::Missing => (NOT_FOUND, "is not there"),
+            NoProgram::Directory(_) => (NOT_EXECUTABLE, "is a directory"),
+            NoProgram::NotExecutable(_) => (NOT_EXECUTABLE, "may not be executed"),
+        };
+        Unrunnable(code, format!("it is a script, and its interpreter '{}' {what}", wanted.display()))
+    })
+}
+
+/// Why the kernel cannot run such a file, unless somebody has registered its format.
+fn unrunnable(image: &Image) -> Option<String> {
+    match image {
+        Image::Foreign(64, architecture) => Some(format!("it is a program for {architecture}, not for this machine")),
+        Image::Unloadable(what) => Some(format!("it is a broken ELF file: {what}")),
+        Image::Other => Some(NEITHER.into()),
+        _ => None,
+    }
+}
+
+/// Whether the kernel knows more formats of programs than its own: `binfmt_misc`, as for emulators.
+fn other_formats_are_registered() -> bool {
+    let Ok(formats) = fs::read_dir("/proc/sys/fs/binfmt_misc") else { return false };
+    formats.flatten().any(|format| format.file_name() != "register" && format.file_name() != "status")
+}
+
+/// Whether a file begins like a text: a shell does not take anything else for a script.
+fn is_text(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(128).read_to_end(&mut head));
+    read.is_ok() && !head.contains(&0)
 }
 
 fn not_for_us(image: &Image) -> Finding {
+    let broken =
+        |what: &str| Finding::problem("file", format!("it is a broken ELF file: {what}"), "build or install it again");
     match image {
         Image::Foreign(bits, architecture) => Finding::problem(
             "file",
-            format!("a {bits}-bit program for {architecture}: the preload library cannot be loaded into it"),
+            format!("it is a {bits}-bit program for {architecture}, into which the preload library cannot be loaded"),
             "use a build of the program for this machine",
         ),
-        Image::Broken(what) => {
-            Finding::problem("file", format!("a broken ELF file: {what}"), "build or install it again")
-        }
-        _ => Finding::problem("file", "neither a program nor a script with a #! line", "name the program that runs it"),
+        Image::Broken(what) => broken(what),
+        Image::Unloadable(what) => broken(what),
+        _ => Finding::problem("file", NEITHER, "name the program that runs it"),
     }
 }
 
@@ -132,7 +235,7 @@ fn linkage(elf: &Elf) -> Vec<Finding> {
     match elf.interpreter.as_deref() {
         None => findings.push(Finding::problem(
             "linking",
-            "statically linked: there is no dynamic linker that could replace its locks",
+            "it is statically linked, and there is no dynamic linker that could replace them",
             if elf.is_go {
                 "Go programs use no pthread locks; flashlock can do nothing for them"
             } else {
@@ -141,7 +244,7 @@ fn linkage(elf: &Elf) -> Vec<Finding> {
         )),
         Some(linker) if linker.contains("ld-musl") => findings.push(Finding::problem(
             "linking",
-            format!("linked with musl ({linker}), whose locks are laid out differently"),
+            format!("it is linked with musl ({linker}), whose locks are laid out differently"),
             "use a build of the program for glibc",
         )),
         Some(linker) => {
@@ -160,7 +263,7 @@ fn linkage(elf: &Elf) -> Vec<Finding> {
     if elf.exports.iter().any(|name| name == "pthread_mutex_lock") && elf.interpreter.is_some() {
         findings.push(Finding::problem(
             "symbols",
-            "defines pthread_mutex_lock itself, which comes before any preloaded one (a sanitizer, or a lock library)",
+            "it defines pthread_mutex_lock itself, which comes before any preloaded one (a sanitizer, or a lock library)",
             "use a build without ThreadSanitizer or its own locks",
         ));
     }
@@ -183,7 +286,7 @@ fn privileges(path: &Path) -> Option<Finding> {
     };
     Some(Finding::problem(
         "privileges",
-        format!("{} {what}: the dynamic linker ignores LD_PRELOAD for it", path.display()),
+        format!("{} {what}, so the dynamic linker ignores LD_PRELOAD for it", path.display()),
         "run flashlock as the user whose privileges the program takes",
     ))
 }
@@ -194,42 +297,57 @@ fn has_capabilities(path: &Path) -> bool {
     unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
-/// Warns about a program that will run with glibc's locks whatever we do. Says nothing of one that cannot be found: starting
-/// it says it better.
-pub(crate) fn warn_if_out_of_reach(name: &OsStr) {
-    let Some(path) = search::program(name) else { return };
-    for finding in inspect(&path).findings.iter().filter(|finding| finding.level == Level::Problem) {
-        let what = format!(
-            "'{}' will run with its own locks: {}; see flashlock doctor {}",
-            name.display(),
-            finding.text,
-            name.display()
-        );
-        screen::complain(Some("warning"), &what);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_dynamic_program_is_reached_through_its_script() {
-        let inspection = inspect(&std::env::current_exe().unwrap());
+        let me = std::env::current_exe().unwrap();
+        let inspection = inspect(&me).unwrap();
         assert!(inspection.program.is_some());
         assert!(inspection.findings.iter().all(|finding| finding.level == Level::Ok), "{:?}", inspection.findings);
+        assert_eq!(program(me.as_os_str()).unwrap().out_of_reach(), None);
         let script = std::env::temp_dir().join(format!("flashlock-inspect-{}", std::process::id()));
-        fs::write(&script, "#!/usr/bin/env -S sh -e\n").unwrap();
-        let inspection = inspect(&script);
-        assert!(inspection.findings[0].text.contains("a script, run by"), "{:?}", inspection.findings);
-        assert!(inspection.program.is_some());
-        fs::write(&script, "#!/no/such/interpreter\n").unwrap();
-        assert!(inspect(&script).findings[0].text.contains("is not there"));
+        for (text, said) in [("#!/usr/bin/env -S sh -e\n", "a script, run by"), ("echo\n", "run by /bin/sh")] {
+            fs::write(&script, text).unwrap();
+            let inspection = inspect(&script).unwrap();
+            assert!(inspection.findings[0].text.contains(said), "{:?}", inspection.findings);
+            assert!(inspection.program.is_some());
+        }
+        for (text, code, said) in [
+            ("#!/no/such/interpreter\n", NOT_FOUND, "is not there"),
+            ("#!/usr/bin/env no-such-program\n", NOT_FOUND, "'no-such-program' is not there"),
+            ("#!/dev/null\n", NOT_EXECUTABLE, "may not be executed"),
+            ("#!/tmp\n", NOT_EXECUTABLE, "is a directory"),
+        ] {
+            fs::write(&script, text).unwrap();
+            let Err(Unrunnable(found, why)) = inspect(&script) else { panic!("{text}") };
+            assert!(found == code && why.contains(said), "{text}: {why}");
+        }
+        fs::write(&script, "no text\0").unwrap();
+        match inspect(&script) {
+            Err(Unrunnable(code, why)) => assert_eq!((code, why.as_str()), (NOT_EXECUTABLE, NEITHER)),
+            Ok(seen) => assert!(other_formats_are_registered() && seen.findings[0].level == Level::Problem),
+        }
         fs::write(&script, format!("#!{}\n", script.display())).unwrap();
-        assert!(inspect(&script).findings.last().unwrap().text.contains("without end"));
-        fs::write(&script, "no program\n").unwrap();
-        assert_eq!(inspect(&script).findings[0].level, Level::Problem);
+        fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(inspect(&script).is_err_and(|Unrunnable(_, why)| why.contains("without end")));
         fs::remove_file(&script).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_executed_has_a_shells_exit_status() {
+        for (name, code, why) in [
+            ("no-such-program-here", 127, "it is not in PATH"),
+            ("/no/such/program", 127, "there is no such file"),
+            ("/", 126, "it is a directory"),
+            ("/dev/null", 126, "it may not be executed"),
+        ] {
+            let Err(failure) = program(OsStr::new(name)) else { panic!("{name}") };
+            assert_eq!(failure.code(), code, "{name}");
+            assert!(failure.to_string().starts_with(&format!("cannot run '{name}': {why}")), "{failure}");
+        }
     }
 
     #[test]

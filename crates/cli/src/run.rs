@@ -130,7 +130,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     }
     let library = preload::find().map_err(|failure| failure.with_code(OWN_FAILURE))?;
     let program = Program::new(&args.command)?;
-    inspect::warn_if_out_of_reach(program.name());
+    inspect::program(program.name())?.warn();
     set_environment(&library, &lock, rw.as_deref());
     let Some(counting) = Counting::prepare(args)? else {
         return Err(program.cannot_run(&program.exec()));

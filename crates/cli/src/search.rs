@@ -1,27 +1,52 @@
 //! Where files are: programs in PATH, and libraries as the dynamic linker finds them.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::elf::Elf;
 
-/// The program that a shell would run by this name.
-pub(crate) fn program(name: &OsStr) -> Option<PathBuf> {
-    if name.as_bytes().contains(&b'/') {
-        let path = PathBuf::from(name);
-        return path.is_file().then_some(path);
-    }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| is_executable(file))
+/// Why there is no program of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoProgram {
+    /// There is nothing.
+    Missing,
+    /// This is a directory.
+    Directory(PathBuf),
+    /// This is a file that may not be executed.
+    NotExecutable(PathBuf),
 }
 
-/// Whether somebody may execute the file.
-pub(crate) fn is_executable(file: &Path) -> bool {
-    fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+/// The program that a shell would run by this name.
+pub(crate) fn program(name: &OsStr) -> Result<PathBuf, NoProgram> {
+    if name.as_bytes().contains(&b'/') {
+        return executable(PathBuf::from(name));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let mut refused = NoProgram::Missing;
+    for directory in std::env::split_paths(&path) {
+        match executable(directory.join(name)) {
+            Ok(found) => return Ok(found),
+            Err(why @ NoProgram::NotExecutable(_)) if refused == NoProgram::Missing => refused = why,
+            Err(_) => {}
+        }
+    }
+    Err(refused)
+}
+
+/// The file, if this process may execute it.
+pub(crate) fn executable(file: PathBuf) -> Result<PathBuf, NoProgram> {
+    let Ok(data) = fs::metadata(&file) else { return Err(NoProgram::Missing) };
+    if data.is_dir() {
+        return Err(NoProgram::Directory(file));
+    }
+    let may = CString::new(file.as_os_str().as_bytes()).is_ok_and(|path| {
+        // SAFETY: the path is a C string.
+        unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0 }
+    });
+    if data.is_file() && may { Ok(file) } else { Err(NoProgram::NotExecutable(file)) }
 }
 
 /// Finds libraries.
@@ -107,10 +132,12 @@ mod tests {
 
     #[test]
     fn programs_are_found_as_a_shell_does() {
-        assert!(program(OsStr::new("sh")).is_some_and(|path| path.is_absolute()));
-        assert_eq!(program(OsStr::new("/bin/sh")), Some("/bin/sh".into()));
-        assert_eq!(program(OsStr::new("no-such-program-here")), None);
-        assert_eq!(program(OsStr::new("/no/such/program")), None);
+        assert!(program(OsStr::new("sh")).is_ok_and(|path| path.is_absolute()));
+        assert_eq!(program(OsStr::new("/bin/sh")), Ok("/bin/sh".into()));
+        assert_eq!(program(OsStr::new("no-such-program-here")), Err(NoProgram::Missing));
+        assert_eq!(program(OsStr::new("/no/such/program")), Err(NoProgram::Missing));
+        assert_eq!(program(OsStr::new("/")), Err(NoProgram::Directory("/".into())));
+        assert_eq!(program(OsStr::new("/dev/null")), Err(NoProgram::NotExecutable("/dev/null".into())));
     }
 
     #[test]

@@ -98,25 +98,65 @@ fn a_bad_topology_is_refused() {
     command.assert().code(2).stderr(contains("NODESxCORESxSMT"));
 }
 
+/// The same line and the same exit status from every verb that is given a program.
 #[test]
 fn programs_that_cannot_be_run() {
-    let not_executable = scratch("not-executable");
-    std::fs::write(&not_executable, "").unwrap();
-    let without_interpreter = scratch("without-interpreter");
-    std::fs::write(&without_interpreter, "#!/no/such/interpreter\n").unwrap();
-    make_executable(&without_interpreter);
-    for stats in [&["run", "--"][..], &["run", "--stats", "--"]] {
-        let mut command = flashlock();
-        command.args(stats).arg("no-such-program");
-        let missing = "flashlock: cannot run 'no-such-program': No such file or directory\n";
-        command.assert().code(127).stdout(is_empty()).stderr(missing);
-        let mut command = flashlock();
-        command.args(stats).arg(&not_executable);
-        command.assert().code(126).stderr(contains("Permission denied"));
-        let mut command = flashlock();
-        command.args(stats).arg(&without_interpreter);
-        command.assert().code(127).stderr(contains("its interpreter is not"));
+    let file = |name: &str, content: &str, mode: u32| {
+        use std::os::unix::fs::PermissionsExt;
+        let path = scratch(name);
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let not_executable = file("not-executable", "", 0o644);
+    let without_interpreter = file("without-interpreter", "#!/no/such/interpreter\n", 0o755);
+    let with_directory = file("with-directory", "#!/tmp\n", 0o755);
+    let data = file("data", "bin\0ary", 0o755);
+    let cut_off = file("cut-off", "\x7fELF", 0o755);
+    // Where more formats of programs are registered, one of them could be such a file's.
+    let others = std::fs::read_dir("/proc/sys/fs/binfmt_misc").is_ok_and(|mut formats| formats.next().is_some());
+    let no_programs = [
+        (data.as_str(), 126, "it is neither a program nor a script"),
+        (cut_off.as_str(), 126, "it is a broken ELF file: it ends within its headers"),
+    ];
+    let cases = [
+        ("no-such-program", 127, "it is not in PATH"),
+        ("/no/such/program", 127, "there is no such file"),
+        ("/", 126, "it is a directory"),
+        (not_executable.as_str(), 126, "it may not be executed"),
+        (without_interpreter.as_str(), 127, "it is a script, and its interpreter '/no/such/interpreter' is not there"),
+        (with_directory.as_str(), 126, "it is a script, and its interpreter '/tmp' is a directory"),
+    ];
+    for &(program, code, why) in cases.iter().chain(no_programs.iter().filter(|_| !others)) {
+        for verb in [&["run", "--"][..], &["run", "--stats", "--"], &["compare", "--"], &["doctor"]] {
+            let mut command = flashlock();
+            let said = command.args(verb).arg(program).assert().code(code).stdout(is_empty());
+            let line = starts_with(format!("flashlock: cannot run '{program}': {why}"));
+            said.stderr(line.and(predicates::function::function(|text: &str| text.lines().count() == 1)));
+        }
     }
+}
+
+/// It can be run; what is said of it is one line, wherever it is said.
+#[test]
+fn programs_out_of_reach_are_described_alike() {
+    let (source, program) = (scratch("out-of-reach.c"), scratch("out-of-reach"));
+    // Long enough to be ranked by `compare`.
+    std::fs::write(&source, "#include <unistd.h>\nint main(void) { return usleep(200000); }\n").unwrap();
+    let compiled = std::process::Command::new("cc").arg("-static").arg("-o").arg(&program).arg(&source).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "a C compiler and a static C library are needed");
+    let line = format!("'{}' keeps its own locks: it is statically linked", program.display());
+    for verb in [&["run", "--"][..], &["compare", "--runs", "1", "--locks", "tas", "--"]] {
+        let mut command = flashlock();
+        let warned = contains(format!("warning: {line}"));
+        command.args(verb).arg(&program).env("COLUMNS", "140").assert().success().stderr(warned);
+    }
+    let mut command = flashlock();
+    let output = command.arg("doctor").arg(&program).env("COLUMNS", "140").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let said: Vec<&str> = said.split_whitespace().collect();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.join(" ").starts_with(&format!("{} problem in short {line}", program.display())), "{said:?}");
 }
 
 fn make_executable(path: &Path) {
@@ -195,7 +235,7 @@ fn a_program_out_of_reach_is_warned_about_and_run() {
     make_executable(&script);
     let mut command = flashlock();
     command.args(["run", "--"]).arg(&script);
-    command.assert().failure().stderr(contains("warning: ").and(contains("32-bit")));
+    command.assert().failure().stderr(contains("warning: ").and(contains("it is a 32-bit program for i386")));
 }
 
 #[test]

@@ -187,7 +187,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     // A wrong path must not cost a long run.
     let picture = args.plot.as_deref().map(output::Writable::new).transpose()?;
     if let Some(program) = args.command.first() {
-        inspect::warn_if_out_of_reach(program);
+        inspect::program(program)?.warn();
     }
     let measured = Session::new(&plan)?.run()?;
     emit(args, &plan, &measured)?;

@@ -5,16 +5,15 @@ pub(crate) mod self_test;
 mod system;
 
 use std::ffi::OsString;
-use std::path::Path;
 
 use anstyle::Style;
 use flashlock_report::table;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::inspect::{Finding, Level};
+use crate::inspect::{self, Finding, Level};
+use crate::preload;
 use crate::screen::{self, BAD, GOOD, HEADING, WARNING, styled};
-use crate::{preload, search};
 
 /// What findings about memory that processes share are called.
 const SHARED_MEMORY: &str = "shared memory";
@@ -22,17 +21,18 @@ const SHARED_MEMORY: &str = "shared memory";
 const EXAMPLES: &str = "\
 Examples:
   flashlock doctor                  this system, and every lock tried once
-  flashlock doctor postgres         the same, and what flashlock can do for this program
+  flashlock doctor postgres         what flashlock can do for this program, then the same
   flashlock doctor --json ./server
 
 A program is looked at, never run. Libraries that it loads while it runs (dlopen) cannot be seen.
 
-Exit status: 0 fine, 1 a problem was found, 2 wrong usage.";
+Exit status: 0 fine, 1 a problem was found, 2 wrong usage; 126 the program cannot
+be executed, 127 it was not found.";
 
 /// Find out whether flashlock works here, and for a program
 ///
-/// Looks at the system and at the environment, tries every lock in a child process, and, for a program, tells whether its
-/// locks can be replaced, and which it has.
+/// Tells of a program whether its locks can be replaced, and which it has. Then looks at the system and at the
+/// environment, and tries every lock in a child process.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -62,38 +62,35 @@ struct Output<'a> {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    // What cannot be run is a failure, as for `flashlock run`.
+    let program = args.program.as_deref().map(inspect::program).transpose()?;
     let library = preload::find();
-    let mut sections = vec![Section { title: "System".into(), findings: system::examine(library.as_deref().ok()) }];
+    let mut sections = Vec::new();
+    if let Some(program) = program {
+        let title = program.path.display().to_string();
+        sections.push(Section { title, findings: program::examine(program, library.as_deref().ok()) });
+        // The locks take their time.
+        if !args.json {
+            screen::emit(&shown(&sections, screen::width(libc::STDOUT_FILENO)))?;
+        }
+    }
+    let told = sections.len();
+    sections.push(Section { title: "System".into(), findings: system::examine(library.as_deref().ok()) });
     match &library {
         Ok(library) => {
             sections.push(Section { title: "Locks".into(), findings: self_test::all(library) });
         }
         Err(failure) => {
             let advice = "without it, flashlock cannot replace any lock";
-            sections[0].findings.push(Finding::problem("preload", failure.to_string(), advice));
+            sections[told].findings.push(Finding::problem("preload", failure.to_string(), advice));
         }
-    }
-    if let Some(name) = &args.program {
-        let path = search::program(name);
-        let title = path.as_ref().map_or_else(|| name.display().to_string(), |path| path.display().to_string());
-        let findings = match path {
-            Some(path) => program::examine(&path, library.as_deref().ok()),
-            None => {
-                let text = match Path::new(name).is_dir() {
-                    true => format!("'{}' is a directory", name.display()),
-                    false => format!("'{}' is not in PATH, and no such file", name.display()),
-                };
-                vec![Finding::problem("file", text, "check the name, or give a path")]
-            }
-        };
-        sections.push(Section { title, findings });
     }
     let verdict = worst(&sections);
     let text = if args.json {
         let output = Output { flashlock: env!("CARGO_PKG_VERSION"), verdict, sections: &sections };
         serde_json::to_string_pretty(&output).map_err(Failure::new)? + "\n"
     } else {
-        render(&sections, screen::width(libc::STDOUT_FILENO))
+        shown(&sections[told..], screen::width(libc::STDOUT_FILENO)) + &conclusion(&sections)
     };
     screen::emit(&text)?;
     Ok(u8::from(verdict == Level::Problem))
@@ -103,7 +100,8 @@ fn worst(sections: &[Section]) -> Level {
     sections.iter().flat_map(|section| &section.findings).map(|finding| finding.level).max().unwrap_or(Level::Ok)
 }
 
-fn render(sections: &[Section], width: u16) -> String {
+/// Sections, each followed by an empty line.
+fn shown(sections: &[Section], width: u16) -> String {
     let all = || sections.iter().flat_map(|section| &section.findings);
     let names = all().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);
     let mut out = String::new();
@@ -114,14 +112,19 @@ fn render(sections: &[Section], width: u16) -> String {
         }
         out.push('\n');
     }
+    out
+}
+
+/// The last line.
+fn conclusion(sections: &[Section]) -> String {
+    let all = || sections.iter().flat_map(|section| &section.findings);
     let count = |level: Level| all().filter(|finding| finding.level == level).count();
-    out.push_str(&match (count(Level::Problem), count(Level::Warn)) {
+    let text = match (count(Level::Problem), count(Level::Warn)) {
         (0, 0) => styled(GOOD, "All is well."),
         (0, warnings) => styled(WARNING, &format!("No problem; {warnings} to know about.")),
         (problems, _) => styled(BAD, &flashlock_report::units::counted(problems as u64, "problem")),
-    });
-    out.push('\n');
-    out
+    };
+    text + "\n"
 }
 
 /// `  ok       subject  text`, with the advice under it.
@@ -152,7 +155,8 @@ mod tests {
         let findings =
             vec![Finding::ok("kernel", "fine"), Finding::problem("privileges", long.trim(), "do this instead")];
         let sections = [Section { title: "System".into(), findings }];
-        let text = anstream::adapter::strip_str(&render(&sections, 80)).to_string();
+        let text = shown(&sections, 80) + &conclusion(&sections);
+        let text = anstream::adapter::strip_str(&text).to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("-> do this instead") && text.ends_with("1 problem\n"), "{text}");
         assert_eq!(worst(&sections), Level::Problem);

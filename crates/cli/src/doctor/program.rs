@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use crate::elf::{self, Elf, Image};
-use crate::inspect::{self, Finding};
+use crate::inspect::{Finding, Inspection, Program};
 use crate::search::Libraries;
 
 /// A kind of lock that programs take from the C library.
@@ -42,6 +42,8 @@ const FAMILIES: &[Family] = &[
     Family { name: "barriers", operations: &["pthread_barrier_wait"] },
 ];
 
+/// What the sentence is called that says what follows from the others.
+const VERDICT: &str = "in short";
 /// More libraries than this are not looked at.
 const MOST_LIBRARIES: usize = 300;
 
@@ -51,23 +53,57 @@ struct Part {
     elf: Box<Elf>,
 }
 
-/// Looks at a program.
-pub(super) fn examine(path: &Path, library: Option<&Path>) -> Vec<Finding> {
-    let inspection = inspect::inspect(path);
-    let mut findings = inspection.findings;
-    let Some((path, elf)) = inspection.program else { return findings };
-    findings.extend(other_glibc(&elf));
-    let (parts, missing) = closure(path, elf);
-    if !missing.is_empty() {
-        let text = format!("not found where the dynamic linker looks: {}", missing.join(", "));
-        findings.push(Finding::warn("libraries", text, "if the program starts nevertheless, they were not looked at"));
+/// Looks at a program: first what follows, then what was found.
+pub(super) fn examine(program: Program, library: Option<&Path>) -> Vec<Finding> {
+    let out_of_reach = program.out_of_reach();
+    let Inspection { mut findings, program } = program.inspection;
+    let mut verdict = out_of_reach.map(|why| {
+        Finding::problem(
+            VERDICT,
+            why,
+            "the programs that it starts are covered, unless the same holds for them; see below",
+        )
+    });
+    if let Some((path, elf)) = program {
+        findings.extend(other_glibc(&elf));
+        let (parts, missing) = closure(path, elf);
+        if !missing.is_empty() {
+            let text = format!("not found where the dynamic linker looks: {}", missing.join(", "));
+            let advice = "if the program starts nevertheless, they were not looked at";
+            findings.push(Finding::warn("libraries", text, advice));
+        }
+        findings.push(Finding::ok("libraries", format!("{} looked at, besides the C library", parts.len() - 1)));
+        let served = served(library);
+        verdict = verdict.or_else(|| Some(in_short(&parts, &served)));
+        findings.extend(locks(&parts, &served));
+        findings.extend(watched(&parts));
+        findings.extend(shared(&parts));
+        findings.extend(later(&parts));
     }
-    findings.push(Finding::ok("libraries", format!("{} looked at, besides the C library", parts.len() - 1)));
-    findings.extend(locks(&parts, &served(library)));
-    findings.extend(watched(&parts));
-    findings.extend(shared(&parts));
-    findings.extend(later(&parts));
-    findings
+    verdict.into_iter().chain(findings).collect()
+}
+
+/// What flashlock can do for a program that it reaches, in a sentence.
+fn in_short(parts: &[Part], served: &HashSet<String>) -> Finding {
+    let used = |family: &&Family| parts.iter().any(|part| uses(part, family));
+    let replaced = FAMILIES.iter().filter(used).filter(|family| served.contains(family.operations[0]));
+    let names: Vec<&str> = replaced.map(|family| family.name).collect();
+    match names.split_last() {
+        Some((last, [])) => Finding::ok(VERDICT, format!("flashlock replaces its {last}")),
+        Some((last, others)) => {
+            Finding::ok(VERDICT, format!("flashlock replaces its {} and {last}", others.join(", ")))
+        }
+        None => Finding::warn(
+            VERDICT,
+            no_locks(parts),
+            "flashlock would change nothing for it; programs that it starts are covered, look at those",
+        ),
+    }
+}
+
+/// Whether a program or library takes such locks from the C library.
+fn uses(part: &Part, family: &Family) -> bool {
+    part.elf.imports.iter().any(|name| family.operations.contains(&name.as_str()))
 }
 
 /// A program that brings its own C library, as Nix's do.
@@ -125,16 +161,14 @@ fn is_c_library(name: &str) -> bool {
 
 fn locks(parts: &[Part], served: &HashSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut any_served = false;
     for family in FAMILIES {
-        let uses = |part: &&Part| part.elf.imports.iter().any(|name| family.operations.contains(&name.as_str()));
-        let users: Vec<&str> = parts.iter().filter(uses).map(|part| part.name.as_str()).collect();
+        let users = parts.iter().filter(|part| uses(part, family));
+        let users: Vec<&str> = users.map(|part| part.name.as_str()).collect();
         if users.is_empty() {
             continue;
         }
         let who = shorten(&users);
         if served.contains(family.operations[0]) {
-            any_served = true;
             findings.push(Finding::ok(family.name, format!("replaced, in {who}")));
         } else {
             let text = format!("stay glibc's, in {who}");
@@ -144,13 +178,6 @@ fn locks(parts: &[Part], served: &HashSet<String>) -> Vec<Finding> {
                 "flashlock does not replace these; nothing needs to be done",
             ));
         }
-    }
-    if !any_served {
-        findings.push(Finding::warn(
-            "locks",
-            no_locks(parts),
-            "flashlock would change nothing for it; programs that it starts are covered, look at those",
-        ));
     }
     findings
 }
@@ -171,7 +198,7 @@ fn watched(parts: &[Part]) -> Option<Finding> {
     let sanitizer = parts.iter().flat_map(|part| &part.elf.needed).find(|name| name.starts_with("libtsan.so"))?;
     Some(Finding::warn(
         "sanitizer",
-        format!("{sanitizer} does not see locks that are replaced, and reports races that are none"),
+        format!("{sanitizer} does not see locks that are replaced, and reports false races"),
         "look for races without flashlock",
     ))
 }
@@ -242,12 +269,14 @@ mod tests {
         let findings = locks(&[part(&["pthread_mutex_trylock", "sem_wait", "printf"])], &served);
         let shown: Vec<_> = findings.iter().map(|finding| (finding.subject.as_str(), finding.level)).collect();
         assert_eq!(shown, [("mutexes", Level::Ok), ("semaphores", Level::Warn)]);
+        let used = part(&["pthread_mutex_trylock", "mtx_lock", "sem_wait"]);
+        assert_eq!(in_short(&[used], &served).text, "flashlock replaces its mutexes");
     }
 
     #[test]
     fn a_program_without_locks_is_told() {
-        let findings = locks(&[part(&["syscall"])], &HashSet::new());
-        assert!(findings[0].text.contains("futex"), "{findings:?}");
+        let finding = in_short(&[part(&["syscall"])], &HashSet::new());
+        assert!(finding.level == Level::Warn && finding.text.contains("futex"), "{finding:?}");
     }
 
     #[test]
@@ -282,7 +311,9 @@ mod tests {
 
     #[test]
     fn this_program_is_examined_with_its_libraries() {
-        let findings = examine(&std::env::current_exe().unwrap(), None);
+        let me = || crate::inspect::program(std::env::current_exe().unwrap().as_os_str()).unwrap();
+        let findings = examine(me(), None);
+        assert_eq!(findings[0].subject, VERDICT);
         assert!(findings.iter().any(|finding| finding.subject == "libraries"), "{findings:?}");
         assert!(findings.iter().any(|finding| finding.text.contains("stay glibc's")), "{findings:?}");
     }

@@ -20,9 +20,9 @@ use crate::screen;
 /// The exit status of a tool that runs programs and fails itself.
 pub(crate) const OWN_FAILURE: u8 = 125;
 /// The exit status for a program that is there and cannot be executed.
-const NOT_EXECUTABLE: u8 = 126;
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The exit status for a program that is not there.
-const NOT_FOUND: u8 = 127;
+pub(crate) const NOT_FOUND: u8 = 127;
 
 /// Whether SIGPIPE was ignored when this process began. Rust's runtime ignores it for itself before `main`.
 static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
