@@ -23,6 +23,22 @@ pub(crate) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> T + Send) -> Option<T
     })
 }
 
+/// Runs two things at once, each on its CPU, both of which can be had; what the first says.
+pub(crate) fn both<T: Send>(
+    cpus: [u32; 2],
+    first: impl FnOnce() -> T + Send,
+    second: impl FnOnce() + Send,
+) -> Option<T> {
+    // Who waits for a thread that never came would wait for ever.
+    cpus.iter().all(|&cpu| on(cpu, || ()).is_some()).then_some(())?;
+    thread::scope(|scope| {
+        let other = scope.spawn(move || on(cpus[1], second));
+        let said = on(cpus[0], first);
+        other.join().ok()??;
+        said
+    })
+}
+
 /// Whether the calling thread runs on this CPU alone from now on.
 pub(crate) fn bind(cpu: u32) -> bool {
     let cpu = cpu as usize;

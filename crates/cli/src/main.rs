@@ -7,6 +7,7 @@
 //! | [`lock_choice`], [`preload`] | which lock, and the library that brings it into a program |
 //! | [`launch`] | starting a program, forwarding signals, ending as it ended |
 //! | [`elf`], [`search`], [`inspect`] | what a program file is, where files are found, what flashlock can do for it |
+//! | [`evidence`] | what the default lock decides by, on this machine |
 //! | [`pthread`] | the C library's locks, called as a C program calls them |
 //! | [`screen`], [`output`], [`failure`] | output, files and errors |
 //!
@@ -20,6 +21,7 @@ mod compare;
 mod cpu;
 mod doctor;
 mod elf;
+mod evidence;
 mod failure;
 mod generate;
 mod inspect;

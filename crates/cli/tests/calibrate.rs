@@ -16,10 +16,9 @@ fn this_machine_is_described() {
     let file = scratch("this machine.toml");
     let mut command = flashlock();
     command.args(["calibrate", "--quick", "-o"]).arg(&file);
-    command
-        .assert()
-        .success()
-        .stdout(contains("L1 load").and(contains("system call")).and(contains("taken from 2x26x2")));
+    command.assert().success().stdout(
+        contains("L1 load").and(contains("system call")).and(contains("taken from 2x26x2")).and(contains("patience")),
+    );
     let machine = Description::parse(&fs::read_to_string(&file).unwrap()).unwrap();
     assert!(machine.name.ends_with("-this-machine"), "{}", machine.name);
     assert!(
@@ -111,4 +110,32 @@ fn a_file_that_cannot_be_written_is_named_at_once() {
 #[test]
 fn help_teaches() {
     flashlock().args(["calibrate", "--help"]).assert().success().stdout(contains("Examples:"));
+}
+
+/// In its own words, for programs, and for whoever asks the doctor.
+#[test]
+fn what_the_default_lock_decides_by_is_shown() {
+    let shown = flashlock().args(["calibrate", "--evidence"]).env("COLUMNS", "140").assert().success();
+    let parts = ["pause", "line transfer", "wake-up", "patience", "bound", "µs"];
+    for part in parts {
+        shown.get_output().stdout.windows(part.len()).position(|bytes| bytes == part.as_bytes()).expect(part);
+    }
+    let output = flashlock().args(["calibrate", "--evidence", "--json"]).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["schema"], &found["version"]), (&"flashlock.evidence".into(), &1.into()));
+    for cost in found["costs"].as_array().unwrap() {
+        assert!(cost["value"].is_null() || cost["value"].as_f64() > Some(0.0), "{cost}");
+        assert!(cost["reckoned"].as_f64() >= Some(1.0) && cost["decides"].is_string(), "{cost}");
+    }
+    let patience = &found["budgets"].as_array().unwrap()[1];
+    assert_eq!(
+        (&patience["what"], &patience["unit"], &patience["follows"]),
+        (&"patience".into(), &"µs".into(), &true.into())
+    );
+    let doctor = flashlock().args(["doctor", "--json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let section = report["sections"].as_array().unwrap().last().unwrap();
+    assert_eq!(section["title"], "What the default lock decides by");
+    assert_eq!(section["findings"].as_array().map(Vec::len), Some(5));
+    flashlock().args(["calibrate", "--evidence", "--quick"]).assert().code(2);
 }

@@ -70,6 +70,22 @@ pub fn counter_after(ns: u64) -> u64 {
     ticks().wrapping_add(ahead)
 }
 
+/// What a tick of the counter is, in ns, once that is known; `None` where there is no counter to trust, or it stays
+/// unknown. Takes 20 ms the first time.
+pub fn ns_per_tick() -> Option<f64> {
+    /// Of [`SETTLE_NS`]: readings that were preempted are made again.
+    const PATIENCE: u64 = 50;
+    let begun = kernel_now(libc::CLOCK_MONOTONIC);
+    loop {
+        match RATE.load(Relaxed) {
+            NO_COUNTER => return None,
+            0 if now().saturating_sub(begun) > PATIENCE * SETTLE_NS => return None,
+            0 => sys::nap(1_000),
+            rate => return Some(rate as f64 / (1_u64 << 32) as f64),
+        }
+    }
+}
+
 /// The first reading.
 fn base() -> Reading {
     Reading { ns: BASE_NS.load(Relaxed), ticks: BASE_TICKS.load(Relaxed) }
@@ -231,6 +247,8 @@ mod tests {
         let begin = read();
         std::thread::sleep(std::time::Duration::from_millis(50));
         let end = read();
+        let tick = ns_per_tick();
+        assert!(RATE.load(Relaxed) == NO_COUNTER || tick.is_some_and(|ns| (0.05..=5.0).contains(&ns)), "{tick:?}");
         let (least, here, most) = (end[0] - begin[2], end[1] - begin[1], end[2] - begin[0]);
         assert!(least / 2 < here && here / 2 < most, "{least} {here} {most}");
     }

@@ -86,6 +86,16 @@ pub fn transfer_cost(times: u32) -> u32 {
     times * ticks / pause_ticks()
 }
 
+/// What a line's transfer took the calling thread lately, in ticks; `None` if it has measured none.
+pub fn transfer_ticks() -> Option<u32> {
+    Some(thread::transfer()).filter(|ticks| *ticks > 0)
+}
+
+/// From a wake-up to the woken thread's running, in ns; `None` if nobody was woken yet.
+pub fn wake_ns() -> Option<u32> {
+    Some(WAKE_NS.load(Relaxed)).filter(|ns| *ns > 0)
+}
+
 /// What a pause takes, in ticks.
 pub fn pause_ticks() -> u32 {
     match PAUSE_TICKS.load(Relaxed) {

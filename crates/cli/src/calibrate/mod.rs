@@ -39,6 +39,7 @@ use flashlock_report::machine::Machine;
 use flashlock_report::table;
 use flashlock_sim::Description;
 
+use crate::evidence::Evidence;
 use crate::failure::Failure;
 use crate::screen;
 use effort::Effort;
@@ -52,6 +53,7 @@ Examples:
       without -o the description is printed
   flashlock calibrate --json | jq '.figures[] | {what, value, unit}'
       what was measured, for programs
+  flashlock calibrate --evidence           what the default lock decides by
 
 Let nothing else run meanwhile. Needs no root; a CPU that this process may not
 use is not measured. The file says when it was measured, and which numbers are
@@ -92,10 +94,19 @@ pub(crate) struct Args {
     /// Print what was measured as JSON; the description is in it, too
     #[arg(long)]
     json: bool,
+
+    /// Measure only what the default lock decides by, and show what follows: it takes a moment
+    #[arg(long, conflicts_with_all = ["output", "quick"])]
+    evidence: bool,
 }
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    if args.evidence {
+        let evidence = Evidence::measure();
+        let text = if args.json { evidence.json()? } else { evidence.text(screen::width(libc::STDOUT_FILENO)) };
+        return screen::emit(&text).map(|()| 0);
+    }
     if let Some(file) = &args.output {
         check(file, args.force)?;
     }
@@ -121,9 +132,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 /// Shows what was measured, and then keeps it: whatever fails, measuring it again would take minutes.
 fn deliver(args: &Args, machine: &Machine, found: &Description, sheet: &Sheet) -> Result<(), Failure> {
     let text = found.text();
+    let evidence = Evidence::measure();
     let shown = |screen| match args.json {
-        true => json::json(machine, args.quick, sheet, &text),
-        false => Ok(sheet.text(&found.title, DEFAULTS, screen::width(screen))),
+        true => json::json(machine, args.quick, sheet, &evidence, &text),
+        false => {
+            let width = screen::width(screen);
+            Ok(format!("{}\n{}", sheet.text(&found.title, DEFAULTS, width), evidence.text(width)))
+        }
     };
     let kept = match &args.output {
         Some(file) => {
@@ -197,7 +212,7 @@ mod tests {
         let machine = Machine::default();
         let mut found = Description::find(DEFAULTS).unwrap();
         found.scheduler.slice_us = 0.25;
-        let args = Args { output: Some(file.clone()), force: true, quick: true, json: false };
+        let args = Args { output: Some(file.clone()), force: true, quick: true, json: false, evidence: false };
         let failure = deliver(&args, &machine, &found, &Sheet::default()).unwrap_err().to_string();
         let text = fs::read_to_string(&file).unwrap();
         fs::remove_file(&file).unwrap();

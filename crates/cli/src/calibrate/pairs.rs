@@ -8,7 +8,6 @@ use std::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::thread;
 use std::time::Instant;
 
 use flashlock_report::statistics::Spread;
@@ -119,7 +118,7 @@ fn together(
     measure: impl Fn() -> f64 + Sync,
 ) -> Option<f64> {
     let turn = Turn::default();
-    let times = both(
+    let times = cpu::both(
         [reader, owner],
         || {
             let round = |round| {
@@ -146,7 +145,7 @@ fn together(
 fn shared(rounds: u32, cpus: [u32; 2], lines: &Lines) -> Option<f64> {
     let turn = Turn::default();
     let all = lines.linked();
-    let times = both(
+    let times = cpu::both(
         cpus,
         || {
             let round = |round| {
@@ -187,23 +186,11 @@ fn ping_pong(rounds: u32, cpus: [u32; 2], change: impl Fn(&AtomicU32, u32) + Syn
         (1..=rounds).for_each(take);
         start.elapsed().as_nanos() as f64 / f64::from(2 * rounds)
     };
-    both(
+    cpu::both(
         cpus,
         || play(1),
         || {
             play(0);
         },
     )
-}
-
-/// Runs two things at once, each on its CPU, both of which can be had; what the first says.
-fn both<T: Send>(cpus: [u32; 2], first: impl FnOnce() -> T + Send, second: impl FnOnce() + Send) -> Option<T> {
-    // Who waits for a thread that never came would wait for ever.
-    cpus.iter().all(|&cpu| cpu::on(cpu, || ()).is_some()).then_some(())?;
-    thread::scope(|scope| {
-        let other = scope.spawn(move || cpu::on(cpus[1], second));
-        let said = cpu::on(cpus[0], first);
-        other.join().ok()??;
-        said
-    })
 }

@@ -10,6 +10,7 @@ use anstyle::Style;
 use flashlock_report::table;
 use serde::Serialize;
 
+use crate::evidence::{self, Evidence};
 use crate::failure::Failure;
 use crate::inspect::{self, Finding, Level};
 use crate::preload;
@@ -32,7 +33,7 @@ be executed, 127 it was not found.";
 /// Find out whether flashlock works here, and for a program
 ///
 /// Tells of a program whether its locks can be replaced, and which it has. Then looks at the system and at the
-/// environment, and tries every lock in a child process.
+/// environment, tries every lock in a child process, and measures what the default lock decides by.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -85,6 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             sections[told].findings.push(Finding::problem("preload", failure.to_string(), advice));
         }
     }
+    sections.push(Section { title: evidence::TITLE.into(), findings: Evidence::measure().findings() });
     let verdict = worst(&sections);
     let text = if args.json {
         let output = Output { flashlock: env!("CARGO_PKG_VERSION"), verdict, sections: &sections };

@@ -1,0 +1,283 @@
+//! What the default lock decides by, measured on this machine.
+//!
+//! `flash` measures what things cost while it is used, in its own code (`crates/native/src/evidence.rs`), and decides
+//! by that how long a thread waits in which way (`crates/locks/src/flash/evidence.rs`). Here two threads give that code
+//! something to measure, and what it then says is shown.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use flashlock_locks::flash::evidence::{LONGEST_NAP, NAP, SPIN, patience, second_look};
+#[cfg(test)]
+use flashlock_locks::machine::SLEEP_COST;
+use flashlock_locks::machine::{Look, Machine, Tunables};
+use flashlock_native::{Native, Word32, clock, evidence, sys};
+use flashlock_report::machine::Machine as Computer;
+use flashlock_report::provenance::Provenance;
+use flashlock_report::{table, units};
+use serde::Serialize;
+
+use crate::cpu;
+use crate::failure::Failure;
+use crate::inspect::Finding;
+use crate::screen::{HEADING, styled};
+
+/// The heading, wherever it is shown.
+pub(crate) const TITLE: &str = "What the default lock decides by";
+/// The kind of result; docs/cli/json.md says what its fields mean.
+const SCHEMA: &str = "flashlock.evidence";
+/// The version of its schema.
+const VERSION: u32 = 1;
+/// How often a line is handed to and fro.
+const HAND_OVERS: u32 = 4_000;
+/// How often a thread is woken.
+const WAKE_UPS: u32 = 64;
+/// A look at a line waits so long for it, in µs, before somebody else gets the CPU.
+const POLL: u32 = 100;
+/// So long a sleeper sleeps before it is woken, in µs.
+const ASLEEP: u32 = 100;
+
+/// What something costs here, and what the lock makes of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Cost {
+    what: &'static str,
+    /// What it costs; `null` if that cannot be measured here.
+    value: Option<f64>,
+    unit: &'static str,
+    /// The number that the lock reckons with.
+    reckoned: f64,
+    reckoned_unit: &'static str,
+    /// What it decides by that.
+    decides: &'static str,
+}
+
+/// How long a thread waits in which way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Budget {
+    what: &'static str,
+    value: u32,
+    unit: &'static str,
+    /// Whether it follows from a cost. The others are the same on every machine.
+    follows: bool,
+    decides: &'static str,
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Evidence {
+    costs: [Cost; 3],
+    budgets: [Budget; 6],
+}
+
+impl Evidence {
+    /// Measured now: it takes some tens of milliseconds.
+    pub(crate) fn measure() -> Self {
+        let two = cpu::usable().unwrap_or_default();
+        let two: Option<[u32; 2]> = two.get(..2).and_then(|two| two.try_into().ok());
+        let tick = clock::ns_per_tick();
+        let ns = |ticks: u32| tick.map(|ns| f64::from(ticks) * ns);
+        let pause = evidence::pause_ticks();
+        let (transfer, second) = two.and_then(hand_over).unwrap_or((None, second_look::<Native>()));
+        let woken = two.and_then(wake_up).and_then(|()| evidence::wake_ns());
+        let costs = [
+            Cost {
+                what: "pause",
+                value: ns(pause),
+                unit: "ns",
+                reckoned: 1.0,
+                reckoned_unit: "step",
+                decides: "the unit of the time between two looks at the lock",
+            },
+            Cost {
+                what: "line transfer",
+                value: transfer.and_then(ns),
+                unit: "ns",
+                reckoned: evidence::transfer_cost(1).max(1).into(),
+                reckoned_unit: "steps",
+                decides: "when a thread that found the lock free looks again before it takes it: a line comes from another CPU",
+            },
+            Cost {
+                what: "wake-up",
+                value: woken.map(|ns| f64::from(ns) / 1e3),
+                unit: "µs",
+                reckoned: <Native as Machine>::sleep_cost().into(),
+                reckoned_unit: "µs",
+                decides: "how long a thread stays awake: a sleep costs the wake-up, and the call that wakes",
+            },
+        ];
+        let budget = |what, value, unit, follows, decides| Budget { what, value, unit, follows, decides };
+        let budgets = [
+            budget("second look", second, "steps", true, "the time that the lock's line takes to come and to go back"),
+            budget(
+                "patience",
+                patience::<Native>(),
+                "µs",
+                true,
+                "an arrival offers its CPU for so long before it sleeps: ten sleeps' cost, 100 to 1,000 µs",
+            ),
+            budget("polling", SPIN, "µs", false, "an arrival polls for so long before that"),
+            budget(
+                "nap",
+                NAP,
+                "µs",
+                false,
+                "the first waiter sleeps so long at a time while others use a hot lock; then twice as long, and so on",
+            ),
+            budget("longest nap", LONGEST_NAP, "µs", false, "but never longer"),
+            budget(
+                "bound",
+                Tunables::DEFAULT.bound_us,
+                "µs",
+                false,
+                "a waiter that has waited so long is handed the lock, unless you choose another bound=",
+            ),
+        ];
+        Self { costs, budgets }
+    }
+
+    /// For people.
+    pub(crate) fn text(&self, width: u16) -> String {
+        let mut costs = table::new(["cost", "here", "the lock reckons with", "and decides by that"], width);
+        table::numbers(&mut costs, [1, 2]);
+        for cost in &self.costs {
+            costs.add_row([cost.what, &cost.here(), &cost.reckoned(), cost.decides]);
+        }
+        let mut budgets = table::new(["budget", "here", "what it is"], width);
+        table::numbers(&mut budgets, [1]);
+        for budget in &self.budgets {
+            let fixed = if budget.follows { "" } else { " (on every machine)" };
+            budgets.add_row([budget.what, &budget.here(), &format!("{}{fixed}", budget.decides)]);
+        }
+        format!("{}\n\n{}\n{}", styled(HEADING, TITLE), table::text(&costs), table::text(&budgets))
+    }
+
+    /// For programs; what was measured besides, if anything was, is a result of its own.
+    pub(crate) fn json(&self) -> Result<String, Failure> {
+        #[derive(Serialize)]
+        struct Output<'a> {
+            #[serde(flatten)]
+            provenance: Provenance,
+            #[serde(flatten)]
+            evidence: &'a Evidence,
+        }
+        let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        let provenance = Provenance::now(SCHEMA, VERSION, command, Computer::here(None));
+        let output = Output { provenance, evidence: self };
+        serde_json::to_string_pretty(&output).map(|text| text + "\n").map_err(Failure::new)
+    }
+
+    /// For `flashlock doctor`: the costs, and the budgets that follow from them.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let costs = self.costs.iter().map(|cost| {
+            let text = format!("{}; the lock reckons with {}: {}", cost.here(), cost.reckoned(), cost.decides);
+            Finding::ok(cost.what, text)
+        });
+        let budgets = self.budgets.iter().filter(|budget| budget.follows);
+        let budgets = budgets.map(|budget| Finding::ok(budget.what, format!("{}: {}", budget.here(), budget.decides)));
+        costs.chain(budgets).collect()
+    }
+}
+
+impl Cost {
+    fn here(&self) -> String {
+        let measured = |value| format!("{} {}", units::three_digits(value), self.unit);
+        self.value.map_or_else(|| "not measured".to_owned(), measured)
+    }
+
+    fn reckoned(&self) -> String {
+        format!("{:.0} {}", self.reckoned, self.reckoned_unit)
+    }
+}
+
+impl Budget {
+    fn here(&self) -> String {
+        format!("{} {}", units::count(self.value.into()), self.unit)
+    }
+}
+
+/// Two threads hand a word to and fro, polling for it as the lock does. What the line's transfer took the first of
+/// them, in ticks, and the second look that follows.
+fn hand_over(cpus: [u32; 2]) -> Option<(Option<u32>, u32)> {
+    /// The word, and one beside it, on a line of their own.
+    #[repr(align(128))]
+    struct Line(AtomicU32, AtomicU32);
+    let line = Line(AtomicU32::new(0), AtomicU32::new(0));
+    let play = |mine: u32| {
+        for round in 0..HAND_OVERS {
+            let turn = 2 * round + mine;
+            let mut last = None;
+            let mut look = |seen: u32, _| {
+                let came = last.replace(seen).is_some_and(|last| last != seen);
+                if seen == turn { Look::End { came } } else { Look::Again { pause: 1, came } }
+            };
+            while !evidence::poll(&line.0, &line.1, POLL, &mut look) {
+                sys::yield_now();
+            }
+            // Relaxed: nothing but the word is handed over.
+            line.0.store(turn + 1, Relaxed);
+        }
+    };
+    let first = || {
+        play(0);
+        (evidence::transfer_ticks(), second_look::<Native>())
+    };
+    cpu::both(cpus, first, || play(1))
+}
+
+/// One thread wakes the other, which sleeps as a lock's waiter does.
+fn wake_up(cpus: [u32; 2]) -> Option<()> {
+    let (word, asleep) = (Word32(AtomicU32::new(0)), AtomicU32::new(0));
+    let sleep = || {
+        for round in 0..WAKE_UPS {
+            asleep.store(round + 1, Relaxed);
+            while word.0.load(Relaxed) == round {
+                <Native as Machine>::park(&word, round, None);
+            }
+        }
+    };
+    let wake = || {
+        for round in 0..WAKE_UPS {
+            while asleep.load(Relaxed) <= round {
+                sys::yield_now();
+            }
+            sys::nap(ASLEEP);
+            word.0.store(round + 1, Relaxed);
+            <Native as Machine>::wake(&raw const word, 1);
+        }
+    };
+    cpu::both(cpus, wake, sleep)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_lock_reckons_with_is_what_it_has_measured() {
+        let evidence = Evidence::measure();
+        let [pause, line, wake_up] = &evidence.costs;
+        let two = cpu::usable().is_some_and(|cpus| cpus.len() >= 2);
+        assert_eq!((line.value.is_some(), wake_up.value.is_some()), (two, two), "{evidence:?}");
+        assert_eq!(pause.value.is_some(), clock::ns_per_tick().is_some());
+        if let Some(us) = wake_up.value {
+            // The call that wakes costs something, too; and there are limits.
+            assert!((10.0..=100.0).contains(&wake_up.reckoned) && (us < 10.0 || wake_up.reckoned >= us.min(99.0)));
+        } else {
+            assert_eq!(wake_up.reckoned, f64::from(SLEEP_COST));
+        }
+        let [second, patience, ..] = &evidence.budgets;
+        assert_eq!(f64::from(patience.value), (wake_up.reckoned * 10.0).clamp(100.0, 1000.0));
+        assert!(second.value >= 1 && patience.follows);
+    }
+
+    #[test]
+    fn tables_fit_and_have_units() {
+        let evidence = Evidence::measure();
+        for width in [80, 120] {
+            let text = anstream::adapter::strip_str(&evidence.text(width)).to_string();
+            assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+            for word in ["pause", "step", "wake-up", "patience", "bound", "1,000 µs"] {
+                assert!(text.contains(word), "{word}: {text}");
+            }
+        }
+    }
+}
