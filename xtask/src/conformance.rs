@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use flashlock_locks::event::Event;
+use flashlock_native::settings;
+use serde_json::Value;
 
 use crate::child::{AGAINST_HANGS, Finished, Program};
-use crate::locks::{Chosen, Exception, Under};
-use crate::steps::Tally;
+use crate::locks::{self, Chosen, Exception, Under};
+use crate::steps::{Tally, watched};
 use crate::suite::{self, Excepted, Extent, Measure, Suite};
 use crate::torture;
-use crate::verdicts::{self, Verdicts};
+use crate::verdicts::{self, Verdict, Verdicts};
 use crate::workspace;
 
 #[derive(Args)]
@@ -64,6 +67,63 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
         Under::lock(&lock.name)?.assert_bound(&suite.program)?;
     }
     suite::run(&suite, &locks)
+}
+
+/// What is checked while it is counted. Not what takes long or is about other things than the locks' own semantics.
+const COUNTED: [&str; 12] = [
+    "mutex_*",
+    "cond_*",
+    "c11.*",
+    "errno_kept.*",
+    "rwlock*",
+    "sem*",
+    "spin*",
+    "passthrough*",
+    "fork.*",
+    "exit.*",
+    "malloc.*",
+    "sandbox.*",
+];
+
+/// Checks of what is counted by `flashlock run --stats`: glibc's own locks, and the default lock, still do what they
+/// must; and are counted.
+pub(crate) fn counted() -> Result<Tally> {
+    let suite = Conformance::build(&COUNTED.map(str::to_owned), Vec::new())?;
+    let mut tally = Tally::default();
+    for lock in [settings::GLIBC.to_owned(), locks::default_name()?] {
+        let file = workspace::scratch("counted")?.join(format!("{lock}.json"));
+        let mut command = Command::new(workspace::command()?);
+        command.args(["run", "--lock", &lock, "--stats=json", "--stats-file"]).arg(&file).arg("--").arg(&suite.program);
+        command.args(["--timeout", "600", "--jobs", "8"]).args(&suite.checks).env("CONFORMANCE_SECONDS", "1");
+        let limit = Duration::from_secs(60 + Conformance::LIMIT * suite.checks.len() as u64);
+        let done = watched(&lock, || Program::new(command, limit).run())?;
+        for (check, verdict) in verdicts::read(&done, &suite.checks)? {
+            tally += match verdict {
+                Verdict::Passed => Tally::PASSED,
+                Verdict::Skipped(_) => Tally { skipped: 1, ..Tally::default() },
+                Verdict::Failed(reason) => {
+                    println!("not ok {lock}, counted: {check}: {reason}");
+                    Tally::FAILED
+                }
+            };
+        }
+        let stats: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
+        for event in [
+            Event::Acquire,
+            Event::Contended,
+            Event::CondWait,
+            Event::RwRead,
+            Event::RwWrite,
+            Event::SemAcquire,
+            Event::SpinAcquire,
+        ] {
+            if stats["events"][event.name()].as_u64().is_none_or(|count| count == 0) {
+                println!("not ok {lock}, counted: no {}", event.name());
+                tally += Tally::FAILED;
+            }
+        }
+    }
+    Ok(tally)
 }
 
 /// The conformance program, built, and which of its checks are meant.

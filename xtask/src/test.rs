@@ -77,6 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let threads: &[u32] = if options.quick { &[2, 8] } else { &[2, 64] };
     let all = || Chosen::of(principal.clone());
     steps.run("conformance", || conformance::run(&conformance::Options::brief(all())));
+    steps.run("conformance, counted", conformance::counted);
     steps.run("torture", || torture::run(&torture::Options::brief(all(), threads)));
     let two = principal.iter().filter(|lock| SHORT_LIVED.contains(&lock.as_str())).cloned().collect();
     steps.run("short-lived threads", || torture::run_locks(&torture::Options::short_lived(Chosen::of(two))));

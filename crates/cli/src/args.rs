@@ -14,16 +14,23 @@ Where to begin:
   flashlock doctor PROGRAM            what can it do for this program?
   flashlock compare                   which lock is best on this machine, in a minute
   flashlock compare -- PROGRAM        which lock is best for this program
-  flashlock run --stats -- PROGRAM    run it, then show what its locks did
+  flashlock run --stats -- PROGRAM    run it as it is, then show what its locks did
   flashlock simulate                  the same on a machine of two sockets, or eight
   flashlock locks                     which locks there are
-
+";
+/// The variables that matter, for the help of more than one verb.
+pub(crate) const ENVIRONMENT: &str = "\
 Environment:
   FLASHLOCK               the lock, where --lock is not given
+  FLASHLOCK_RW            the readers-writer lock, where --rw is not given
   FLASHLOCK_TOPOLOGY      NODESxCORESxSMT: let the locks imagine such a machine
   FLASHLOCK_PRELOAD_PATH  where libflashlock_preload.so is, if not installed
+  FLASHLOCK_STATS_FD      set for programs by run --stats; not for you to set
+  LD_PRELOAD              kept, after flashlock's library
   NO_COLOR                no colours, unless --color=always
-
+  COLUMNS                 how wide output is that does not go to a terminal
+";
+const STATUS: &str = "\
 Exit status: 0 fine, 1 something failed or was found wrong, 2 wrong usage.
 `flashlock run` ends as the program ended; `flashlock compare` has more to say.";
 const HINT: &str = "See 'flashlock --help' for where to begin, 'flashlock VERB --help' for a verb.";
@@ -34,7 +41,7 @@ const HINT: &str = "See 'flashlock --help' for where to begin, 'flashlock VERB -
 /// It is meant for programs whose locks stop scaling: on machines with several NUMA nodes, with more threads than CPUs, or
 /// with critical sections that drag their data from core to core.
 #[derive(Parser)]
-#[command(name = "flashlock", version, after_help = HINT, after_long_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "flashlock", version, after_help = HINT, after_long_help = format!("{EXAMPLES}\n{ENVIRONMENT}\n{STATUS}"), max_term_width = 100)]
 #[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// What to do.
@@ -108,10 +115,37 @@ fn wanted_color(words: &[OsString]) -> When {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::preload;
+    use flashlock_native::{settings, stats};
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_variable_is_listed() {
+        for name in [
+            settings::ENV,
+            settings::ENV_RW,
+            settings::ENV_TOPOLOGY,
+            stats::ENV,
+            preload::ENV_PATH,
+            preload::LD_PRELOAD,
+        ] {
+            assert!(ENVIRONMENT.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
+        }
+    }
+
+    /// A screen shows 50 lines or so.
+    #[test]
+    fn the_help_of_run_fits_two_screens_and_has_no_empty_list() {
+        let mut command = Cli::command();
+        let run = command.find_subcommand_mut("run").unwrap();
+        let help = run.render_long_help().to_string();
+        assert!(help.lines().count() <= 100, "{} lines:\n{help}", help.lines().count());
+        assert!(!help.contains("(;") && !help.contains("()") && !help.contains(": ;"), "{help}");
+        assert!(help.contains(ENVIRONMENT) && help.contains("flashlock locks NAME"), "{help}");
     }
 
     #[test]

@@ -1,15 +1,18 @@
-//! Which lock a program is to run with: `--lock`, else the environment, else the default.
+//! Which locks a program is to run under: `--lock` and `--rw`, else the environment, else the default; or the program's
+//! own.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use flashlock_locks::catalogue::{APART, ApartInfo, DEFAULT, LOCKS, LockInfo, OptionInfo, OrderInfo};
+use flashlock_locks::catalogue::{APART, ApartInfo, DEFAULT, LOCKS, LockId, LockInfo, OptionInfo, OrderInfo};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::order::Order;
-use flashlock_locks::rw::catalogue::{RW_LOCKS, RwInfo};
-use flashlock_native::settings::{self, Choice, RwChoice};
+use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
+use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
+use flashlock_report::run_stats::{Lock, Why};
 
 use crate::failure::Failure;
+use crate::suggest::did_you_mean;
 
 /// A lock with its options, as text and as what the text means.
 #[derive(Clone, Debug)]
@@ -20,55 +23,204 @@ pub(crate) struct LockChoice {
     pub(crate) choice: Choice,
 }
 
+/// What mutexes are to run under.
+#[derive(Clone, Debug)]
+pub(crate) enum Under {
+    /// The locks that the program has.
+    Glibc,
+    /// One of the catalogue.
+    Ours(LockChoice),
+}
+
+/// What readers-writer locks are to run under.
+#[derive(Clone, Debug)]
+pub(crate) enum RwUnder {
+    /// The locks that the program has.
+    Glibc,
+    /// One of the catalogue, as text and as what the text means.
+    Ours(String, RwChoice),
+}
+
+/// What a program is to run under.
+#[derive(Clone, Debug)]
+pub(crate) struct Locks {
+    pub(crate) mutex: Under,
+    pub(crate) rw: RwUnder,
+    pub(crate) why: Why,
+}
+
 impl LockChoice {
-    /// From `--lock`, or from the environment if that is not given.
-    pub(crate) fn find(argument: Option<&str>) -> Result<Self, Failure> {
-        if let Some(text) = argument {
-            return Self::parse(text, "--lock");
-        }
-        let Some(text) = std::env::var_os(settings::ENV).filter(|text| !text.is_empty()) else {
-            return Ok(Self { text: DEFAULT.info().name.to_owned(), choice: Choice::DEFAULT });
-        };
-        let text = text.into_string().map_err(|text| {
-            Failure::usage(format_args!("{}='{}': is not UTF-8", settings::ENV, text.to_string_lossy()))
-        })?;
-        Self::parse(&text, settings::ENV)
+    /// What holds when the user says nothing.
+    pub(crate) fn default_lock() -> Self {
+        Self { text: DEFAULT.info().name.to_owned(), choice: Choice::DEFAULT }
     }
 
     /// From a text; `from` says in errors where it was given.
     pub(crate) fn parse(text: &str, from: &str) -> Result<Self, Failure> {
-        let bad = |what: &dyn std::fmt::Display| {
-            Failure::usage(format_args!("{from} '{text}': {what} (flashlock locks describes them)"))
-        };
         if text.is_empty() {
-            return Err(bad(&format_args!("names no lock; known are: {}", known())));
+            return Err(bad(text, from, &format!("names no lock; known are: {}", known())));
         }
-        let choice = settings::parse_here(text).map_err(|error| bad(&error))?;
+        let choice = settings::parse_here(text).map_err(|error| bad(text, from, &explain(&error, &[])))?;
         Ok(Self { text: text.to_owned(), choice })
     }
 }
 
-/// The readers-writer lock, as text, if the user names one: by `--rw`, else by the environment. An error if it makes no sense.
-pub(crate) fn find_rw(argument: Option<&str>) -> Result<Option<String>, Failure> {
-    let inherited = || std::env::var_os(settings::ENV_RW).filter(|text| !text.is_empty());
-    let (text, from) = match argument {
-        Some(text) => (text.to_owned(), "--rw"),
-        None => match inherited() {
-            Some(text) => (text.to_string_lossy().into_owned(), settings::ENV_RW),
-            None => return Ok(None),
-        },
-    };
-    parse_rw(&text, from).map(|_| Some(text))
+impl Under {
+    /// From a text; `from` says in errors where it was given.
+    pub(crate) fn parse(text: &str, from: &str) -> Result<Self, Failure> {
+        if is_glibc(text, from)? { Ok(Self::Glibc) } else { LockChoice::parse(text, from).map(Self::Ours) }
+    }
+
+    /// What `FLASHLOCK` says, if it is set.
+    pub(crate) fn inherited() -> Result<Option<Self>, Failure> {
+        let Some(text) = inherited(settings::ENV)? else { return Ok(None) };
+        Self::parse(&text, settings::ENV).map(Some)
+    }
+
+    /// What the preload library is told.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Glibc => settings::GLIBC,
+            Self::Ours(lock) => &lock.text,
+        }
+    }
 }
 
-fn parse_rw(text: &str, from: &str) -> Result<RwChoice, Failure> {
-    let bad = |what: &dyn std::fmt::Display| {
-        Failure::usage(format_args!("{from} '{text}': {what} (flashlock locks describes them)"))
-    };
-    if text.is_empty() {
-        return Err(bad(&format_args!("names no lock; known are: {}", known_rw())));
+impl RwUnder {
+    /// From a text; `from` says in errors where it was given.
+    pub(crate) fn parse(text: &str, from: &str) -> Result<Self, Failure> {
+        if is_glibc(text, from)? {
+            return Ok(Self::Glibc);
+        }
+        if text.is_empty() {
+            return Err(bad(text, from, &format!("names no lock; known are: {}", known_rw())));
+        }
+        let choice = settings::parse_rw_here(text, &mut Tunables::DEFAULT.clone());
+        choice.map(|choice| Self::Ours(text.to_owned(), choice)).map_err(|error| bad(text, from, &explain(&error, &[])))
     }
-    settings::parse_rw_here(text, &mut Tunables::DEFAULT.clone()).map_err(|error| bad(&error))
+
+    /// What `FLASHLOCK_RW` says, if it is set.
+    pub(crate) fn inherited() -> Result<Option<Self>, Failure> {
+        let Some(text) = inherited(settings::ENV_RW)? else { return Ok(None) };
+        Self::parse(&text, settings::ENV_RW).map(Some)
+    }
+
+    /// What the preload library is told.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Glibc => settings::GLIBC,
+            Self::Ours(text, _) => text,
+        }
+    }
+
+    /// The lock's name.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Glibc => settings::GLIBC,
+            Self::Ours(_, choice) => choice.lock.info().name,
+        }
+    }
+}
+
+impl Locks {
+    /// From the command line, else from the environment. If neither names a lock, a run that counts leaves the program
+    /// the locks that it has, for these are what it is to be told about; another runs under the default locks.
+    pub(crate) fn find(lock: Option<&str>, rw: Option<&str>, counts: bool) -> Result<Self, Failure> {
+        let (mutex, named_rw) = match (lock, rw) {
+            (Some(lock), rw) => (Some(Under::parse(lock, "--lock")?), rw),
+            (None, rw) => (Under::inherited()?, rw),
+        };
+        let named_rw = match named_rw {
+            Some(rw) => Some(RwUnder::parse(rw, "--rw")?),
+            None => RwUnder::inherited()?,
+        };
+        let why = match (lock.or(rw), mutex.is_some() || named_rw.is_some()) {
+            (Some(_), _) => Why::Argument,
+            (None, true) => Why::Environment,
+            (None, false) if counts => Why::Today,
+            (None, false) => Why::Unknown,
+        };
+        let mutex = mutex.unwrap_or_else(|| match why {
+            Why::Today => Under::Glibc,
+            _ => Under::Ours(LockChoice::default_lock()),
+        });
+        let rw = named_rw.unwrap_or_else(|| match mutex {
+            Under::Glibc => RwUnder::Glibc,
+            Under::Ours(_) => RwUnder::Ours(RW_DEFAULT.info().name.to_owned(), RwChoice::DEFAULT),
+        });
+        Ok(Self { mutex, rw, why })
+    }
+
+    /// What a report says of them.
+    pub(crate) fn described(&self) -> Lock {
+        let mutex = match &self.mutex {
+            Under::Glibc => Lock::glibc(),
+            Under::Ours(lock) => Lock::from(&lock.choice),
+        };
+        Lock { rw: self.rw.name().to_owned(), why: self.why, ..mutex }
+    }
+}
+
+/// A variable's text, if it is set.
+fn inherited(name: &str) -> Result<Option<String>, Failure> {
+    let Some(text) = std::env::var_os(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let not_text = |text: OsString| Failure::usage(format_args!("{name}='{}': is not UTF-8", text.to_string_lossy()));
+    text.into_string().map(Some).map_err(not_text)
+}
+
+/// Whether a text names glibc's own locks, which have no options.
+fn is_glibc(text: &str, from: &str) -> Result<bool, Failure> {
+    match text.split_once(':') {
+        Some((settings::GLIBC, _)) => Err(bad(text, from, "glibc's own locks take no options")),
+        _ => Ok(text == settings::GLIBC),
+    }
+}
+
+/// What is wrong with a text that names a lock.
+fn bad(text: &str, from: &str, what: &str) -> Failure {
+    Failure::usage(format_args!("{from} '{text}': {what} (flashlock locks describes them)"))
+}
+
+/// What is wrong with a choice, and what was meant, as far as one can guess: among what is known, or one of `others`.
+/// If nothing comes near, all that is known.
+pub(crate) fn explain(error: &BadChoice<'_>, others: &[&str]) -> String {
+    let runs = others.is_empty().then_some(settings::GLIBC);
+    let mutexes = || LOCKS.iter().map(|lock| lock.name).chain(runs);
+    let rws = || RW_LOCKS.iter().map(|lock| lock.name);
+    let guess = match *error {
+        BadChoice::Lock(name) | BadChoice::RwLock(name) if others.contains(&name) => None,
+        BadChoice::Lock(name) if others.is_empty() && RwId::from_name(&name.to_lowercase()).is_some() => {
+            let name = name.to_lowercase();
+            Some(format!("unknown lock '{name}'; it is a readers-writer lock: flashlock run --rw {name}"))
+        }
+        BadChoice::RwLock(name) if LockId::from_name(&name.to_lowercase()).is_some() => {
+            let name = name.to_lowercase();
+            Some(format!("unknown readers-writer lock '{name}'; it is a lock for mutexes: flashlock run --lock {name}"))
+        }
+        BadChoice::Lock(name) => did_you_mean(name, mutexes().chain(others.iter().copied()))
+            .map(|meant| format!("unknown lock '{name}'; {meant}")),
+        BadChoice::RwLock(name) => did_you_mean(name, rws().chain([settings::GLIBC]))
+            .map(|meant| format!("unknown readers-writer lock '{name}'; {meant}")),
+        BadChoice::Option(lock, name) => {
+            did_you_mean(name, lock.option_names()).map(|meant| format!("{error}; {meant}"))
+        }
+        BadChoice::Wait(lock, wait) => {
+            did_you_mean(wait, lock.waits().iter().copied()).map(|meant| format!("{error}; {meant}"))
+        }
+        BadChoice::Value(option, value) => {
+            did_you_mean(value, option.info().words.iter().copied()).map(|meant| format!("{error}; {meant}"))
+        }
+        _ => None,
+    };
+    guess.unwrap_or_else(|| {
+        let others: String = match error {
+            BadChoice::Lock(_) if others.is_empty() => format!(" {}", settings::GLIBC),
+            BadChoice::RwLock(_) => format!(" {}", settings::GLIBC),
+            BadChoice::Lock(_) => others.iter().map(|name| format!(" {name}")).collect(),
+            _ => String::new(),
+        };
+        format!("{error}{others}")
+    })
 }
 
 /// The names of all readers-writer locks.
@@ -122,15 +274,16 @@ pub(crate) struct LockNames {
     mutexes: &'static [LockInfo],
     rw_locks: &'static [RwInfo],
     apart: &'static [ApartInfo],
+    glibc: bool,
 }
 
 impl LockNames {
     /// Of mutexes.
-    pub(crate) const MUTEXES: Self = Self { mutexes: LOCKS, rw_locks: &[], apart: &[] };
+    pub(crate) const MUTEXES: Self = Self { mutexes: LOCKS, rw_locks: &[], apart: &[], glibc: true };
     /// Of readers-writer locks.
-    pub(crate) const RW_LOCKS: Self = Self { mutexes: &[], rw_locks: RW_LOCKS, apart: &[] };
-    /// Of all.
-    pub(crate) const ANY: Self = Self { mutexes: LOCKS, rw_locks: RW_LOCKS, apart: APART };
+    pub(crate) const RW_LOCKS: Self = Self { mutexes: &[], rw_locks: RW_LOCKS, apart: &[], glibc: true };
+    /// Of all of the catalogue.
+    pub(crate) const ANY: Self = Self { mutexes: LOCKS, rw_locks: RW_LOCKS, apart: APART, glibc: false };
 }
 
 impl TypedValueParser for LockNames {
@@ -149,7 +302,8 @@ impl TypedValueParser for LockNames {
         let mutexes = self.mutexes.iter().map(|lock| &lock.facts);
         let rw_locks = self.rw_locks.iter().map(|lock| &lock.facts);
         let facts = mutexes.chain(rw_locks).chain(self.apart.iter().map(|lock| &lock.facts));
-        Some(Box::new(facts.map(|facts| PossibleValue::new(facts.name).help(facts.title))))
+        let glibc = self.glibc.then(|| PossibleValue::new(settings::GLIBC).help("the locks that the program has"));
+        Some(Box::new(facts.map(|facts| PossibleValue::new(facts.name).help(facts.title)).chain(glibc)))
     }
 }
 
@@ -159,9 +313,10 @@ mod tests {
 
     #[test]
     fn errors_name_where_the_text_came_from_and_what_is_known() {
-        let failure = LockChoice::parse("mcz", "--lock").unwrap_err();
+        let failure = LockChoice::parse("nothing", "--lock").unwrap_err();
         assert_eq!(failure.code(), 2);
-        assert!(failure.to_string().starts_with("--lock 'mcz': unknown lock 'mcz'; known are: tas"), "{failure}");
+        let text = failure.to_string();
+        assert!(text.starts_with("--lock 'nothing': unknown lock 'nothing'; known are: tas"), "{text}");
         let failure = LockChoice::parse("tas:bound=5", "--lock").unwrap_err().to_string();
         assert!(
             failure.starts_with("--lock 'tas:bound=5': lock tas takes no option 'bound'; it takes: wait"),
@@ -171,13 +326,45 @@ mod tests {
     }
 
     #[test]
-    fn readers_writer_locks_are_found_apart() {
-        assert_eq!(find_rw(Some("shfl-rw:wait=park")).unwrap().as_deref(), Some("shfl-rw:wait=park"));
-        let failure = find_rw(Some("shfl")).unwrap_err();
-        assert_eq!(failure.code(), 2);
-        let text = failure.to_string();
-        assert!(text.starts_with("--rw 'shfl': unknown readers-writer lock 'shfl'; known are: futex-rw"), "{text}");
-        assert!(find_rw(Some("")).unwrap_err().to_string().contains("names no lock"));
+    fn errors_say_what_was_meant() {
+        let said = |text: &str| Under::parse(text, "--lock").unwrap_err().to_string();
+        for (text, meant) in [
+            ("SHFL", "did you mean 'shfl'?"),
+            ("mcx", "did you mean 'mcs'?"),
+            ("Glibc", "did you mean 'glibc'?"),
+            ("cst-rw", "it is a readers-writer lock: flashlock run --rw cst-rw"),
+            ("shfl:buond=5", "did you mean 'bound'?"),
+            ("mcs:wait=prak", "did you mean 'park'?"),
+            ("shfl:policy=nmua", "did you mean 'numa'?"),
+            ("glibc:wait=park", "take no options"),
+        ] {
+            assert!(said(text).contains(meant), "{text}: {}", said(text));
+        }
+        // Who has meant something is not shown everything.
+        assert!(!said("mcx").contains("known are"), "{}", said("mcx"));
+        let rw = |text: &str| RwUnder::parse(text, "--rw").unwrap_err().to_string();
+        assert!(rw("mcs").contains("it is a lock for mutexes: flashlock run --lock mcs"), "{}", rw("mcs"));
+        assert!(rw("cst-wr").contains("did you mean 'cst-rw'?"), "{}", rw("cst-wr"));
+        assert!(rw("nothing").contains("known are: futex-rw"), "{}", rw("nothing"));
+        assert!(rw("").contains("names no lock"));
+    }
+
+    #[test]
+    fn what_is_counted_without_a_name_is_what_the_program_has() {
+        let find = |lock, rw, counts| {
+            let locks = Locks::find(lock, rw, counts).unwrap();
+            (locks.mutex.text().to_owned(), locks.rw.text().to_owned(), locks.why)
+        };
+        let (default, rw) = (DEFAULT.info().name.to_owned(), RW_DEFAULT.info().name.to_owned());
+        let glibc = || settings::GLIBC.to_owned();
+        assert_eq!(find(None, None, false), (default.clone(), rw.clone(), Why::Unknown));
+        assert_eq!(find(None, None, true), (glibc(), glibc(), Why::Today));
+        assert_eq!(find(Some("glibc"), None, false), (glibc(), glibc(), Why::Argument));
+        assert_eq!(find(Some("mcs:wait=park"), None, true), ("mcs:wait=park".into(), rw, Why::Argument));
+        // As it would run without being counted.
+        assert_eq!(find(None, Some("cst-rw"), true), (default.clone(), "cst-rw".into(), Why::Argument));
+        assert_eq!(find(Some("glibc"), Some("cst-rw"), true), (glibc(), "cst-rw".into(), Why::Argument));
+        assert_eq!(find(None, Some("glibc"), false), (default, glibc(), Why::Argument));
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //! | [`launch`] | starting a program, forwarding signals, ending as it ended |
 //! | [`elf`], [`search`], [`inspect`] | what a program file is, where files are found, what flashlock can do for it |
 //! | [`evidence`] | what the default lock decides by, on this machine |
+//! | [`symbols`] | what the addresses of a program that has ended mean |
+//! | [`suggest`] | what a user may have meant |
 //! | [`pthread`] | the C library's locks, called as a C program calls them |
 //! | [`screen`], [`output`], [`failure`] | output, files and errors |
 //!
@@ -35,6 +37,8 @@ mod run;
 mod screen;
 mod search;
 mod simulate;
+mod suggest;
+mod symbols;
 mod topology;
 
 use std::process::ExitCode;

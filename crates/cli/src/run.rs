@@ -1,7 +1,6 @@
 //! `flashlock run`: a program under a lock.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -9,64 +8,52 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use flashlock_locks::catalogue::{LOCKS, OPTIONS};
 use flashlock_native::settings;
 use flashlock_native::stats::{self, Block};
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
 use flashlock_report::run_stats::{self, Outcome, RunStats};
 
+use crate::args::ENVIRONMENT;
 use crate::failure::Failure;
 use crate::launch::{self, Ended, OWN_FAILURE, Program};
-use crate::lock_choice::{LockChoice, LockNames, find_rw, imagined_topology};
+use crate::lock_choice::{LockNames, Locks, Under, imagined_topology};
+use crate::symbols::Symbols;
 use crate::{compare, inspect, preload, screen};
 
 const EXAMPLES: &str = "\
 Examples:
   flashlock run -- ./server --port 80            with the default lock
   flashlock run --lock mcs:wait=park -- ./server
-  flashlock run --rw cst-rw -- ./server          with another readers-writer lock
-  flashlock run --stats -- ./server              then show what its locks did
+  flashlock run --rw cst-rw -- ./server          another readers-writer lock
+  flashlock run --stats -- ./server              with its own locks, counted
+  flashlock run --stats --lock shfl -- ./server  with shfl, counted
   flashlock run --stats=json --stats-file s.json -- ./server
-  flashlock run --lock futex                     no program: a demonstration";
+  flashlock run --lock futex                     no program: a demonstration
 
-const NOTES: &str = "\
-Without --stats, flashlock becomes the program: its signals, exit status and
-process id are the program's. With --stats, it waits for the program, passes
-signals on to it, and then ends as the program ended, by the same signal if it
-was one. What was counted is reported however the program ended, also after a
-crash or SIGKILL. Objects that only glibc can serve are counted when they are
-initialised; those that a process outside the run has initialised are not.
+Which locks there are: flashlock locks. Which options one takes, as
+NAME:OPTION=VALUE,OPTION=VALUE: flashlock locks NAME.
 
 Replaced are the pthread and C11 mutexes and condition variables of the program
 and of its libraries; its readers-writer locks, by a lock of their own (--rw);
 its spinlocks and unnamed private semaphores, the same way under every lock. What
 only glibc can serve (robust, process-shared, priority-inheriting or -protected)
-stays glibc's.
+stays glibc's. With --lock glibc nothing is replaced.
 
+--stats counts what the program uses today, which is glibc's locks, unless you
+name another one: a lock that lets few threads circulate hides contention. The
+report says what carries the traffic, which locks threads waited for, how long,
+and how many threads waited on average. If that is less than 0.05, no lock will
+help much. There is a report however the program ends, even after SIGKILL.
+
+Without --stats, flashlock becomes the program: its signals, exit status and
+process id are the program's. With --stats, it waits for the program, passes
+signals on to it, and then ends as the program ended, by the same signal if it
+was one.
+";
+const STATUS: &str = "\
 Exit status: the program's; 125 flashlock itself failed, 126 the program cannot
 be executed, 127 it was not found, 2 wrong usage.";
-
-/// What stands under the options in `--help`.
-fn help() -> String {
-    let mut text = format!("{EXAMPLES}\n\nLock options (--lock NAME:option=value,option=value):\n");
-    let mut say = |name: &str, what: &str, locks: &str| {
-        let _ = writeln!(text, "  {name:<9} {what} ({locks})");
-    };
-    say("wait", "spin, stp (spin, then park) or park", "every lock, as far as it can");
-    for option in OPTIONS {
-        let takers = LOCKS.iter().filter(|lock| lock.options.contains(&option.id));
-        let takers: Vec<&str> = takers.map(|lock| lock.name).collect();
-        let (what, default) = match option.word(option.default) {
-            Some(default) => {
-                (format!("{} {}: {}", option.unit, option.meaning, option.words.join(", ")), default.to_owned())
-            }
-            None => (format!("{} {}", option.unit, option.meaning), option.default.to_string()),
-        };
-        say(option.name, &what, &format!("{}; {default}", takers.join(", ")));
-    }
-    format!("{text}\n{NOTES}")
-}
 
 /// Run a program with its pthread locks replaced
 ///
@@ -76,20 +63,21 @@ fn help() -> String {
 /// Without a program, a demonstration is run instead: what `flashlock compare` does with this lock and many threads, for a
 /// few seconds.
 #[derive(clap::Args)]
-#[command(after_long_help = help())]
+#[command(after_long_help = format!("{EXAMPLES}\n{ENVIRONMENT}\n{STATUS}"))]
 pub(crate) struct Args {
-    /// The lock and its options; by default what FLASHLOCK says, else the default lock
+    /// The lock and its options, or glibc: the program's own. By default what FLASHLOCK says; else the default lock,
+    /// but with --stats glibc
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     lock: Option<String>,
 
-    /// The readers-writer lock; by default what FLASHLOCK_RW says, else the default one. Its options, but for wait=, hold for
-    /// mutexes, too
+    /// The readers-writer lock, or glibc. By default what FLASHLOCK_RW says; else glibc beside --lock glibc, and the
+    /// default one beside others. Its options, except wait=, hold for mutexes, too
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::RW_LOCKS, hide_possible_values = true)]
     rw: Option<String>,
 
     /// Count what the locks do, and report it at the end: as text to standard error, or as JSON to standard output
-    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
-    #[arg(requires = "command")]
+    #[arg(long, value_name = "text|json", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    #[arg(requires = "command", hide_possible_values = true)]
     stats: Option<Format>,
 
     /// Write the report to a file instead
@@ -122,23 +110,29 @@ struct Counting {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let lock = LockChoice::find(args.lock.as_deref())?;
-    let rw = find_rw(args.rw.as_deref())?;
+    let locks = Locks::find(args.lock.as_deref(), args.rw.as_deref(), args.counts())?;
     let imagined = imagined_topology()?;
     if args.command.is_empty() {
-        return compare::demonstrate(&lock);
+        return match &locks.mutex {
+            Under::Ours(lock) => compare::demonstrate(lock),
+            Under::Glibc => Err(Failure::usage(
+                "under glibc's own locks there is nothing to show: name a program, or a lock that glibc's is compared with",
+            )),
+        };
     }
     let library = preload::find().map_err(|failure| failure.with_code(OWN_FAILURE))?;
     let program = Program::new(&args.command)?;
     inspect::program(program.name())?.warn();
-    set_environment(&library, &lock, rw.as_deref());
+    set_environment(&library, &locks);
     let Some(counting) = Counting::prepare(args)? else {
         return Err(program.cannot_run(&program.exec()));
     };
     let ended = launch::supervise(&program)?;
     let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let provenance = Provenance::now(run_stats::SCHEMA, run_stats::VERSION, command, Machine::here(imagined));
-    let stats = RunStats::new(provenance, &lock.choice, outcome(&ended), resources(&ended), &counting.block.totals());
+    let objects = Symbols::new(counting.block.modules()).name(&counting.block.objects());
+    let totals = counting.block.totals();
+    let stats = RunStats::new(provenance, locks.described(), outcome(&ended), resources(&ended), &totals, objects);
     if let Err(failure) = counting.report(&stats) {
         // The program's end is what matters to whoever started it.
         failure.report();
@@ -147,15 +141,20 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 }
 
 /// Tells the dynamic linker and the library what to do.
-fn set_environment(library: &Path, lock: &LockChoice, rw: Option<&str>) {
+fn set_environment(library: &Path, locks: &Locks) {
     let value = preload::prepend(library, std::env::var_os(preload::LD_PRELOAD).as_deref());
     // SAFETY: this process has one thread.
     unsafe {
         std::env::set_var(preload::LD_PRELOAD, value);
-        std::env::set_var(settings::ENV, &lock.text);
-        if let Some(rw) = rw {
-            std::env::set_var(settings::ENV_RW, rw);
-        }
+        std::env::set_var(settings::ENV, locks.mutex.text());
+        std::env::set_var(settings::ENV_RW, locks.rw.text());
+    }
+}
+
+impl Args {
+    /// Whether the program is counted.
+    fn counts(&self) -> bool {
+        self.stats.is_some() || self.stats_file.is_some()
     }
 }
 

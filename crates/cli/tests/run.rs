@@ -12,29 +12,51 @@ use predicates::str::{contains, is_empty, starts_with};
 
 #[test]
 fn an_unknown_lock_lists_the_known_ones() {
-    for mut command in [
-        {
-            let mut c = flashlock();
-            c.args(["run", "--lock", "mcz", "--", "true"]);
-            c
-        },
-        {
-            let mut c = flashlock();
-            c.args(["run", "--", "true"]).env("FLASHLOCK", "mcz");
-            c
-        },
-        {
-            let mut c = flashlock();
-            c.args(["run", "--lock", "mcz"]);
-            c
-        },
+    for (name, said) in [
+        ("nothing", "unknown lock 'nothing'; known are: tas futex ticket "),
+        ("mcx", "unknown lock 'mcx'; did you mean 'mcs'?"),
+        ("SHFL", "unknown lock 'SHFL'; did you mean 'shfl'?"),
+        ("cst-rw", "unknown lock 'cst-rw'; it is a readers-writer lock: flashlock run --rw cst-rw"),
     ] {
-        command
-            .assert()
-            .code(2)
-            .stdout(is_empty())
-            .stderr(starts_with("flashlock: ").and(contains("unknown lock 'mcz'; known are: tas futex ticket ")));
+        let run = |args: &[&str], variable: &str| {
+            let mut command = flashlock();
+            command.arg("run").args(args).env("FLASHLOCK", variable);
+            let said = starts_with("flashlock: ").and(contains(said));
+            command.assert().code(2).stdout(is_empty()).stderr(said);
+        };
+        run(&["--lock", name, "--", "true"], "");
+        run(&["--", "true"], name);
+        run(&["--stats", "--", "true"], name);
+        run(&["--lock", name], "");
     }
+}
+
+/// Nothing of ours serves a lock then; by the command, and by the library on its own.
+#[test]
+fn glibcs_own_locks_are_a_choice() {
+    let show = "echo $FLASHLOCK $FLASHLOCK_RW";
+    for (args, variables) in [
+        (&["--lock", "glibc"][..], "glibc glibc\n"),
+        (&["--lock", "mcs", "--rw", "glibc"], "mcs glibc\n"),
+        (&["--lock", "glibc", "--rw", "cst-rw"], "glibc cst-rw\n"),
+    ] {
+        let mut command = flashlock();
+        command.arg("run").args(args).args(["--", "sh", "-c", &format!("{show}; {} >/dev/null", threads(5))]);
+        command.assert().success().stdout(variables).stderr(is_empty());
+    }
+    let mut command = flashlock();
+    command.args(["run", "--lock", "glibc:wait=park", "--", "true"]);
+    command.assert().code(2).stderr(contains("glibc's own locks take no options"));
+    let mut command = flashlock();
+    command.args(["run", "--lock", "glibc"]);
+    command.assert().code(2).stderr(contains("name a program"));
+    let mut command = flashlock();
+    command
+        .arg("--version")
+        .env("LD_PRELOAD", common::preload())
+        .env("FLASHLOCK", "glibc")
+        .env("FLASHLOCK_RW", "glibc");
+    command.assert().success().stderr(is_empty());
 }
 
 #[test]

@@ -4,12 +4,13 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{AGAINST_HANGS, binary, flashlock, preload, scratch, threads};
-use flashlock_report::run_stats::{Outcome, RunStats};
+use flashlock_report::run_stats::{Object, Outcome, Reason, RunStats, Why};
 use predicates::prelude::*;
 use predicates::str::contains;
 
@@ -145,14 +146,156 @@ fn programs_that_it_starts_are_counted_too() {
     assert!(stats.unwrap().processes >= 2);
 }
 
+/// A program of this directory, compiled.
+fn compiled(name: &str, program: &str) -> PathBuf {
+    let program = scratch(program);
+    let source = format!("{}/tests/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-D_GNU_SOURCE", "-Wall", "-Werror", "-O1", "-g", "-pthread", &source, "-o"]).arg(&program);
+    assert!(compiler.status().unwrap().success());
+    program
+}
+
+fn object<'a>(stats: &'a RunStats, symbol: &str) -> &'a Object {
+    let found = stats.objects.iter().find(|object| object.symbol.as_deref() == Some(symbol));
+    found.unwrap_or_else(|| panic!("no {symbol}: {:?}", stats.objects))
+}
+
+/// What a program does is the same whichever lock serves it, and so is what is counted of it.
+#[test]
+fn every_kind_is_counted_alike_under_glibcs_locks_and_ours() {
+    let (program, file) = (compiled("contended", "contended"), scratch("contended.json"));
+    for locks in [
+        &[][..],
+        &["--lock", "mcs:wait=park"],
+        &["--lock", "flash"],
+        &["--lock", "glibc", "--rw", "cst-rw"],
+        &["--rw", "shfl-rw"],
+    ] {
+        let mut command = flashlock();
+        command.args(["run", "--stats=json", "--stats-file"]).arg(&file).args(locks).arg("--").arg(&program);
+        command.assert().success();
+        let stats = RunStats::read(&file).unwrap();
+        if locks.is_empty() {
+            assert_eq!(
+                (stats.lock.name.as_str(), stats.lock.rw.as_str(), stats.lock.why),
+                ("glibc", "glibc", Why::Today)
+            );
+        } else {
+            assert_eq!(stats.lock.why, Why::Argument, "{locks:?}");
+        }
+        // The C library, and flashlock itself, use others.
+        let at_least = |name: &str, count| assert!(stats.events.of(name) >= count, "{locks:?}: {name}");
+        at_least("acquisitions", 22);
+        at_least("contended", 1);
+        for (name, count) in [
+            ("rw_reads", 2),
+            ("rw_writes", 2),
+            ("rw_contended", 2),
+            ("sem_acquisitions", 1001),
+            ("sem_queued", 1),
+            ("sem_posts", 1001),
+            ("spin_acquisitions", 10),
+            ("spin_contended", 0),
+        ] {
+            assert_eq!(stats.events.of(name), count, "{locks:?}: {name}");
+        }
+        let others = &stats.waits_of;
+        for (what, waits) in [("read", &others.rw_read), ("write", &others.rw_write), ("semaphore", &others.semaphore)]
+        {
+            assert_eq!(waits.count, 1, "{locks:?}: {what}");
+            // The holder has looked three times before it gave it back.
+            assert!(waits.p50_ns >= Some(2_000_000), "{locks:?}: {what}: {waits:?}");
+        }
+        let mutex = object(&stats, "the_static_mutex");
+        assert_eq!((mutex.kind.as_deref(), mutex.acquisitions, mutex.contended), (Some("mutex"), 2, 1), "{locks:?}");
+        assert!(mutex.waited_ns >= 2_000_000 && mutex.longest_ns == mutex.waited_ns, "{locks:?}: {mutex:?}");
+        assert!(mutex.module.as_deref().is_some_and(|module| module.ends_with("-contended")), "{mutex:?}");
+        let lock = object(&stats, "the_table+0x8");
+        assert_eq!((lock.kind.as_deref(), lock.acquisitions, lock.contended), (Some("rwlock"), 4, 2), "{locks:?}");
+        assert_eq!(object(&stats, "spinlock").acquisitions, 10, "{locks:?}");
+        for (kind, acquisitions, contended) in [("mutex", 10, 0), ("semaphore", 1001, 1)] {
+            let made = |object: &&Object| {
+                let place = object.place.as_ref();
+                place.is_some_and(|place| place.function.as_deref() == Some("make_objects") && object.symbol.is_none())
+                    && object.kind.as_deref() == Some(kind)
+            };
+            let object =
+                stats.objects.iter().find(made).unwrap_or_else(|| panic!("{locks:?}: {kind}: {:?}", stats.objects));
+            let place = object.place.as_ref().unwrap();
+            assert_eq!((object.acquisitions, object.contended), (acquisitions, contended), "{locks:?}: {kind}");
+            assert_eq!(place.reason, Reason::Initialised, "{locks:?}: {kind}");
+            assert!(
+                place.source.as_ref().is_some_and(|source| source.contains("contended.c:")),
+                "{locks:?}: {place:?}"
+            );
+        }
+        // Waits for permits are none for locks.
+        assert!(stats.derived.waiting_threads > 0.0 && stats.derived.rw_contention == Some(0.5), "{:?}", stats.derived);
+        assert!(stats.objects.is_sorted_by_key(|object| u64::MAX - object.waited_ns));
+    }
+}
+
+#[test]
+fn the_text_names_what_carries_the_traffic_and_under_which_locks_it_was_counted() {
+    let program = compiled("contended", "traffic");
+    let mut command = flashlock();
+    let output = command.args(["run", "--stats", "--"]).arg(&program).env("COLUMNS", "140").output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    for said in [
+        "under glibc: what your program uses today (--lock NAME counts under another one)",
+        "Semaphores carry most of the traffic: 1,001 of ",
+        "Waits for a readers-writer lock, to read: 1, 50% under ",
+        "Waits for a permit of a semaphore: 1, 50% under ",
+        "the_static_mutex in ",
+        "initialised by make_objects (contended.c:",
+        "Whether another lock helps: flashlock compare",
+    ] {
+        assert!(text.contains(said), "{said}:\n{text}");
+    }
+    for name in ["steals", "grants", "cohort_passes", "none:"] {
+        assert!(!text.contains(name), "{name}:\n{text}");
+    }
+}
+
+#[test]
+fn more_objects_than_can_be_told_apart_are_counted_together() {
+    let (program, file) = (compiled("contended", "many"), scratch("many.json"));
+    let mut command = flashlock();
+    command.args(["run", "--stats=json", "--stats-file"]).arg(&file).arg("--").arg(&program).arg("many");
+    command.assert().success();
+    let stats = RunStats::read(&file).unwrap();
+    assert!(stats.events.of("acquisitions") >= 200_000);
+    let crowd = stats.objects.iter().find(|object| object.address.is_none()).expect("there is no room for so many");
+    assert!(crowd.acquisitions > 150_000, "{crowd:?}");
+    assert_eq!(crowd.place.as_ref().and_then(|place| place.function.as_deref()), Some("main"), "{crowd:?}");
+}
+
+/// One line, and nothing of what was not counted.
+#[test]
+fn if_no_process_reports_nothing_else_is_said() {
+    let (source, program) = (scratch("alone.c"), scratch("alone"));
+    std::fs::write(&source, "int main(void) { return 3; }\n").unwrap();
+    let compiled = Command::new("cc").arg("-static").arg("-o").arg(&program).arg(&source).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "a C compiler and a static C library are needed");
+    let mut command = flashlock();
+    command.args(["run", "--stats", "--"]).arg(&program).env("COLUMNS", "80");
+    let said = command.assert().code(3).stdout("");
+    let text = String::from_utf8(said.get_output().stderr.clone()).unwrap();
+    let (warning, report) = text.split_once('\n').unwrap();
+    assert!(warning.contains("warning: "), "{text}");
+    let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        report.starts_with("flashlock: no process reported") && report.ends_with("flashlock doctor PROGRAM"),
+        "{text}"
+    );
+    assert!(!text.contains("machine") && !text.contains("event"), "{text}");
+}
+
 #[test]
 fn objects_left_to_glibc_are_counted_by_reason() {
-    let (program, file) = (scratch("left_to_glibc"), scratch("left_to_glibc.json"));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/left_to_glibc.c");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-D_GNU_SOURCE", "-Wall", "-Werror", "-pthread", source, "-o"]).arg(&program);
-    assert!(compiler.status().unwrap().success());
-    for lock in ["shfl", "mcs"] {
+    let (program, file) = (compiled("left_to_glibc", "left_to_glibc"), scratch("left_to_glibc.json"));
+    for lock in ["shfl", "mcs", "glibc"] {
         let mut command = flashlock();
         command.args(["run", "--lock", lock, "--stats=json", "--stats-file"]).arg(&file).arg("--").arg(&program);
         command.assert().success();
@@ -163,6 +306,9 @@ fn objects_left_to_glibc_are_counted_by_reason() {
     }
     let mut command = flashlock();
     command.args(["run", "--stats", "--"]).arg(&program);
+    command.assert().success().stderr(contains("no lock of flashlock can").and(contains("priority-inheriting")));
+    let mut command = flashlock();
+    command.args(["run", "--stats", "--lock", "shfl", "--"]).arg(&program);
     command.assert().success().stderr(contains("left to glibc:").and(contains("priority-inheriting")));
 }
 

@@ -134,14 +134,17 @@ fn a_static_program_is_a_problem() {
     flashlock().arg("doctor").arg(&program).assert().code(1).stdout(contains("statically linked"));
     let mut command = flashlock();
     command.args(["run", "--stats", "--"]).arg(&program);
-    command.assert().success().stderr(contains("warning: ").and(contains("No process reported")));
+    command.assert().success().stderr(contains("warning: ").and(contains("flashlock: no process reported")));
 }
 
 #[test]
 fn the_doctor_sees_a_broken_environment() {
     let mut command = flashlock();
-    command.arg("doctor").env("FLASHLOCK", "mcz");
-    command.assert().code(1).stdout(contains("unknown lock 'mcz'"));
+    command.arg("doctor").env("FLASHLOCK", "mcz").env("COLUMNS", "140");
+    command.assert().code(1).stdout(contains("unknown lock 'mcz'; did you mean 'mcs'?"));
+    let mut command = flashlock();
+    command.arg("doctor").env("FLASHLOCK", "glibc").env("FLASHLOCK_RW", "glibc");
+    command.assert().success().stdout(contains("glibc: the lock where --lock is not given"));
     let mut command = flashlock();
     command.arg("doctor").env("FLASHLOCK_PRELOAD_PATH", "/nowhere");
     command.assert().code(1).stdout(contains("cannot find libflashlock_preload.so"));

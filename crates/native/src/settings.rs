@@ -26,6 +26,8 @@ use crate::umwait;
 pub const ENV: &str = "FLASHLOCK";
 /// The environment variable that names the readers-writer lock.
 pub const ENV_RW: &str = "FLASHLOCK_RW";
+/// The value of [`ENV`] and of [`ENV_RW`] that leaves the program the locks that it has.
+pub const GLIBC: &str = "glibc";
 /// The value of `wait=` that not every CPU can do.
 pub const UMWAIT: &str = "umwait";
 /// The environment variable that describes a machine to imagine.
@@ -98,6 +100,19 @@ pub struct Row {
     orders: &'static [OrderInfo],
 }
 
+impl Row {
+    /// The options that it takes.
+    pub fn option_names(self) -> impl Iterator<Item = &'static str> {
+        let own = self.facts.options.iter().map(|option| option.info().name);
+        ["wait"].into_iter().chain(own).chain(self.orders.iter().map(|order| order.name))
+    }
+
+    /// Its ways of waiting.
+    pub fn waits(self) -> &'static [&'static str] {
+        self.facts.waits
+    }
+}
+
 /// Names are unique.
 impl PartialEq for Row {
     fn eq(&self, other: &Self) -> bool {
@@ -143,9 +158,8 @@ impl BadChoice<'_> {
                 say_each(say, RW_LOCKS.iter().map(|lock| lock.name));
             }
             Self::Option(lock, name) => {
-                say_all(say, ["lock ", lock.facts.name, " takes no option '", name, "'; it takes: wait"]);
-                let own = lock.facts.options.iter().map(|option| option.info().name);
-                say_each(say, own.chain(lock.orders.iter().map(|order| order.name)));
+                say_all(say, ["lock ", lock.facts.name, " takes no option '", name, "'; it takes:"]);
+                say_each(say, lock.option_names());
             }
             Self::Value(option, value) => {
                 let option = option.info();

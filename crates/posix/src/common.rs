@@ -1,7 +1,8 @@
 //! # Functions that do not depend on the chosen lock
 //!
 //! Spinlocks and semaphores are the same whichever lock serves the mutexes, so they have a table of their own beside
-//! [`dispatch`](crate::dispatch)'s: one that counts, and one that does not. It is installed with the other.
+//! [`dispatch`](crate::dispatch)'s: one that counts, and one that does not; and glibc's own, which go with glibc's
+//! mutexes. It is installed with the other.
 
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{
@@ -15,10 +16,12 @@ use flashlock_native::Counting;
 use flashlock_native::{Native, NoStats, Word32};
 use libc::{clockid_t, pthread_spinlock_t, sem_t, timespec};
 
+#[cfg(feature = "stats")]
+use crate::watch;
 use crate::{glibc, sem, spin};
 
 macro_rules! define_common {
-    ($($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $real:path;)*) => {
+    ($($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $real:path, $watched:expr, $role:ident $($what:ident $object:ident)?;)*) => {
         /// The functions.
         pub struct Common {
             $(
@@ -30,6 +33,12 @@ macro_rules! define_common {
         impl Common {
             const fn of<M: Machine<Word = Word32>>() -> Self {
                 Self { $($field: $generic),* }
+            }
+
+            /// The same, and the counters know what is used.
+            #[cfg(feature = "stats")]
+            const fn counting<M: Machine<Word = Word32>>() -> Self {
+                Self { $($field: crate::table::counted!($role, $generic, counted::$field::<M>)),* }
             }
         }
 
@@ -56,30 +65,50 @@ macro_rules! define_common {
             )*
         }
 
+        crate::table::define_entries! {
+            [<M: Machine<Word = Word32>>] [::<M>]
+            $($field($($arg: $type),*) = $generic, $watched, $role $($what $object)?;)*
+        }
+
         static FIRST: Common = Common { $($field: first::$field),* };
         static GLIBC: Common = Common { $($field: real::$field),* };
+        #[cfg(feature = "stats")]
+        static WATCHED: Common = Common { $($field: crate::table::counted!($role, $watched, watched::$field)),* };
     };
 }
 
 define_common! {
-    spin_init(s: *mut pthread_spinlock_t, p: c_int) = spin::init, glibc::pthread_spin_init;
-    spin_lock(s: *mut pthread_spinlock_t) = spin::lock::<M>, glibc::pthread_spin_lock;
-    spin_trylock(s: *mut pthread_spinlock_t) = spin::trylock::<M>, glibc::pthread_spin_trylock;
-    spin_unlock(s: *mut pthread_spinlock_t) = spin::unlock::<M>, glibc::pthread_spin_unlock;
-    spin_destroy(s: *mut pthread_spinlock_t) = spin::destroy, glibc::pthread_spin_destroy;
-    sem_init(s: *mut sem_t, p: c_int, v: c_uint) = sem::init::<M>, glibc::sem_init;
-    sem_wait(s: *mut sem_t) = sem::wait::<M>, glibc::sem_wait;
-    sem_trywait(s: *mut sem_t) = sem::trywait::<M>, glibc::sem_trywait;
-    sem_timedwait(s: *mut sem_t, t: *const timespec) = sem::timedwait::<M>, glibc::sem_timedwait;
-    sem_clockwait(s: *mut sem_t, c: clockid_t, t: *const timespec) = sem::clockwait::<M>, glibc::sem_clockwait;
-    sem_post(s: *mut sem_t) = sem::post::<M>, glibc::sem_post;
-    sem_getvalue(s: *mut sem_t, v: *mut c_int) = sem::getvalue::<M>, glibc::sem_getvalue;
-    sem_destroy(s: *mut sem_t) = sem::destroy::<M>, glibc::sem_destroy;
+    spin_init(s: *mut pthread_spinlock_t, p: c_int)
+        = spin::init, glibc::pthread_spin_init, real::spin_init, makes Spinlock s;
+    spin_lock(s: *mut pthread_spinlock_t)
+        = spin::lock::<M>, glibc::pthread_spin_lock, watch::spin_lock, takes Spinlock s;
+    spin_trylock(s: *mut pthread_spinlock_t)
+        = spin::trylock::<M>, glibc::pthread_spin_trylock, watch::spin_trylock, takes Spinlock s;
+    spin_unlock(s: *mut pthread_spinlock_t)
+        = spin::unlock::<M>, glibc::pthread_spin_unlock, real::spin_unlock, plain;
+    spin_destroy(s: *mut pthread_spinlock_t)
+        = spin::destroy, glibc::pthread_spin_destroy, real::spin_destroy, plain;
+    sem_init(s: *mut sem_t, p: c_int, v: c_uint)
+        = sem::init::<M>, glibc::sem_init, watch::sem_init, makes Semaphore s;
+    sem_wait(s: *mut sem_t)
+        = sem::wait::<M>, glibc::sem_wait, watch::sem_wait, takes Semaphore s;
+    sem_trywait(s: *mut sem_t)
+        = sem::trywait::<M>, glibc::sem_trywait, watch::sem_trywait, takes Semaphore s;
+    sem_timedwait(s: *mut sem_t, t: *const timespec)
+        = sem::timedwait::<M>, glibc::sem_timedwait, watch::sem_timedwait, takes Semaphore s;
+    sem_clockwait(s: *mut sem_t, c: clockid_t, t: *const timespec)
+        = sem::clockwait::<M>, glibc::sem_clockwait, watch::sem_clockwait, takes Semaphore s;
+    sem_post(s: *mut sem_t)
+        = sem::post::<M>, glibc::sem_post, watch::sem_post, plain;
+    sem_getvalue(s: *mut sem_t, v: *mut c_int)
+        = sem::getvalue::<M>, glibc::sem_getvalue, real::sem_getvalue, plain;
+    sem_destroy(s: *mut sem_t)
+        = sem::destroy::<M>, glibc::sem_destroy, real::sem_destroy, plain;
 }
 
 static PLAIN: Common = Common::of::<Native<NoStats>>();
 #[cfg(feature = "stats")]
-static COUNTING: Common = Common::of::<Native<Counting>>();
+static COUNTING: Common = Common::counting::<Native<Counting>>();
 
 static COMMON: AtomicPtr<Common> = AtomicPtr::new((&raw const FIRST).cast_mut());
 
@@ -93,8 +122,11 @@ pub fn common() -> &'static Common {
 /// Whose functions are called.
 #[derive(Clone, Copy)]
 pub(crate) enum Whose {
-    /// glibc's: its layout is unknown.
+    /// glibc's: the user wants them, or their layout is unknown.
     Glibc,
+    /// glibc's, counting.
+    #[cfg(feature = "stats")]
+    Watched,
     /// Ours.
     Plain,
     /// Ours, counting.
@@ -106,6 +138,8 @@ pub(crate) enum Whose {
 pub(crate) fn install(whose: Whose) {
     let chosen: &'static Common = match whose {
         Whose::Glibc => &GLIBC,
+        #[cfg(feature = "stats")]
+        Whose::Watched => &WATCHED,
         Whose::Plain => &PLAIN,
         #[cfg(feature = "stats")]
         Whose::Counting => &COUNTING,

@@ -29,27 +29,40 @@ use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthre
 use crate::common::{self, Whose};
 use crate::environment::{self, Unreadable, Value};
 use crate::table::define_table;
+#[cfg(feature = "stats")]
+use crate::watch;
 use crate::{cond, dispatch_rw, glibc, layout, mutex};
 
 define_table! {
     RawLock, resolve;
-    mutex_init(m: *mut pthread_mutex_t, a: *const pthread_mutexattr_t) = mutex::init::<M>, glibc::pthread_mutex_init;
-    mutex_lock(m: *mut pthread_mutex_t) = mutex::lock::<L, M>, glibc::pthread_mutex_lock;
-    mutex_trylock(m: *mut pthread_mutex_t) = mutex::trylock::<L, M>, glibc::pthread_mutex_trylock;
-    mutex_timedlock(m: *mut pthread_mutex_t, t: *const timespec) = mutex::timedlock::<L, M>, glibc::pthread_mutex_timedlock;
+    mutex_init(m: *mut pthread_mutex_t, a: *const pthread_mutexattr_t)
+        = mutex::init::<M>, glibc::pthread_mutex_init, mutex::init::<Native<Counting>>, makes Mutex m;
+    mutex_lock(m: *mut pthread_mutex_t)
+        = mutex::lock::<L, M>, glibc::pthread_mutex_lock, watch::mutex_lock, takes Mutex m;
+    mutex_trylock(m: *mut pthread_mutex_t)
+        = mutex::trylock::<L, M>, glibc::pthread_mutex_trylock, watch::mutex_trylock, takes Mutex m;
+    mutex_timedlock(m: *mut pthread_mutex_t, t: *const timespec)
+        = mutex::timedlock::<L, M>, glibc::pthread_mutex_timedlock, watch::mutex_timedlock, takes Mutex m;
     mutex_clocklock(m: *mut pthread_mutex_t, c: clockid_t, t: *const timespec)
-        = mutex::clocklock::<L, M>, glibc::pthread_mutex_clocklock;
-    mutex_unlock(m: *mut pthread_mutex_t) = mutex::unlock::<L, M>, glibc::pthread_mutex_unlock;
-    mutex_destroy(m: *mut pthread_mutex_t) = mutex::destroy::<L, M>, glibc::pthread_mutex_destroy;
-    cond_init(c: *mut pthread_cond_t, a: *const pthread_condattr_t) = cond::init::<M>, glibc::pthread_cond_init;
-    cond_wait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t) = cond::wait::<L, M>, glibc::pthread_cond_wait;
+        = mutex::clocklock::<L, M>, glibc::pthread_mutex_clocklock, watch::mutex_clocklock, takes Mutex m;
+    mutex_unlock(m: *mut pthread_mutex_t)
+        = mutex::unlock::<L, M>, glibc::pthread_mutex_unlock, watch::mutex_unlock, plain;
+    mutex_destroy(m: *mut pthread_mutex_t)
+        = mutex::destroy::<L, M>, glibc::pthread_mutex_destroy, real::mutex_destroy, plain;
+    cond_init(c: *mut pthread_cond_t, a: *const pthread_condattr_t)
+        = cond::init::<M>, glibc::pthread_cond_init, cond::init::<Native<Counting>>, plain;
+    cond_wait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t)
+        = cond::wait::<L, M>, glibc::pthread_cond_wait, watch::cond_wait, takes Mutex m;
     cond_timedwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, t: *const timespec)
-        = cond::timedwait::<L, M>, glibc::pthread_cond_timedwait;
+        = cond::timedwait::<L, M>, glibc::pthread_cond_timedwait, watch::cond_timedwait, takes Mutex m;
     cond_clockwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, k: clockid_t, t: *const timespec)
-        = cond::clockwait::<L, M>, glibc::pthread_cond_clockwait;
-    cond_signal(c: *mut pthread_cond_t) = cond::signal::<M>, glibc::pthread_cond_signal;
-    cond_broadcast(c: *mut pthread_cond_t) = cond::broadcast::<L, M>, glibc::pthread_cond_broadcast;
-    cond_destroy(c: *mut pthread_cond_t) = cond::destroy::<M>, glibc::pthread_cond_destroy;
+        = cond::clockwait::<L, M>, glibc::pthread_cond_clockwait, watch::cond_clockwait, takes Mutex m;
+    cond_signal(c: *mut pthread_cond_t)
+        = cond::signal::<M>, glibc::pthread_cond_signal, real::cond_signal, plain;
+    cond_broadcast(c: *mut pthread_cond_t)
+        = cond::broadcast::<L, M>, glibc::pthread_cond_broadcast, real::cond_broadcast, plain;
+    cond_destroy(c: *mut pthread_cond_t)
+        = cond::destroy::<M>, glibc::pthread_cond_destroy, real::cond_destroy, plain;
 }
 
 macro_rules! define_choosers {
@@ -71,7 +84,7 @@ macro_rules! define_choosers {
         fn counting(choice: &Choice) -> &'static Table {
             match choice.lock {
                 $(LockId::$variant => {
-                    const LIST: &[&Table] = &[$(&Table::of::<$type, Native<Counting>>()),+];
+                    const LIST: &[&Table] = &[$(&Table::counting::<$type, Native<Counting>>()),+];
                     LIST[choice.wait % LIST.len()]
                 })*
             }
@@ -83,7 +96,10 @@ for_each_lock!(define_choosers);
 
 /// What the user chose.
 enum Wanted<'a> {
+    /// A lock of ours.
     Good(Choice),
+    /// glibc's own.
+    Glibc,
     Bad(BadChoice<'a>),
     Unreadable,
 }
@@ -91,14 +107,20 @@ enum Wanted<'a> {
 impl<'a> Wanted<'a> {
     fn read(value: Option<&'a Value>) -> Self {
         match value.map_or(Ok(""), Value::text) {
+            Ok(settings::GLIBC) => Self::Glibc,
             Ok(text) if is_busted(text) => Self::Good(Choice::DEFAULT),
             Ok(text) => settings::parse_here(text).map_or_else(Self::Bad, Self::Good),
             Err(Unreadable) => Self::Unreadable,
         }
     }
 
-    fn choice(&self) -> Choice {
-        if let Self::Good(choice) = self { *choice } else { Choice::DEFAULT }
+    /// What the program runs under; `None`: glibc's own.
+    fn choice(&self) -> Option<Choice> {
+        match self {
+            Self::Good(choice) => Some(*choice),
+            Self::Glibc => None,
+            Self::Bad(_) | Self::Unreadable => Some(Choice::DEFAULT),
+        }
     }
 }
 
@@ -107,22 +129,33 @@ impl<'a> Wanted<'a> {
 #[cold]
 fn resolve() -> &'static Table {
     let value = environment::value(settings::ENV);
-    let (choice, _) = choices(value.as_ref(), environment::value(settings::ENV_RW).as_ref());
+    let choice = choices(value.as_ref(), environment::value(settings::ENV_RW).as_ref()).mutex;
     let text = value.as_ref().and_then(|value| value.text().ok()).unwrap_or("");
-    let (chosen, whose) = if layout::prepare() { choose(text, &choice, stats_fd()) } else { (&GLIBC, Whose::Glibc) };
+    let choice = if layout::prepare() { choice } else { None };
+    let (chosen, whose) = choose(text, choice.as_ref(), stats_fd());
     holder::settle();
     common::install(whose);
     install(chosen)
 }
 
-/// What was chosen of both kinds; settles what was tuned, which holds for both.
-pub(crate) fn choices(value: Option<&Value>, rw_value: Option<&Value>) -> (Choice, RwChoice) {
-    let choice = Wanted::read(value).choice();
-    let mut tunables = choice.tunables;
-    let rw = rw_value.and_then(|value| value.text().ok()).unwrap_or("");
-    let rw = settings::parse_rw_here(rw, &mut tunables).unwrap_or(RwChoice::DEFAULT);
+/// What was chosen of both kinds; `None`: glibc's own.
+pub(crate) struct Choices {
+    pub(crate) mutex: Option<Choice>,
+    pub(crate) rw: Option<RwChoice>,
+}
+
+/// Reads both; settles what was tuned, which holds for both. Who wants glibc's mutexes wants its readers-writer locks
+/// as well, if he does not name another one.
+pub(crate) fn choices(value: Option<&Value>, rw_value: Option<&Value>) -> Choices {
+    let mutex = Wanted::read(value).choice();
+    let mut tunables = mutex.map_or(Choice::DEFAULT.tunables, |choice| choice.tunables);
+    let rw = match rw_value.and_then(|value| value.text().ok()).unwrap_or("") {
+        settings::GLIBC => None,
+        "" if mutex.is_none() => None,
+        rw => Some(settings::parse_rw_here(rw, &mut tunables).unwrap_or(RwChoice::DEFAULT)),
+    };
     settings::set_tunables(tunables);
-    (choice, rw)
+    Choices { mutex, rw }
 }
 
 pub(crate) fn stats_fd() -> Option<i32> {
@@ -135,16 +168,16 @@ pub(crate) fn is_busted(wanted: &str) -> bool {
 
 /// The table of a choice. It counts only if there are counters: the descriptor comes from the environment, and anybody may have put
 /// it there.
-fn choose(_wanted: &str, choice: &Choice, _stats: Option<i32>) -> (&'static Table, Whose) {
+fn choose(_wanted: &str, choice: Option<&Choice>, _stats: Option<i32>) -> (&'static Table, Whose) {
     #[cfg(feature = "busted")]
-    if is_busted(_wanted) {
+    if is_busted(_wanted) && choice.is_some() {
         return (const { &Table::of::<flashlock_busted::Busted, Native<NoStats>>() }, Whose::Plain);
     }
     #[cfg(feature = "stats")]
     if _stats.is_some_and(stats::attach) {
-        return (counting(choice), Whose::Counting);
+        return choice.map_or((&WATCHED, Whose::Watched), |choice| (counting(choice), Whose::Counting));
     }
-    (plain(choice), Whose::Plain)
+    choice.map_or((&GLIBC, Whose::Glibc), |choice| (plain(choice), Whose::Plain))
 }
 
 /// Reads the settings and installs all tables, if that has not been done.
@@ -159,6 +192,7 @@ pub(crate) fn settle() {
 pub fn init() {
     settle();
     dispatch_rw::resolve_early();
+    stats::prepare();
     report_lock();
     alone::prepare();
     holder::prepare();
@@ -180,7 +214,7 @@ pub fn init() {
 
 /// Says what is wrong with the choice of a lock, once: processes that inherit it find it empty.
 fn report_lock() {
-    if core::ptr::eq(table(), &raw const GLIBC) {
+    if !layout::prepare() {
         let version = layout::glibc_version().to_bytes();
         sys::warn_line(&[b"flashlock: glibc ", version, b" is unknown to this version; its own locks are used"]);
         return;
@@ -188,7 +222,7 @@ fn report_lock() {
     dispatch_rw::report_lock();
     let Some(value) = environment::value(settings::ENV) else { return };
     match Wanted::read(Some(&value)) {
-        Wanted::Good(_) => return,
+        Wanted::Good(_) | Wanted::Glibc => return,
         Wanted::Bad(bad) => {
             sys::warn(&[b"flashlock: "]);
             bad.explain(&mut |part| sys::warn(&[part.as_bytes()]));
@@ -229,17 +263,29 @@ mod tests {
 
     #[test]
     fn only_counters_of_ours_select_the_counting_table() {
-        let choose = |fd| core::ptr::from_ref(choose("", &Choice::DEFAULT, fd).0);
-        let plain = choose(None);
+        let choose_for = |choice: Option<&Choice>, fd| core::ptr::from_ref(choose("", choice, fd).0);
+        let choose = |fd| choose_for(Some(&Choice::DEFAULT), fd);
+        let (plain, glibc) = (choose(None), choose_for(None, None));
         let foreign = std::fs::File::open("/proc/self/exe").unwrap();
         // SAFETY: the name is a C string; the descriptor stays open to the end of the test.
         let unsealed = unsafe { libc::memfd_create(c"foreign".as_ptr(), libc::MFD_ALLOW_SEALING) };
         assert!(unsealed >= 0);
         for fd in [-1, 0, 1, 9_999, foreign.as_raw_fd(), unsealed] {
             assert_eq!(choose(Some(fd)), plain, "descriptor {fd}");
+            assert_eq!(choose_for(None, Some(fd)), glibc, "descriptor {fd}");
         }
         let (ours, block) = Block::create().unwrap();
-        assert_ne!(choose(Some(ours.as_raw_fd())), plain);
+        let counted = [choose(Some(ours.as_raw_fd())), choose_for(None, Some(ours.as_raw_fd()))];
+        assert!(counted[0] != counted[1] && counted.iter().all(|table| ![plain, glibc].contains(table)));
         assert_eq!(block.totals().processes, 1);
+    }
+
+    #[test]
+    fn glibcs_locks_are_a_choice() {
+        assert!(Wanted::read(None).choice().is_some());
+        assert!(Wanted::Glibc.choice().is_none());
+        let mut tables = [&raw const GLIBC, &raw const WATCHED, plain(&Choice::DEFAULT), counting(&Choice::DEFAULT)];
+        tables.sort();
+        assert!(tables.windows(2).all(|pair| pair[0] != pair[1]));
     }
 }

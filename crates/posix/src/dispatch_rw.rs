@@ -20,25 +20,34 @@ use libc::{clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
 
 use crate::dispatch::{UNREADABLE, choices, is_busted, stats_fd};
 use crate::table::define_table;
+#[cfg(feature = "stats")]
+use crate::watch;
 use crate::{environment, glibc, layout, rwlock};
 
 define_table! {
     RawRwLock, resolve;
-    rwlock_init(l: *mut pthread_rwlock_t, a: *const pthread_rwlockattr_t) = rwlock::init::<M>, glibc::pthread_rwlock_init;
-    rwlock_rdlock(l: *mut pthread_rwlock_t) = rwlock::rdlock::<L, M>, glibc::pthread_rwlock_rdlock;
-    rwlock_tryrdlock(l: *mut pthread_rwlock_t) = rwlock::tryrdlock::<L, M>, glibc::pthread_rwlock_tryrdlock;
+    rwlock_init(l: *mut pthread_rwlock_t, a: *const pthread_rwlockattr_t)
+        = rwlock::init::<M>, glibc::pthread_rwlock_init, rwlock::init::<Native<Counting>>, makes RwLock l;
+    rwlock_rdlock(l: *mut pthread_rwlock_t)
+        = rwlock::rdlock::<L, M>, glibc::pthread_rwlock_rdlock, watch::rdlock, takes Read l;
+    rwlock_tryrdlock(l: *mut pthread_rwlock_t)
+        = rwlock::tryrdlock::<L, M>, glibc::pthread_rwlock_tryrdlock, watch::tryrdlock, takes Read l;
     rwlock_timedrdlock(l: *mut pthread_rwlock_t, t: *const timespec)
-        = rwlock::timedrdlock::<L, M>, glibc::pthread_rwlock_timedrdlock;
+        = rwlock::timedrdlock::<L, M>, glibc::pthread_rwlock_timedrdlock, watch::timedrdlock, takes Read l;
     rwlock_clockrdlock(l: *mut pthread_rwlock_t, c: clockid_t, t: *const timespec)
-        = rwlock::clockrdlock::<L, M>, glibc::pthread_rwlock_clockrdlock;
-    rwlock_wrlock(l: *mut pthread_rwlock_t) = rwlock::wrlock::<L, M>, glibc::pthread_rwlock_wrlock;
-    rwlock_trywrlock(l: *mut pthread_rwlock_t) = rwlock::trywrlock::<L, M>, glibc::pthread_rwlock_trywrlock;
+        = rwlock::clockrdlock::<L, M>, glibc::pthread_rwlock_clockrdlock, watch::clockrdlock, takes Read l;
+    rwlock_wrlock(l: *mut pthread_rwlock_t)
+        = rwlock::wrlock::<L, M>, glibc::pthread_rwlock_wrlock, watch::wrlock, takes Write l;
+    rwlock_trywrlock(l: *mut pthread_rwlock_t)
+        = rwlock::trywrlock::<L, M>, glibc::pthread_rwlock_trywrlock, watch::trywrlock, takes Write l;
     rwlock_timedwrlock(l: *mut pthread_rwlock_t, t: *const timespec)
-        = rwlock::timedwrlock::<L, M>, glibc::pthread_rwlock_timedwrlock;
+        = rwlock::timedwrlock::<L, M>, glibc::pthread_rwlock_timedwrlock, watch::timedwrlock, takes Write l;
     rwlock_clockwrlock(l: *mut pthread_rwlock_t, c: clockid_t, t: *const timespec)
-        = rwlock::clockwrlock::<L, M>, glibc::pthread_rwlock_clockwrlock;
-    rwlock_unlock(l: *mut pthread_rwlock_t) = rwlock::unlock::<L, M>, glibc::pthread_rwlock_unlock;
-    rwlock_destroy(l: *mut pthread_rwlock_t) = rwlock::destroy::<L, M>, glibc::pthread_rwlock_destroy;
+        = rwlock::clockwrlock::<L, M>, glibc::pthread_rwlock_clockwrlock, watch::clockwrlock, takes Write l;
+    rwlock_unlock(l: *mut pthread_rwlock_t)
+        = rwlock::unlock::<L, M>, glibc::pthread_rwlock_unlock, watch::rwlock_unlock, plain;
+    rwlock_destroy(l: *mut pthread_rwlock_t)
+        = rwlock::destroy::<L, M>, glibc::pthread_rwlock_destroy, real::rwlock_destroy, plain;
 }
 
 macro_rules! define_choosers {
@@ -60,7 +69,7 @@ macro_rules! define_choosers {
         fn counting(choice: RwChoice) -> &'static Table {
             match choice.lock {
                 $(RwId::$variant => {
-                    const LIST: &[&Table] = &[$(&Table::of::<$type, Native<Counting>>()),+];
+                    const LIST: &[&Table] = &[$(&Table::counting::<$type, Native<Counting>>()),+];
                     LIST[choice.wait % LIST.len()]
                 })*
             }
@@ -74,21 +83,22 @@ for_each_rw_lock!(define_choosers);
 #[cold]
 fn resolve() -> &'static Table {
     let rw_value = environment::value(settings::ENV_RW);
-    let (_, choice) = choices(environment::value(settings::ENV).as_ref(), rw_value.as_ref());
+    let choice = choices(environment::value(settings::ENV).as_ref(), rw_value.as_ref()).rw;
     let text = rw_value.as_ref().and_then(|value| value.text().ok()).unwrap_or("");
-    install(if layout::prepare() { choose(text, choice, stats_fd()) } else { &GLIBC })
+    install(choose(text, if layout::prepare() { choice } else { None }, stats_fd()))
 }
 
-fn choose(_wanted: &str, choice: RwChoice, _stats: Option<i32>) -> &'static Table {
+/// The table of a choice; of glibc's own lock if there is none.
+fn choose(_wanted: &str, choice: Option<RwChoice>, _stats: Option<i32>) -> &'static Table {
     #[cfg(feature = "busted")]
-    if is_busted(_wanted) {
+    if is_busted(_wanted) && choice.is_some() {
         return const { &Table::of::<flashlock_busted::BustedRw, Native<NoStats>>() };
     }
     #[cfg(feature = "stats")]
     if _stats.is_some_and(stats::attach) {
-        return counting(choice);
+        return choice.map_or(&WATCHED, counting);
     }
-    plain(choice)
+    choice.map_or(&GLIBC, plain)
 }
 
 /// At load time.
@@ -103,7 +113,7 @@ pub(crate) fn report_lock() {
     let Some(value) = environment::value(settings::ENV_RW) else { return };
     let name = settings::ENV_RW.as_bytes();
     match value.text() {
-        Ok(text) if is_busted(text) => return,
+        Ok(text) if text == settings::GLIBC || is_busted(text) => return,
         Ok(text) => match settings::parse_rw_here(text, &mut Tunables::DEFAULT.clone()) {
             Ok(_) => return,
             Err(bad) => {

@@ -11,6 +11,7 @@
 //! | [`kind`] | what kind of mutex it is, and whose |
 //! | [`mutex`], [`cond`], [`rwlock`] | the semantics, generic over the lock |
 //! | [`spin`], [`sem`] | spinlocks and semaphores, the same whatever the lock |
+//! | `watch` | glibc's own locks, and what is counted of them |
 //! | [`c11`] | `mtx_*` and `cnd_*` |
 //! | [`dispatch`], [`dispatch_rw`] | from the exported function to the chosen lock |
 //! | [`mod@common`] | the same for functions that do not depend on it |
@@ -35,6 +36,8 @@ pub mod rwlock;
 pub mod sem;
 pub mod spin;
 mod table;
+#[cfg(feature = "stats")]
+mod watch;
 
 pub use common::common;
 pub use dispatch::{init, table};

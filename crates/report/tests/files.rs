@@ -8,12 +8,14 @@ use flashlock_native::stats::Block;
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
 use flashlock_report::results::{self, Better, Failed, Group, Method, Metric, Noise, Point, Results, Run};
-use flashlock_report::run_stats::{Outcome, Resources, RunStats, SCHEMA, VERSION};
+use flashlock_report::run_stats::{Lock, Object, Outcome, Place, Resources, RunStats, SCHEMA, VERSION};
 
 fn sample() -> RunStats {
     let provenance = Provenance::now(SCHEMA, VERSION, vec!["x".into()], Machine::here(Some([2, 18, 2])));
     let outcome = Outcome::Signalled { signal: 9, name: "SIGKILL".into() };
-    RunStats::new(provenance, &Choice::DEFAULT, outcome, Resources::default(), &Block::create().unwrap().1.totals())
+    let totals = Block::create().unwrap().1.totals();
+    let object = Object { kind: Some("mutex".into()), place: Some(Place::default()), ..Object::default() };
+    RunStats::new(provenance, Lock::from(&Choice::DEFAULT), outcome, Resources::default(), &totals, vec![object; 300])
 }
 
 fn file(name: &str, text: &str) -> PathBuf {
@@ -26,6 +28,19 @@ fn file(name: &str, text: &str) -> PathBuf {
 fn what_is_written_is_read() {
     let stats = sample();
     assert_eq!(RunStats::read(&file("good.json", &stats.json())).unwrap(), stats);
+}
+
+/// What did not exist when a file was written.
+#[test]
+fn older_files_are_read() {
+    let mut old: serde_json::Value = serde_json::from_str(&sample().json()).unwrap();
+    let fields = old.as_object_mut().unwrap();
+    assert_eq!(fields["objects"].as_array().map(Vec::len), Some(200));
+    fields.remove("objects");
+    fields.remove("waits_of");
+    fields["lock"].as_object_mut().unwrap().retain(|name, _| name != "why" && name != "rw");
+    fields["derived"].as_object_mut().unwrap().retain(|name, _| name != "waiting_threads" && name != "rw_contention");
+    assert!(RunStats::read(&file("old.json", &old.to_string())).unwrap().objects.is_empty());
 }
 
 #[test]

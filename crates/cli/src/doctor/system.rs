@@ -10,8 +10,7 @@ use flashlock_report::machine;
 
 use crate::elf::{self, Image};
 use crate::inspect::Finding;
-use crate::lock_choice::find_rw;
-use crate::lock_choice::{LockChoice, imagined_topology};
+use crate::lock_choice::{RwUnder, Under, imagined_topology};
 use crate::{preload, screen, topology};
 
 /// Everything but the locks.
@@ -133,16 +132,19 @@ fn variables() -> Vec<Finding> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let mut findings = Vec::new();
     if set(settings::ENV).is_some() {
-        findings.push(match LockChoice::find(None) {
-            Ok(lock) => Finding::ok(settings::ENV, format!("{}: the lock where --lock is not given", lock.text)),
+        findings.push(match Under::inherited() {
+            Ok(lock) => {
+                let text = lock.as_ref().map_or("", Under::text);
+                Finding::ok(settings::ENV, format!("{text}: the lock where --lock is not given"))
+            }
             Err(failure) => Finding::problem(settings::ENV, failure.to_string(), "correct or unset it"),
         });
     }
     if set(settings::ENV_RW).is_some() {
-        findings.push(match find_rw(None) {
+        findings.push(match RwUnder::inherited() {
             Ok(lock) => {
-                let text = format!("{}: the readers-writer lock where --rw is not given", lock.unwrap_or_default());
-                Finding::ok(settings::ENV_RW, text)
+                let text = lock.as_ref().map_or("", RwUnder::text);
+                Finding::ok(settings::ENV_RW, format!("{text}: the readers-writer lock where --rw is not given"))
             }
             Err(failure) => Finding::problem(settings::ENV_RW, failure.to_string(), "correct or unset it"),
         });

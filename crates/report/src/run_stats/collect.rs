@@ -1,10 +1,10 @@
 //! Makes the schema's values from the counters in shared memory.
 
 use flashlock_locks::event::Event;
-use flashlock_native::settings::Choice;
-use flashlock_native::stats::{BUCKETS, Totals, bucket_floor};
+use flashlock_native::settings::{self, Choice};
+use flashlock_native::stats::{BUCKETS, Totals, Use, bucket_floor};
 
-use super::{Bucket, Derived, Lock, Outcome, Resources, RunStats, Waits};
+use super::{Bucket, Derived, Lock, MOST_OBJECTS, Object, OtherWaits, Outcome, Resources, RunStats, Waits};
 use crate::counts::Counts;
 use crate::provenance::Provenance;
 
@@ -13,24 +13,34 @@ pub(super) const LEFT_TO_GLIBC: &[Event] =
     &[Event::GlibcRobust, Event::GlibcPi, Event::GlibcPp, Event::GlibcShared, Event::GlibcUnknown];
 
 impl RunStats {
-    /// What was counted in a run.
+    /// What was counted in a run. `objects`: the one that threads waited for longest first.
     pub fn new(
         provenance: Provenance,
-        choice: &Choice,
+        lock: Lock,
         outcome: Outcome,
         resources: Resources,
         totals: &Totals,
+        mut objects: Vec<Object>,
     ) -> Self {
         let events = Event::ALL.iter().map(|&event| (event.name().to_owned(), totals.of(event))).collect();
+        objects.truncate(MOST_OBJECTS);
+        let waits = |what| Waits::from_buckets(totals.waits_of(what));
         Self {
             provenance,
-            lock: Lock::from(choice),
+            lock,
             outcome,
+            derived: Derived::new(totals, resources.elapsed_ns),
             resources,
             processes: totals.processes,
             events: Counts(events),
-            waits: Waits::from_buckets(&totals.waits),
-            derived: Derived::from(totals),
+            waits: waits(Use::Mutex),
+            waits_of: OtherWaits {
+                rw_read: waits(Use::Read),
+                rw_write: waits(Use::Write),
+                semaphore: waits(Use::Semaphore),
+                spinlock: waits(Use::Spinlock),
+            },
+            objects,
         }
     }
 }
@@ -44,7 +54,20 @@ impl From<&Choice> for Lock {
             bound_us: choice.tunables.bound_us,
             max_shuffles: choice.tunables.max_shuffles,
             wake_ahead: choice.tunables.wake_ahead,
+            ..Self::default()
         }
+    }
+}
+
+impl Lock {
+    /// glibc's own.
+    pub fn glibc() -> Self {
+        Self { name: settings::GLIBC.to_owned(), ..Self::default() }
+    }
+
+    /// Whether these are glibc's mutexes.
+    pub fn is_glibc(&self) -> bool {
+        self.name == settings::GLIBC
     }
 }
 
@@ -74,12 +97,16 @@ fn quantile(buckets: &[Bucket], total: u64, per_mille: u64) -> Option<u64> {
     found.map(|bucket| bucket.below_ns.unwrap_or(bucket.from_ns))
 }
 
-impl From<&Totals> for Derived {
-    fn from(totals: &Totals) -> Self {
+impl Derived {
+    fn new(totals: &Totals, elapsed_ns: u64) -> Self {
         let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         let (same, other) = (totals.of(Event::HandoffSame), totals.of(Event::HandoffOther));
+        let of_locks = [Use::Mutex, Use::Read, Use::Write, Use::Spinlock];
+        let waited: u64 = of_locks.iter().map(|&what| totals.waited_ns(what)).sum();
         Self {
             contention: share(totals.of(Event::Contended), totals.of(Event::Acquire)),
+            rw_contention: share(totals.of(Event::RwContended), totals.of(Event::RwRead) + totals.of(Event::RwWrite)),
+            waiting_threads: share(waited, elapsed_ns).unwrap_or_default(),
             handoff_locality: share(same, same + other),
             left_to_glibc: LEFT_TO_GLIBC.iter().map(|&event| totals.of(event)).sum(),
             objects_left_to_glibc: LEFT_TO_GLIBC.iter().filter_map(|event| Some(totals.of(event.objects()?))).sum(),

@@ -11,8 +11,10 @@ use crate::provenance::{self, Provenance};
 use crate::{Error, units};
 
 mod collect;
+mod objects;
 mod text;
 
+pub use objects::{Object, Place, Reason};
 pub use text::render;
 
 /// The schema's name.
@@ -36,10 +38,33 @@ pub struct RunStats {
     pub processes: u32,
     /// The event list's counters, by name.
     pub events: Counts,
-    /// How long contended acquisitions waited.
+    /// How long contended acquisitions of mutexes waited.
     pub waits: Waits,
+    /// The same of everything else.
+    #[serde(default)]
+    pub waits_of: OtherWaits,
+    /// What was counted of each object, the one that threads waited for longest first. The first [`MOST_OBJECTS`] of
+    /// them.
+    #[serde(default)]
+    pub objects: Vec<Object>,
     /// What follows from the counters.
     pub derived: Derived,
+}
+
+/// So many objects are told of.
+pub const MOST_OBJECTS: usize = 200;
+
+/// Waits for what is no mutex.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherWaits {
+    /// For a readers-writer lock, to read.
+    pub rw_read: Waits,
+    /// For a readers-writer lock, to write.
+    pub rw_write: Waits,
+    /// For a permit of a semaphore.
+    pub semaphore: Waits,
+    /// For a spinlock.
+    pub spinlock: Waits,
 }
 
 /// A lock and how it was set.
@@ -55,6 +80,27 @@ pub struct Lock {
     pub max_shuffles: u32,
     /// `ahead=`.
     pub wake_ahead: u32,
+    /// The readers-writer lock's name.
+    #[serde(default)]
+    pub rw: String,
+    /// Why these, and no others.
+    #[serde(default)]
+    pub why: Why,
+}
+
+/// Why a run was counted under the locks that it was counted under.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// Nobody named one: the program's own are counted.
+    Today,
+    /// The command line names one.
+    Argument,
+    /// The environment names one.
+    Environment,
+    /// A file of an older version, which does not say.
+    #[default]
+    Unknown,
 }
 
 /// How a program ended.
@@ -126,6 +172,12 @@ pub struct Bucket {
 pub struct Derived {
     /// The share of acquisitions that found the lock held; `null` if there were none.
     pub contention: Option<f64>,
+    /// The share of readers-writer lock acquisitions that had to wait; `null` if there were none.
+    #[serde(default)]
+    pub rw_contention: Option<f64>,
+    /// How many threads waited for a mutex, a readers-writer lock or a spinlock, on average over the run's time.
+    #[serde(default)]
+    pub waiting_threads: f64,
     /// The share of queue hand-offs that stayed on a NUMA node; `null` if there were none.
     pub handoff_locality: Option<f64>,
     /// Operations that were left to glibc.

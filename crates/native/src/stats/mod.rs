@@ -1,9 +1,20 @@
 //! # Counters in shared memory
 //!
-//! `flashlock run --stats` makes an anonymous file ([`Block::create`]), passes it to the program by descriptor, and reads it when
-//! the program has ended, however it ended. The preload maps it ([`attach`]) and counts into one of several shards, so that threads
-//! do not fight over a line. The number of the descriptor comes from the environment and is not believed: only an anonymous
-//! file that can neither grow nor shrink, of the right size and with the right first words, is written to.
+//! `flashlock run --stats` makes an anonymous file ([`Block::create`]), passes it to the program by descriptor, and
+//! reads it when the program has ended, however it ended. The preload maps it ([`attach`]) and counts into one of
+//! several shards, so that threads do not fight over a line. The number of the descriptor comes from the environment
+//! and is not believed: only an anonymous file that can neither grow nor shrink, of the right size and with the right
+//! first words, is written to.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`objects`] | what is counted of each object |
+//! | [`about`] | which object the calling thread uses just now |
+//! | [`modules`] | which files the addresses of a process belong to |
+
+mod about;
+mod modules;
+mod objects;
 
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64,
@@ -14,16 +25,24 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use flashlock_locks::event::Event;
 
+pub use about::{Scope, begin, made};
+pub use modules::Mapped;
+pub use objects::{Kind, ObjectTotals, Site, Use};
+
+use modules::Modules;
+use objects::{Objects, Sums};
+
 use crate::{sys, thread};
 
 /// The environment variable that holds the descriptor's number.
 pub const ENV: &str = "FLASHLOCK_STATS_FD";
 const MAGIC: u64 = u64::from_le_bytes(*b"flashlck");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const SHARDS: usize = 32;
 /// Buckets of the wait histogram: four to each power of two of nanoseconds, up to 2^40 ns (18 minutes).
 pub const BUCKETS: usize = 160;
 const EVENTS: usize = Event::ALL.len();
+const USES: usize = Use::ALL.len();
 const SEALS: i32 = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 
 /// The shared memory, version [`VERSION`].
@@ -34,12 +53,15 @@ pub struct Block {
     /// How many processes have attached.
     processes: AtomicU32,
     shards: [Shard; SHARDS],
+    modules: Modules,
 }
 
 #[repr(C, align(64))]
 struct Shard {
     events: [AtomicU64; EVENTS],
-    waits: [AtomicU64; BUCKETS],
+    waits: [[AtomicU64; BUCKETS]; USES],
+    waited_ns: [AtomicU64; USES],
+    objects: Objects,
 }
 
 /// Sums over all shards.
@@ -49,8 +71,10 @@ pub struct Totals {
     pub processes: u32,
     /// In the order of [`Event::ALL`].
     pub events: [u64; EVENTS],
-    /// Contended acquisitions by how long they waited; see [`bucket_floor`].
-    pub waits: [u64; BUCKETS],
+    /// Contended acquisitions by how long they waited (see [`bucket_floor`]), in the order of [`Use::ALL`].
+    pub waits: [[u64; BUCKETS]; USES],
+    /// How long they waited together, in ns.
+    pub waited_ns: [u64; USES],
 }
 
 impl Totals {
@@ -58,9 +82,21 @@ impl Totals {
     pub fn of(&self, event: Event) -> u64 {
         self.events[event as usize]
     }
+
+    /// How long threads waited for one use, together, in ns.
+    pub fn waited_ns(&self, what: Use) -> u64 {
+        self.waited_ns[what as usize]
+    }
+
+    /// The waits for one use.
+    pub fn waits_of(&self, what: Use) -> &[u64; BUCKETS] {
+        &self.waits[what as usize]
+    }
 }
 
 static ATTACHED: AtomicPtr<Block> = AtomicPtr::new(core::ptr::null_mut());
+/// The number of this process among those that have attached. A forked child has its parent's, and the same addresses.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// The bucket of a wait.
 pub fn bucket(ns: u64) -> usize {
@@ -101,16 +137,32 @@ impl Block {
 
     /// What has been counted so far.
     pub fn totals(&self) -> Totals {
-        let mut totals = Totals { processes: self.processes.load(Relaxed), events: [0; EVENTS], waits: [0; BUCKETS] };
+        let processes = self.processes.load(Relaxed);
+        let mut totals = Totals { processes, events: [0; EVENTS], waits: [[0; BUCKETS]; USES], waited_ns: [0; USES] };
         for shard in &self.shards {
             for (sum, count) in totals.events.iter_mut().zip(&shard.events) {
                 *sum += count.load(Relaxed);
             }
-            for (sum, count) in totals.waits.iter_mut().zip(&shard.waits) {
+            for (sum, count) in totals.waits.iter_mut().flatten().zip(shard.waits.iter().flatten()) {
+                *sum += count.load(Relaxed);
+            }
+            for (sum, count) in totals.waited_ns.iter_mut().zip(&shard.waited_ns) {
                 *sum += count.load(Relaxed);
             }
         }
         totals
+    }
+
+    /// What has been counted of each object so far. Those that threads waited for longest come first.
+    pub fn objects(&self) -> Vec<ObjectTotals> {
+        let mut sums = Sums::default();
+        self.shards.iter().for_each(|shard| sums.add(&shard.objects));
+        sums.sorted()
+    }
+
+    /// The code that the processes have mapped from files, as far as it was needed.
+    pub fn modules(&self) -> Vec<Mapped> {
+        self.modules.list()
     }
 }
 
@@ -125,8 +177,8 @@ fn map(fd: i32) -> Option<&'static Block> {
     (address > 0).then(|| unsafe { &*(address as *const Block) })
 }
 
-/// Counts into the block behind this descriptor from now on. Whether it is one of ours. Several threads may do so at once: one of
-/// them attaches, and if there are counters already, they stay.
+/// Counts into the block behind this descriptor from now on. Whether it is one of ours. Several threads may do so at
+/// once: one of them attaches, and if there are counters already, they stay.
 pub fn attach(fd: i32) -> bool {
     if !ATTACHED.load(Relaxed).is_null() {
         return true;
@@ -137,7 +189,7 @@ pub fn attach(fd: i32) -> bool {
     // Release pairs with the Acquire in `shard`.
     let won = is_ours && ATTACHED.compare_exchange(core::ptr::null_mut(), fresh, Release, Relaxed).is_ok();
     if won {
-        block.processes.fetch_add(1, Relaxed);
+        PROCESS.store(block.processes.fetch_add(1, Relaxed), Relaxed);
     } else {
         // SAFETY: mapped just now, and seen by nobody else.
         unsafe { sys::syscall(libc::SYS_munmap, [fresh as usize, size_of::<Block>(), 0, 0, 0, 0]) };
@@ -156,31 +208,46 @@ fn is_trusted(fd: i32) -> bool {
     }
 }
 
-/// Whether these seals, or minus an error number, hold the size. There may be more: where the administrator forbids executable
-/// anonymous files, the kernel adds one of its own.
+/// Whether these seals, or minus an error number, hold the size. There may be more: where the administrator forbids
+/// executable anonymous files, the kernel adds one of its own.
 fn are_enough(seals: isize) -> bool {
     seals >= 0 && seals & SEALS as isize == SEALS as isize
 }
 
 #[inline]
-fn shard() -> Option<&'static Shard> {
-    let block = ATTACHED.load(Acquire);
+fn attached() -> Option<&'static Block> {
     // SAFETY: `ATTACHED` is null or a block that is never unmapped.
-    let block = unsafe { block.as_ref() }?;
-    Some(&block.shards[thread::place() as usize % SHARDS])
+    unsafe { ATTACHED.load(Acquire).as_ref() }
 }
 
-/// Counts an event.
-pub fn count(event: Event) {
-    if let Some(shard) = shard() {
-        shard.events[event as usize].fetch_add(1, Relaxed);
+#[inline]
+fn shard() -> Option<&'static Shard> {
+    // Not all processes begin with the first one.
+    let place = thread::place().wrapping_add(PROCESS.load(Relaxed));
+    Some(&attached()?.shards[place as usize % SHARDS])
+}
+
+/// Writes down where the program and its libraries lie, if this process counts. To be called at load time.
+pub fn prepare() {
+    if let Some(block) = attached() {
+        block.modules.prepare(PROCESS.load(Relaxed));
     }
 }
 
-/// Counts a wait.
+/// Counts an event: of the process, and of the object that the calling thread uses, if it is about that.
+pub fn count(event: Event) {
+    if let Some(shard) = shard() {
+        shard.events[event as usize].fetch_add(1, Relaxed);
+        about::count(event);
+    }
+}
+
+/// Counts a wait for the object that the calling thread uses; for a mutex, if it is not known to use any.
 pub fn count_wait(ns: u64) {
     if let Some(shard) = shard() {
-        shard.waits[bucket(ns)].fetch_add(1, Relaxed);
+        let what = about::waited(ns) as usize;
+        shard.waits[what][bucket(ns)].fetch_add(1, Relaxed);
+        shard.waited_ns[what].fetch_add(ns, Relaxed);
     }
 }
 
@@ -209,21 +276,30 @@ mod tests {
         }
     }
 
+    /// The one block that this process attaches to, for all tests; and what was refused before.
+    pub(super) fn block() -> &'static Block {
+        static ONCE: std::sync::OnceLock<&Block> = std::sync::OnceLock::new();
+        ONCE.get_or_init(|| {
+            assert!(!attach(0) && !attach(-1) && !attach(9_999));
+            let file = std::fs::File::open("/proc/self/exe").unwrap();
+            assert!(!attach(file.as_raw_fd()));
+            let (fd, block) = Block::create().unwrap();
+            assert!(attach(fd.as_raw_fd()));
+            // The first counters stay, and the process is counted once.
+            let (other, unused) = Block::create().unwrap();
+            assert!(attach(fd.as_raw_fd()) && attach(other.as_raw_fd()));
+            assert_eq!((block.totals().processes, unused.totals().processes), (1, 0));
+            block
+        })
+    }
+
     #[test]
     fn only_a_block_of_ours_is_attached() {
-        assert!(!attach(0) && !attach(-1) && !attach(9_999));
-        let file = std::fs::File::open("/proc/self/exe").unwrap();
-        assert!(!attach(file.as_raw_fd()));
-        let (fd, block) = Block::create().unwrap();
-        assert!(attach(fd.as_raw_fd()));
+        let block = block();
         count(Event::Park);
         count_wait(1000);
         let totals = block.totals();
-        assert_eq!((totals.processes, totals.of(Event::Park), totals.of(Event::Grant)), (1, 1, 0));
-        assert_eq!(totals.waits[bucket(1000)], 1);
-        // The first counters stay, and the process is counted once.
-        let (other, unused) = Block::create().unwrap();
-        assert!(attach(fd.as_raw_fd()) && attach(other.as_raw_fd()));
-        assert_eq!((block.totals().processes, unused.totals().processes), (1, 0));
+        assert_eq!((totals.of(Event::Park), totals.of(Event::Grant)), (1, 0));
+        assert_eq!(totals.waits_of(Use::Mutex)[bucket(1000)], 1);
     }
 }

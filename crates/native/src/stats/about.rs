@@ -1,0 +1,147 @@
+//! # Which object the calling thread uses just now
+//!
+//! A lock reports events, but does not know which pthread object it serves. Its caller does, and says so before
+//! ([`begin`]) and after ([`Scope::end`]) each call that may acquire something. Events and waits in between belong to
+//! that object, whichever lock serves it. Nothing here has a destructor: a cancelled thread leaves a stale subject,
+//! which its next call replaces.
+
+use core::cell::Cell;
+use core::sync::atomic::Ordering::Relaxed;
+
+use flashlock_locks::event::Event;
+
+use super::objects::{Entry, Key, Kind, Use};
+use super::{PROCESS, Shard, attached, count_wait, shard};
+use crate::clock;
+use crate::local::zeroed_per_thread;
+
+/// What a thread uses. All-zero: nothing.
+#[derive(Clone, Copy)]
+struct Subject {
+    /// The object's entry.
+    entry: Option<&'static Entry>,
+    /// The place of what it is wanted for in [`Use::ALL`].
+    what: usize,
+    /// When the thread found that it must wait; 0 while it does not.
+    since: u64,
+}
+
+zeroed_per_thread! {
+    static SUBJECT: Cell<Subject> = "flashlock_native_subject";
+}
+
+/// A call that may acquire an object.
+pub struct Scope {
+    before: Subject,
+}
+
+/// The calling thread is about to acquire the object at this address, and will return to `site` (0: unknown).
+pub fn begin(what: Use, address: usize, site: usize) -> Scope {
+    let before = SUBJECT.with(Cell::get);
+    if let Some(shard) = shard() {
+        let entry = Some(entry(shard, what.kind(), address, site, false));
+        SUBJECT.with(|subject| subject.set(Subject { entry, what: what as usize, since: 0 }));
+    }
+    Scope { before }
+}
+
+/// An object is being initialised by a caller that will return to `site`.
+pub fn made(kind: Kind, address: usize, site: usize) {
+    if let Some(shard) = shard() {
+        entry(shard, kind, address, site, true);
+    }
+}
+
+fn entry(shard: &'static Shard, kind: Kind, address: usize, site: usize, of_init: bool) -> &'static Entry {
+    let process = PROCESS.load(Relaxed);
+    let (entry, fresh) = shard.objects.entry(Key::new(process, kind, address), site, of_init);
+    if fresh
+        && site != 0
+        && let Some(block) = attached()
+    {
+        block.modules.note_code_at(process, site);
+    }
+    entry
+}
+
+impl Scope {
+    /// The call is over. If the thread has acquired the object and had to wait, the wait is counted, unless the lock
+    /// has reported it itself.
+    pub fn end(self, acquired: bool) {
+        let Subject { since, .. } = SUBJECT.with(Cell::get);
+        if acquired && since != 0 {
+            count_wait(clock::now().saturating_sub(since));
+        }
+        SUBJECT.with(|subject| subject.set(self.before));
+    }
+}
+
+/// An event, which may be about the object.
+pub(super) fn count(event: Event) {
+    let subject = SUBJECT.with(Cell::get);
+    let Some(entry) = subject.entry else { return };
+    match event {
+        Event::Acquire | Event::RwRead | Event::RwWrite | Event::SemAcquire | Event::SpinAcquire => {
+            entry.acquired.fetch_add(1, Relaxed);
+        }
+        Event::Contended | Event::RwContended | Event::SemQueued | Event::SpinContended => {
+            entry.contended.fetch_add(1, Relaxed);
+            if subject.since == 0 {
+                SUBJECT.with(|cell| cell.set(Subject { since: clock::now(), ..subject }));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A wait is over. For what it was.
+pub(super) fn waited(ns: u64) -> Use {
+    let subject = SUBJECT.with(Cell::get);
+    if let Some(entry) = subject.entry {
+        entry.waited(ns);
+        SUBJECT.with(|cell| cell.set(Subject { since: 0, ..subject }));
+    }
+    Use::ALL[subject.what]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::block;
+    use super::*;
+
+    #[test]
+    fn what_happens_in_a_call_is_the_objects() {
+        let block = block();
+        let outer = begin(Use::Write, 0x7_1000, 0x11);
+        super::super::count(Event::RwContended);
+        // A signal handler uses another one, and waits for nothing.
+        let inner = begin(Use::Semaphore, 0x7_2000, 0x12);
+        super::super::count(Event::SemAcquire);
+        inner.end(true);
+        super::super::count(Event::RwWrite);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        outer.end(true);
+        super::super::count(Event::RwWrite);
+        let of = |address| block.objects().into_iter().find(|sum| sum.address == Some(address)).unwrap();
+        let (lock, semaphore) = (of(0x7_1000), of(0x7_2000));
+        assert_eq!((lock.kind, lock.acquired, lock.contended), (Some(Kind::RwLock), 1, 1));
+        assert!(lock.waited_ns >= 2_000_000 && lock.longest_ns == lock.waited_ns, "{lock:?}");
+        assert_eq!((semaphore.acquired, semaphore.contended, semaphore.waited_ns), (1, 0, 0));
+        assert_eq!(block.totals().waits_of(Use::Write).iter().sum::<u64>(), 1);
+    }
+
+    #[test]
+    fn a_wait_is_counted_once_and_not_if_it_was_in_vain() {
+        let block = block();
+        let waits = || block.totals().waits_of(Use::Read).iter().sum::<u64>();
+        let told = begin(Use::Read, 0x7_3000, 0);
+        super::super::count(Event::RwContended);
+        count_wait(1_000);
+        told.end(true);
+        assert_eq!(waits(), 1);
+        let in_vain = begin(Use::Read, 0x7_3000, 0);
+        super::super::count(Event::RwContended);
+        in_vain.end(false);
+        assert_eq!(waits(), 1);
+    }
+}

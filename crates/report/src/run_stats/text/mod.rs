@@ -1,0 +1,188 @@
+//! The counters of a run as text for people.
+
+use flashlock_locks::event::Event;
+
+use super::{RunStats, Why};
+use crate::{table, units};
+
+mod histogram;
+mod kinds;
+mod objects;
+
+use histogram::histogram;
+use kinds::{Kind, kinds, percentiles};
+use objects::objects;
+
+/// How wide the names of the header's fields are.
+const NAMES: usize = 9;
+/// Where fewer threads wait for locks, on average, there is nothing to be gained: even without any wait, the program
+/// would be faster by this share of a thread's work.
+const FEW_WAIT: f64 = 0.05;
+
+/// All of it, for a screen of that width. If no process has reported, that is all there is to say.
+pub fn render(stats: &RunStats, width: u16) -> String {
+    if stats.processes == 0 {
+        return table::paragraph(
+            "flashlock: no process reported, so nothing was counted: flashlock was not loaded into the program, or the program closed \
+             its descriptors before it used a lock. Ask: flashlock doctor PROGRAM",
+            width,
+        );
+    }
+    let kinds = kinds(stats);
+    let sections = [
+        header(stats, width),
+        summary(stats, &kinds, width),
+        objects(stats, width),
+        left_to_glibc(stats, width),
+        histogram(&kinds, width),
+        events(stats, width),
+    ];
+    sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+fn header(stats: &RunStats, width: u16) -> String {
+    let about = &stats.provenance;
+    let when = about.date.replace('T', " ").replace('Z', " UTC");
+    let fields = [
+        ("command", command(&about.command)),
+        ("counted", counted_under(stats)),
+        ("ended", stats.outcome.to_string()),
+        ("took", stats.resources.to_string()),
+        ("machine", about.machine.to_string()),
+        ("made by", format!("flashlock {}, {when}", about.flashlock)),
+    ];
+    let lines: String = fields.iter().map(|(name, text)| table::field(name, text, NAMES, width)).collect();
+    format!("flashlock run: what the locks did\n{lines}")
+}
+
+/// Under which locks was counted, and why.
+fn counted_under(stats: &RunStats) -> String {
+    let lock = &stats.lock;
+    let wait = if lock.wait.is_empty() { String::new() } else { format!(", wait={}", lock.wait) };
+    let rw = match &lock.rw {
+        same if same.is_empty() || *same == lock.name => String::new(),
+        rw => format!("; readers-writer locks under {rw}"),
+    };
+    let why = match lock.why {
+        Why::Today => ": what your program uses today (--lock NAME counts under another one)",
+        Why::Argument => ", as the command line says",
+        Why::Environment => ", as the environment says",
+        Why::Unknown => "",
+    };
+    format!("under {}{wait}{rw}{why}", lock.name)
+}
+
+/// The words as one would type them in a shell.
+fn command(words: &[String]) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-".contains(c);
+    let quote = |word: &String| match !word.is_empty() && word.chars().all(plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+/// What the counters say, in sentences.
+fn summary(stats: &RunStats, kinds: &[Kind<'_>], width: u16) -> String {
+    let mut out = String::new();
+    let mut say = |text: &str| out.push_str(&table::field("-", text, 1, width));
+    if stats.processes > 1 {
+        say(&format!("{} processes counted together.", stats.processes));
+    }
+    if kinds.is_empty() {
+        say(
+            "No lock was used: no pthread mutex, readers-writer lock, spinlock, condition variable or semaphore. Ask: flashlock \
+             doctor PROGRAM",
+        );
+        return out;
+    }
+    if let [first, _, ..] = kinds {
+        let all: u64 = kinds.iter().map(|kind| kind.operations).sum();
+        let share = first.operations as f64 / all as f64;
+        let carry = if share > 0.5 { "carry most of the traffic" } else { "have more operations than others" };
+        let (operations, all, share) = (units::count(first.operations), units::count(all), units::percent(share));
+        say(&format!("{} {carry}: {operations} of {all} operations ({share}).", first.name));
+    }
+    for kind in kinds {
+        say(&format!("{}: {}.", kind.name, kind.text));
+        for (what, waits) in kind.waits.iter().filter(|(_, waits)| waits.count > 0) {
+            say(&format!("Waits for {what}: {}.", percentiles(waits)));
+        }
+    }
+    if stats.resources.elapsed_ns > 0 {
+        say(&waiting(stats));
+    }
+    if let Some(share) = stats.derived.handoff_locality {
+        let nodes = stats.provenance.machine.numa_nodes;
+        let trivial = nodes == Some(1) && stats.provenance.machine.imagined.is_none();
+        let why = if trivial { ": this machine has one" } else { "" };
+        say(&format!("{} of the queue hand-offs stayed on the same NUMA node{why}.", units::percent(share)));
+    }
+    out
+}
+
+/// How many threads waited for locks, and what follows.
+fn waiting(stats: &RunStats) -> String {
+    let threads = stats.derived.waiting_threads;
+    let average = format!("On average {} threads waited for a lock", units::three_digits(threads));
+    match stats.lock.is_glibc() {
+        true if threads < FEW_WAIT => format!("{average}: no other lock will help much."),
+        true => format!("{average}. Whether another lock helps: flashlock compare -- CMD"),
+        false => format!("{average}."),
+    }
+}
+
+/// What was left to glibc: how many objects, how many operations on them, and why.
+fn left_to_glibc(stats: &RunStats, width: u16) -> String {
+    let title = if stats.lock.is_glibc() { "no lock of flashlock can serve:" } else { "left to glibc:" };
+    let mut table = table::new([title, "objects", "operations", "because"], width);
+    table::numbers(&mut table, [1, 2]);
+    for &event in super::collect::LEFT_TO_GLIBC {
+        let operations = stats.events.of(event.name());
+        let objects = event.objects().map(|objects| stats.events.of(objects.name()));
+        if operations > 0 || objects.is_some_and(|objects| objects > 0) {
+            let objects = objects.map_or_else(|| "?".to_owned(), units::count);
+            table.add_row([kind_left(event), objects.as_str(), units::count(operations).as_str(), why_left(event)]);
+        }
+    }
+    if table.is_empty() { String::new() } else { table::text(&table) }
+}
+
+/// What such objects are called.
+fn kind_left(event: Event) -> &'static str {
+    match event {
+        Event::GlibcRobust => "robust",
+        Event::GlibcPi => "priority-inheriting",
+        Event::GlibcPp => "priority-protected",
+        Event::GlibcShared => "process-shared",
+        _ => "unknown",
+    }
+}
+
+/// Why such objects are glibc's.
+fn why_left(event: Event) -> &'static str {
+    match event {
+        Event::GlibcRobust => {
+            "a robust mutex must be released by the kernel when its owner dies, which is glibc's pact"
+        }
+        Event::GlibcPi => "a priority-inheriting mutex is locked by the kernel",
+        Event::GlibcPp => "a priority-protected mutex changes its owner's priority, and glibc keeps the account",
+        Event::GlibcShared => "a process-shared object must look the same in all its processes",
+        _ => "the object is of a kind that flashlock does not know, or this glibc lays it out differently",
+    }
+}
+
+/// The events that happened.
+fn events(stats: &RunStats, width: u16) -> String {
+    let mut table = table::new(["event", "count", "what it counts"], width);
+    table::numbers(&mut table, [1]);
+    let describe =
+        |name: &str| Event::ALL.iter().find(|event| event.name() == name).map_or("", |event| event.describe());
+    for (name, count) in stats.events.0.iter().filter(|(_, count)| *count > 0) {
+        table.add_row([name, units::count(*count).as_str(), describe(name)]);
+    }
+    if table.is_empty() { String::new() } else { table::text(&table) }
+}
+
+#[cfg(test)]
+mod tests;
