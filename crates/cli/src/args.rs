@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::screen::{self, When};
@@ -78,8 +79,9 @@ impl Cli {
         when.apply();
         let command = Self::command().color(when.for_help());
         let parsed = command.try_get_matches_from(words).and_then(|matches| Self::from_arg_matches(&matches));
-        parsed.map_err(|error| {
+        parsed.map_err(|mut error| {
             if error.use_stderr() {
+                suggest_visible_verbs(&mut error);
                 let text = error.render().ansi().to_string();
                 screen::tell(&text.replacen("error:", "flashlock:", 1));
                 return ExitCode::from(2);
@@ -93,6 +95,18 @@ impl Cli {
             }
         })
     }
+}
+
+/// Removes hidden verbs from the verbs that a complaint suggests.
+fn suggest_visible_verbs(error: &mut clap::Error) {
+    let Some(ContextValue::Strings(suggested)) = error.get(ContextKind::SuggestedSubcommand) else { return };
+    let command = Cli::command();
+    let is_hidden = |name: &str| command.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+    let visible: Vec<String> = suggested.iter().filter(|name| !is_hidden(name)).cloned().collect();
+    match visible.is_empty() {
+        true => error.remove(ContextKind::SuggestedSubcommand),
+        false => error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(visible)),
+    };
 }
 
 /// What `--color` says, found before the rest is parsed, for help and complaints obey it too.

@@ -4,12 +4,14 @@ use flashlock_locks::catalogue::{
     APART, ApartId, ApartInfo, DEFAULT, Exception, Facts, LOCKS, LockId, LockInfo, ORDERS, OptionInfo,
 };
 use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
+use flashlock_native::settings;
 use flashlock_report::table;
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::lock_choice::{LockNames, explained, explained_order, known, known_apart, known_rw};
 use crate::screen::{self, HEADING, styled};
+use crate::suggest::did_you_mean;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -225,12 +227,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let text = match args.name.as_deref() {
         Some(name) => {
             let lock = Lock::from_name(name).ok_or_else(|| {
-                Failure::usage(format_args!(
-                    "unknown lock '{name}'; known are: {} {} {} (flashlock locks lists them)",
-                    known(),
-                    known_rw(),
-                    known_apart()
-                ))
+                let known_locks = || format!("known are: {} {} {}", known(), known_rw(), known_apart());
+                let all = Lock::all().map(|lock| lock.facts().name);
+                let what = match name {
+                    settings::GLIBC => "it is not flashlock's, but what programs use without it".to_owned(),
+                    _ => did_you_mean(name, all).unwrap_or_else(known_locks),
+                };
+                Failure::usage(format_args!("unknown lock '{name}'; {what} (flashlock locks lists them)"))
             })?;
             if args.json { json(&Row::from(lock))? } else { describe(lock, width) }
         }

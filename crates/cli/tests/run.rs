@@ -31,6 +31,24 @@ fn an_unknown_lock_lists_the_known_ones() {
     }
 }
 
+#[test]
+fn options_that_do_not_exist_are_guessed_at_too() {
+    for (args, said) in [
+        (&["run", "--sats", "--", "true"][..], "--stats"),
+        (&["run", "--lock", "shfl:buond=5", "--", "true"], "did you mean 'bound'?"),
+        (&["run", "--lock", "mcs:wait=prak", "--", "true"], "did you mean 'park'?"),
+        (&["run", "--rw", "mcs", "--", "true"], "flashlock run --lock mcs"),
+        (&["locks", "Flash"], "did you mean 'flash'?"),
+        (&["comprae"], "similar subcommand exists: 'compare'"),
+        (&["compare", "--rivals", "tbbb"], "did you mean 'tbb'?"),
+        (&["simulate", "kvmpa"], "'kvmap'"),
+        (&["simulate", "--machine", "2x18"], "did you mean '2x18x2'?"),
+        (&["simulate", "--locks", "cst-rv"], "did you mean 'cst-rw'?"),
+    ] {
+        flashlock().args(args).assert().code(2).stdout(is_empty()).stderr(contains(said));
+    }
+}
+
 /// Nothing of ours serves a lock then; by the command, and by the library on its own.
 #[test]
 fn glibcs_own_locks_are_a_choice() {

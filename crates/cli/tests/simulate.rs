@@ -314,7 +314,7 @@ fn machines_that_are_none() {
 
 #[test]
 fn wrong_usage() {
-    simulate(&["--locks", "mcz"]).assert().code(2).stderr(contains("unknown lock 'mcz'; known are: tas"));
+    simulate(&["--locks", "nothing"]).assert().code(2).stderr(contains("unknown lock 'nothing'; known are: tas"));
     for nameless in ["", "mcs,,cna", "mcs,", ",mcs", ":wait=spin", " "] {
         let refused = simulate(&["--locks", nameless, "--threads", "2"]).assert().code(2).stdout(is_empty());
         refused.stderr(contains("names no lock").and(contains("known are: tas")));

@@ -43,7 +43,7 @@ fn what_cannot_be_simulated_with_locks_apart() {
     refused(&["messages", "--locks", "cc-synch"], "its sections cannot wait for something");
     refused(&["--locks", "cc-synch", "--threads", "4", "--trace", "x.json"], "no --trace");
     refused(&["--locks", "cc-synch:bound=1"], "lock cc-synch takes no option 'bound'; it takes: wait");
-    refused(&["--locks", "cc-sinch"], "null flat-combining cc-synch (flashlock locks describes them)");
+    refused(&["--locks", "nothing"], "null flat-combining cc-synch (flashlock locks describes them)");
     let alone = read("null.json", &["--threads", "1", "--seeds", "1", "--millis", "0.2", "--locks", "null,mcs"]);
     let speed = |lock: &str| alone.figure("kvmap", "1", lock, "ops_per_us").expect("a figure").median;
     assert!(speed("null") > speed("mcs"), "{} and {}", speed("null"), speed("mcs"));

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use flashlock_locks::catalogue::{DEFAULT, PRINCIPAL};
-use flashlock_native::settings::split_list;
+use flashlock_native::settings::{self, split_list};
 use flashlock_rivals::{RIVALS, Rival};
 
 use crate::failure::Failure;
 use crate::lock_choice::LockChoice;
+use crate::suggest::did_you_mean;
 
 /// What glibc's own mutex is called.
-pub(super) const GLIBC: &str = "glibc";
+pub(super) const GLIBC: &str = settings::GLIBC;
 /// What stands for no rival.
 const NONE: &str = "none";
 /// Those of the principal locks that are compared by the map, where rivals take part as well: more than a dozen lines
@@ -75,8 +76,10 @@ pub(super) fn chosen_rivals(names: &[String]) -> Result<Rivals, Failure> {
     }
     let named = |name: &String| {
         Rival::named(name).ok_or_else(|| {
-            let known: Vec<&str> = RIVALS.iter().map(|rival| rival.name).collect();
-            Failure::usage(format_args!("--rivals '{name}': must be one of {}, or {NONE}", known.join(", ")))
+            let known = || RIVALS.iter().map(|rival| rival.name);
+            let what = did_you_mean(name, known().chain([NONE]))
+                .unwrap_or_else(|| format!("must be one of {}, or {NONE}", known().collect::<Vec<_>>().join(", ")));
+            Failure::usage(format_args!("--rivals '{name}': {what}"))
         })
     };
     let mut wanted = names.iter().filter(|name| *name != NONE).map(named).collect::<Result<Vec<_>, _>>()?;
@@ -107,7 +110,7 @@ mod tests {
         };
         assert_eq!(texts("tas,glibc,shfl:bound=5,ahead=0,tas").unwrap(), ["tas", "shfl:bound=5,ahead=0"]);
         assert!(texts("glibc").unwrap_err().to_string().contains("name another"));
-        assert!(texts("tas,mcz").unwrap_err().to_string().contains("unknown lock 'mcz'"));
+        assert!(texts("tas,mcz").unwrap_err().to_string().contains("unknown lock 'mcz'; did you mean 'mcs'?"));
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! A lock that is to be simulated: one of the mutexes, of the readers-writer locks, or of those that no program can be run under.
 
-use flashlock_locks::catalogue::ApartId;
+use flashlock_locks::catalogue::{APART, ApartId};
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::rw::catalogue::RwId;
-use flashlock_native::settings::{ApartChoice, BadChoice, Choice, RwChoice, UMWAIT, parse, parse_apart, parse_rw};
+use flashlock_locks::rw::catalogue::{RW_LOCKS, RwId};
+use flashlock_native::settings::{ApartChoice, Choice, RwChoice, UMWAIT, parse, parse_apart, parse_rw};
 use flashlock_sim::Description;
 use flashlock_workloads::wait::Waiting;
 
 use super::any_lock::{self, Kind};
 use super::experiment::Work;
 use crate::failure::Failure;
-use crate::lock_choice::{known, known_apart, known_rw};
+use crate::lock_choice::{explain, known, known_apart, known_rw};
 
 /// A lock with its options, as text and as what the text means.
 pub(super) struct Candidate {
@@ -49,11 +49,12 @@ impl Candidate {
             }),
         };
         let chosen = chosen.map_err(|error| {
-            let more = match error {
-                BadChoice::Lock(_) => format!(" {} {}", known_rw(), known_apart()),
-                _ => String::new(),
-            };
-            Failure::usage(format_args!("--locks '{text}': {error}{more} (flashlock locks describes them)"))
+            let others: Vec<&str> =
+                RW_LOCKS.iter().map(|lock| lock.name).chain(APART.iter().map(|lock| lock.name)).collect();
+            Failure::usage(format_args!(
+                "--locks '{text}': {} (flashlock locks describes them)",
+                explain(&error, &others)
+            ))
         })?;
         Ok(Self { text: text.to_owned(), tunables: Box::leak(Box::new(tunables)), chosen })
     }

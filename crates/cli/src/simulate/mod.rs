@@ -29,6 +29,7 @@ use flashlock_sim::Description;
 
 use crate::failure::Failure;
 use crate::lock_choice::LockNames;
+use crate::suggest::did_you_mean;
 use crate::{output, screen};
 use experiment::Work;
 use place::Where;
@@ -85,7 +86,7 @@ const OF_RUNS: [&str; 13] = [
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// What is done under the lock
-    #[arg(value_enum, default_value_t = Work::Kvmap)]
+    #[arg(value_enum, ignore_case = true, default_value_t = Work::Kvmap)]
     workload: Work,
 
     /// The machine: one of those that are known (--list-machines), or a file; ./NAME is always a file
@@ -225,8 +226,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 fn find(name: &str) -> Result<Description, Failure> {
     Description::find(name).map_err(|error| {
         let hint = match Path::new(name).is_file() {
-            true => "\nA complete description to begin with: flashlock simulate --show-machine",
-            false => "",
+            true => "\nA complete description to begin with: flashlock simulate --show-machine".to_owned(),
+            false => did_you_mean(name, Description::names()).map(|meant| format!("; {meant}")).unwrap_or_default(),
         };
         Failure::usage(format_args!("--machine: {error}{hint}"))
     })
