@@ -47,11 +47,12 @@ use args::{Cli, Verb};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let cli = match Cli::read() {
-        Ok(cli) => cli,
+    let cli: &'static Cli = match Cli::read() {
+        // Once: threads that a verb leaves behind may look at it until the process ends.
+        Ok(cli) => Box::leak(Box::new(cli)),
         Err(code) => return code,
     };
-    match perform(&cli) {
+    match perform(cli) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             failure.report();
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs a verb; its exit status.
-fn perform(cli: &Cli) -> Result<u8, Failure> {
+fn perform(cli: &'static Cli) -> Result<u8, Failure> {
     match &cli.verb {
         Verb::Run(args) => run::run(args),
         Verb::Compare(args) => compare::run(args),

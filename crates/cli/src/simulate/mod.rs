@@ -58,8 +58,13 @@ and placement (which cores are drawn for threads). Ratios are to the first lock.
 The timeline of --trace opens in https://ui.perfetto.dev and in the Firefox
 Profiler. docs/simulate.md describes workloads, figures and machine files.
 
+An interruption (Ctrl-C) shows what was done until then.
+
 Exit status: 0 simulated, 1 a run hung, lost an operation or did none, or a file
-cannot be written, 2 wrong usage.";
+cannot be written, 2 wrong usage, 130 interrupted.";
+
+/// The exit status after an interruption, as a shell has it for SIGINT.
+const INTERRUPTED: u8 = 130;
 
 /// Arguments that are about runs, and would do nothing where nothing is run.
 const OF_RUNS: [&str; 13] = [
@@ -185,7 +190,7 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the verb.
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: &'static Args) -> Result<u8, Failure> {
     if args.list_machines {
         let list = match args.json {
             true => machines::json()?,
@@ -200,26 +205,40 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         let written = Description::shipped(&args.machine).filter(|_| args.latencies == 1.0).map(str::to_owned);
         return screen::emit(&written.unwrap_or_else(|| machine.text())).map(|()| 0);
     }
-    let sweep = Sweep::new(args, &machine)?;
+    // Until the process ends: an interruption leaves threads at work.
+    let machine: &'static Description = Box::leak(Box::new(machine));
+    let sweep: &'static Sweep<'static> = Box::leak(Box::new(Sweep::new(args, machine)?));
     // A wrong path must not cost a long run.
     let plot = args.plot.as_deref().map(output::Writable::new).transpose()?;
     let trace = args.trace.as_deref().map(output::Writable::new).transpose()?;
     let (results, timeline) = sweep.run()?;
+    let interrupted = results.method.interrupted;
+    if interrupted && results.points.iter().all(|point| point.runs.is_empty() && point.failures.is_empty()) {
+        return Err(
+            Failure::new("interrupted before the first run was done: there is nothing to show").with_code(INTERRUPTED)
+        );
+    }
     let rendered = match args.json {
         true => results.json().map_err(Failure::new)?,
         false => text::render(&results, args.explain, screen::width(libc::STDOUT_FILENO)),
     };
     // What cannot be written does not keep the rest back.
     let shown = screen::emit(&rendered);
-    let drawn = plot.map(|file| file.write(&chart::draw(&results).map_err(Failure::new)?));
+    let drawn = plot.map(|file| match chart::draw(&results) {
+        // What is done need not be enough for a picture.
+        Err(_) if interrupted => Ok(()),
+        drawn => file.write(&drawn.map_err(Failure::new)?),
+    });
     let traced = trace.map(|file| match timeline.sections.as_slice() {
+        [] if interrupted => Ok(()),
         [] => {
             Err(Failure::new("--trace: the lock was never acquired in the time that counts: no timeline was written"))
         }
-        _ => file.write(&trace::render(&timeline, &machine)),
+        _ => file.write(&trace::render(&timeline, machine)),
     });
     shown.and(drawn.unwrap_or(Ok(()))).and(traced.unwrap_or(Ok(())))?;
-    Ok(u8::from(results.points.iter().any(|point| !point.failures.is_empty())))
+    let failed = results.points.iter().any(|point| !point.failures.is_empty());
+    Ok(if interrupted { INTERRUPTED } else { u8::from(failed) })
 }
 
 /// The machine that `--machine` names.

@@ -1,7 +1,8 @@
 //! All runs of a simulation, on all CPUs of this computer, and their result.
 
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use super::candidate::Candidate;
 use super::experiment::{Experiment, Sample, Work};
 use super::ground::Timeline;
 use crate::failure::Failure;
+use crate::launch::signals::Interruption;
 
 /// What the others are compared with if nobody says otherwise: what the papers compare with.
 const BASELINE: &str = "mcs:wait=spin";
@@ -31,6 +33,8 @@ const BASELINE: &str = "mcs:wait=spin";
 const SLICES: f64 = 10.0;
 /// How often the screen shows that a run goes on.
 const TICK: Duration = Duration::from_millis(250);
+/// How soon an interruption is noticed.
+const GLANCE: Duration = Duration::from_millis(50);
 /// The figures of a run: name, title, what is better.
 const METRICS: &[(&str, &str, Better)] = &[
     ("ops_per_us", "Operations per microsecond", Better::More),
@@ -113,37 +117,45 @@ impl<'a> Sweep<'a> {
         Ok(Self { args, machine, locks, threads })
     }
 
-    /// Runs everything; the result, and the first run's timeline if it was wanted.
-    pub(super) fn run(&self) -> Result<(Results, Timeline), Failure> {
+    /// Runs everything, or as much as is done when the user interrupts; the result, and the first run's timeline if it
+    /// was wanted.
+    pub(super) fn run(&'static self) -> Result<(Results, Timeline), Failure> {
         let rounds = self.args.seeds * self.args.placements;
         let mut results = self.results();
         let jobs = results.points.len() * rounds as usize;
         let style =
             ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len} runs, {elapsed}").map_err(Failure::new)?;
         let bar = ProgressBar::new(jobs as u64).with_style(style);
+        // Before there are other threads, which are not to be interrupted: one that simulates could be at it for
+        // minutes.
+        let interruption = Interruption::begin();
         bar.enable_steady_tick(TICK);
-        let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(jobs)));
-        let budget = Budget::new();
-        let workers = thread::available_parallelism().map_or(1, usize::from).min(jobs);
-        thread::scope(|scope| {
-            for _ in 0..workers {
-                scope.spawn(|| {
-                    // The longest ones, with the most threads, begin first.
-                    while let Some(job) = jobs.checked_sub(1 + next.fetch_add(1, Relaxed)) {
-                        let (point, round) = (job / rounds as usize, (job % rounds as usize) as u32);
-                        let outcome = budget.within(self.memory(point), || self.one(point, round));
-                        done.lock().expect("no worker panics while it holds this").push((job, point, round, outcome));
-                        bar.inc(1);
-                    }
-                });
+        let mut done = Vec::with_capacity(jobs);
+        let outcomes = self.start(jobs, rounds);
+        while done.len() < jobs {
+            match outcomes.recv_timeout(GLANCE) {
+                Ok(outcome) => {
+                    done.push(outcome);
+                    bar.inc(1);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::new(
+                        "a simulation ended without a result: a fault of flashlock; please report it",
+                    ));
+                }
             }
-        });
+            if interruption.has_come() {
+                results.method.interrupted = true;
+                break;
+            }
+        }
+        drop(interruption);
         bar.finish_and_clear();
-        let mut done = done.into_inner().expect("no worker panics while it holds this");
-        done.sort_by_key(|(job, ..)| *job);
+        done.sort_by_key(|(job, _)| *job);
         let mut timeline = Timeline::default();
-        for (_, point, round, outcome) in done {
-            let point = &mut results.points[point];
+        for (job, outcome) in done {
+            let (point, round) = (&mut results.points[job / rounds as usize], (job % rounds as usize) as u32);
             match outcome {
                 Ok(sample) => {
                     // Only one lock with one number of threads has one.
@@ -167,6 +179,31 @@ impl<'a> Sweep<'a> {
         results.derive();
         results.judge();
         Ok((results, timeline))
+    }
+
+    /// Runs all jobs on all CPUs, in threads that are left to themselves: who does not wait for them ends the process
+    /// under them. Each job and its outcome come in the order in which they are done.
+    fn start(&'static self, jobs: usize, rounds: u32) -> Receiver<(usize, Result<Sample, String>)> {
+        let (sender, outcomes) = mpsc::channel();
+        let (next, budget) = (Arc::new(AtomicUsize::new(0)), Arc::new(Budget::new()));
+        let workers = thread::available_parallelism().map_or(1, usize::from).min(jobs);
+        for _ in 0..workers {
+            let (sender, next, budget) = (sender.clone(), Arc::clone(&next), Arc::clone(&budget));
+            thread::spawn(move || {
+                // All points once, then again: an interruption finds something of each. The longest runs, with the most
+                // threads, begin first.
+                let points = jobs / rounds as usize;
+                while let Some(place) = Some(next.fetch_add(1, Relaxed)).filter(|place| *place < jobs) {
+                    let (point, round) = (points - 1 - place % points, (place / points) as u32);
+                    let job = point * rounds as usize + round as usize;
+                    let outcome = budget.within(self.memory(point), || self.one(point, round));
+                    if sender.send((job, outcome)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        outcomes
     }
 
     /// About how much memory a run takes, in bytes.

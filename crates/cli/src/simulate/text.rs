@@ -17,6 +17,12 @@ const HANGING: usize = 5;
 /// Everything.
 pub(super) fn render(results: &Results, explain: bool, width: u16) -> String {
     let mut out = format!("{}\n{}\n", styled(HEADING, &results.title), paragraph(&results.about, width));
+    if results.method.interrupted {
+        let done: usize = results.points.iter().map(|point| point.runs.len() + point.failures.len()).sum();
+        let all = results.points.len() * results.method.rounds as usize;
+        let what = format!("Interrupted: {done} of {all} runs were done.");
+        out.push_str(&format!("{}\n", styled(BAD, &paragraph(&what, width))));
+    }
     for group in &results.groups {
         for metric in SHOWN {
             out.push_str(&by_threads(results, group, metric, width));

@@ -1,0 +1,72 @@
+//! `flashlock simulate`, interrupted: what is done is shown.
+
+mod common;
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{AGAINST_HANGS, binary};
+use flashlock_report::results::Results;
+
+/// A simulation that would take hours, of many short runs.
+fn long(more: &[&str]) -> Child {
+    // Who runs the tests may ignore signals, as `nohup` does, and children inherit that.
+    let mut command = Command::new("env");
+    command.arg("--default-signal").arg(binary()).args(["simulate", "--seeds", "1000", "--placements", "1000"]);
+    command.args(["--threads", "1,4", "--locks", "mcs,cna"]).args(more);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Once its threads have used so much CPU time that they have done something (ticks of 10 ms).
+fn await_work(child: &Child, ticks: u64) {
+    let started = Instant::now();
+    let used = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        fields[14 - 3].parse::<u64>().unwrap()
+    };
+    while used() < ticks {
+        assert!(started.elapsed() < AGAINST_HANGS, "it does not run");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn interrupt(mut child: Child, signal: &str) -> (Option<i32>, String, String) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    let (mut out, mut err) = (String::new(), String::new());
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    (child.wait().unwrap().code(), out, err)
+}
+
+#[test]
+fn what_is_done_is_shown() {
+    for signal in ["-INT", "-TERM"] {
+        let child = long(&["--millis", "0.1"]);
+        await_work(&child, 100);
+        let (code, out, err) = interrupt(child, signal);
+        assert_eq!(code, Some(130), "{err}");
+        assert!(out.contains("Interrupted: ") && out.contains(" of 4000000 runs were done."), "{out}");
+        assert!(out.contains("Operations per microsecond"), "{out}");
+    }
+    let child = long(&["--millis", "0.1", "--json"]);
+    await_work(&child, 100);
+    let (code, out, _) = interrupt(child, "-INT");
+    let results: Results = serde_json::from_str(&out).unwrap();
+    assert!(code == Some(130) && results.method.interrupted);
+    // Something of each lock and number of threads, before any of them has much more.
+    let done: Vec<usize> = results.points.iter().map(|point| point.runs.len()).collect();
+    assert!(done.iter().all(|runs| *runs >= 1 && *runs + 3 >= done[0]), "{done:?}");
+}
+
+#[test]
+fn if_nothing_is_done_that_is_said() {
+    // The first run takes much longer than it takes to interrupt it.
+    let child = long(&["--millis", "100000"]);
+    await_work(&child, 5);
+    let (code, out, err) = interrupt(child, "-INT");
+    assert_eq!((code, out.as_str()), (Some(130), ""), "{err}");
+    assert!(err.contains("interrupted before the first run was done"), "{err}");
+}
