@@ -10,7 +10,7 @@ use crate::apps;
 use crate::child::Program;
 
 /// What conformance, torture, mallocs, instructions, glibc and packages need.
-const BASE: [&str; 14] = [
+const BASE: [&str; 15] = [
     "gcc",
     "g++",
     "libc6-dev",
@@ -21,6 +21,7 @@ const BASE: [&str; 14] = [
     "binutils",
     "dpkg-dev",
     "fish",
+    "git",
     "lintian",
     "man-db",
     "util-linux",

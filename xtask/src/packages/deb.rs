@@ -129,12 +129,14 @@ fn control_file(release: &Release, size: u64, depends: &str) -> String {
 }
 
 fn changelog(release: &Release) -> Result<String> {
+    // What Debian calls a version that is still being made.
+    let (suite, what) = if release.is_released { ("unstable", "Release") } else { ("UNRELEASED", "Not released yet:") };
     Ok(format!(
-        "flashlock ({}-{REVISION}) unstable; urgency=medium\n\n  * Release {}: see /usr/{DOCUMENTS}/changelog.gz.\n\n -- {}  {}\n",
-        release.version,
-        release.version,
+        "flashlock ({version}-{REVISION}) {suite}; urgency=medium\n\n  \
+         * {what} {version}: see /usr/{DOCUMENTS}/changelog.gz.\n\n -- {}  {}\n",
         maintainer(),
-        release.rfc_2822()?
+        release.rfc_2822()?,
+        version = release.version,
     ))
 }
 

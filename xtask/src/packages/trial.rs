@@ -14,7 +14,7 @@ use super::build::{self, Built, ENV_FROM};
 use super::documented::{self, Commands};
 use super::fresh::{self, Fresh};
 use super::layout::{LIBRARIES, name};
-use super::release::Release;
+use super::release::{ENV_EPOCH, Release};
 use super::{OUT, deb, output, scratch, shells, tarball};
 use crate::child::{AGAINST_HANGS, Finished, Program};
 use crate::steps::{Steps, Tally};
@@ -185,6 +185,8 @@ fn make_again(tree: &Path, task: &str, out: &Path) -> Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args([task, "--out"]).arg(out).env("CARGO_MANIFEST_DIR", tree.join("xtask"));
     command.env(ENV_FROM, build::from()).current_dir(tree);
+    // The copy has no commits.
+    command.env(ENV_EPOCH, Release::current()?.epoch.to_string());
     Program::new(command, Duration::from_secs(3600)).run()?.successful().map(|_| ())
 }
 
