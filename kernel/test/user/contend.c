@@ -59,12 +59,21 @@ static void once_open(struct thread *me)
 	close(file);
 }
 
+/* Where one CPU after the other is simulated, this is what lets the next one go on. */
+static void pause_a_little(void)
+{
+	for (int i = 0; i < 20; i++)
+		__builtin_ia32_pause();
+}
+
 static void once_mutex(struct thread *me)
 {
 	(void)me;
 	pthread_mutex_lock(&mutex);
 	guarded++;
+	pause_a_little();
 	pthread_mutex_unlock(&mutex);
+	pause_a_little();
 }
 
 static const struct {

@@ -187,7 +187,11 @@ fn disassemble(object: &std::path::Path, function: &str, tool: &str) -> Result<S
 
 /// The fast path, and the slow path where CNA is not in use, are what they were before the series.
 pub(crate) fn same_instructions(bench: &Bench) -> Result<Tally> {
-    let guest = format!("{}# {EVENTS} is not set\n", Bench::guest_config()?);
+    // As distributions compile: optimised for speed, which also inlines what is called in two places.
+    let guest = format!(
+        "{}# {EVENTS} is not set\nCONFIG_CC_OPTIMIZE_FOR_PERFORMANCE=y\n# CONFIG_CC_OPTIMIZE_FOR_SIZE is not set\nCONFIG_JUMP_LABEL=y\n",
+        Bench::guest_config()?
+    );
     let before = |on: &[&str], off: &[&str], name: &str| -> Result<Build<'_>> {
         bench.configure(name, Toolchain::default(), &format!("{guest}{}", lines(on, off)))
     };

@@ -48,6 +48,7 @@
 //! | `stay=US` | 10000 | it comes back after so many µs; 0: no such limit |
 //! | `incremental=0`, `1`, `2` | 0 | 1: a head moves one waiter at most: each hand-over costs the same, however many wait. 2: it moves one, and more as long as the lock is busy, but none at the hand-over: the algorithm of our kernel patch (`kernel/README.md`), which has `stay=1000` and no `flush=` (31 here) |
 //! | `scan=N` | no limit | a head that holds the lock looks at N more waiters, and the scan before that ends as soon as the lock is free (Long: four times the number of nodes) |
+//! | `reduction=N` | 1 | while there is no secondary queue, one head in N looks, on average (*shuffle reduction*, CNA paper, §6; version 15 had 128) |
 //! | `urgent=0`, `1` | 0 | 1: threads of real-time scheduling policies are priority waiters. Costs one system call for each thread. Who was moved here by a broadcast is none |
 //!
 //! ## What the front carries, in its node
@@ -68,6 +69,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::{Node, URGENT, state};
+use crate::policy::one_in;
 use crate::queue::link::Link;
 use crate::queue::qspin::QspinLock;
 use crate::queue::qspin::line::{Line, Succession};
@@ -89,6 +91,8 @@ pub enum Order {
     Found,
     /// The secondary queue's time has come.
     Flush,
+    /// This head does not look (`reduction=`). There is no secondary queue.
+    AsItIs,
 }
 
 /// What one step has done.
@@ -140,6 +144,11 @@ impl Succession for NodeFirst {
     fn order<M: Machine>(line: Line<'_, M>, head: Handle) -> Order {
         if must_flush(head.node::<M>()) {
             return Order::Flush;
+        }
+        // Nothing is drawn unless it matters, so that runs without this option stay what they were.
+        let reduction = M::tunables().reduction;
+        if reduction != 1 && secondary(head.node::<M>()).is_none() && !one_in::<M>(reduction) {
+            return Order::AsItIs;
         }
         if M::tunables().incremental == WHILE_BUSY {
             while set_aside_first::<M>(head) == Step::Moved && is_busy::<M>(line.word.load(Relaxed)) {}

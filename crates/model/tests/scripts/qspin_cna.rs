@@ -325,6 +325,21 @@ fn culling_while_busy() {
     });
 }
 
+/// Shuffle reduction: a head that does not look leaves the queue as it is; but once somebody is aside, each one looks.
+#[test]
+fn shuffle_reduction() {
+    // Practically never.
+    static SELDOM: Tunables = Tunables { incremental: 2, reduction: 1_000_000_000, ..Tunables::DEFAULT };
+    play("qspin-cna, reduction", &SELDOM, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 0, 0]);
+        assert!(matches!(script.pre_scan(), Order::AsItIs));
+        script.hand_over();
+        script.expect(1, &[2, 3], &[]);
+        script.drain();
+    });
+}
+
 /// The limit of the scan once the lock is free: the pre-scan does not begin, the post-scan looks at two more.
 #[test]
 fn a_limited_scan() {
