@@ -175,21 +175,28 @@ fn arm(bench: &Bench) -> Result<String> {
 /// The instructions of one function, or of all, without addresses.
 fn disassemble(object: &std::path::Path, function: &str, tool: &str) -> Result<String> {
     let mut command = Command::new(tool);
-    command.args(["-dr", "--no-show-raw-insn", "--no-addresses"]);
-    if !function.is_empty() {
-        command.arg(format!("--disassemble={function}"));
-    }
-    command.arg(object);
+    command.args(["-dr", "--no-show-raw-insn", "--no-addresses"]).arg(object);
     let text = Program::new(command, AGAINST_HANGS).run()?.successful()?;
-    let start = text.find(">:").with_context(|| format!("no function {function} in {}", object.display()))?;
-    Ok(text[start..].to_owned())
+    code_of(&text, function).with_context(|| format!("no function {function} in {}", object.display()))
+}
+
+/// The part of a disassembly that shows this function, or all of it. Not by objdump's own option, which also shows the
+/// relocations of whatever comes before the function.
+fn code_of(text: &str, function: &str) -> Option<String> {
+    if function.is_empty() {
+        return Some(text[text.find(">:")?..].to_owned());
+    }
+    let heading = format!("<{function}>:\n");
+    let code = &text[text.find(&heading)? + heading.len()..];
+    Some(code.split("\n\n").next().unwrap_or(code).to_owned())
 }
 
 /// The fast path, and the slow path where CNA is not in use, are what they were before the series.
 pub(crate) fn same_instructions(bench: &Bench) -> Result<Tally> {
     // As distributions compile: optimised for speed, which also inlines what is called in two places.
     let guest = format!(
-        "{}# {EVENTS} is not set\nCONFIG_CC_OPTIMIZE_FOR_PERFORMANCE=y\n# CONFIG_CC_OPTIMIZE_FOR_SIZE is not set\nCONFIG_JUMP_LABEL=y\n",
+        "{}# {EVENTS} is not set\nCONFIG_CC_OPTIMIZE_FOR_PERFORMANCE=y\n# CONFIG_CC_OPTIMIZE_FOR_SIZE is not set\n\
+         CONFIG_JUMP_LABEL=y\n",
         Bench::guest_config()?
     );
     let before = |on: &[&str], off: &[&str], name: &str| -> Result<Build<'_>> {
@@ -275,6 +282,15 @@ mod tests {
     fn all_subsets_are_named() {
         let names: Vec<String> = subsets(&["CONFIG_A", "CONFIG_B"]).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["none", "A", "B", "A+B"]);
+    }
+
+    #[test]
+    fn a_function_is_cut_out() {
+        let text = "\nDisassembly of section .text:\n\n<a>:\n\tret\n\t\tR_X x\n\n<ab>:\n\tnop\n\tret\n\n<c>:\n\tint3\n";
+        assert_eq!(code_of(text, "ab").as_deref(), Some("\tnop\n\tret"));
+        assert_eq!(code_of(text, "c").as_deref(), Some("\tint3\n"));
+        assert_eq!(code_of(text, "b"), None);
+        assert!(code_of(text, "").is_some_and(|code| code.contains("int3") && code.contains("nop")));
     }
 
     #[test]
