@@ -11,6 +11,7 @@ mod measure;
 pub(crate) mod origin;
 mod programs;
 mod report;
+mod scans;
 mod studies;
 
 use std::fs;
@@ -33,13 +34,13 @@ use measure::Extent;
 pub(crate) struct Options {
     /// What to measure
     what: What,
-    /// How long each run measures (not those of `programs` that have a fixed amount of work, nor `compare`)
+    /// How long each run measures (not those of `programs` that have a fixed amount of work, nor `compare` and `scans`)
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     seconds: f64,
-    /// How often everything is repeated (not `compare`, which has a minute)
+    /// How often everything is repeated (not `compare`, which has a minute, nor `scans`)
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Only these locks and glibc's (may be repeated, or a list with commas); without it, every interposable lock
+    /// Only these locks and glibc's (may be repeated, or a list with commas); without it, every interposable lock (not `scans`)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     lock: Vec<String>,
     /// Measure nothing: make all that follows from the runs in the JSON anew, the page and the picture too
@@ -69,6 +70,8 @@ enum What {
     Kyoto,
     /// The picture of the README: `flashlock compare` without a program, for a minute, with all rivals
     Compare,
+    /// How far a head of the kernel's lock looks, simulated: about 12 minutes
+    Scans,
     /// All of them
     All,
 }
@@ -83,13 +86,14 @@ impl Options {
     /// The command line that makes the same file again.
     fn command(&self, name: &str) -> Vec<String> {
         let mut command = format!("cargo xtask results {name}");
-        if name != MAP {
+        let has_extent = name != MAP && name != scans::NAME;
+        if has_extent {
             command += &format!(" --seconds {}", self.seconds);
         }
-        if name != MAP {
+        if has_extent {
             command += &format!(" --rounds {}", self.rounds);
         }
-        if !self.lock.is_empty() {
+        if name != scans::NAME && !self.lock.is_empty() {
             command += &format!(" --lock {}", self.lock.join(","));
         }
         command.split(' ').map(str::to_owned).collect()
@@ -106,9 +110,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let benches: Vec<Bench> = benches::all().into_iter().filter(|bench| options.what.includes(bench.name)).collect();
     let studies: Vec<&str> = studies::NAMES.into_iter().filter(|name| options.what.includes(name)).collect();
     let map = options.what.includes(MAP);
+    let scans = options.what.includes(scans::NAME);
     if options.render {
-        let map = map.then_some(MAP);
-        return benches.iter().map(|bench| bench.name).chain(studies).chain(map).try_for_each(render);
+        let rest = [(map, MAP), (scans, scans::NAME)].into_iter().filter(|(is_meant, _)| *is_meant);
+        let rest = rest.map(|(_, name)| name);
+        return benches.iter().map(|bench| bench.name).chain(studies).chain(rest).try_for_each(render);
     }
     let mut failures = 0;
     if !benches.is_empty() {
@@ -119,6 +125,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if map {
         failures += measure_map(options)?;
+    }
+    if scans {
+        let results = scans::measure(options.command(scans::NAME))?;
+        write(&results)?;
+        failures += failed(&results);
     }
     if failures > 0 {
         bail!("{failures} runs failed: they are listed in the files");

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use flashlock_report::finding;
-use flashlock_report::results::{COLLAPSE, Group, Noise, Results};
+use flashlock_report::results::{COLLAPSE, Group, Method, Noise, Results};
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
 use flashlock_report::statistics::{Direction, Ratio, Verdict};
 use flashlock_report::units::three_digits;
@@ -23,13 +23,12 @@ pub(crate) fn markdown(results: &Results, picture: bool) -> String {
 
 fn header(results: &Results) -> String {
     let (provenance, method) = (&results.provenance, &results.method);
-    let length = method.seconds.map_or_else(String::new, |seconds| format!(" of {seconds} s each"));
     let mut rows = vec![
         ("machine", provenance.machine.to_string()),
         ("version", provenance.flashlock.clone()),
         ("date", provenance.date.clone()),
         ("command", format!("`{}`", provenance.command.join(" "))),
-        ("repetitions", format!("{} rounds{length}, random order (seed {})", method.rounds, method.seed)),
+        ("repetitions", repetitions(method)),
         (
             "figures",
             "medians of the rounds; ratios: geometric mean of the quotients within a round, and its 95 % interval"
@@ -44,6 +43,19 @@ fn header(results: &Results) -> String {
         let _ = writeln!(text, "| {name} | {value} |");
     }
     text
+}
+
+fn repetitions(method: &Method) -> String {
+    let length = method.seconds.map_or_else(String::new, |seconds| format!(" of {seconds} s each"));
+    match &method.simulated {
+        None => format!("{} rounds{length}, random order (seed {})", method.rounds, method.seed),
+        Some(it) => {
+            format!(
+                "{} rounds{length}, virtual time: {} seeds, {} placements of the threads",
+                method.rounds, it.seeds, it.placements
+            )
+        }
+    }
 }
 
 /// The ratios of a group, then all its figures.
