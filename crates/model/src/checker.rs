@@ -31,6 +31,8 @@ pub trait Checker: Sized + 'static {
     fn id() -> Self::Id;
     /// The calling thread.
     fn thread() -> Self::Thread;
+    /// A full fence.
+    fn fence();
     /// Lets others run.
     fn yield_now();
     /// Blocks until unblocked; may return for no reason.

@@ -41,6 +41,9 @@ impl Checker for Loomed {
     fn thread() -> Thread {
         thread::current()
     }
+    fn fence() {
+        ::loom::sync::atomic::fence(Ordering::SeqCst);
+    }
     fn yield_now() {
         thread::yield_now();
     }

@@ -78,6 +78,18 @@ impl<C: Checker> Machine for Model<C> {
         }
     }
 
+    fn light_fence() {
+        if World::<C>::current(|world| world.setup.fault != Some(Fault::NoLightFence)) {
+            C::fence();
+        }
+    }
+
+    fn heavy_fence() {
+        if World::<C>::current(|world| world.setup.fault != Some(Fault::NoHeavyFence)) {
+            C::fence();
+        }
+    }
+
     fn is_there(word: &Word<C>) -> bool {
         !word.is(Field::Freed)
     }

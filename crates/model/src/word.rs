@@ -58,6 +58,17 @@ pub enum Field {
     /// `SemQueue::head`, `tail`.
     SemList,
     SemEpoch,
+    /// `rcl`: the lock's word; a slot's `code` and `asleep`; a server's `sleep`, `turn` and `range`; its maps; a worker's `at`, and what it sleeps on.
+    RclWord,
+    RclCode,
+    RclAsleep,
+    RclSleep,
+    RclTurn,
+    RclRange,
+    RclLive,
+    RclBusy,
+    RclAt,
+    RclBed,
     /// In memory that has been freed: any access is a failure.
     Freed,
 }
@@ -202,7 +213,7 @@ impl<C: Checker> machine::Word for Word<C> {
         if let Instead::Nothing = self.meddled(Op::Store, 0, value) {
             return;
         }
-        if C::EXCHANGES && (self.is(Field::NodeState) || self.is(Field::LockWord)) {
+        if C::EXCHANGES && [Field::NodeState, Field::LockWord, Field::RclWord].iter().any(|&field| self.is(field)) {
             self.raw.swap(value, order);
         } else {
             self.raw.store(value, order);
@@ -254,12 +265,18 @@ impl<C: Checker> machine::Word for Word<C> {
     }
 
     fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
+        if let Instead::Nothing = self.meddled(Op::Or, 0, value) {
+            return self.load(Ordering::Relaxed);
+        }
         let before = self.raw.fetch_or(value, self.order(Op::Or, value, order));
         self.wrote(before | value);
         self.note(Op::Or, value, before)
     }
 
     fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
+        if let Instead::Nothing = self.meddled(Op::And, 0, value) {
+            return self.load(Ordering::Relaxed);
+        }
         let before = self.raw.fetch_and(value, self.order(Op::And, value, order));
         self.wrote(before & value);
         self.note(Op::And, value, before)

@@ -30,6 +30,10 @@ pub enum Fault {
     ShortSight,
     /// An algorithm's own patience ends sleeps, but who polls never sees its end.
     EndlessPolls,
+    /// `light_fence` does nothing.
+    NoLightFence,
+    /// `heavy_fence` does nothing.
+    NoHeavyFence,
 }
 
 /// How an execution's machine behaves.

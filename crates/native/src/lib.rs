@@ -15,6 +15,7 @@
 //! | [`held`] | the read locks that a thread holds |
 //! | [`futex`], [`clock`], [`sys`] | the kernel and the time |
 //! | [`spin`], [`umwait`] | polling: budget, politeness, signs of a crowd; resting until a line changes |
+//! | [`membarrier`] | a full barrier of which one side is free |
 //! | [`epoch`] | telling a forked child from its parent |
 //! | [`numa`], [`near`], [`groups`], [`parts`], [`topology`] | where a thread runs, and what is near; what machine this is |
 //! | [`stats`] | counters in shared memory |
@@ -31,6 +32,7 @@ pub mod holder;
 pub mod left;
 mod local;
 pub mod machine;
+pub mod membarrier;
 pub mod near;
 pub mod numa;
 pub mod parts;

@@ -10,7 +10,10 @@ use flashlock_locks::side::{Block, Name};
 use flashlock_locks::wait::left::LeftBehind;
 
 use crate::alone::{self, is_alone};
-use crate::{clock, epoch, evidence, futex, groups, left, near, numa, parts, pool, settings, spin, stats, sys, thread};
+use crate::{
+    clock, epoch, evidence, futex, groups, left, membarrier, near, numa, parts, pool, settings, spin, stats, sys,
+    thread,
+};
 
 /// An `AtomicU32`, whose read-modify-writes are not [atomic in a process with one thread](alone).
 #[repr(transparent)]
@@ -177,6 +180,15 @@ impl<S: Sink> Machine for Native<S> {
 
     fn poll(word: &Word32, beside: &Word32, micros: u32, look: impl FnMut(u32, u32) -> Look) -> bool {
         evidence::poll(&word.0, &beside.0, micros, look)
+    }
+
+    #[inline(always)]
+    fn light_fence() {
+        membarrier::light();
+    }
+
+    fn heavy_fence() {
+        membarrier::heavy();
     }
 
     fn offer() {

@@ -190,6 +190,13 @@ impl Machine for Sim {
         suspend();
     }
 
+    /// Free: simulated accesses take effect in one order.
+    fn light_fence() {}
+
+    fn heavy_fence() {
+        system(|kernel| kernel.os.syscall);
+    }
+
     fn pause(steps: u32) {
         let time = with(|kernel| ps(kernel.machine.latency_ns.pause) * Ps::from(steps));
         spend(time, Use::Polling);

@@ -8,6 +8,15 @@
 //! |---|---|
 //! | [`flat_combining`] | `flat-combining`: a list of records in which threads publish requests; who holds the lock runs those of all |
 //! | [`cc_synch`] | `cc-synch`: a queue of requests; who is at its front runs those behind it |
+//! | [`rcl`] | Remote Core Locking: each client posts its request in a line of its own; a server thread runs those of all |
+//!
+//! ## Who runs a request
+//! With the first two locks, a thread that is itself in [`RawClosure::run`] for the same lock.
+//!
+//! With `rcl`, a thread of a server, which has called nothing of the lock. There are two exceptions: while the lock is
+//! ordinary, and when the client is itself a thread of that server, the client runs its request. So `rcl` is not a
+//! [`RawClosure`]. It needs a runtime that makes servers and knows which thread is which ([`rcl::Roster`]);
+//! `flashlock-delegation` is one. The rest of this page holds for `rcl` too, except where it says otherwise.
 //!
 //! ## The two layers
 //! [`RawClosure`] is what such a lock is: a type without values, whose state is made of words, all-zero when it is free; it runs
@@ -17,24 +26,30 @@
 //! stands on the stack of the thread that makes it, which does not go on before it was run: a queue node carries its address.
 //!
 //! ## What holds of all of them
-//! 1. A request is run once, by a thread that is in [`RawClosure::run`] for the same lock, and none other of that lock meanwhile.
+//! 1. A request is run once, and none other of that lock meanwhile. It is run by a thread that is in
+//!    [`RawClosure::run`] for the same lock; with `rcl`, by a thread of the lock's server.
 //! 2. It has been run when `run` returns; what it wrote is seen by who asked, and by all later requests.
 //! 3. A thread that runs the requests of others does so before its own `run` returns, for a number of them that is bounded.
+//!    (With `rcl`, a server's thread does nothing else.)
 //! 4. The lock's state may be accessed until **every** `run` has returned, unlike a mutex's: a thread whose request was run may be on
-//!    its way while another one still looks for more.
+//!    its way while another one still looks for more. (With `rcl`, only until the client's own [`rcl::exec`] has returned:
+//!    a server releases the lock before it answers.)
 //!
 //! ## Panics
 //! This crate knows nothing of `std`, and cannot catch one; and it would be unwinding through a thread that has only helped. So a closure that panics
-//! under a [`Delegate`] aborts the program, after its message was printed. Who has `std` and wants its panics catches them inside, which costs nothing
+//! under a [`Delegate`] aborts the program, after its message was printed. (`flashlock-delegation` catches panics, and hands
+//! them to the client.) Who has `std` and wants its panics catches them inside, which costs nothing
 //! else, for then the outcome comes back to the thread that asked, and the lock goes on:
 //! `delegate.with(|value| catch_unwind(AssertUnwindSafe(|| work(value))))`, and `resume_unwind` of an error outside. Whether the value is
 //! still fit for use is then the caller's to say, as with any lock that does not poison.
 //!
 //! **Cannot:** be used by a request of its own, which would wait for itself; be given up on (a request that was published is run); be used in a child that
-//! was forked while another thread was in `run`. A request that blocks holds up all others.
+//! was forked while another thread was in `run`. A request that blocks holds up all others. (With `rcl`, only those of its
+//! own lock, if the server may have several threads.)
 
 pub mod cc_synch;
 pub mod flat_combining;
+pub mod rcl;
 
 use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;

@@ -39,6 +39,9 @@ mod qspin;
 #[path = "../shared/qspin_mutants.rs"]
 mod qspin_mutants;
 mod queues;
+mod rcl;
+#[path = "../shared/rcl_ring.rs"]
+mod rcl_ring;
 mod rw;
 #[path = "../shared/rw_mutants.rs"]
 mod rw_mutants;

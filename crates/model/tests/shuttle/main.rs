@@ -27,6 +27,11 @@ mod polite_mutants;
 mod protocols;
 #[path = "../shared/qspin_mutants.rs"]
 mod qspin_mutants;
+mod rcl;
+#[path = "../shared/rcl_printed.rs"]
+mod rcl_printed;
+#[path = "../shared/rcl_ring.rs"]
+mod rcl_ring;
 mod rw;
 #[path = "../shared/rw_mutants.rs"]
 mod rw_mutants;

@@ -1,0 +1,121 @@
+//! # RCL: a server thread runs the sections of all its clients
+//!
+//! **Problem.** Under a lock that is handed from thread to thread, the protected data travel with it, and so does the
+//! line by which it is handed over. **Idea.** One thread, the server, runs all sections. A client writes its request
+//! into a cache line of its own, and waits there. The server reads these lines one after another, and runs the requests
+//! that it finds. The protected data stay in its cache.
+//!
+//! **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*, USENIX ATC
+//! 2012, section 2.1 and algorithms 1 to 3.
+//!
+//! **Use it** when a lock is hot, its sections touch several shared lines, and there is a CPU to spare for the server.
+//! **Do not use it** when the lock is mostly free, when sections are long, or when the program needs every CPU: a busy
+//! server takes one.
+//!
+//! This page is the protocol: its words, and which thread may write them when. It makes no threads. The crate
+//! `flashlock-delegation` makes them.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`word`] | the lock's word: ordinary or delegated, free or held |
+//! | [`names`] | client numbers: small, recycled, so that the server looks at few lines |
+//! | [`slot`] | a client's line, and both ends of it |
+//! | [`turn`] | which of a server's threads serves; elections |
+//! | [`server`] | what a servicing thread does |
+//! | [`client`] | what a client does |
+//!
+//! ## Departures
+//! 1. **One servicing thread at a time has the turn, and only it takes locks.** The paper lets all servicing threads of
+//!    a core scan, and relies on atomics that are local to the core. Here the turn passes from a thread that is stuck
+//!    in a section to another one, by an election. So taking a lock is a load and a store wherever threads run: nothing
+//!    depends on affinity, cpusets, or a core that stays.
+//! 2. A thread that goes to sleep pays for the synchronisation. It announces that it will sleep, makes every other
+//!    thread of the process pass a barrier ([`Machine::heavy_fence`]), looks again, and then sleeps. So posting a
+//!    request and answering it are plain stores: [`Machine::light_fence`] is no instruction where the system has such
+//!    a barrier.
+//! 3. A lock may be ordinary: then its word is a small mutex, and clients run their sections themselves. It becomes a
+//!    server's, moves, and comes back by a section under itself ([`client::assign`]). A server answers a request for a
+//!    lock that is not its own any more with "moved"; the client asks again.
+//! 4. A servicing thread that cannot take a nested lock at once asks for the lock, not for a section. The server
+//!    *grants* it, and the thread runs its section itself. So nested sections run in place, and a wait on a condition
+//!    variable gets its lock back.
+//!
+//! ## Faults of the printed algorithms
+//! Each is repaired here. The models run the printed lines with and without the repair, and find each fault
+//! (`crates/model/tests/shared/rcl_printed.rs`).
+//!
+//! - **(a)** Algorithm 1, lines 14 and 15: `code` is cleared, then the lock is released through the slot, which may
+//!   hold the next request by then. Here the lock is released first, through a saved pointer. A request that another
+//!   thread may meet meanwhile is marked as busy: else it would be run twice.
+//! - **(b)** Lines 11 to 13: another thread may have run the request before the lock was taken; then null is called.
+//!   Here only the thread with the turn takes locks, and looks at no slot whose request is still being run.
+//! - **(c)** Lines 20 to 24: a thread that suspends stays counted as free. In the end no thread is added, and all wait.
+//!   Here there is no count. Free threads are those on the list in `turn`; an election takes one of these, or asks for
+//!   a new one.
+//! - **(d)** Line 6: `is_alive` is set once a scan, so that a long scan looks stuck. Here `at` changes with each
+//!   section.
+//! - **(e)** Algorithm 3, `elect`: to lower and raise a thread's priority moves it to the *end* of the FIFO queue. Here
+//!   all others are moved ([`turn::elect_by_priority`]). Without FIFO scheduling the elected thread is woken, and the
+//!   others have no turn.
+//!
+//! ## Who writes what
+//! ```text
+//!   client                                   server (the thread with the turn)
+//!   slot: lock, function, context            word:  (S, FREE) -> (S, HELD)
+//!   slot.code: EMPTY -> RUN    ────────────> at: outside -> inside
+//!   [light fence] sleep? wake                the section
+//!                                            at: inside -> outside; [light fence] still my turn?
+//!                                            word:  (S, HELD) -> (S, FREE)
+//!   slot.code = EMPTY?         <──────────── slot.code: RUN -> EMPTY; [light fence] asleep? wake
+//! ```
+//!
+//! ## Invariants
+//! 1. At most one thread of a server has its turn: who is named in `turn`. Only it changes the word of a lock of that
+//!    server from FREE, and only it begins to act upon a request.
+//! 2. `turn` names another thread only when the one before is inside a section, or gives it up. A thread looks at
+//!    `turn` between two sections, with a fence before, and the manager's fence is heavy: so a thread that lost its
+//!    turn in a section begins no other one.
+//! 3. A slot whose request is being run by a thread without the turn is marked in `busy`, before anybody else has the
+//!    turn, until it was answered. Nobody looks at it, nor at its lock, meanwhile.
+//! 4. The holder of a lock, and nobody else, changes a word that is (S, HELD). Any number of threads may change one
+//!    that is (0, ·), by exchanges.
+//! 5. A slot's request is written by its client while `code` is EMPTY or MOVED, and answered by whoever has acted upon
+//!    it.
+//! 6. The lock is released before its request is answered: when `exec` returns, no other thread accesses the lock for
+//!    that request.
+//! 7. A server does not sleep while there is something that it can do: it looks again after it has said that it will.
+//! 8. A closed server acts upon nothing any more. Its locks become ordinary, by the first who finds that out.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | `code` = RUN, GRANT | Release | the load in `waiting`, Acquire | the request, and what it refers to |
+//! | `code` = EMPTY, MOVED | Release | the load in `wait`, Acquire | what the section did; the lock was released |
+//! | `word` to FREE | Release | the load in `waiting`, the ordinary CAS: Acquire | hands over the section |
+//! | `at` | Release | the load in `revoke`, Acquire | the lock that is held, and the slot |
+//! | `turn` exchanges | AcqRel | each other; the loads, Acquire | `busy`, and what the thread before had written |
+//! | `busy` cleared | Release | the load in `each_client`, Acquire | the answer |
+//! | `code`, then `sleep`; `sleep`, then all codes | light, heavy fence | each other | a request wakes the server |
+//! | `code`, then `asleep`; `asleep`, then `code` | light, heavy fence | each other | an answer wakes its client |
+//! | `at`, then `turn`; `turn`, then `at` | light, heavy fence | each other | invariant 2 |
+//! | `live` taken / given | AcqRel | each other | the slot's last use |
+//! | `range` exchanges | AcqRel | each other | who lowers it has seen all numbers that were taken before |
+//!
+//! **Cannot:** give up a request; be used in a request on the same lock; serve requests first come, first served (the
+//! order is that of the slots, round by round, so each is served within one scan).
+
+pub mod client;
+pub mod names;
+pub mod server;
+pub mod slot;
+pub mod turn;
+pub mod word;
+
+pub use client::{Roster, Section, acquire, assign, exec, release};
+pub use server::{Head, Pass, Server};
+pub use slot::Slot;
+pub use turn::{Look, Watch, Worker};
+pub use word::Lock;
+
+#[cfg(doc)]
+use crate::machine::Machine;

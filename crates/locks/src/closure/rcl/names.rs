@@ -1,0 +1,107 @@
+//! # Client numbers
+//!
+//! **Problem.** A server looks at the lines of all its clients, so their numbers must be small, and become small again
+//! when clients go. **Idea.** Long-lived adaptive renaming, as in the paper's reference to Brodsky, Ellen & Woelfel
+//! (DISC 2006), of the simplest kind: a newcomer takes the least number that is free, in a map of bits. The server
+//! looks at the bits, 32 numbers a word, and at the lines of those that are set.
+//!
+//! ```text
+//!   live[0] 0b…0111   live[1] 0b…0001   live[2] 0   live[3] 0          range = 2 words, version 17
+//!            ^ clients 0, 1, 2    ^ client 32                          of which the server looks at so many
+//! ```
+//! `range` shrinks when the last words become empty. Its version tells who lowers it whether a number was taken
+//! meanwhile. Versions come again after 2^20 numbers taken: so who must wait for long looks whether it is within the
+//! range, and raises it.
+//!
+//! ## Invariants
+//! 1. A bit is set and cleared by the one client whose number it is.
+//! 2. A client that has its number is within the range, but for versions that came again.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::machine::{Machine, Word};
+
+/// Numbers in a word.
+pub const EACH: u32 = u32::BITS;
+/// Words of bits that there can be.
+pub const MOST: u32 = (1 << VERSION) - 1;
+/// Where the version begins in a range.
+const VERSION: u32 = 12;
+
+/// A server's client numbers.
+pub(super) struct Names<'m, M: Machine> {
+    pub(super) range: &'m M::Word,
+    pub(super) live: &'m [M::Word],
+}
+
+/// How many words of bits are looked at.
+#[inline(always)]
+pub(super) const fn words(range: u32) -> usize {
+    (range & MOST) as usize
+}
+
+/// That range, and the next version.
+const fn after(range: u32, words: u32) -> u32 {
+    ((range >> VERSION).wrapping_add(1) << VERSION) | words
+}
+
+impl<M: Machine> Names<'_, M> {
+    /// The least number that is free, or one that was a moment ago; none if there are too many clients.
+    pub(super) fn take(&self) -> Option<u32> {
+        for (at, word) in self.live.iter().enumerate() {
+            loop {
+                let free = word.load(Relaxed).trailing_ones();
+                if free == EACH {
+                    break;
+                }
+                // Acquire: the last one who had the number does nothing with it any more. Release: with `range`.
+                if word.fetch_or(1 << free, AcqRel) & 1 << free == 0 {
+                    self.cover(at as u32);
+                    return Some(at as u32 * EACH + free);
+                }
+            }
+        }
+        None
+    }
+
+    /// The range -> one that contains this word, of another version.
+    fn cover(&self, word: u32) {
+        let mut range = self.range.load(Relaxed);
+        loop {
+            let new = after(range, (range & MOST).max(word + 1));
+            match self.range.compare_exchange(range, new, AcqRel, Relaxed) {
+                Ok(_) => return,
+                Err(now) => range = now,
+            }
+        }
+    }
+
+    /// A number that is in use -> within the range, if it is not.
+    pub(super) fn ensure(&self, number: u32) {
+        if words(self.range.load(Relaxed)) as u32 <= number / EACH {
+            self.cover(number / EACH);
+        }
+    }
+
+    /// Gives a number back. The last client of a word lowers the range, if it is the last word.
+    pub(super) fn give(&self, number: u32) {
+        let bit = 1 << (number % EACH);
+        if self.live[(number / EACH) as usize].fetch_and(!bit, AcqRel) == bit {
+            self.shrink();
+        }
+    }
+
+    /// The range -> one that ends with a word that is not empty. Acquire: who has taken a number before the range that
+    /// is seen has set its bit; who does so after that changes the version.
+    fn shrink(&self) {
+        loop {
+            let range = self.range.load(Acquire);
+            let last = self.live[..words(range)].iter().rposition(|word| word.load(Acquire) != 0);
+            let wanted = last.map_or(0, |last| last as u32 + 1);
+            let as_is = wanted == range & MOST;
+            if as_is || self.range.compare_exchange(range, after(range, wanted), Release, Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! # What a servicing thread does
+//!
+//! It looks at the lines of all clients, again and again. It runs the sections whose locks are free, grants locks, and
+//! says "moved" of locks that are not its server's. When it finds nothing for a while it sleeps. All of it with the
+//! [turn](super::turn); without, it waits for that.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use super::client::Roster;
+use super::names::{EACH, Names, words};
+use super::slot::{EMPTY, Function, GRANT, Inline, MOVED, RUN, Request, Slot};
+use super::turn::Worker;
+use super::word::{self, Lock, is_held, server_of};
+use crate::event::Event;
+use crate::machine::{Machine, Patience, Word};
+use crate::wait::WaitPolicy;
+
+/// Values of [`Head::sleep`].
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+const CLOSED: u32 = 2;
+
+/// What clients look at when they post. On a line that is written when the server falls asleep or wakes up.
+#[repr(C, align(64))]
+struct Front<M: Machine> {
+    sleep: M::Word,
+    /// The server's number, not 0.
+    number: M::Word,
+    /// [`Machine::epoch`] of the process in which it was opened.
+    epoch: M::Word,
+    /// 1: it is to be closed.
+    closing: M::Word,
+}
+
+/// The words of a server, all-zero at first.
+#[repr(C, align(64))]
+pub struct Head<M: Machine> {
+    front: Front<M>,
+    pub(super) turn: M::Word,
+    range: M::Word,
+}
+
+impl<M: Machine> Head<M> {
+    /// Of a server that was not opened.
+    pub fn new() -> Self {
+        let zero = || M::Word::new(0);
+        let front = Front { sleep: zero(), number: zero(), epoch: zero(), closing: zero() };
+        Self { front, turn: zero(), range: zero() }
+    }
+
+    /// Its words, and what they are called, for checkers.
+    pub fn words(&self) -> [(&M::Word, &'static str); 3] {
+        [(&self.front.sleep, "sleep"), (&self.turn, "turn"), (&self.range, "range")]
+    }
+}
+
+impl<M: Machine> Default for Head<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A server: where its parts are. For each word of `live` there is one of `busy`, and 32 slots.
+pub struct Server<'m, M: Machine> {
+    /// Its own words.
+    pub head: &'m Head<M>,
+    /// Which client numbers are taken.
+    pub live: &'m [M::Word],
+    /// Which of these have a request that is run by a worker without the turn.
+    pub busy: &'m [M::Word],
+    /// The clients' lines.
+    pub slots: &'m [Slot<M>],
+    /// The servicing threads.
+    pub workers: &'m [Worker<M>],
+}
+
+impl<M: Machine> Clone for Server<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Server<'_, M> {}
+
+/// What one scan found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// Sections that were run.
+    pub sections: u32,
+    /// Locks that were granted, requests that were told "moved".
+    pub others: u32,
+    /// Whether the sections were of more than one lock.
+    pub mixed: bool,
+    /// Whether the turn was lost. The scan ended there.
+    pub lost: bool,
+}
+
+impl Pass {
+    /// Whether anything was done.
+    pub fn did_something(&self) -> bool {
+        self.lost || self.sections + self.others > 0
+    }
+}
+
+impl<'m, M: Machine> Server<'m, M> {
+    fn names(&self) -> Names<'m, M> {
+        Names { range: &self.head.range, live: self.live }
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.head.front.number.load(Relaxed)
+    }
+
+    /// Unused -> open, by one thread, before anybody else knows the server.
+    ///
+    /// # Panics
+    /// If the number is 0 or too large, or the parts do not fit each other.
+    pub fn open(&self, number: u32) {
+        assert!((1..word::SERVERS).contains(&number), "a server's number");
+        let groups = self.live.len();
+        assert!(groups == self.busy.len() && groups * EACH as usize == self.slots.len(), "parts of a server");
+        assert!(groups <= super::names::MOST as usize && self.workers.len() <= super::turn::WORKERS as usize);
+        self.head.front.epoch.store(M::epoch(), Relaxed);
+        self.head.front.number.store(number, Relaxed);
+    }
+
+    /// A client number for the calling thread; none if there are too many clients.
+    pub fn join(&self) -> Option<u32> {
+        self.names().take()
+    }
+
+    /// Gives it back: its client has no request.
+    pub fn leave(&self, client: u32) {
+        self.names().give(client);
+    }
+
+    /// How many lines a scan looks at: those of clients in the range.
+    pub fn clients(&self) -> u32 {
+        let live = &self.live[..words(self.head.range.load(Relaxed))];
+        live.iter().map(|bits| bits.load(Relaxed).count_ones()).sum()
+    }
+
+    /// How many lines the range has room for.
+    pub fn range(&self) -> u32 {
+        words(self.head.range.load(Relaxed)) as u32 * EACH
+    }
+
+    /// Whether nobody serves any more: it was closed, or is of a process that this one was forked off.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        let front = &self.head.front;
+        front.sleep.load(Acquire) == CLOSED || front.epoch.load(Relaxed) != M::epoch()
+    }
+
+    /// Whether it sleeps, for want of anything to do.
+    pub fn is_asleep(&self) -> bool {
+        self.head.front.sleep.load(Relaxed) == ASLEEP
+    }
+
+    /// Where a client's small context rides.
+    pub(super) fn inline(&self, client: u32) -> *mut Inline {
+        self.slots[client as usize].inline()
+    }
+
+    /// There may be something to do: wakes the server if it sleeps. To be called after a light fence.
+    #[inline(always)]
+    pub(super) fn ring(&self) {
+        if self.head.front.sleep.load(Relaxed) == ASLEEP {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let sleep = &self.head.front.sleep;
+        if sleep.compare_exchange(ASLEEP, AWAKE, Release, Relaxed).is_ok() {
+            M::trace(Event::Wake);
+            M::wake(&raw const *sleep, 1);
+        }
+    }
+
+    /// Posts a client's request, and wakes the server if it sleeps. False if the server is closed: then there is no
+    /// request.
+    ///
+    /// # Safety
+    /// The client number is the caller's, and has no request. Until that was answered, which [`wait`](Server::wait)
+    /// waits for, the lock is there, and the function can be called so by any thread, once, under the lock, or, if
+    /// `kind` is `GRANT`, not at all. It does not unwind.
+    #[inline(always)]
+    pub unsafe fn post(
+        &self,
+        client: u32,
+        (kind, lock): (u32, &Lock<M>),
+        (function, context): (Function, *mut ()),
+    ) -> bool {
+        let slot = &self.slots[client as usize];
+        slot.post(kind, lock, function, context);
+        M::light_fence();
+        match self.head.front.sleep.load(Relaxed) {
+            AWAKE => {}
+            CLOSED => {
+                slot.answer(EMPTY);
+                return false;
+            }
+            _ => self.wake(),
+        }
+        true
+    }
+
+    /// Waits until a client's request was answered. Whether it was done; else the lock is not this server's any more.
+    /// `blocks` is called before the thread sleeps.
+    #[inline]
+    pub fn wait<W: WaitPolicy>(&self, client: u32, blocks: impl FnOnce()) -> bool {
+        let slept = || {
+            self.names().ensure(client); // Versions may have come again.
+            blocks();
+        };
+        self.slots[client as usize].wait::<W>(slept) == EMPTY
+    }
+
+    /// What waits at this number, if anything can be done about it.
+    fn waiting(&self, client: u32) -> Option<(u32, Request<M>, u32)> {
+        let slot = &self.slots[client as usize];
+        let kind = slot.code.load(Acquire);
+        if !matches!(kind, RUN | GRANT) {
+            return None;
+        }
+        // SAFETY: just seen, and nobody else acts upon it (invariants 1 and 3). The lock is there: its client waits.
+        let (request, seen) = unsafe {
+            let request = slot.request();
+            let seen = (*request.lock).word.load(Acquire);
+            (request, seen)
+        };
+        let can = server_of(seen) != self.number() || !is_held(seen);
+        can.then_some((kind, request, seen))
+    }
+
+    /// The clients whose lines are to be looked at.
+    fn each_client(&self, mut look: impl FnMut(u32) -> bool) -> bool {
+        for group in 0..words(self.head.range.load(Relaxed)) {
+            // Acquire: who has cleared a bit has answered before.
+            let mut bits = self.live[group].load(Relaxed) & !self.busy[group].load(Acquire);
+            while bits != 0 {
+                if look(group as u32 * EACH + bits.trailing_zeros()) {
+                    return true;
+                }
+                bits &= bits - 1;
+            }
+        }
+        false
+    }
+
+    /// One scan, by the worker with the turn.
+    pub fn pass<R: Roster<M>>(&self, me: u32, roster: &R) -> Pass {
+        let mut pass = Pass::default();
+        let mut first = core::ptr::null();
+        self.each_client(|client| {
+            let Some((kind, request, seen)) = self.waiting(client) else { return false };
+            let slot = &self.slots[client as usize];
+            // SAFETY: its client waits for the answer.
+            let lock = unsafe { &*request.lock };
+            if server_of(seen) != self.number() {
+                pass.others += 1;
+                slot.answer(MOVED);
+            } else if lock.take(seen) && kind == GRANT {
+                pass.others += 1;
+                slot.answer(EMPTY);
+            } else {
+                pass.mixed |= pass.sections > 0 && !core::ptr::eq(first, request.lock);
+                first = request.lock;
+                pass.sections += 1;
+                pass.lost = !self.section(me, client, &request, roster);
+            }
+            pass.lost
+        });
+        pass
+    }
+
+    /// Runs the section of a client whose lock was taken, releases that, and answers. Whether the turn is still this
+    /// worker's.
+    #[inline(always)]
+    fn section<R: Roster<M>>(&self, me: u32, client: u32, request: &Request<M>, roster: &R) -> bool {
+        let (worker, slot) = (&self.workers[me as usize], &self.slots[client as usize]);
+        worker.slot.store(client, Relaxed); // Published by `at`.
+        worker.step();
+        // SAFETY: posted to be called so, by `exec`; its client waits. The lock is held (invariant 1).
+        unsafe { (request.function)(request.context) };
+        worker.step();
+        M::light_fence();
+        let mine = self.has_turn(me) || self.keeps_turn(me);
+        // SAFETY: the pointer was read before; its client waits, until the answer.
+        unsafe { (*request.lock).release(if mine { self.number() } else { 0 }, roster) };
+        slot.answer(EMPTY);
+        if !mine {
+            self.unmark(client);
+        }
+        mine
+    }
+
+    /// A request that was marked as busy was answered: the next one of that client may be looked at.
+    #[cold]
+    fn unmark(&self, client: u32) {
+        self.busy[(client / EACH) as usize].fetch_and(!(1 << (client % EACH)), Release);
+        M::light_fence();
+        self.ring();
+    }
+
+    /// A worker that is inside a section takes another lock of this server, if it has the turn and the lock is free.
+    pub(super) fn take_inside(&self, me: u32, lock: &Lock<M>) -> bool {
+        let worker = &self.workers[me as usize];
+        worker.step(); // Outside: it cannot lose the turn while it takes a lock.
+        M::light_fence();
+        let taken = (self.has_turn(me) || self.keeps_turn(me)) && {
+            let seen = lock.word.load(Acquire);
+            server_of(seen) == self.number() && lock.take(seen)
+        };
+        worker.step();
+        taken
+    }
+
+    /// Nothing was found: waits until there may be something to do, or the server is to be closed; by policy `W`.
+    fn idle<W: WaitPolicy, R: Roster<M>>(&self, me: u32, roster: &R, note: &mut impl FnMut(&Pass)) {
+        let sleep = &self.head.front.sleep;
+        if W::SPINS {
+            let looks = |_| {
+                let pass = self.pass(me, roster);
+                note(&pass);
+                pass.did_something() || self.is_closing() || !self.has_turn(me)
+            };
+            if M::spin_until(sleep, Relaxed, W::patience(None, Patience::Budget), looks).is_some() {
+                return;
+            }
+        }
+        sleep.swap(ASLEEP, AcqRel);
+        M::heavy_fence();
+        if self.is_closing() || self.each_client(|client| self.waiting(client).is_some()) {
+            sleep.swap(AWAKE, AcqRel);
+            return;
+        }
+        roster.idles();
+        M::trace(Event::Park);
+        M::park(sleep, ASLEEP, None);
+        // Woken for no reason it looks again, too.
+        sleep.swap(AWAKE, AcqRel);
+        roster.works();
+    }
+
+    fn is_closing(&self) -> bool {
+        self.head.front.closing.load(Relaxed) != 0
+    }
+
+    /// Has the server closed: whoever has the turn does it, when it finds out.
+    pub fn close(&self) {
+        self.head.front.closing.store(1, Relaxed);
+        M::heavy_fence();
+        self.ring();
+    }
+
+    /// Open -> closed, by the worker with the turn. Requests that wait are told to look elsewhere; one that is posted
+    /// later finds it closed, or is seen here.
+    fn shut(&self) {
+        self.head.front.sleep.swap(CLOSED, AcqRel);
+        M::heavy_fence();
+        self.each_client(|client| {
+            let slot = &self.slots[client as usize];
+            if matches!(slot.code.load(Acquire), RUN | GRANT) {
+                slot.answer(MOVED);
+            }
+            false
+        });
+        self.close_turn();
+    }
+
+    /// A servicing thread's life: returns when the server is closed. `note` is told of each scan.
+    pub fn work<W: WaitPolicy, R: Roster<M>>(&self, me: u32, roster: &R, mut note: impl FnMut(&Pass)) {
+        while self.await_turn(me) {
+            loop {
+                if self.is_closing() {
+                    self.shut();
+                    break;
+                }
+                let pass = self.pass(me, roster);
+                note(&pass);
+                if pass.lost {
+                    break;
+                }
+                if !pass.did_something() {
+                    self.idle::<W, R>(me, roster, &mut note);
+                }
+                if !self.has_turn(me) && !self.keeps_turn(me) {
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! # A client's line
+//!
+//! 64 bytes: the request (lock, context, function), its state, and 32 bytes for a context that is as small as that, so
+//! that the section needs no other line of the client's.
+//!
+//! ```text
+//!   EMPTY ── post ──> RUN, GRANT ── the section was run; the lock is the client's ──> EMPTY
+//!   RUN, GRANT ── the lock is not this server's ──> MOVED        MOVED ── post ──> RUN, GRANT
+//! ```
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::word::Lock;
+use crate::event::Event;
+use crate::machine::{Machine, Patience, Word};
+use crate::wait::WaitPolicy;
+
+/// No request, or one that was done.
+pub const EMPTY: u32 = 0;
+/// A section is to be run.
+pub const RUN: u32 = 1;
+/// The lock is wanted: the client runs its section itself, and releases it.
+pub const GRANT: u32 = 2;
+/// The request was not done: the lock is not the server's any more.
+pub const MOVED: u32 = 3;
+
+/// What rides in a line.
+pub type Inline = [MaybeUninit<u64>; 4];
+
+/// What a section is: called with its context.
+pub type Function = unsafe fn(*mut ());
+
+/// A request line.
+#[repr(C, align(64))]
+pub struct Slot<M: Machine> {
+    pub(super) code: M::Word,
+    /// 1: the client sleeps on `code`, or is about to.
+    asleep: M::Word,
+    function: [M::Word; 2],
+    lock: [M::Word; 2],
+    context: [M::Word; 2],
+    inline: UnsafeCell<Inline>,
+}
+
+// SAFETY: `inline` is accessed by the client, or, between `post` and the answer, by whoever acts upon the request (the
+// page, invariant 5).
+unsafe impl<M: Machine<Word: Sync>> Sync for Slot<M> {}
+
+/// A request, as the server reads it.
+pub(super) struct Request<M: Machine> {
+    pub(super) lock: *const Lock<M>,
+    pub(super) function: Function,
+    pub(super) context: *mut (),
+}
+
+/// Writes an address in two halves. Relaxed: `code` publishes it.
+fn write<W: Word>(halves: &[W; 2], address: usize) {
+    halves[0].store(address as u32, Relaxed);
+    halves[1].store((address as u64 >> 32) as u32, Relaxed);
+}
+
+fn read<W: Word>(halves: &[W; 2]) -> usize {
+    (u64::from(halves[0].load(Relaxed)) | u64::from(halves[1].load(Relaxed)) << 32) as usize
+}
+
+impl<M: Machine> Slot<M> {
+    /// One without a request.
+    pub fn new() -> Self {
+        let pair = || [M::Word::new(0), M::Word::new(0)];
+        let inline = UnsafeCell::new([MaybeUninit::uninit(); 4]);
+        let (code, asleep) = (M::Word::new(EMPTY), M::Word::new(0));
+        Self { code, asleep, function: pair(), lock: pair(), context: pair(), inline }
+    }
+
+    /// Its words, and what they are called, for checkers.
+    pub fn words(&self) -> [(&M::Word, &'static str); 2] {
+        [(&self.code, "code"), (&self.asleep, "asleep")]
+    }
+
+    /// Where a small context rides.
+    pub(super) fn inline(&self) -> *mut Inline {
+        self.inline.get()
+    }
+
+    /// EMPTY | MOVED -> RUN | GRANT, by the client.
+    #[inline(always)]
+    pub(super) fn post(&self, kind: u32, lock: &Lock<M>, function: Function, context: *mut ()) {
+        write(&self.lock, core::ptr::from_ref(lock).expose_provenance());
+        write(&self.function, function as usize);
+        write(&self.context, context.expose_provenance());
+        self.code.store(kind, Release);
+    }
+
+    /// The request that was posted.
+    ///
+    /// # Safety
+    /// `code` was seen to be RUN or GRANT, with Acquire, and was not answered.
+    #[inline(always)]
+    pub(super) unsafe fn request(&self) -> Request<M> {
+        let lock = core::ptr::with_exposed_provenance(read(&self.lock));
+        let function: *const () = core::ptr::with_exposed_provenance(read(&self.function));
+        // SAFETY: written by `post`, from a `Function`.
+        let function = unsafe { core::mem::transmute::<*const (), Function>(function) };
+        Request { lock, function, context: core::ptr::with_exposed_provenance_mut(read(&self.context)) }
+    }
+
+    /// RUN | GRANT -> EMPTY | MOVED, by whoever has acted upon it. After the store the client may have gone, and
+    /// somebody else be here: then a wake is one too many, which any sleeper bears.
+    #[inline(always)]
+    pub(super) fn answer(&self, what: u32) {
+        self.code.store(what, Release);
+        M::light_fence();
+        if self.asleep.load(Relaxed) != 0 {
+            M::trace(Event::Wake);
+            M::wake(&raw const self.code, 1);
+        }
+    }
+
+    /// Waits for the answer: EMPTY or MOVED. `blocks` is called before the thread sleeps for the first time.
+    #[inline]
+    pub(super) fn wait<W: WaitPolicy>(&self, blocks: impl FnOnce()) -> u32 {
+        let is_answer = |seen| !matches!(seen, RUN | GRANT);
+        if W::SPINS
+            && let Some(seen) = W::poll::<M>(&self.code, Acquire, W::patience(None, Patience::Budget), is_answer)
+        {
+            return seen;
+        }
+        self.sleep(blocks)
+    }
+
+    /// Announces, makes sure that the server sees it or we see the answer, and sleeps.
+    #[cold]
+    fn sleep(&self, blocks: impl FnOnce()) -> u32 {
+        blocks();
+        self.asleep.store(1, Relaxed);
+        M::heavy_fence();
+        loop {
+            let seen = self.code.load(Acquire);
+            if !matches!(seen, RUN | GRANT) {
+                self.asleep.store(0, Relaxed);
+                return seen;
+            }
+            M::trace(Event::Park);
+            M::park(&self.code, seen, None);
+        }
+    }
+}
+
+impl<M: Machine> Default for Slot<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

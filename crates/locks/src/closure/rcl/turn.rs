@@ -1,0 +1,261 @@
+//! # Whose turn it is
+//!
+//! A server has a pool of servicing threads, its *workers*, of which one has the turn. When that one is stuck in a
+//! section, the manager elects another one: a free worker, or else a new one that it asks the runtime for. A worker
+//! that comes out of its section without the turn becomes free, and sleeps.
+//!
+//! ## The word
+//! ```text
+//! | bits  | meaning                                                                                   |
+//! |-------|-------------------------------------------------------------------------------------------|
+//! | 0–11  | who has the turn: a worker's number plus one; 0: nobody, and whoever comes may have it     |
+//! | 12    | REVOKING: the manager is about to see whether that one is in a section                     |
+//! | 13    | CLOSED: nobody will have the turn any more                                                |
+//! | 16–27 | the last of the free workers, plus one; the others follow by their `next`                  |
+//! ```
+//! ```text
+//!   (W)      ── manager ──> (W, REVOKING) ── W is between sections ──> (W)
+//!                                         ── W is inside, F is free ─> (F)     F is woken
+//!                                         ── W is inside, none is free ─> (0)  a thread is to be made
+//!   (0)      ── a worker comes ──> (that worker)
+//!   (W)      ── another worker comes ──> (W), and that one is on the list
+//! ```
+//!
+//! ## Invariants
+//! 1. Only the manager takes workers off the list, and there is one manager. So a worker that is named in the word
+//!    stays first until the manager takes it: an exchange that succeeds has not been overtaken.
+//! 2. Nobody has the turn only while the list is empty.
+//! 3. `at` is odd while the worker is inside a section, and then it changes no lock of the server, but the one that it
+//!    holds.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use super::names::EACH;
+use super::server::Server;
+use crate::machine::{Machine, Patience, Word};
+
+const HOLDER: u32 = (1 << 12) - 1;
+const REVOKING: u32 = 1 << 12;
+const CLOSED: u32 = 1 << 13;
+const FREE: u32 = 16;
+
+/// How many workers a server can have.
+pub const WORKERS: u32 = HOLDER - 1;
+
+const fn holder(turn: u32) -> Option<u32> {
+    (turn & HOLDER).checked_sub(1)
+}
+
+const fn first_free(turn: u32) -> Option<u32> {
+    (turn >> FREE).checked_sub(1)
+}
+
+/// That worker and no mark, with the same list.
+const fn given(turn: u32, to: Option<u32>) -> u32 {
+    let to = match to {
+        Some(worker) => worker + 1,
+        None => 0,
+    };
+    turn & !(HOLDER | REVOKING) | to
+}
+
+/// A servicing thread, as others see it.
+#[repr(C, align(64))]
+pub struct Worker<M: Machine> {
+    /// Odd: inside a section. Changes with each that begins or ends.
+    pub(super) at: M::Word,
+    /// The same, for its own thread: so that it need not read `at`, which would keep loom from trying what others see
+    /// there.
+    steps: M::Word,
+    /// Whose request it runs: a client's number.
+    pub(super) slot: M::Word,
+    /// 1: inside a section, in which it waits for something of ours.
+    pub(super) blocked: M::Word,
+    /// Changes when it is given the turn: what it sleeps on.
+    bed: M::Word,
+    /// The free worker behind it, plus one.
+    next: M::Word,
+}
+
+impl<M: Machine> Worker<M> {
+    /// One that has not begun.
+    pub fn new() -> Self {
+        let zero = || M::Word::new(0);
+        Self { at: zero(), steps: zero(), slot: zero(), blocked: zero(), bed: zero(), next: zero() }
+    }
+
+    /// outside -> inside -> outside. Release: who sees it sees what was done before, the lock that was taken among it.
+    /// Its own.
+    #[inline(always)]
+    pub(super) fn step(&self) {
+        let step = self.steps.load(Relaxed).wrapping_add(1);
+        self.steps.store(step, Relaxed);
+        self.at.store(step, Release);
+    }
+
+    /// Its words, and what they are called, for checkers.
+    pub fn words(&self) -> [(&M::Word, &'static str); 3] {
+        [(&self.at, "at"), (&self.blocked, "blocked"), (&self.bed, "bed")]
+    }
+}
+
+impl<M: Machine> Default for Worker<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What the manager remembers from one look to the next.
+#[derive(Debug, Default)]
+pub struct Watch {
+    seen: Option<(u32, u32)>,
+}
+
+/// What the manager found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// The worker with the turn makes progress, or has nothing to do.
+    Fine,
+    /// It was stuck in a section: this one has the turn now.
+    Elected(u32),
+    /// It is stuck, and no other worker is free: whoever comes first has the turn. A thread should be made.
+    Wanted,
+}
+
+fn is_inside(at: u32) -> bool {
+    at % 2 == 1
+}
+
+impl<M: Machine> Server<'_, M> {
+    /// The worker that has the turn; it may change at any time.
+    pub fn serving(&self) -> Option<u32> {
+        holder(self.head.turn.load(Acquire))
+    }
+
+    /// Whether this worker has the turn.
+    #[inline(always)]
+    pub(super) fn has_turn(&self, me: u32) -> bool {
+        self.head.turn.load(Acquire) & (HOLDER | REVOKING) == me + 1
+    }
+
+    /// Waits while the manager is about to decide whether this worker keeps the turn. Whether it has it.
+    pub(super) fn keeps_turn(&self, me: u32) -> bool {
+        let decided = |turn| turn & (HOLDER | REVOKING) != (me + 1) | REVOKING;
+        let turn = M::spin_until(&self.head.turn, Acquire, Patience::Forever, decided);
+        turn.is_some_and(|turn| turn & HOLDER == me + 1)
+    }
+
+    /// A worker that is outside of sections waits for the turn. False: the server is closed, and the thread may go.
+    pub fn await_turn(&self, me: u32) -> bool {
+        let (turn, worker) = (&self.head.turn, &self.workers[me as usize]);
+        loop {
+            let seen = turn.load(Acquire);
+            if seen & CLOSED != 0 {
+                return false;
+            }
+            if holder(seen) == Some(me) {
+                if self.keeps_turn(me) {
+                    return true;
+                }
+                continue;
+            }
+            if holder(seen).is_none() {
+                if turn.compare_exchange(seen, given(seen, Some(me)), AcqRel, Relaxed).is_ok() {
+                    return true;
+                }
+                continue;
+            }
+            let bed = worker.bed.load(Relaxed); // Changes only while this is on the list.
+            worker.next.store(seen >> FREE, Relaxed);
+            let listed = seen & ((1 << FREE) - 1) | (me + 1) << FREE;
+            if turn.compare_exchange(seen, listed, AcqRel, Relaxed).is_ok() {
+                while worker.bed.load(Acquire) == bed {
+                    M::park(&worker.bed, bed, None);
+                }
+            }
+        }
+    }
+
+    /// A worker says that it waits inside a section for something of ours; or that it does no longer. A hint: it
+    /// hastens the next election.
+    pub(super) fn set_blocked(&self, me: u32, blocked: bool) {
+        self.workers[me as usize].blocked.store(u32::from(blocked), Relaxed);
+    }
+
+    /// Wakes a worker that was taken off the list.
+    fn rouse(&self, worker: u32) {
+        let bed = &self.workers[worker as usize].bed;
+        bed.fetch_add(1, Release);
+        M::wake(&raw const *bed, 1);
+    }
+
+    /// The manager's look: whether the worker with the turn has been in one section since the last look, or says that
+    /// it is blocked in one. Then it loses the turn. To be called by one thread at a time.
+    pub fn look(&self, watch: &mut Watch) -> Look {
+        let seen = self.head.turn.load(Acquire);
+        if seen & CLOSED != 0 {
+            return Look::Fine;
+        }
+        let Some(at_turn) = holder(seen) else { return Look::Wanted };
+        let worker = &self.workers[at_turn as usize];
+        let at = worker.at.load(Acquire);
+        let same = watch.seen.replace((at_turn, at)) == Some((at_turn, at));
+        let stuck = is_inside(at) && (same || worker.blocked.load(Relaxed) != 0);
+        if stuck { self.revoke(at_turn) } else { Look::Fine }
+    }
+
+    /// The worker that was seen to have the turn loses it, if it is inside a section: (W) -> (W), (F) or (0). The
+    /// page's invariants 2 and 3. As [`look`](Server::look).
+    pub fn revoke(&self, at_turn: u32) -> Look {
+        let turn = &self.head.turn;
+        if turn.fetch_or(REVOKING, AcqRel) & CLOSED != 0 {
+            return Look::Fine;
+        }
+        M::heavy_fence();
+        let worker = &self.workers[at_turn as usize];
+        let inside = is_inside(worker.at.load(Acquire));
+        if inside {
+            let slot = worker.slot.load(Relaxed); // Written before `at`.
+            self.busy[(slot / EACH) as usize].fetch_or(1 << (slot % EACH), Relaxed); // Published by `turn`.
+        }
+        loop {
+            let seen = turn.load(Acquire);
+            let free = first_free(seen);
+            let new = match free {
+                _ if !inside => given(seen, Some(at_turn)),
+                Some(first) => {
+                    let next = self.workers[first as usize].next.load(Relaxed);
+                    given(seen, free) & ((1 << FREE) - 1) | next << FREE
+                }
+                None => given(seen, None),
+            };
+            if turn.compare_exchange(seen, new, AcqRel, Relaxed).is_ok() {
+                return match free {
+                    _ if !inside => Look::Fine,
+                    Some(first) => {
+                        self.rouse(first);
+                        Look::Elected(first)
+                    }
+                    None => Look::Wanted,
+                };
+            }
+        }
+    }
+
+    /// (me) -> closed; all free workers are woken, and go.
+    pub(super) fn close_turn(&self) {
+        let mut free = first_free(self.head.turn.fetch_or(CLOSED, AcqRel));
+        while let Some(worker) = free {
+            free = self.workers[worker as usize].next.load(Relaxed).checked_sub(1);
+            self.rouse(worker);
+        }
+    }
+}
+
+/// Lets one of these threads be first among equals in a FIFO queue of the scheduler, by moving all others to its end.
+///
+/// `requeue` lowers and raises a thread's priority, after which it is last. (To do that to the elected one, as
+/// algorithm 3 has it, makes it the last of all.)
+pub fn elect_by_priority(workers: impl Iterator<Item = u32>, elected: u32, requeue: impl FnMut(u32)) {
+    workers.filter(|worker| *worker != elected).for_each(requeue);
+}

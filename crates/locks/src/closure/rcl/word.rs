@@ -1,0 +1,196 @@
+//! # The lock's word
+//!
+//! ```text
+//! | bits 2–31 | bits 0–1 | meaning                                                           |
+//! |-----------|----------|-------------------------------------------------------------------|
+//! | 0         | FREE     | ordinary, free: all-zero                                          |
+//! | 0         | HELD     | ordinary, held, nobody sleeps                                     |
+//! | 0         | WAITED   | ordinary, held, and somebody sleeps on the word, or did           |
+//! | S         | FREE     | server S's, free: only its thread with the turn may take it       |
+//! | S         | HELD     | server S's, held, by one of its threads or by whom it was granted |
+//! ```
+//! An ordinary lock is taken by an exchange that expects (0, FREE), so that one who has not noticed that the lock
+//! became a server's fails. That is why the server's number and the state are one word.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use super::client::Roster;
+use crate::event::Event;
+use crate::machine::{Machine, Patience, Word};
+use crate::wait::WaitPolicy;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const WAITED: u32 = 2;
+const STATE: u32 = 3;
+
+/// A server's number is less than this.
+pub const SERVERS: u32 = 1 << 30;
+
+/// The number of the server whose lock has this word; 0 of an ordinary one.
+#[inline(always)]
+pub const fn server_of(word: u32) -> u32 {
+    word >> 2
+}
+
+/// Whether somebody holds a lock with this word.
+#[inline(always)]
+pub const fn is_held(word: u32) -> bool {
+    word & STATE != FREE
+}
+
+const fn of(server: u32, state: u32) -> u32 {
+    server << 2 | state
+}
+
+/// A lock that may be a server's: 8 bytes, all-zero is ordinary and free.
+#[repr(C)]
+pub struct Lock<M: Machine> {
+    /// What the [module](self) says.
+    pub word: M::Word,
+    /// The server that it belongs to, for its holder, who alone reads and writes it. (He could read the word. But one
+    /// who reads a word before he writes it keeps loom from trying what others see there.)
+    owner: M::Word,
+}
+
+impl<M: Machine> Lock<M> {
+    /// An ordinary lock, free.
+    pub fn new() -> Self {
+        Self { word: M::Word::new(FREE), owner: M::Word::new(0) }
+    }
+
+    /// A lock of that server, free.
+    pub fn of(server: u32) -> Self {
+        Self { word: M::Word::new(of(server, FREE)), owner: M::Word::new(server) }
+    }
+
+    /// The number of the server that it belongs to, 0 if it is ordinary. It may change at any time.
+    pub fn server(&self) -> u32 {
+        server_of(self.word.load(Relaxed))
+    }
+
+    /// (S, FREE) -> (S, HELD), by S's thread with the turn. Whether it was free. A load and a store: nobody else takes
+    /// it (invariant 1).
+    #[inline(always)]
+    pub(super) fn take(&self, seen: u32) -> bool {
+        let free = !is_held(seen);
+        if free {
+            self.word.store(seen | HELD, Relaxed); // Who has the turn next sees it by `at`, or did it itself.
+        }
+        free
+    }
+
+    /// (0, FREE) -> (0, HELD). Fails where it is not ordinary, or held.
+    fn try_hold(&self, as_state: u32) -> Result<u32, u32> {
+        self.word.compare_exchange(of(0, FREE), of(0, as_state), Acquire, Relaxed)
+    }
+
+    /// (0, ·) -> (0, held by the caller). False if it is a server's by now.
+    pub(super) fn hold<W: WaitPolicy>(&self, blocks: impl FnOnce()) -> bool {
+        match self.try_hold(HELD) {
+            Ok(_) => return true,
+            Err(seen) if server_of(seen) != 0 => return false,
+            Err(_) => M::trace(Event::Contended),
+        }
+        let mut held = false;
+        let mut done = |seen| {
+            held = seen == of(0, FREE) && self.try_hold(HELD).is_ok();
+            held || server_of(seen) != 0
+        };
+        if W::SPINS && M::spin_until(&self.word, Relaxed, W::patience(None, Patience::Contend), &mut done).is_some() {
+            return held;
+        }
+        blocks();
+        loop {
+            let seen = match self.try_hold(WAITED) {
+                Ok(_) => return true,
+                Err(seen) if server_of(seen) != 0 => return false,
+                Err(seen) => seen,
+            };
+            let waited = of(0, WAITED);
+            if seen == waited || self.word.compare_exchange(seen, waited, Relaxed, Relaxed).is_ok() {
+                M::trace(Event::Park);
+                M::park(&self.word, waited, None);
+            }
+        }
+    }
+
+    /// Held by the caller -> free. `mine`: the server whose turn the caller has, or 0.
+    #[inline(always)]
+    pub(super) fn release<R: Roster<M>>(&self, mine: u32, roster: &R) {
+        let server = self.owner.load(Relaxed);
+        if server == mine && mine != 0 {
+            return self.word.store(of(mine, FREE), Release);
+        }
+        self.release_apart(server, roster);
+    }
+
+    /// The same, where the caller has no turn of the server that the lock belongs to: it may sleep, though now there
+    /// may be something to do.
+    #[cold]
+    fn release_apart<R: Roster<M>>(&self, server: u32, roster: &R) {
+        let address = &raw const self.word;
+        if server == 0 {
+            if self.word.swap(of(0, FREE), Release) == of(0, WAITED) {
+                M::trace(Event::Wake);
+                M::wake(address, 1);
+            }
+            return;
+        }
+        self.word.store(of(server, FREE), Release);
+        // The lock may be gone: by its address alone.
+        M::light_fence();
+        let server = roster.server(server);
+        if server.is_closed() {
+            M::wake(address, u32::MAX);
+        } else {
+            server.ring();
+        }
+    }
+
+    /// The caller's, of whichever server -> the caller's, of this one. Release: who posts there has seen what makes the
+    /// server one.
+    pub(super) fn give_to<R: Roster<M>>(&self, server: u32, roster: &R) {
+        let before = self.owner.load(Relaxed);
+        self.owner.store(server, Relaxed);
+        match before {
+            before if before == server => {}
+            0 => {
+                self.word.swap(of(server, HELD), AcqRel);
+                // All who sleep are to ask the server, also those whom a release has left asleep: it wakes one, to mark
+                // the word again, and that one does so no more.
+                M::wake(&raw const self.word, u32::MAX);
+            }
+            before => {
+                self.word.store(of(server, HELD), Release);
+                // Requests for it can be answered now: moved.
+                M::light_fence();
+                roster.server(before).ring();
+            }
+        }
+    }
+
+    /// (S, FREE) -> (0, HELD by the caller) -> (0, FREE), where S is closed and nobody else changes it: after a wait
+    /// until it is free.
+    pub(super) fn reclaim<R: Roster<M>>(&self, server: u32, roster: &R) {
+        loop {
+            match self.word.compare_exchange(of(server, FREE), of(0, HELD), Acquire, Relaxed) {
+                Ok(_) => {
+                    self.owner.store(0, Relaxed);
+                    return self.release(0, roster);
+                }
+                Err(seen) if seen == of(server, HELD) => {
+                    M::heavy_fence();
+                    M::park(&self.word, seen, None);
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+impl<M: Machine> Default for Lock<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
