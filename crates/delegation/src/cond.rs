@@ -1,0 +1,54 @@
+//! # Condition variables for sections
+
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use flashlock_locks::closure::rcl::client::blocking;
+use flashlock_native::futex;
+
+use crate::Machine;
+use crate::here::Here;
+
+/// A condition variable, for [`Inside::wait`](crate::Inside::wait). All that wait on it use the same lock. Waiters are
+/// woken in no order.
+#[derive(Debug, Default)]
+pub struct Cond {
+    /// How often it was notified: what waiters sleep on.
+    notified: AtomicU32,
+}
+
+impl Cond {
+    /// One without waiters.
+    pub const fn new() -> Self {
+        Self { notified: AtomicU32::new(0) }
+    }
+
+    /// `release`, sleep, `acquire`. Who notifies after `release`, or under the lock before, is not missed.
+    pub(crate) fn wait_between(&self, release: impl FnOnce(), acquire: impl FnOnce()) {
+        let seen = self.notified.load(Relaxed); // Under the lock.
+        release();
+        blocking::<Machine, _, _>(&Here, |blocks| {
+            blocks();
+            futex::park(&self.notified, seen, None);
+        });
+        let _ = self.notified.load(Acquire);
+        acquire();
+    }
+
+    /// Wakes one waiter, if there is one. Inside a section or outside.
+    pub fn notify_one(&self) {
+        self.notify(1);
+    }
+
+    /// Wakes all waiters.
+    pub fn notify_all(&self) {
+        self.notify(u32::MAX);
+    }
+
+    fn notify(&self, count: u32) {
+        self.notified.fetch_add(1, Release);
+        futex::wake(&raw const self.notified, count);
+    }
+}

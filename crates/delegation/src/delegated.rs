@@ -1,0 +1,210 @@
+//! # A value under a lock that may be a server's
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use flashlock_locks::closure::rcl::slot::Inline;
+use flashlock_locks::closure::rcl::{Lock, Section, acquire, assign, exec, release};
+use flashlock_locks::wait::{SpinThenPark, WaitPolicy};
+
+use crate::Machine;
+use crate::cond::Cond;
+use crate::here::Here;
+use crate::server::Server;
+
+/// A value, and a lock by which alone it can be had. The lock is ordinary, or a server's, which then runs all sections.
+/// Clients wait by policy `W`.
+///
+/// Use it for data of which many threads do little, all the time, when one CPU can be spared. For sections that are
+/// long, or that mostly find the lock free, an ordinary lock is better, which this one is until it is
+/// [assigned](Delegated::assign).
+pub struct Delegated<T: ?Sized, W: WaitPolicy = SpinThenPark> {
+    lock: Lock<Machine>,
+    wait: PhantomData<fn() -> W>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is accessed by one thread at a time, though not always by the same one: it is as if sent to it.
+unsafe impl<T: ?Sized + Send, W: WaitPolicy> Sync for Delegated<T, W> {}
+
+/// How a section ended.
+type Outcome<R> = Result<R, Box<dyn Any + Send>>;
+
+/// A closure on its way to the value, and back with what became of it.
+union Call<'a, T: ?Sized, W: WaitPolicy, F, R> {
+    work: ManuallyDrop<(&'a Delegated<T, W>, F)>,
+    outcome: ManuallyDrop<Outcome<R>>,
+}
+
+impl<T, W, F, R> Call<'_, T, W, F, R>
+where
+    T: ?Sized,
+    W: WaitPolicy,
+    F: FnOnce(&mut Inside<'_, T, W>) -> R,
+{
+    /// Work -> outcome.
+    ///
+    /// # Safety
+    /// The context is a call that was not acted upon, and nobody else accesses it. The lock is held.
+    unsafe fn act(context: *mut ()) {
+        let call: *mut Self = context.cast();
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (delegated, work) = ManuallyDrop::take(&mut (*call).work);
+            let mut inside = Inside { delegated, value: PhantomData };
+            let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut inside)));
+            (*call).outcome = ManuallyDrop::new(outcome);
+        }
+    }
+
+    const IS_INLINE: bool = size_of::<Self>() <= size_of::<Inline>() && align_of::<Self>() <= align_of::<Inline>();
+
+    /// Has it done under the lock, and what became of it.
+    fn run(mut self, lock: &Lock<Machine>) -> Outcome<R> {
+        if Self::IS_INLINE {
+            let mut bytes: Inline = [MaybeUninit::uninit(); 4];
+            let place: *mut Self = (&raw mut bytes).cast();
+            // SAFETY: it has room there. The section is called once, under the lock, by any thread: what it carries may
+            // go there (`Send`), and comes back. It catches panics. The lock is borrowed until all of it has returned.
+            unsafe {
+                place.write(self);
+                exec::<Machine, W, _>(lock, Section::inline(Self::act, &mut bytes), &Here);
+                let place: *mut Self = (&raw mut bytes).cast();
+                ManuallyDrop::take(&mut (*place).outcome)
+            }
+        } else {
+            let context: *mut Self = &raw mut self;
+            // SAFETY: as above; it stays here.
+            unsafe {
+                exec::<Machine, W, _>(lock, Section::new(Self::act, context.cast()), &Here);
+                ManuallyDrop::take(&mut (*context).outcome)
+            }
+        }
+    }
+}
+
+impl<T> Delegated<T> {
+    /// With this value, under an ordinary lock.
+    pub fn new(value: T) -> Self {
+        Self::waiting(value)
+    }
+
+    /// With this value, under a lock of that server.
+    pub fn on(server: &Server, value: T) -> Self {
+        Self::waiting_on(server, value)
+    }
+}
+
+impl<T, W: WaitPolicy> Delegated<T, W> {
+    /// As [`new`](Delegated::new), with any way of waiting: `Delegated::<_, Park>::waiting(value)`.
+    pub fn waiting(value: T) -> Self {
+        Self { lock: Lock::new(), wait: PhantomData, value: UnsafeCell::new(value) }
+    }
+
+    /// As [`on`](Delegated::on), with any way of waiting.
+    pub fn waiting_on(server: &Server, value: T) -> Self {
+        Self { lock: Lock::of(server.number()), wait: PhantomData, value: UnsafeCell::new(value) }
+    }
+
+    /// The value, for who has it alone.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+impl<T: ?Sized + Send, W: WaitPolicy> Delegated<T, W> {
+    /// Has the closure run with the value, alone, and returns what it returned. A panic inside comes out here, and the
+    /// lock can be used on.
+    ///
+    /// Not in a section of the same value, which would wait for itself; what else differs inside says the
+    /// [crate].
+    #[inline]
+    pub fn run<R: Send>(&self, section: impl FnOnce(&mut T) -> R + Send) -> R {
+        self.run_inside(|inside| section(inside))
+    }
+
+    /// As [`run`](Delegated::run), for sections that wait on condition variables.
+    pub fn run_inside<R, F>(&self, section: F) -> R
+    where
+        R: Send,
+        F: FnOnce(&mut Inside<'_, T, W>) -> R + Send,
+    {
+        let call = Call::<'_, T, W, F, R> { work: ManuallyDrop::new((self, section)) };
+        call.run(&self.lock).unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Makes the lock that server's, or with `None` ordinary. It waits for the lock. Requests that wait elsewhere go
+    /// there.
+    pub fn assign(&self, server: Option<&Server>) {
+        let number = server.map_or(0, Server::number);
+        // SAFETY: the section's lock is held by who runs it. The server is borrowed, so open; should it be closed
+        // later, clients find out.
+        self.run_inside(|inside| unsafe { assign(&inside.delegated.lock, number, &Here) });
+    }
+
+    /// The number of the server that runs its sections; `None` if they are run by who asks. It may change at any time.
+    pub fn server(&self) -> Option<u32> {
+        Some(self.lock.server()).filter(|&number| number != 0)
+    }
+
+    /// The value, for who has it alone.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+impl<T: Default, W: WaitPolicy> Default for Delegated<T, W> {
+    fn default() -> Self {
+        Self::waiting(T::default())
+    }
+}
+
+/// Says whose it is; not the value, for which it would have to wait.
+impl<T: ?Sized, W: WaitPolicy> fmt::Debug for Delegated<T, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delegated").field("server", &self.lock.server()).finish_non_exhaustive()
+    }
+}
+
+/// The value inside a section.
+pub struct Inside<'a, T: ?Sized, W: WaitPolicy = SpinThenPark> {
+    delegated: &'a Delegated<T, W>,
+    /// It stands for the borrowed value, and may go to other threads only as that may.
+    value: PhantomData<&'a mut T>,
+}
+
+impl<T: ?Sized, W: WaitPolicy> Inside<'_, T, W> {
+    /// Lets others in, waits until the condition variable is notified, and has the value alone again. It may return for
+    /// no reason.
+    ///
+    /// On a server the section keeps its servicing thread meanwhile, and another one goes on: see
+    /// [`Options::threads`](crate::Options::threads).
+    pub fn wait(&mut self, cond: &Cond) {
+        cond.wait_between(
+            // SAFETY: this section holds the lock; the value is not borrowed, for this is.
+            || unsafe { release(&self.delegated.lock, &Here) },
+            || acquire::<Machine, W, _>(&self.delegated.lock, &Here),
+        );
+    }
+}
+
+impl<T: ?Sized, W: WaitPolicy> Deref for Inside<'_, T, W> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the section holds the lock as long as this is borrowed.
+        unsafe { &*self.delegated.value.get() }
+    }
+}
+
+impl<T: ?Sized, W: WaitPolicy> DerefMut for Inside<'_, T, W> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and this is borrowed mutably.
+        unsafe { &mut *self.delegated.value.get() }
+    }
+}

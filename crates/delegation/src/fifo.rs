@@ -1,0 +1,65 @@
+//! # Real-time scheduling
+//!
+//! `SCHED_FIFO` lets a servicing thread run until it sleeps. It needs a privilege (`CAP_SYS_NICE`, or `ulimit -r`), so
+//! it is tried, never assumed: a refusal leaves the ordinary policy. A thread that serves without end would starve a
+//! client that is bound to its CPU; it takes a [`Breath`] now and then.
+
+use flashlock_native::{clock, sys};
+
+/// Priorities: the manager outranks the servicing threads.
+pub(crate) const WORKER: i32 = 2;
+pub(crate) const MANAGER: i32 = 3;
+const LOWER: i32 = 1;
+
+fn set(thread: u32, priority: i32) -> bool {
+    let arguments = [thread as usize, libc::SCHED_FIFO as usize, &raw const priority as usize, 0, 0, 0];
+    // SAFETY: a `sched_param` is its priority, which is readable.
+    unsafe { sys::syscall(libc::SYS_sched_setscheduler, arguments) == 0 }
+}
+
+/// Asks for it for the calling thread. Whether it was given.
+pub(crate) fn ask(priority: i32) -> bool {
+    set(0, priority)
+}
+
+/// Moves a thread behind all others of its priority.
+pub(crate) fn requeue(thread: u32) {
+    let _ = set(thread, LOWER) && set(thread, WORKER);
+}
+
+/// Binds the calling thread to a CPU, if it may be there.
+pub(crate) fn pin(cpu: u32) {
+    let mut mask = [0_u64; 16];
+    if let Some(word) = mask.get_mut(cpu as usize / 64) {
+        *word = 1 << (cpu % 64);
+        // SAFETY: the mask is readable.
+        unsafe { sys::syscall(libc::SYS_sched_setaffinity, [0, size_of_val(&mask), mask.as_ptr() as usize, 0, 0, 0]) };
+    }
+}
+
+/// After so long (ns) without sleep …
+const AFTER: u64 = 5_000_000;
+/// … it sleeps so long (µs).
+const FOR: u32 = 100;
+/// The clock is looked at once in so many scans.
+const EVERY: u32 = 64;
+
+/// Lets others have the CPU now and then.
+#[derive(Default)]
+pub(crate) struct Breath {
+    scans: u32,
+    last: u64,
+}
+
+impl Breath {
+    pub(crate) fn take(&mut self) {
+        self.scans = self.scans.wrapping_add(1);
+        if self.scans.is_multiple_of(EVERY) {
+            let now = clock::now();
+            if now.saturating_sub(self.last) > AFTER {
+                sys::nap(FOR);
+                self.last = clock::now();
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! # The calling thread
+//!
+//! Which client number it has at which server, and whether it is a servicing thread. A thread takes a number with its
+//! first request to a server, keeps it, and gives it back when it ends. What runs after that (destructors of other
+//! thread-local values) takes a number for each request.
+
+use std::cell::{Cell, RefCell};
+
+use flashlock_locks::closure::rcl::{Roster, Server};
+use flashlock_native::sys;
+
+use crate::Machine;
+use crate::host::Host;
+
+/// The thread that calls.
+pub(crate) struct Here;
+
+/// A client number at a server.
+#[derive(Clone, Copy)]
+struct Lease {
+    server: u32,
+    client: u32,
+}
+
+/// All of a thread's.
+struct Leases(RefCell<Vec<Lease>>);
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        LAST.set(None);
+        for lease in self.0.get_mut().drain(..) {
+            Host::of(lease.server).core.leave(lease.client);
+        }
+    }
+}
+
+thread_local! {
+    static LEASES: Leases = const { Leases(RefCell::new(Vec::new())) };
+    /// The one that was used last.
+    static LAST: Cell<Option<Lease>> = const { Cell::new(None) };
+    static WORKER: Cell<Option<(u32, u32)>> = const { Cell::new(None) };
+}
+
+/// The calling thread is that worker, while `act` runs.
+pub(crate) fn as_worker(server: u32, worker: u32, act: impl FnOnce()) {
+    WORKER.set(Some((server, worker)));
+    act();
+    WORKER.set(None);
+}
+
+/// A number at that server. With 65,536 clients at once a further one waits until another one has gone.
+fn join(server: u32) -> u32 {
+    loop {
+        if let Some(client) = Host::of(server).core.join() {
+            return client;
+        }
+        sys::nap(1_000);
+    }
+}
+
+/// The thread's number at that server, which it keeps; `None` where it can keep nothing any more.
+#[cold]
+fn lease(server: u32) -> Option<u32> {
+    let find = |leases: &Leases| {
+        let mut leases = leases.0.borrow_mut();
+        let known = leases.iter().find(|lease| lease.server == server).copied();
+        let lease = known.unwrap_or_else(|| {
+            // Those of servers that are gone are nobody's any more.
+            leases.retain(|lease| !Host::of(lease.server).core.is_closed());
+            let lease = Lease { server, client: join(server) };
+            leases.push(lease);
+            lease
+        });
+        LAST.set(Some(lease));
+        lease.client
+    };
+    LEASES.try_with(find).ok()
+}
+
+impl Roster<Machine> for Here {
+    #[inline]
+    fn server(&self, number: u32) -> Server<'_, Machine> {
+        Host::of(number).core
+    }
+
+    #[inline]
+    fn client(&self, number: u32) -> u32 {
+        match LAST.get() {
+            Some(last) if last.server == number => last.client,
+            _ => lease(number).unwrap_or_else(|| join(number)),
+        }
+    }
+
+    #[inline]
+    fn done(&self, number: u32, client: u32) {
+        if LAST.get().is_none() {
+            Host::of(number).core.leave(client);
+        }
+    }
+
+    #[inline]
+    fn worker(&self) -> Option<(u32, u32)> {
+        WORKER.get()
+    }
+
+    fn calls(&self, number: u32) {
+        Host::of(number).call_manager();
+    }
+
+    fn works(&self) {
+        use flashlock_locks::machine::Machine as _;
+        use std::sync::atomic::Ordering::Relaxed;
+
+        let Some((number, _)) = WORKER.get() else { return };
+        Machine::light_fence();
+        let host = Host::of(number);
+        if host.quiet.load(Relaxed) != 0 {
+            host.call_manager();
+        }
+    }
+}

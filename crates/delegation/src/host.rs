@@ -1,0 +1,110 @@
+//! # A server's memory
+//!
+//! Address space for as many clients as there may be, in which pages come as clients do; and the table in which servers
+//! are found by number. A server's memory is never given back: a client that comes late finds it closed.
+
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use flashlock_locks::closure::rcl::{self, Head, Slot, Worker};
+use flashlock_native::{Word32, sys};
+
+use crate::Machine;
+use crate::server::Options;
+use crate::statistics::Counts;
+
+/// Clients of a server at once, at most.
+const CLIENTS: usize = 1 << 16;
+/// Words of bits for these.
+const GROUPS: usize = CLIENTS / 32;
+/// Servers that a process opens in its life, at most.
+const SERVERS: usize = 1 << 12;
+
+/// By number. 0 is none.
+static TABLE: [AtomicPtr<Host>; SERVERS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SERVERS];
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// A server, and what its threads share.
+pub(crate) struct Host {
+    pub(crate) core: rcl::Server<'static, Machine>,
+    pub(crate) options: Options,
+    /// Changes when the manager is to look at once: what it sleeps on.
+    pub(crate) bell: Word32,
+    /// 1: the manager sleeps until it is called, for the server has had nothing to do for long.
+    pub(crate) quiet: AtomicU32,
+    /// How often no thread could be made that was needed: for there are as many as there may be, or the system has
+    /// refused.
+    pub(crate) short: AtomicU64,
+    pub(crate) elections: AtomicU64,
+    /// Whether its threads have real-time scheduling.
+    pub(crate) is_fifo: AtomicBool,
+    /// Of each worker.
+    pub(crate) counts: Box<[Counts]>,
+    /// Kernel ids of the workers that were made.
+    pub(crate) ids: Mutex<Vec<u32>>,
+}
+
+/// Zeroed memory, for good, of which nothing is touched.
+fn reserve<T>(count: usize) -> io::Result<&'static [T]> {
+    let bytes = (count * size_of::<T>()).next_multiple_of(1 << 12);
+    let address = sys::map_anonymous(bytes).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    // SAFETY: mapped just now, page-aligned, never unmapped, all-zero; each `T` that is asked for is made of atomic
+    // words and bytes that may be anything.
+    Ok(unsafe { std::slice::from_raw_parts(address.cast(), count) })
+}
+
+impl Host {
+    /// A new one, with the next number.
+    pub(crate) fn open(options: Options) -> io::Result<&'static Self> {
+        let number = NEXT.fetch_add(1, Relaxed);
+        let Some(place) = TABLE.get(number as usize) else {
+            NEXT.fetch_sub(1, Relaxed);
+            let text =
+                format!("more than {} servers were opened: keep servers, instead of opening new ones", SERVERS - 1);
+            return Err(io::Error::other(text));
+        };
+        let workers = options.threads as usize;
+        let core = rcl::Server {
+            head: &reserve::<Head<Machine>>(1)?[0],
+            live: reserve(GROUPS)?,
+            busy: reserve(GROUPS)?,
+            slots: reserve::<Slot<Machine>>(CLIENTS)?,
+            workers: reserve::<Worker<Machine>>(workers)?,
+        };
+        core.open(number);
+        let host = Box::leak(Box::new(Self {
+            core,
+            options,
+            bell: Word32(AtomicU32::new(0)),
+            quiet: AtomicU32::new(0),
+            short: AtomicU64::new(0),
+            elections: AtomicU64::new(0),
+            is_fifo: AtomicBool::new(false),
+            counts: (0..workers).map(|_| Counts::default()).collect(),
+            ids: Mutex::default(),
+        }));
+        place.store(host, Release);
+        Ok(host)
+    }
+
+    /// The server of that number.
+    ///
+    /// # Panics
+    /// If there is none: no lock names it.
+    #[inline]
+    pub(crate) fn of(number: u32) -> &'static Self {
+        let host = TABLE.get(number as usize).map_or(std::ptr::null_mut(), |place| place.load(Acquire));
+        // SAFETY: null, or leaked by `open`.
+        unsafe { host.as_ref() }.expect("a lock names a server that was never opened")
+    }
+
+    /// Has the manager look.
+    pub(crate) fn call_manager(&self) {
+        self.bell.0.fetch_add(1, Release);
+        flashlock_native::futex::wake(&raw const self.bell.0, 1);
+    }
+}

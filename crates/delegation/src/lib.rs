@@ -1,0 +1,67 @@
+//! # Delegation: servers that run critical sections
+//!
+//! The runtime of Remote Core Locking: its threads, and their policy. The protocol is
+//! [`rcl`](flashlock_locks::closure::rcl).
+//!
+//! ```
+//! use flashlock_delegation::{Delegated, Options, Server};
+//!
+//! let server = Server::open(Options::default())?;
+//! let counter = Delegated::on(&server, 0_u64);
+//! std::thread::scope(|scope| {
+//!     for _ in 0..4 {
+//!         scope.spawn(|| counter.run(|count| *count += 1));
+//!     }
+//! });
+//! assert_eq!(counter.into_inner(), 4);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`server`] | [`Server`]: what it is given, how it is opened and closed |
+//! | [`delegated`] | [`Delegated`]: a value, and a lock that may be a server's |
+//! | [`cond`] | condition variables for sections |
+//! | [`statistics`] | what a server counts |
+//! | `threads` | servicing threads, and the management thread that elects them |
+//! | `host` | a server's memory, and where it is found by its number |
+//! | `here` | the calling thread: its client numbers, and whether it is a servicing thread |
+//! | `fifo` | real-time scheduling, where it is asked for and may be had |
+//!
+//! ## What differs inside a section
+//! A section of a delegated lock runs in a servicing thread. There
+//! - the thread id, thread-local storage, `errno`, the signal mask, the name and the stack (2 MiB, as of any Rust
+//!   thread) are that thread's;
+//! - a signal that is sent to the client's thread is handled there, while the section goes on here;
+//! - a panic travels to the client, and the lock can be used on. Whether the value can, is the caller's to say;
+//! - sections of other locks may be run, also of the same server: those run in place.
+//!
+//! ## What is forbidden
+//! - A section of the same lock inside a section: it waits for itself.
+//! - To end the thread inside a section (`pthread_exit`): the server would lose it, with the lock held.
+//! - A section in a signal handler: the handler may have interrupted one.
+//! - To go on in the child of a `fork` that was made inside a section: the child has the servicing thread, and no
+//!   client.
+//!
+//! A child that was forked outside of sections has no servers of its parent's: there, delegated locks become ordinary
+//! when they are used, and servers can be opened. A lock whose section was running when another thread forked stays
+//! held there, as any mutex does.
+
+pub mod cond;
+pub mod delegated;
+mod fifo;
+mod here;
+mod host;
+pub mod server;
+pub mod statistics;
+mod threads;
+
+pub use cond::Cond;
+pub use delegated::{Delegated, Inside};
+pub use server::{Options, Scheduling, Server};
+pub use statistics::Statistics;
+
+use flashlock_native::{Native, NoStats};
+
+/// The machine that servers run on.
+type Machine = Native<NoStats>;

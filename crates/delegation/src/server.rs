@@ -1,0 +1,118 @@
+//! # Servers
+//!
+//! A server is a pool of servicing threads, of which one serves at a time, and a management thread. Locks are
+//! [assigned](crate::Delegated::assign) to it.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use flashlock_locks::closure::rcl::{Roster, turn};
+use flashlock_native::membarrier;
+
+use crate::here::Here;
+use crate::host::Host;
+use crate::statistics::Statistics;
+use crate::threads;
+
+/// How servicing threads are scheduled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheduling {
+    /// As any thread.
+    #[default]
+    Ordinary,
+    /// `SCHED_FIFO`, if the system allows it; else as any thread. [`Statistics::real_time`] says which.
+    RealTime,
+}
+
+/// What a server is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The CPU that its servicing threads are bound to; without one they are free. Where the process may not use that
+    /// CPU they are free, too.
+    pub cpu: Option<u32>,
+    /// Servicing threads at most, 1 to 4094: so many sections may block at once, less one. (Those that wait on
+    /// condition variables are among them.)
+    pub threads: u32,
+    /// How long a section may take before another servicing thread goes on.
+    pub timeout: Duration,
+    /// How its threads are scheduled.
+    pub scheduling: Scheduling,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { cpu: None, threads: 256, timeout: Duration::from_millis(10), scheduling: Scheduling::Ordinary }
+    }
+}
+
+/// An open server. When it is dropped it is closed: its locks become ordinary ones, when they are used next.
+#[derive(Debug)]
+pub struct Server {
+    number: u32,
+    manager: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Opens one: makes its manager, which makes the first servicing thread.
+    ///
+    /// # Errors
+    /// `InvalidInput` for options out of range; `OutOfMemory`; what the system says if it refuses the manager's thread;
+    /// another one after 4,095 servers.
+    pub fn open(options: Options) -> io::Result<Self> {
+        if !(1..=turn::WORKERS).contains(&options.threads) {
+            let text = format!("a server has 1 to {} servicing threads, not {}", turn::WORKERS, options.threads);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if options.timeout.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a server's time-out must be longer than 0"));
+        }
+        membarrier::prepare();
+        let host = Host::open(options)?;
+        let manager = threads::manage(host)?;
+        Ok(Self { number: host.core.number(), manager: Some(manager) })
+    }
+
+    fn host(&self) -> &'static Host {
+        Host::of(self.number)
+    }
+
+    /// Its number, which no other server of the process has.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What it has done so far. Each number may be a little older than the next.
+    pub fn statistics(&self) -> Statistics {
+        let host = self.host();
+        let mut statistics = Statistics {
+            elections: host.elections.load(Relaxed),
+            threads_short: host.short.load(Relaxed),
+            threads: host.ids.lock().expect("nobody panics with it").len() as u32,
+            clients: host.core.clients(),
+            range: host.core.range(),
+            real_time: host.is_fifo.load(Relaxed),
+            membarrier: membarrier::is_there(),
+            ..Statistics::default()
+        };
+        host.counts.iter().for_each(|counts| statistics.add(counts));
+        statistics
+    }
+
+    /// Closes it, and waits until its threads have ended; that is, until all sections that it runs have ended. Requests
+    /// that wait are done under locks that are ordinary then. In a section of the server itself it does not wait.
+    pub fn close(self) {}
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let host = self.host();
+        host.core.close();
+        host.call_manager();
+        let inside = Here.worker().is_some_and(|(number, _)| number == self.number);
+        if let Some(manager) = self.manager.take().filter(|_| !inside) {
+            manager.join().expect("the manager does not panic");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! # What a server counts
+//!
+//! As in section 4.2 of the paper. A scan that finds nothing counts for nothing else than [`scans`](Statistics::scans).
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use flashlock_locks::closure::rcl::Pass;
+
+/// A worker's. Only it writes them: a load and a store.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Counts {
+    scans: AtomicU64,
+    busy: AtomicU64,
+    mixed: AtomicU64,
+    sections: AtomicU64,
+    others: AtomicU64,
+    clients: AtomicU64,
+}
+
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Relaxed) + more, Relaxed);
+}
+
+impl Counts {
+    /// `clients`: how many there are.
+    #[inline]
+    pub(crate) fn note(&self, pass: &Pass, clients: impl FnOnce() -> u32) {
+        add(&self.scans, 1);
+        if pass.others > 0 {
+            add(&self.others, u64::from(pass.others));
+        }
+        if pass.sections > 0 {
+            add(&self.busy, 1);
+            add(&self.sections, u64::from(pass.sections));
+            add(&self.mixed, u64::from(pass.mixed));
+            add(&self.clients, u64::from(clients()));
+        }
+    }
+}
+
+/// What a server has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Statistics {
+    /// Scans of the clients' lines.
+    pub scans: u64,
+    /// Scans in which a section was run.
+    pub busy_scans: u64,
+    /// Scans in which sections of several locks were run.
+    pub mixed_scans: u64,
+    /// Sections that were run for clients.
+    pub sections: u64,
+    /// Locks that were granted to nested sections, and requests that were sent elsewhere because the lock had moved.
+    pub others: u64,
+    /// The clients at each busy scan, added up.
+    pub clients_at_busy_scans: u64,
+    /// Times the turn was taken from a servicing thread that was stuck in a section.
+    pub elections: u64,
+    /// Times a servicing thread was needed and could not be made.
+    pub threads_short: u64,
+    /// Servicing threads.
+    pub threads: u32,
+    /// Clients now.
+    pub clients: u32,
+    /// Client numbers that a scan covers now.
+    pub range: u32,
+    /// Whether its threads have `SCHED_FIFO`; else they are elected by futex alone.
+    pub real_time: bool,
+    /// Whether posting and answering are free of fences (`membarrier`).
+    pub membarrier: bool,
+}
+
+impl Statistics {
+    /// Adds a worker's.
+    pub(crate) fn add(&mut self, counts: &Counts) {
+        self.scans += counts.scans.load(Relaxed);
+        self.busy_scans += counts.busy.load(Relaxed);
+        self.mixed_scans += counts.mixed.load(Relaxed);
+        self.sections += counts.sections.load(Relaxed);
+        self.others += counts.others.load(Relaxed);
+        self.clients_at_busy_scans += counts.clients.load(Relaxed);
+    }
+
+    /// Sections of a scan that runs any, divided by the clients: 1 if each of them always waits. Section 4.2.
+    pub fn use_rate(&self) -> f64 {
+        self.sections as f64 / self.clients_at_busy_scans.max(1) as f64
+    }
+
+    /// The share of scans that run sections of several locks among those that run any. Section 4.2.
+    pub fn false_serialization_rate(&self) -> f64 {
+        self.mixed_scans as f64 / self.busy_scans.max(1) as f64
+    }
+
+    /// Sections of a scan that runs any.
+    pub fn sections_per_scan(&self) -> f64 {
+        self.sections as f64 / self.busy_scans.max(1) as f64
+    }
+}

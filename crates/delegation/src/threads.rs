@@ -1,0 +1,161 @@
+//! # Servicing threads, and the one that manages them
+//!
+//! The manager looks once a time-out. It also looks at once when a servicing thread says that it is about to sleep
+//! inside a section. If the thread that serves is stuck, the manager elects another one, or makes one.
+//!
+//! Both sleep when there is nothing to do. The servicing thread sleeps after its spin budget. The manager sleeps when
+//! the server has slept for [`QUIET`] looks; the servicing thread calls it when it wakes up.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use flashlock_locks::closure::rcl::turn::elect_by_priority;
+use flashlock_locks::closure::rcl::{Look, Watch};
+use flashlock_locks::machine::{Clock, Deadline, Machine as _};
+use flashlock_locks::wait::SpinThenPark;
+use flashlock_native::{clock, futex, sys};
+
+use crate::here::{Here, as_worker};
+use crate::host::Host;
+use crate::server::Scheduling;
+use crate::{Machine, fifo};
+
+/// After so many looks at a server that sleeps the manager sleeps, too.
+const QUIET: u32 = 10;
+/// How long a new thread may take to come, before another look (µs).
+const COMES_WITHIN: u32 = 1_000;
+
+/// Makes the manager's thread.
+pub(crate) fn manage(host: &'static Host) -> io::Result<JoinHandle<()>> {
+    let name = format!("rcl-{}-manager", host.core.number());
+    Builder::new()
+        .name(name)
+        .spawn(move || Manager { host, watch: Watch::default(), workers: Vec::new(), told: false }.live())
+}
+
+struct Manager {
+    host: &'static Host,
+    watch: Watch,
+    workers: Vec<JoinHandle<()>>,
+    /// Whether the program was told that threads are short, since the last time that they were not.
+    told: bool,
+}
+
+fn after(timeout: Duration) -> Deadline {
+    let now = clock::now() + timeout.as_nanos() as u64;
+    Deadline { clock: Clock::Monotonic, sec: (now / 1_000_000_000) as i64, nsec: (now % 1_000_000_000) as u32 }
+}
+
+impl Manager {
+    fn live(mut self) {
+        let host = self.host;
+        if host.options.scheduling == Scheduling::RealTime {
+            fifo::ask(fifo::MANAGER);
+        }
+        let mut asleep = 0;
+        while !host.core.is_closed() {
+            let bell = host.bell.0.load(Relaxed);
+            match host.core.look(&mut self.watch) {
+                Look::Fine => {}
+                Look::Elected(worker) => self.elected(worker),
+                Look::Wanted => self.make(),
+            }
+            asleep = if host.core.is_asleep() { asleep + 1 } else { 0 };
+            if asleep < QUIET || !self.falls_quiet() {
+                futex::park(&host.bell.0, bell, Some(after(host.options.timeout)));
+            } else {
+                futex::park(&host.bell.0, bell, None);
+                host.quiet.store(0, Relaxed);
+                asleep = 0;
+            }
+        }
+        for worker in self.workers {
+            worker.join().expect("sections do not unwind into servicing threads");
+        }
+    }
+
+    /// Says that the manager is to be called. Whether it may sleep then: whoever wakes the server later sees it.
+    fn falls_quiet(&self) -> bool {
+        let host = self.host;
+        host.quiet.store(1, Relaxed);
+        Machine::heavy_fence();
+        let may = host.core.is_asleep();
+        if !may {
+            host.quiet.store(0, Relaxed);
+        }
+        may
+    }
+
+    fn elected(&mut self, worker: u32) {
+        let host = self.host;
+        host.elections.fetch_add(1, Relaxed);
+        self.told = false;
+        if host.is_fifo.load(Relaxed) {
+            let ids = host.ids.lock().expect("nobody panics with it");
+            elect_by_priority(0..ids.len() as u32, worker, |other| fifo::requeue(ids[other as usize]));
+        }
+    }
+
+    /// All are stuck: one more, if there may be one.
+    fn make(&mut self) {
+        let (host, me) = (self.host, self.workers.len() as u32);
+        let number = host.core.number();
+        let made = if me < host.options.threads {
+            let work = move || work(host, me);
+            Builder::new().name(format!("rcl-{number}-{me}")).spawn(work)
+        } else {
+            Err(io::Error::other("as many as there may be"))
+        };
+        match made {
+            Ok(worker) => {
+                self.workers.push(worker);
+                if me > 0 {
+                    host.elections.fetch_add(1, Relaxed);
+                }
+                while host.core.serving().is_none() && !host.core.is_closed() {
+                    sys::nap(COMES_WITHIN);
+                }
+            }
+            Err(error) => {
+                host.short.fetch_add(1, Relaxed);
+                if !std::mem::replace(&mut self.told, true) {
+                    // Not by `eprintln!`: a section may hold the lock of the standard error while it waits for another one.
+                    let text = format!(
+                        "flashlock: server {number}: all {me} servicing threads are in sections that have not ended \
+                         for a while, and another thread cannot be made ({error}). Requests wait until one of these \
+                         sections ends. If the sections wait for each other, allow more threads (Options::threads)."
+                    );
+                    sys::warn_line(&[text.as_bytes()]);
+                }
+            }
+        }
+    }
+}
+
+/// A servicing thread's life.
+fn work(host: &'static Host, me: u32) {
+    let number = host.core.number();
+    {
+        let mut ids = host.ids.lock().expect("nobody panics with it");
+        ids.push(flashlock_native::thread::id());
+    }
+    if let Some(cpu) = host.options.cpu {
+        fifo::pin(cpu);
+    }
+    if host.options.scheduling == Scheduling::RealTime {
+        host.is_fifo.store(fifo::ask(fifo::WORKER), Relaxed);
+    }
+    let fifo = host.is_fifo.load(Relaxed);
+    let (counts, mut breath) = (&host.counts[me as usize], fifo::Breath::default());
+    as_worker(number, me, || {
+        host.core.work::<SpinThenPark, _>(me, &Here, |pass| {
+            counts.note(pass, || host.core.clients());
+            if fifo {
+                breath.take();
+            }
+        });
+    });
+    host.call_manager(); // The server is closed: it is to see that.
+}

@@ -1,0 +1,295 @@
+//! Sections that end only after another section of the same server has run. With one servicing thread they hang, and
+//! the program is told; with the pool they end.
+
+mod common;
+
+use std::io::{Read, Write, pipe};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use common::{limited, server};
+use flashlock_delegation::{Cond, Delegated, Options, Server};
+
+/// How often the time-out passes with one thread before it is taken for a hang.
+const TIMEOUTS: u64 = 30;
+
+/// A case: a section that waits, of one lock, and one that ends the wait, of another one.
+struct Case<'a> {
+    name: &'a str,
+    waits: &'a (dyn Fn() + Sync),
+    ends: &'a (dyn Fn() + Sync),
+}
+
+fn with_threads(threads: u32) -> Server {
+    Server::open(Options { threads, ..Options::default() }).unwrap()
+}
+
+/// There was an election. (The manager counts it after the elected thread has begun.)
+fn await_election(server: &Server) {
+    while server.statistics().elections == 0 {
+        thread::yield_now();
+    }
+}
+
+impl Case<'_> {
+    /// The waiting section is in its wait when the other one is asked for. `rescue`: whether somebody outside ends the
+    /// wait at last.
+    fn play(&self, server: &Server, rescue: bool) {
+        let (first, second) = (Delegated::<u32>::on(server, 0), Delegated::<u32>::on(server, 0));
+        let inside = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (first, second, inside) = (&first, &second, &inside);
+            let (waits, ends) = (self.waits, self.ends);
+            scope.spawn(move || {
+                first.run(|count| {
+                    inside.store(true, Relaxed);
+                    waits();
+                    *count += 1;
+                });
+            });
+            scope.spawn(move || {
+                while !inside.load(Relaxed) {
+                    thread::yield_now();
+                }
+                second.run(|count| {
+                    ends();
+                    *count += 1;
+                });
+            });
+            if rescue {
+                let mut short = 0;
+                while short < TIMEOUTS {
+                    short = server.statistics().threads_short;
+                    thread::sleep(Duration::from_millis(1));
+                }
+                assert_eq!(
+                    server.statistics().sections,
+                    0,
+                    "{}: a section has ended with one servicing thread",
+                    self.name
+                );
+                (self.ends)();
+            }
+        });
+        assert_eq!((first.into_inner(), second.into_inner()), (1, 1), "{}", self.name);
+        if rescue {
+            (self.waits)(); // For it was ended twice.
+        }
+    }
+
+    /// With one servicing thread, and with many.
+    fn both(&self) {
+        limited(self.name, || {
+            self.play(&with_threads(1), true);
+            let server = server();
+            self.play(&server, false);
+            await_election(&server);
+            assert_eq!(server.statistics().threads_short, 0, "{}", self.name);
+        });
+    }
+}
+
+#[test]
+fn a_flag_that_another_section_sets() {
+    for _ in 0..3 {
+        let flag = AtomicBool::new(false);
+        let waits = || {
+            while !flag.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+            flag.store(false, Relaxed);
+        };
+        Case { name: "a flag", waits: &waits, ends: &|| flag.store(true, Relaxed) }.both();
+    }
+}
+
+#[test]
+fn a_pipe() {
+    let (reader, writer) = pipe().unwrap();
+    let waits = || _ = (&reader).read(&mut [0]).unwrap();
+    Case { name: "a pipe", waits: &waits, ends: &|| (&writer).write_all(&[1]).unwrap() }.both();
+}
+
+/// What the mutex's owner is to see is written by a section.
+#[test]
+fn a_mutex_and_a_condition_variable() {
+    let (mutex, cond) = (Mutex::new(false), Condvar::new());
+    let waits = || {
+        let mut set = cond.wait_while(mutex.lock().unwrap(), |set| !*set).unwrap();
+        *set = false;
+    };
+    let ends = || {
+        *mutex.lock().unwrap() = true;
+        cond.notify_all();
+    };
+    Case { name: "a condition variable", waits: &waits, ends: &ends }.both();
+}
+
+/// A thread holds a mutex until a section of the server has run; another section wants the mutex.
+#[test]
+fn a_posix_mutex() {
+    limited("a mutex", || {
+        let server = server();
+        let (wants, lets_go) = (Delegated::<u32>::on(&server, 0), Delegated::<u32>::on(&server, 0));
+        let mutex = Mutex::new(());
+        let inside = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let held = mutex.lock().unwrap();
+            scope.spawn(|| {
+                wants.run(|count| {
+                    inside.store(true, Relaxed);
+                    let _held = mutex.lock().unwrap();
+                    *count += 1;
+                });
+            });
+            while !inside.load(Relaxed) {
+                thread::yield_now();
+            }
+            lets_go.run(|count| *count += 1);
+            drop(held);
+        });
+        assert_eq!((wants.into_inner(), lets_go.into_inner()), (1, 1));
+        await_election(&server);
+    });
+}
+
+/// Server A's section nests into B, whose section nests into another lock of A.
+#[test]
+fn servers_that_nest_into_each_other() {
+    limited("servers that nest", || {
+        let (a, b) = (server(), server());
+        let (outer, middle) = (Delegated::<u32>::on(&a, 0), Delegated::<u32>::on(&b, 0));
+        let inner = Delegated::<u32>::on(&a, 0);
+        let rounds = if cfg!(debug_assertions) { 20 } else { 200 };
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..rounds {
+                        outer.run(|outer| {
+                            *outer += 1;
+                            middle.run(|middle| {
+                                *middle += 1;
+                                inner.run(|inner| *inner += 1);
+                            });
+                        });
+                        inner.run(|inner| *inner += 1);
+                    }
+                });
+            }
+        });
+        assert_eq!((outer.into_inner(), middle.into_inner(), inner.into_inner()), (3 * rounds, 3 * rounds, 6 * rounds));
+    });
+}
+
+/// A nested section of the same server, whose lock is held by a section that waits for a third lock's.
+#[test]
+fn a_nested_lock_whose_owner_is_blocked() {
+    limited("a nested lock", || {
+        let server = server();
+        let (outer, nested) = (Delegated::<u32>::on(&server, 0), Delegated::<u32>::on(&server, 0));
+        let third = Delegated::<u32>::on(&server, 0);
+        let (owned, goes) = (AtomicBool::new(false), AtomicBool::new(false));
+        let await_flag = |flag: &AtomicBool| {
+            while !flag.load(Relaxed) {
+                thread::yield_now();
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                nested.run(|count| {
+                    owned.store(true, Relaxed);
+                    await_flag(&goes);
+                    *count += 1;
+                });
+            });
+            scope.spawn(|| {
+                await_flag(&owned);
+                outer.run(|count| {
+                    third.run(|third| *third += 1);
+                    nested.run(|nested| *nested += 1);
+                    *count += 1;
+                });
+            });
+            scope.spawn(|| {
+                while third.run(|third| *third) == 0 {
+                    thread::yield_now();
+                }
+                third.run(|_| goes.store(true, Relaxed));
+            });
+        });
+        assert_eq!((outer.into_inner(), nested.into_inner(), third.into_inner()), (1, 2, 1));
+    });
+}
+
+/// One stands still in its section; sections of all other locks go on, and only its own lock waits.
+#[test]
+fn a_servicing_thread_that_stands_still() {
+    limited("one that stands still", || {
+        let server = server();
+        let (stalls, others) = (Delegated::<u32>::on(&server, 0), Delegated::<u32>::on(&server, 0));
+        let (inside, goes) = (AtomicBool::new(false), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                stalls.run(|count| {
+                    inside.store(true, Relaxed);
+                    while !goes.load(Relaxed) {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    *count += 1;
+                });
+            });
+            while !inside.load(Relaxed) {
+                thread::yield_now();
+            }
+            let waits = scope.spawn(|| stalls.run(|count| *count += 1));
+            (0..1_000).for_each(|_| others.run(|count| *count += 1));
+            assert!(!waits.is_finished());
+            goes.store(true, Relaxed);
+        });
+        assert_eq!((stalls.into_inner(), others.into_inner()), (2, 1_000));
+    });
+}
+
+/// Producers and consumers, all of whose waits are inside sections.
+#[test]
+fn condition_variables_inside_sections() {
+    limited("condition variables", || {
+        const ITEMS: u32 = 300;
+        let server = server();
+        for delegated in [true, false] {
+            let queue = Delegated::<Vec<u32>>::new(Vec::new());
+            queue.assign(Some(&server).filter(|_| delegated));
+            let (items, room, sum) = (Cond::new(), Cond::new(), AtomicU32::new(0));
+            thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        for item in 0..ITEMS {
+                            queue.run_inside(|queue| {
+                                while queue.len() >= 2 {
+                                    queue.wait(&room);
+                                }
+                                queue.push(item);
+                                items.notify_one();
+                            });
+                        }
+                    });
+                    scope.spawn(|| {
+                        for _ in 0..ITEMS {
+                            let item = queue.run_inside(|queue| {
+                                while queue.is_empty() {
+                                    queue.wait(&items);
+                                }
+                                room.notify_one();
+                                queue.pop().unwrap()
+                            });
+                            sum.fetch_add(item, Relaxed);
+                        }
+                    });
+                }
+            });
+            assert_eq!((queue.into_inner(), sum.into_inner()), (Vec::new(), 3 * ITEMS * (ITEMS - 1) / 2));
+        }
+    });
+}
