@@ -122,6 +122,7 @@ mod tests {
         assert_eq!(of(&[]).unwrap().len(), RIVALS.len());
         assert_eq!(of(&["tbb", "std", "tbb"]).unwrap(), ["std", "tbb"]);
         assert!(of(&["none"]).unwrap().is_empty());
-        assert!(of(&["tbbb"]).unwrap_err().to_string().contains("must be one of std, parking_lot-0.12"));
+        assert!(of(&["tbbb"]).unwrap_err().to_string().contains("did you mean 'tbb'?"));
+        assert!(of(&["clh"]).unwrap_err().to_string().contains("must be one of std, parking_lot-0.12"));
     }
 }
