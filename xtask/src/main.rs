@@ -63,6 +63,8 @@ enum Task {
     Models,
     /// The pthread conformance suite, under glibc and under every lock
     Conformance(conformance::Options),
+    /// Parts of the conformance suite while `flashlock run --stats` counts, and proof that each kind of event was counted
+    Counted,
     /// The torture program, under glibc and under every lock, and a lock that must be caught
     Torture(torture::Options),
     /// Parts of both suites under locks with options, on an imagined machine, and proof that these did what they are for
@@ -131,6 +133,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Full(options) => full::run(options).map(Some),
         Task::Models => test::models().map(Some),
         Task::Conformance(options) => conformance::run(options).map(Some),
+        Task::Counted => conformance::counted().map(Some),
         Task::Torture(options) => torture::run(options).map(Some),
         Task::Options => options::run(options::Extent::Full).map(Some),
         Task::Mallocs(options) => mallocs::run(options).map(Some),
