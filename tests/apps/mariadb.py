@@ -28,7 +28,8 @@ def sysbench(words, socket, threads, events, script, *options):
     fixed = ["sysbench", script, "--db-driver=mysql", f"--mysql-socket={socket}", "--mysql-user=root", "--mysql-db=test"]
     servers.run([*fixed, *options, "prepare"])
     said = servers.run([*words, *fixed, *options, f"--threads={threads}", f"--events={events}", "--time=0", "run"])
-    events, errors = (int(re.search(rf"{what}:\s+(\d+)", said).group(1)) for what in ("total number of events", "ignored errors"))
+    fields = ("total number of events", "ignored errors")
+    events, errors = (int(re.search(rf"{field}:\s+(\d+)", said).group(1)) for field in fields)
     return events, errors, re.search(r"transactions:\s+\d+\s+\(([0-9.]+) per sec", said).group(1)
 
 
@@ -63,7 +64,8 @@ def main():
         good = sum(line.split("\t")[-2:] == ["status", "OK"] for line in checked)
         numbers = {"movements": ask("SELECT COUNT(*) FROM test.movement"), "balance": ask("SELECT SUM(balance) FROM test.account")}
         server.terminate()
-        servers.facts(part="mariadb", oltp=oltp, oltp_per_second=rate, errors=errors, rows=rows, tables=TABLES, transfers=transfers,
+        servers.facts(part="mariadb", oltp=oltp, oltp_per_second=rate, errors=errors, rows=rows, tables=TABLES,
+                      transfers=transfers,
                       **{key: value.strip() for key, value in numbers.items()},
                       bad_tables=len(everything) - good, exit=server.wait(120))
     finally:

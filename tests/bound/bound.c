@@ -1,9 +1,10 @@
 /*
- * For how many sections of others does a thread wait? Some threads take a lock again and again, without a pause: for a while for short
- * sections, then for a few long ones, so that nobody can tell from the past how long the next will be. Another wants the lock
- * now and then; the long sections are counted that begin while it waits. A count, not a time: a busy machine changes little. But
- * every bound supposes that a thread which is woken runs, and who does not may lose its turn. So a thread on each CPU looks
- * whether the machine runs whom it wakes; a wait during which it did not, for longer than a long section, is done again.
+ * For how many sections of others does a thread wait? Some threads take a lock again and again, without a pause: for a
+ * while for short sections, then for a few long ones, so that nobody can tell from the past how long the next will be.
+ * Another wants the lock now and then; the long sections are counted that begin while it waits. A count, not a time: a
+ * busy machine changes little. But every bound supposes that a thread which is woken runs, and who does not may lose
+ * its turn. So a thread on each CPU looks whether the machine runs whom it wakes; a wait during which it did not, for
+ * longer than a long section, is done again.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -83,7 +83,7 @@ type Files = BTreeMap<PathBuf, Vec<u8>>;
 /// What `flashlock generate markdown` makes, as if it stood in `directory`.
 fn generated_reference(directory: &Path) -> Result<Files> {
     let scratch = workspace::scratch("docs")?;
-    let mut command = Command::new(workspace::command()?);
+    let mut command = Command::new(workspace::current_command()?);
     command.args(["generate", "markdown"]).arg(&scratch);
     Program::new(command, AGAINST_HANGS).run()?.successful()?;
     let files = read_directory(&scratch)?;

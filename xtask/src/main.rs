@@ -63,7 +63,8 @@ enum Task {
     Models,
     /// The pthread conformance suite, under glibc and under every lock
     Conformance(conformance::Options),
-    /// Parts of the conformance suite while `flashlock run --stats` counts, and proof that each kind of event was counted
+    /// Parts of the conformance suite while `flashlock run --stats` counts, and proof that each kind of event was
+    /// counted
     Counted,
     /// The torture program, under glibc and under every lock, and a lock that must be caught
     Torture(torture::Options),

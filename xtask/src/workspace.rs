@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 
@@ -35,6 +35,29 @@ pub(crate) fn require(file: PathBuf, hint: &str) -> Result<PathBuf> {
 /// The `flashlock` command.
 pub(crate) fn command() -> Result<PathBuf> {
     require(path("target/release/flashlock"), BUILD_FIRST)
+}
+
+/// The same, if it was built of the sources that are here now.
+pub(crate) fn current_command() -> Result<PathBuf> {
+    let command = command()?;
+    // What cargo writes beside it: `COMMAND: SOURCE SOURCE …`.
+    let listed = command.with_extension("d");
+    let list = std::fs::read_to_string(&listed).with_context(|| format!("cannot read {}", listed.display()))?;
+    if let Some(source) = newer_source(&list, changed(&command)?) {
+        bail!("{} is older than {}\n  {BUILD_FIRST}", shown(&command), shown(&source));
+    }
+    Ok(command)
+}
+
+/// A source of such a list that was changed after that time, or is gone.
+fn newer_source(list: &str, built: SystemTime) -> Option<PathBuf> {
+    let (_, sources) = list.split_once(": ")?;
+    sources.split_whitespace().map(PathBuf::from).find(|source| changed(source).map_or(true, |when| when > built))
+}
+
+fn changed(file: &Path) -> Result<SystemTime> {
+    let when = file.metadata().and_then(|metadata| metadata.modified());
+    when.with_context(|| format!("cannot tell when {} was changed", file.display()))
 }
 
 /// The preload library.
@@ -130,4 +153,19 @@ pub(crate) fn scratch(name: &str) -> Result<PathBuf> {
     }
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
     Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_is_newer_or_gone_is_found() {
+        let source = path("xtask/src/workspace.rs");
+        let list = format!("/somewhere/command: {} /gone.rs\n", source.display());
+        let when = changed(&source).expect("it is here");
+        assert_eq!(newer_source(&list, when), Some("/gone.rs".into()));
+        assert_eq!(newer_source(&list, when - Duration::from_secs(1)), Some(source.clone()));
+        assert_eq!(newer_source(list.trim_end_matches(" /gone.rs\n"), when), None);
+    }
 }

@@ -42,7 +42,8 @@ const HINT: &str = "See 'flashlock --help' for where to begin, 'flashlock VERB -
 /// It is meant for programs whose locks stop scaling: on machines with several NUMA nodes, with more threads than CPUs, or
 /// with critical sections that drag their data from core to core.
 #[derive(Parser)]
-#[command(name = "flashlock", version, after_help = HINT, after_long_help = format!("{EXAMPLES}\n{ENVIRONMENT}\n{STATUS}"), max_term_width = 100)]
+#[command(name = "flashlock", version, max_term_width = 100)]
+#[command(after_help = HINT, after_long_help = format!("{EXAMPLES}\n{ENVIRONMENT}\n{STATUS}"))]
 #[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// What to do.

@@ -93,7 +93,8 @@ impl Evidence {
                 unit: "ns",
                 reckoned: evidence::transfer_cost(1).max(1).into(),
                 reckoned_unit: "steps",
-                decides: "when a thread that found the lock free looks again before it takes it: a line comes from another CPU",
+                decides: "when a thread that found the lock free looks again before it takes it: a line comes from \
+                          another CPU",
             },
             Cost {
                 what: "wake-up",

@@ -263,7 +263,8 @@ fn linkage(elf: &Elf) -> Vec<Finding> {
     if elf.exports.iter().any(|name| name == "pthread_mutex_lock") && elf.interpreter.is_some() {
         findings.push(Finding::problem(
             "symbols",
-            "it defines pthread_mutex_lock itself, which comes before any preloaded one (a sanitizer, or a lock library)",
+            "it defines pthread_mutex_lock itself, which comes before any preloaded one (a sanitizer, or a lock \
+             library)",
             "use a build without ThreadSanitizer or its own locks",
         ));
     }

@@ -116,7 +116,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         return match &locks.mutex {
             Under::Ours(lock) => compare::demonstrate(lock),
             Under::Glibc => Err(Failure::usage(
-                "under glibc's own locks there is nothing to show: name a program, or a lock that glibc's is compared with",
+                "under glibc's own locks there is nothing to show: name a program, or a lock that glibc's is compared \
+                 with",
             )),
         };
     }

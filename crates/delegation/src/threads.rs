@@ -121,7 +121,8 @@ impl Manager {
             Err(error) => {
                 host.short.fetch_add(1, Relaxed);
                 if !std::mem::replace(&mut self.told, true) {
-                    // Not by `eprintln!`: a section may hold the lock of the standard error while it waits for another one.
+                    // Not by `eprintln!`: a section may hold the lock of the standard error while it waits for another
+                    // one.
                     let text = format!(
                         "flashlock: server {number}: all {me} servicing threads are in sections that have not ended \
                          for a while, and another thread cannot be made ({error}). Requests wait until one of these \

@@ -277,12 +277,13 @@ pub trait Machine: Sized + 'static {
         Self::spin_until(word, Ordering::Relaxed, Patience::Budget, ends).is_some()
     }
 
-    /// The light half of a barrier in two halves. Of two threads of the process of which one stores, passes the light half and looks, and the other one
-    /// stores, passes the [heavy half](Machine::heavy_fence) and looks, one at least sees what the other one has stored. Where the system has no such
-    /// barrier, both halves are full fences.
+    /// The light half of a barrier in two halves. Of two threads of the process of which one stores, passes the light
+    /// half and looks, and the other one stores, passes the [heavy half](Machine::heavy_fence) and looks, one at least
+    /// sees what the other one has stored. Where the system has no such barrier, both halves are full fences.
     fn light_fence();
 
-    /// The other half: all other threads of the process pass a full barrier before it returns, by a system call as a rule.
+    /// The other half: all other threads of the process pass a full barrier before it returns, by a system call as a
+    /// rule.
     fn heavy_fence();
 
     /// Lets another thread run on this CPU, if one wants to; otherwise returns at once. No more is promised: a

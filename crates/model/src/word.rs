@@ -58,7 +58,8 @@ pub enum Field {
     /// `SemQueue::head`, `tail`.
     SemList,
     SemEpoch,
-    /// `rcl`: the lock's word; a slot's `code` and `asleep`; a server's `sleep`, `turn` and `range`; its maps; a worker's `at`, and what it sleeps on.
+    /// `rcl`: the lock's word; a slot's `code` and `asleep`; a server's `sleep`, `turn` and `range`; its maps; a
+    /// worker's `at`, and what it sleeps on.
     RclWord,
     RclCode,
     RclAsleep,

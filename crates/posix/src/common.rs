@@ -21,7 +21,8 @@ use crate::watch;
 use crate::{glibc, sem, spin};
 
 macro_rules! define_common {
-    ($($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $real:path, $watched:expr, $role:ident $($what:ident $object:ident)?;)*) => {
+    ($($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $real:path, $watched:expr,
+       $role:ident $($what:ident $object:ident)?;)*) => {
         /// The functions.
         pub struct Common {
             $(

@@ -23,7 +23,8 @@
 /// and glibc's; and which of them are to be called.
 macro_rules! define_table {
     ($trait:ident, $resolve:path;
-     $($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $real:path, $watched:expr, $role:ident $($what:ident $object:ident)?;)*) => {
+     $($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $real:path, $watched:expr,
+       $role:ident $($what:ident $object:ident)?;)*) => {
         /// The functions of one lock.
         pub struct Table {
             $(
@@ -112,7 +113,8 @@ macro_rules! counted {
 /// glibc's.
 macro_rules! define_entries {
     ($params:tt $turbofish:tt
-     $($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $watched:expr, $role:ident $($what:ident $object:ident)?;)*) => {
+     $($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $watched:expr,
+       $role:ident $($what:ident $object:ident)?;)*) => {
         #[cfg(feature = "stats")]
         mod counted {
             use super::*;
@@ -164,7 +166,13 @@ macro_rules! define_body {
     ([$($params:tt)*] $field:ident($($arg:ident: $type:ty),*) = $call:expr, $role:ident $what:ident $object:ident) => {
         // Not every function depends on the lock.
         #[allow(clippy::extra_unused_type_parameters)]
-        pub(super) unsafe extern "C-unwind" fn $field $($params)* (a: usize, b: usize, c: usize, d: usize, site: usize) -> c_int {
+        pub(super) unsafe extern "C-unwind" fn $field $($params)* (
+            a: usize,
+            b: usize,
+            c: usize,
+            d: usize,
+            site: usize,
+        ) -> c_int {
             let rest = (a, (b, (c, (d, ()))));
             $(
                 let $arg = rest.0 as $type;

@@ -173,7 +173,8 @@ define! {
     };
     timedrdlock(l: *mut pthread_rwlock_t, until: *const timespec) = {
         note_shared(l);
-        let attempt = || if is_valid(libc::CLOCK_REALTIME, until) { glibc::pthread_rwlock_tryrdlock(l) } else { EINVAL };
+        let realtime = libc::CLOCK_REALTIME;
+        let attempt = || if is_valid(realtime, until) { glibc::pthread_rwlock_tryrdlock(l) } else { EINVAL };
         READ.take(attempt, || glibc::pthread_rwlock_timedrdlock(l, until))
     };
     clockrdlock(l: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) = {
@@ -191,7 +192,8 @@ define! {
     };
     timedwrlock(l: *mut pthread_rwlock_t, until: *const timespec) = {
         note_shared(l);
-        let attempt = || if is_valid(libc::CLOCK_REALTIME, until) { glibc::pthread_rwlock_trywrlock(l) } else { EINVAL };
+        let realtime = libc::CLOCK_REALTIME;
+        let attempt = || if is_valid(realtime, until) { glibc::pthread_rwlock_trywrlock(l) } else { EINVAL };
         WRITE.take(attempt, || glibc::pthread_rwlock_timedwrlock(l, until))
     };
     clockwrlock(l: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) = {

@@ -16,7 +16,8 @@ use super::build::{Bench, Image};
 use super::judge::Console;
 use crate::child::{AGAINST_HANGS, Program};
 
-/// Against an emulator that hangs. A guest that hangs ends itself, by its own clock, whatever this computer is busy with.
+/// Against an emulator that hangs. A guest that hangs ends itself, by its own clock, whatever this computer is busy
+/// with.
 const LIMIT: Duration = Duration::from_secs(3 * 3600);
 
 const NODES: usize = 4;

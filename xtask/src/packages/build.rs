@@ -1,7 +1,7 @@
 //! The command and the preload library, stripped.
 //!
-//! They are built with the profile `dist`, which is `release` without debug information: the same code as what is tested. What
-//! rustc writes of paths into it is the same wherever the tree, cargo and the toolchain are.
+//! They are built with the profile `dist`, which is `release` without debug information: the same code as what is
+//! tested. What rustc writes of paths into it is the same wherever the tree, cargo and the toolchain are.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use super::{output, scratch};
 use crate::workspace;
 
-/// `release`: take what `cargo build --release` has made, and strip that. For checks, which have no time for a second build.
+/// `release`: take what `cargo build --release` has made, and strip that. For checks, which have no time for a second
+/// build.
 pub(super) const ENV_FROM: &str = "FLASHLOCK_DIST";
 
 /// As if that were set.

@@ -145,7 +145,8 @@ fn copyright() -> Result<String> {
     let (_, mit) = mit.split_once("Copyright (c) ").context("LICENSE-MIT has no line `Copyright (c) …`")?;
     let (holder, terms) = mit.split_once('\n').context("LICENSE-MIT ends with its first line")?;
     let mut text = format!(
-        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: flashlock\nSource: {}\n\
+        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
+         Upstream-Name: flashlock\nSource: {}\n\
          Comment: The licences of the crates that are linked into the command and the library\n \
          stand in /usr/{DOCUMENTS}/THIRD-PARTY-LICENSES.gz.\n\n\
          Files: *\nCopyright: {holder}\nLicense: MIT or Apache-2.0\n\nLicense: MIT\n",
@@ -154,7 +155,8 @@ fn copyright() -> Result<String> {
     for line in terms.trim().lines() {
         writeln!(text, " {}", if line.trim().is_empty() { "." } else { line })?;
     }
-    text += "\nLicense: Apache-2.0\n On Debian systems the text of this licence is in\n /usr/share/common-licenses/Apache-2.0.\n";
+    text += "\nLicense: Apache-2.0\n On Debian systems the text of this licence is in\n \
+             /usr/share/common-licenses/Apache-2.0.\n";
     Ok(text)
 }
 

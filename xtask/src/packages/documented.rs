@@ -47,8 +47,8 @@ impl Commands {
         self.lines.iter().map(String::as_str).filter(|line| line.starts_with(AS_ROOT) == root).collect()
     }
 
-    /// Runs all that need not be root, in the tree, by a user whose home this is, and who has these directories in front of PATH.
-    /// That user lives elsewhere than we do, and keeps new files private.
+    /// Runs all that need not be root, in the tree, by a user whose home this is, and who has these directories in
+    /// front of PATH. That user lives elsewhere than we do, and keeps new files private.
     pub(super) fn run_here(&self, home: &Path, path: &[PathBuf]) -> Result<Tally> {
         let lines = self.of_root(false);
         let mut command = Command::new("bash");
@@ -159,7 +159,8 @@ fn tasks(text: &str) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "# T\n\n## Use\n\n```sh\nno\n```\n\n## Install\n\n```sh\na --x   # why\nb \\\n  c\n\n# alone\n```\n\
+    const TEXT: &str = "# T\n\n## Use\n\n```sh\nno\n```\n\n## Install\n\n```sh\na --x   # why\nb \\\n  c\n\n\
+                        # alone\n```\n\
                         ```text\nno\n```\n### More\n\n```sh\nsudo d\n```\n\n## Next\n\n```sh\nno\n```\n";
 
     #[test]

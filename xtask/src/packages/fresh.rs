@@ -1,8 +1,8 @@
 //! Fresh roots: a minimal Debian of some release, with nothing of ours and nothing of this machine.
 //!
 //! apt fetches dpkg, apt, the usual programs and what they need out of Debian's archive; they are unpacked under
-//! `target/packages/roots`, none of their scripts is run, and dpkg is told that they are installed. Programs run there by chroot,
-//! in namespaces of their own, without a network. So this needs root, apt and a way to the archive.
+//! `target/packages/roots`, none of their scripts is run, and dpkg is told that they are installed. Programs run there
+//! by chroot, in namespaces of their own, without a network. So this needs root, apt and a way to the archive.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,8 +39,8 @@ const THEIR_OWN: [&str; 8] = ["dev", "proc", "sys", "tmp", "var/cache", "var/lib
 const SUDO: &str = "#!/bin/sh\nexec \"$@\"\n";
 
 /// What runs in the root: the mounts are gone with the last process.
-const ENTER: &str = "mount -t proc proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && mount --rbind /sys \"$0/sys\" && \
-                     exec chroot \"$0\" \"$@\"";
+const ENTER: &str = "mount -t proc proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && \
+                     mount --rbind /sys \"$0/sys\" && exec chroot \"$0\" \"$@\"";
 
 /// A root for one trial.
 pub(super) struct Fresh {
@@ -82,7 +82,8 @@ impl Fresh {
         Program::new(command, AGAINST_HANGS).run()
     }
 
-    /// All that it holds, except what dpkg and apt write for themselves: type, permissions and size, or a link's target.
+    /// All that it holds, except what dpkg and apt write for themselves: type, permissions and size, or a link's
+    /// target.
     pub(super) fn contents(&self) -> Result<BTreeMap<String, String>> {
         let mut contents = BTreeMap::new();
         let mut todo = vec![self.directory.clone()];

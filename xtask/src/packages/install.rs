@@ -1,7 +1,7 @@
 //! `cargo xtask install` and `cargo xtask uninstall`.
 //!
-//! What was installed, and which directories had to be made for it, stands in a file below the prefix, and that is removed: no
-//! more, and also if this tree has another list by then.
+//! What was installed, and which directories had to be made for it, stands in a file below the prefix, and that is
+//! removed: no more, and also if this tree has another list by then.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -46,8 +46,8 @@ impl Place {
         let text = prefix.to_str().with_context(|| format!("{} is not UTF-8", prefix.display()))?;
         if text.contains([' ', '\t', '\n', ':']) {
             bail!(
-                "cannot install below {text}: the dynamic linker cannot preload a library whose path has blanks or colons; \
-                 choose another --prefix"
+                "cannot install below {text}: the dynamic linker cannot preload a library whose path has blanks or \
+                 colons; choose another --prefix"
             );
         }
         let now = match &self.destdir {

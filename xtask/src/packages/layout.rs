@@ -1,4 +1,5 @@
-//! **The list of what is installed, and where.** A new kind of file (a header, a library to link with) is a line of [`files`].
+//! **The list of what is installed, and where.** A new kind of file (a header, a library to link with) is a line of
+//! [`files`].
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -105,7 +106,8 @@ fn made_by(built: &Built, kind: &str) -> Result<Vec<PathBuf>> {
 
 /// Copies the files below a directory; the directories that had to be made, the outer ones first.
 ///
-/// Each is written beside its place and then moved there, for a library in use must not be written to: programs have it mapped.
+/// Each is written beside its place and then moved there, for a library in use must not be written to: programs have it
+/// mapped.
 pub(super) fn place(files: &[File], below: &Path) -> Result<Vec<PathBuf>> {
     let mut made = Vec::new();
     for file in files {

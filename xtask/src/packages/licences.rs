@@ -1,4 +1,5 @@
-//! The licences of the crates that are linked into the command and the library: they want their texts to go with each copy.
+//! The licences of the crates that are linked into the command and the library: they want their texts to go with each
+//! copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

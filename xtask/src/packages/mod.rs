@@ -1,4 +1,5 @@
-//! What users install: `cargo xtask install`, `uninstall`, `dist` and `deb`, and `cargo xtask packages`, which tries all of them.
+//! What users install: `cargo xtask install`, `uninstall`, `dist` and `deb`, and `cargo xtask packages`, which tries
+//! all of them.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Which release this is. `CHANGELOG.md` says so, in its first heading `## VERSION - YYYY-MM-DD`, or, before the release,
-//! `## VERSION, not released yet`. The notes in `docs/releases` begin with the same words.
+//! Which release this is. `CHANGELOG.md` says so, in its first heading `## VERSION - YYYY-MM-DD`, or, before the
+//! release, `## VERSION, not released yet`. The notes in `docs/releases` begin with the same words.
 //!
 //! Its date is that of all files in the archives, so that one tree makes the same bytes at any time.
 
@@ -21,8 +21,8 @@ pub(super) struct Release {
     pub(super) version: String,
     /// Whether it has a date.
     pub(super) is_released: bool,
-    /// Seconds after 1970 began: what `SOURCE_DATE_EPOCH` says. Without it midnight (UTC) of the release's day or, if it has none
-    /// yet, the time of the last commit.
+    /// Seconds after 1970 began: what `SOURCE_DATE_EPOCH` says. Without it midnight (UTC) of the release's day or, if
+    /// it has none yet, the time of the last commit.
     pub(super) epoch: u64,
 }
 

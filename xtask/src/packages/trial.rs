@@ -213,8 +213,8 @@ fn examples() -> Result<Tally> {
     commands.run_here(&scratch("home")?, &[directory.to_owned()])
 }
 
-/// `install` puts everything below a prefix, where the command finds its library, shells their completions and man its pages; it
-/// also works from where it was moved to.
+/// `install` puts everything below a prefix, where the command finds its library, shells their completions and man its
+/// pages; it also works from where it was moved to.
 fn below_a_prefix() -> Result<Tally> {
     let mut checks = Checks::default();
     let (at, home) = (scratch("prefix")?, scratch("home")?);
@@ -326,8 +326,8 @@ fn is_as_before(checks: &mut Checks, root: &Fresh, what: &str, before: &BTreeMap
     Ok(())
 }
 
-/// The section *Install* of the README, as typed: by a user in this tree, and by root in a fresh root. It makes both archives; these
-/// are the same bytes as those that are there.
+/// The section *Install* of the README, as typed: by a user in this tree, and by root in a fresh root. It makes both
+/// archives; these are the same bytes as those that are there.
 fn readme() -> Result<Tally> {
     let mut checks = Checks::default();
     let commands = Commands::of("README.md", Some("## Install"))?;

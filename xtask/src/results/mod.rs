@@ -15,6 +15,7 @@ mod scans;
 mod studies;
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -40,7 +41,8 @@ pub(crate) struct Options {
     /// How often everything is repeated (not `compare`, which has a minute, nor `scans`)
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Only these locks and glibc's (may be repeated, or a list with commas); without it, every interposable lock (not `scans`)
+    /// Only these locks and glibc's (may be repeated, or a list with commas); without it, every interposable lock (not
+    /// `scans`)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     lock: Vec<String>,
     /// Measure nothing: make all that follows from the runs in the JSON anew, the page and the picture too
@@ -114,7 +116,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.render {
         let rest = [(map, MAP), (scans, scans::NAME)].into_iter().filter(|(is_meant, _)| *is_meant);
         let rest = rest.map(|(_, name)| name);
-        return benches.iter().map(|bench| bench.name).chain(studies).chain(rest).try_for_each(render);
+        return benches.iter().map(|bench| bench.name).chain(studies).chain(rest).try_for_each(|name| {
+            if options.what == What::All && !file(name).exists() {
+                println!("{name}: not measured yet");
+                return Ok(());
+            }
+            render(name)
+        });
     }
     let mut failures = 0;
     if !benches.is_empty() {
@@ -201,11 +209,15 @@ fn picture(name: &str) -> bool {
         || benches::all().iter().any(|bench| bench.name == name && bench.charted)
 }
 
+/// Where these results are.
+fn file(name: &str) -> PathBuf {
+    workspace::path("docs/results").join(format!("{name}.json"))
+}
+
 /// Makes everything that follows from the runs anew: figures and ratios, page and picture.
 fn render(name: &str) -> Result<()> {
-    let file = workspace::path("docs/results").join(format!("{name}.json"));
     let hint = "measure first: the same command without --render";
-    let mut results = Results::read(&workspace::require(file, hint)?)?;
+    let mut results = Results::read(&workspace::require(file(name), hint)?)?;
     results.derive();
     if !results.verdicts.is_empty() {
         results.judge();

@@ -6,11 +6,15 @@ use flashlock_report::finding;
 use flashlock_report::results::{COLLAPSE, Group, Method, Noise, Results};
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
 use flashlock_report::statistics::{Direction, Ratio, Verdict};
+use flashlock_report::table::paragraph;
 use flashlock_report::units::three_digits;
+
+/// Of a line of prose.
+const WIDTH: u16 = 120;
 
 /// The page; with the picture beside it if there is one.
 pub(crate) fn markdown(results: &Results, picture: bool) -> String {
-    let mut text = format!("# {}\n\n{}\n\n", results.title, results.about);
+    let mut text = format!("# {}\n\n{}\n\n", results.title, wrapped(&results.about));
     if picture {
         let _ = writeln!(text, "![{}]({}.svg)\n", finding::headline(results), results.name);
     }
@@ -19,6 +23,11 @@ pub(crate) fn markdown(results: &Results, picture: bool) -> String {
         text += &group_section(results, group);
     }
     text + &failures(results)
+}
+
+/// The same lines, broken at blanks.
+fn wrapped(text: &str) -> String {
+    text.lines().map(|line| paragraph(line, WIDTH)).collect::<Vec<_>>().join("\n")
 }
 
 fn header(results: &Results) -> String {
@@ -64,7 +73,7 @@ fn group_section(results: &Results, group: &Group) -> String {
     let mut text = format!("\n## {}\n\n", group.title);
     let _ = writeln!(text, "Ratio to {} of: {}; {}.\n", results.baseline(), merit.title, merit.better.words());
     if let Some(verdict) = results.verdicts.get(&group.title) {
-        let _ = writeln!(text, "{}\n", verdict_line(verdict, results.baseline()));
+        let _ = writeln!(text, "{}\n", wrapped(&verdict_line(verdict, results.baseline())));
     }
     let ratio = |lock: &str, cell: &str| {
         let ratio = results.point(&group.title, cell, lock)?.ratio?;

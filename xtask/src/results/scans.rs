@@ -1,5 +1,5 @@
-//! How a head of the kernel's lock looks for a waiter of its NUMA node: the ways that were proposed, and that of the series in
-//! `kernel/`, on the machine that the published series was measured on. All of it is simulated.
+//! How a head of the kernel's lock looks for a waiter of its NUMA node: the ways that were proposed, and that of the
+//! series in `kernel/`, on the machine that the published series was measured on. All of it is simulated.
 
 use std::process::Command;
 use std::time::Duration;
@@ -107,9 +107,10 @@ fn about() -> String {
     let places: Vec<String> =
         WORKLOADS.iter().map(|(workload, place)| format!("`{workload}` with `--place {place}`")).collect();
     format!(
-        "CNA in the kernel's spinlock lets the head of the queue look for a waiter of its own NUMA node. The discussion of version 10 \
-         asked what it costs if the head looks at fewer of them. This compares the answers on the machine of the published \
-         series, by the simulator: {}. [How far to trust it](../fidelity.md).\n\n- `{STOCK}`: the kernel's lock without CNA.{list}",
+        "CNA in the kernel's spinlock lets the head of the queue look for a waiter of its own NUMA node. The \
+         discussion of version 10 asked what it costs if the head looks at fewer of them. This compares the answers on \
+         the machine of the published series, by the simulator: {}. [How far to trust it](../fidelity.md).\n\n\
+         - `{STOCK}`: the kernel's lock without CNA.{list}",
         places.join(" and ")
     )
 }

@@ -140,7 +140,8 @@ macro_rules! for_each_lock {
                 source: "numa/qspin_cna.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "bounded: waiters of other NUMA nodes are passed over for 2^flush= hand-overs or stay= microseconds",
-                strict: true, claims: [Serves, Bounded, Local], options: [Flush, Stay, Incremental, Scan, Reduction, Urgent],
+                strict: true, claims: [Serves, Bounded, Local],
+                options: [Flush, Stay, Incremental, Scan, Reduction, Urgent],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Mcscr, "mcscr", [stp => $crate::malthusian::Mcscr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscr<$crate::wait::Spin>, park => $crate::malthusian::Mcscr<$crate::wait::Park>, umwait => $crate::malthusian::Mcscr<$crate::wait::Umwait>], {

@@ -31,21 +31,21 @@
 //! 2. It has been run when `run` returns; what it wrote is seen by who asked, and by all later requests.
 //! 3. A thread that runs the requests of others does so before its own `run` returns, for a number of them that is bounded.
 //!    (With `rcl`, a server's thread does nothing else.)
-//! 4. The lock's state may be accessed until **every** `run` has returned, unlike a mutex's: a thread whose request was run may be on
-//!    its way while another one still looks for more. (With `rcl`, only until the client's own [`rcl::exec`] has returned:
-//!    a server releases the lock before it answers.)
+//! 4. The lock's state may be accessed until **every** `run` has returned, unlike a mutex's: a thread whose request was
+//!    run may be on its way while another one still looks for more. (With `rcl`, only until the client's own
+//!    [`rcl::exec`] has returned: a server releases the lock before it answers.)
 //!
 //! ## Panics
-//! This crate knows nothing of `std`, and cannot catch one; and it would be unwinding through a thread that has only helped. So a closure that panics
-//! under a [`Delegate`] aborts the program, after its message was printed. (`flashlock-delegation` catches panics, and hands
-//! them to the client.) Who has `std` and wants its panics catches them inside, which costs nothing
-//! else, for then the outcome comes back to the thread that asked, and the lock goes on:
-//! `delegate.with(|value| catch_unwind(AssertUnwindSafe(|| work(value))))`, and `resume_unwind` of an error outside. Whether the value is
-//! still fit for use is then the caller's to say, as with any lock that does not poison.
+//! This crate knows nothing of `std`, and cannot catch one; and it would be unwinding through a thread that has only
+//! helped. So a closure that panics under a [`Delegate`] aborts the program, after its message was printed.
+//! (`flashlock-delegation` catches panics, and hands them to the client.) Who has `std` and wants its panics catches
+//! them inside, which costs nothing else, for then the outcome comes back to the thread that asked, and the lock goes
+//! on: `delegate.with(|value| catch_unwind(AssertUnwindSafe(|| work(value))))`, and `resume_unwind` of an error
+//! outside. Whether the value is still fit for use is then the caller's to say, as with any lock that does not poison.
 //!
-//! **Cannot:** be used by a request of its own, which would wait for itself; be given up on (a request that was published is run); be used in a child that
-//! was forked while another thread was in `run`. A request that blocks holds up all others. (With `rcl`, only those of its
-//! own lock, if the server may have several threads.)
+//! **Cannot:** be used by a request of its own, which would wait for itself; be given up on (a request that was
+//! published is run); be used in a child that was forked while another thread was in `run`. A request that blocks holds
+//! up all others. (With `rcl`, only those of its own lock, if the server may have several threads.)
 
 pub mod cc_synch;
 pub mod flat_combining;

@@ -116,7 +116,8 @@
 //! | offers that end sooner after a vain sleep | 1.00 | 0.97 | 1.01 | CPU time with sections of 250 µs: 1.05 |
 //! | a releaser that offers its CPU to an overdue head | 1.00 | 0.97 | 0.99 | the longest wait: 1.6 times as long with a CPU hog |
 //!
-//! A mark for locks that are never hot, and a head that polls more slowly after a nap, were worth nothing: they are gone.
+//! A mark for locks that are never hot, and a head that polls more slowly after a nap, were worth nothing: they are
+//! gone.
 //!
 //! **Cannot:** wake a head that naps. If the threads that made the lock hot leave it all at once, it stays free until the nap
 //! ends, 0.4 ms at most, unless somebody comes.

@@ -23,8 +23,8 @@ const FEW_WAIT: f64 = 0.05;
 pub fn render(stats: &RunStats, width: u16) -> String {
     if stats.processes == 0 {
         return table::paragraph(
-            "flashlock: no process reported, so nothing was counted: flashlock was not loaded into the program, or the program closed \
-             its descriptors before it used a lock. Ask: flashlock doctor PROGRAM",
+            "flashlock: no process reported, so nothing was counted: flashlock was not loaded into the program, or the \
+             program closed its descriptors before it used a lock. Ask: flashlock doctor PROGRAM",
             width,
         );
     }
@@ -91,8 +91,8 @@ fn summary(stats: &RunStats, kinds: &[Kind<'_>], width: u16) -> String {
     }
     if kinds.is_empty() {
         say(
-            "No lock was used: no pthread mutex, readers-writer lock, spinlock, condition variable or semaphore. Ask: flashlock \
-             doctor PROGRAM",
+            "No lock was used: no pthread mutex, readers-writer lock, spinlock, condition variable or semaphore. Ask: \
+             flashlock doctor PROGRAM",
         );
         return out;
     }
