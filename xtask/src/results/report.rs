@@ -27,7 +27,7 @@ pub(crate) fn markdown(results: &Results, picture: bool) -> String {
 
 /// The same lines, broken at blanks.
 fn wrapped(text: &str) -> String {
-    text.lines().map(|line| paragraph(line, WIDTH)).collect::<Vec<_>>().join("\n")
+    text.lines().map(|line| paragraph(line, WIDTH).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 fn header(results: &Results) -> String {

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -231,11 +231,13 @@ fn measure<L: Lock + Send>(args: &Args, lock: L, provider: String) -> Sample {
     let mix = Mix { external: args.external, ..Mix::PAPER };
     let mut shared: KeyValue<L> = KeyValue::new(lock, mix, args.seed);
     let (stop, start) = (AtomicBool::new(false), Barrier::new(args.threads as usize + 1));
+    let come = AtomicU32::new(0);
     let (mut done, elapsed) = thread::scope(|scope| {
-        let (shared, stop, barrier) = (&shared, &stop, &start);
+        let (shared, stop, barrier, come) = (&shared, &stop, &start, &come);
         let work = |number: u32| {
             move || {
                 let mut client = shared.client(args.seed, number);
+                come.fetch_add(1, Relaxed);
                 barrier.wait();
                 let mut operations = 0_u64;
                 // One at least, also of a thread that had no CPU before the time was over.
@@ -255,8 +257,13 @@ fn measure<L: Lock + Send>(args: &Args, lock: L, provider: String) -> Sample {
             // The threads that did start wait for the others for ever.
             std::process::exit(1);
         }
-        barrier.wait();
+        // The clock starts when all have come, and before any of them goes on: neither their creation nor a late
+        // wake-up of this thread is to count.
+        while come.load(Relaxed) < args.threads {
+            thread::sleep(Duration::from_micros(100));
+        }
         let begin = Instant::now();
+        barrier.wait();
         thread::sleep(Duration::from_millis(args.millis));
         stop.store(true, Relaxed);
         let elapsed = begin.elapsed();
