@@ -103,7 +103,7 @@ impl Lock {
         }
     }
 
-    /// A command that uses it.
+    /// A command that uses it, or what else does.
     fn trial(self) -> String {
         let name = self.facts().name;
         match self {
@@ -111,6 +111,9 @@ impl Lock {
             Self::Rw(_) => format!("flashlock run --rw {name} --stats -- PROGRAM"),
             Self::Apart(ApartInfo { id: ApartId::Null, .. }) => {
                 format!("flashlock simulate --locks {name},mcs --threads 1")
+            }
+            Self::Apart(ApartInfo { id: ApartId::Rcl, .. }) => {
+                "a Rust program that uses the crate flashlock-delegation".to_owned()
             }
             Self::Apart(_) => format!("flashlock simulate --locks mcs,{name}"),
         }

@@ -40,10 +40,11 @@ fn what_cannot_be_simulated_with_locks_apart() {
         simulate(args).assert().code(2).stderr(contains(why));
     };
     refused(&["--locks", "null"], "excludes nobody: --threads 1");
+    refused(&["--locks", "rcl"], "it needs a server, and there are no simulated servers");
     refused(&["messages", "--locks", "cc-synch"], "its sections cannot wait for something");
     refused(&["--locks", "cc-synch", "--threads", "4", "--trace", "x.json"], "no --trace");
     refused(&["--locks", "cc-synch:bound=1"], "lock cc-synch takes no option 'bound'; it takes: wait");
-    refused(&["--locks", "nothing"], "null flat-combining cc-synch (flashlock locks describes them)");
+    refused(&["--locks", "nothing"], "null flat-combining cc-synch rcl (flashlock locks describes them)");
     let alone = read("null.json", &["--threads", "1", "--seeds", "1", "--millis", "0.2", "--locks", "null,mcs"]);
     let speed = |lock: &str| alone.figure("kvmap", "1", lock, "ops_per_us").expect("a figure").median;
     assert!(speed("null") > speed("mcs"), "{} and {}", speed("null"), speed("mcs"));

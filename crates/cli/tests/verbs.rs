@@ -67,6 +67,7 @@ fn locks_for_no_program_are_listed_and_say_why() {
         ("null", "none", "excludes nobody: for benchmarks, not in the preload"),
         ("flat-combining", "closure", "closure API only: not in the preload"),
         ("cc-synch", "closure", "closure API only: not in the preload"),
+        ("rcl", "served", "needs a server, which the Rust crate flashlock-delegation makes: not in the preload"),
     ] {
         let told = list.split(&format!(" {name} ")).nth(1).expect(name);
         assert!(told.split(')').next().is_some_and(|title| title.ends_with(why)), "{name}: {list}");

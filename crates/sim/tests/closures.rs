@@ -83,6 +83,7 @@ fn for_all(mut act: impl FnMut(&str, fn(&Description, u32, u32) -> u64)) {
             act($name, torture::<$type>)
         };
         (mutex, $name:expr, $type:ty) => {};
+        (served, $name:expr, $type:ty) => {};
     }
     macro_rules! all {
         ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {

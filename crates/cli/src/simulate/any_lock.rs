@@ -8,6 +8,7 @@ use flashlock_locks::closure::{RawClosure, Request};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::rw::catalogue::RwId;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
+use flashlock_locks::wait::WaitPolicy;
 use flashlock_locks::{for_each_lock, for_each_lock_apart, for_each_rw_lock};
 use flashlock_native::settings::{ApartChoice, Choice, RwChoice};
 use flashlock_sim::{Sim, Word};
@@ -66,6 +67,14 @@ impl Kind {
                 unsafe { L::run(any.queue_of::<L::State>(), (&raw mut section).cast()) }
             },
         }
+    }
+}
+
+impl Kind {
+    /// One whose sections a server runs. There are no simulated servers: [`Candidate::check`](super::candidate) refuses it.
+    #[expect(clippy::extra_unused_type_parameters, reason = "called as the others are")]
+    const fn served<W: WaitPolicy>() -> Self {
+        Self::Closure { run: |_, _| unreachable!("a lock that needs a server is not simulated") }
     }
 }
 

@@ -107,6 +107,7 @@ impl Candidate {
         match choice.lock {
             ApartId::Null if threads != [1] => refuse("it excludes nobody: --threads 1"),
             ApartId::Null => Ok(()),
+            ApartId::Rcl => refuse("it needs a server, and there are no simulated servers"),
             _ if work.waits_inside() => {
                 refuse("its sections cannot wait for something: another workload, such as kvmap")
             }

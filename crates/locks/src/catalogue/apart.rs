@@ -7,7 +7,8 @@ use core::ops::Deref;
 use super::Facts;
 
 /// Calls `$use` with every lock apart: `(Variant, "name", interface, [wait => type, …], { facts })`. The interface is `mutex` for a
-/// [`RawLock`](crate::raw::RawLock), `closure` for a [`RawClosure`](crate::closure::RawClosure); the rest is as in
+/// [`RawLock`](crate::raw::RawLock), `closure` for a [`RawClosure`](crate::closure::RawClosure), `served` for a lock whose
+/// sections a server runs: then the type is how its clients wait. The rest is as in
 /// [`for_each_lock!`](crate::for_each_lock), and why it stands apart.
 #[macro_export]
 macro_rules! for_each_lock_apart {
@@ -37,6 +38,14 @@ macro_rules! for_each_lock_apart {
                 fair: "yes: first come, first served",
                 apart: "closure API only: not in the preload",
             }),
+            (Rcl, "rcl", served, [stp => $crate::wait::SpinThenPark, spin => $crate::wait::Spin, park => $crate::wait::Park, umwait => $crate::wait::Umwait], {
+                title: "a line for each client's request; a server thread runs those of all",
+                paper: "Lozi, David, Thomas, Lawall & Muller, ATC 2012",
+                source: "closure/rcl/mod.rs",
+                bytes: 8, bytes_per_waiter: 64, atomics: 0,
+                fair: "round by round: each client is served once a scan",
+                apart: "needs a server, which the Rust crate flashlock-delegation makes: not in the preload",
+            }),
         }
     };
 }
@@ -48,7 +57,7 @@ pub struct ApartInfo {
     pub id: ApartId,
     /// What is known of any lock.
     pub facts: Facts,
-    /// What it offers: `mutex` or `closure`.
+    /// What it offers: `mutex`, `closure` or `served`.
     pub interface: &'static str,
     /// Atomic read-modify-writes of a section for which nobody waits.
     pub atomics: u32,

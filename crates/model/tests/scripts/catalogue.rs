@@ -4,12 +4,14 @@ use flashlock_locks::catalogue::{APART, LOCKS, LockId};
 use flashlock_locks::closure::{RawClosure, Request};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::raw::RawLock;
+use flashlock_locks::wait::WaitPolicy;
 use flashlock_locks::{for_each_lock, for_each_lock_apart};
 use flashlock_model::Shuttle;
 use flashlock_model::harness::Mutex;
 use flashlock_model::shuttle::Shuttled;
 use flashlock_model::tag::Tag;
 
+use crate::rcl_ring::{Ring, plain};
 use crate::script::{play, world};
 
 /// Atomic read-modify-writes in an acquisition and in a release, once the lock has its side block, if it takes one.
@@ -52,6 +54,22 @@ impl Section {
         unsafe { L::run(&state, &raw mut request) };
         let atomics = world().atomics() - before;
         L::destroy(&state);
+        atomics
+    }
+}
+
+impl Section {
+    /// Of the client and the server together, while neither sleeps.
+    fn served<W: WaitPolicy>() -> u32 {
+        let ring = Ring::<Shuttled, W>::with_locks(1, 1, 1, [1; 3]);
+        let client = ring.host(1).join().expect("room");
+        assert!(ring.host(1).await_turn(0));
+        let before = world().atomics();
+        ring.post_as(client, 1, 0, plain);
+        assert_eq!(ring.scan(1, 0).sections, 1);
+        assert!(ring.host(1).wait::<W>(client, || ()));
+        let atomics = world().atomics() - before;
+        ring.end();
         atomics
     }
 }

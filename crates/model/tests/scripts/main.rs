@@ -6,4 +6,6 @@ mod cna;
 mod mcscr;
 mod qspin_cna;
 mod random;
+#[path = "../shared/rcl_ring.rs"]
+mod rcl_ring;
 mod script;

@@ -9,7 +9,7 @@
 //! 2012, section 2.1 and algorithms 1 to 3.
 //!
 //! **Use it** when a lock is hot, its sections touch several shared lines, and there is a CPU to spare for the server.
-//! **Do not use it** when the lock is mostly free, when sections are long, or when the program needs every CPU: a busy
+//! **Rather not** when the lock is mostly free, when sections are long, or when the program needs every CPU: a busy
 //! server takes one.
 //!
 //! This page is the protocol: its words, and which thread may write them when. It makes no threads. The crate
@@ -24,7 +24,7 @@
 //! | [`server`] | what a servicing thread does |
 //! | [`client`] | what a client does |
 //!
-//! ## Departures
+//! **Departures.**
 //! 1. **One servicing thread at a time has the turn, and only it takes locks.** The paper lets all servicing threads of
 //!    a core scan, and relies on atomics that are local to the core. Here the turn passes from a thread that is stuck
 //!    in a section to another one, by an election. So taking a lock is a load and a store wherever threads run: nothing
@@ -58,7 +58,7 @@
 //!   all others are moved ([`turn::elect_by_priority`]). Without FIFO scheduling the elected thread is woken, and the
 //!   others have no turn.
 //!
-//! ## Who writes what
+//! ## State, and who writes it
 //! ```text
 //!   client                                   server (the thread with the turn)
 //!   slot: lock, function, context            word:  (S, FREE) -> (S, HELD)
