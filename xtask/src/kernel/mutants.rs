@@ -66,7 +66,11 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "urgent waiters are set aside",
-        edit: Edit { file: CNA, from: "urgent ? CNA_URGENT : numa_node_id()", to: "(void)urgent, numa_node_id()" },
+        edit: Edit {
+            file: CNA,
+            from: "urgent ? CNA_URGENT : numa_node_id()",
+            to: "urgent ? numa_node_id() : numa_node_id()",
+        },
         finds: Finds::Urgent,
     },
     Mutant {
