@@ -93,7 +93,7 @@ fn head(report: &Report) -> String {
          # How far to trust the simulation\n\n\
          What the papers measured on the machines themselves, and what `flashlock simulate` says. No row is left out because it \
          misses. Left out is what has no workload here: Malthusian Locks, sections 6.2 to 6.6 and 6.8 to 6.10; remote core locking's applications; \
-         of the slides' figures those of memory; of CNA's updates without lookups what other NUMA-aware locks do; and of shuffle reduction what the kernel's lock gains by it (nothing), for ours has no such option.\n\n\
+         of the slides' figures those of memory; of CNA's updates without lookups what other NUMA-aware locks do; and of shuffle reduction what the kernel's lock gains by it: [that is a page of its own](results/scans.md).\n\n\
          Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command that makes it.\n\n\
          - **Parameters** of machines are of three kinds; [each machine's text](#where-the-parameters-come-from) says which is which. *Published*: \
          sizes of caches, and latencies of loads, of `2x18x2` for a smaller processor of its family, of the others in part, or of processors like theirs. *Set with \
