@@ -178,7 +178,7 @@ impl<M: Machine<Word = Word32>> Cond<M> {
 }
 
 /// One row per range of versions (minor numbers of glibc 2) with one layout: first, last, offset of `__wrefs`.
-/// `cargo xtask glibc` runs the tests on some of each row; docs/limits.md says on which.
+/// `cargo xtask glibc` runs the tests on some of each row; docs/glibc.md says on which.
 const LAYOUTS: &[(u32, u32, u32)] = &[(31, 40, 36), (41, 44, 28)];
 
 /// The version of the glibc that the process runs on, as it gives it.
