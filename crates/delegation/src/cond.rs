@@ -6,14 +6,16 @@ use std::sync::atomic::{
 };
 
 use flashlock_locks::closure::rcl::client::blocking;
+use flashlock_locks::machine::{Deadline, Unparked};
 use flashlock_native::futex;
 
 use crate::Machine;
 use crate::here::Here;
 
 /// A condition variable, for [`Inside::wait`](crate::Inside::wait). All that wait on it use the same lock. Waiters are
-/// woken in no order.
+/// woken in no order. All-zero is one without waiters.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct Cond {
     /// How often it was notified: what waiters sleep on.
     notified: AtomicU32,
@@ -25,16 +27,18 @@ impl Cond {
         Self { notified: AtomicU32::new(0) }
     }
 
-    /// `release`, sleep, `acquire`. Who notifies after `release`, or under the lock before, is not missed.
-    pub(crate) fn wait_between(&self, release: impl FnOnce(), acquire: impl FnOnce()) {
+    /// `release`, sleep, `acquire`. Who notifies after `release`, or under the lock before, is not missed. Whether time
+    /// ran out.
+    pub(crate) fn wait_between(&self, until: Option<Deadline>, release: impl FnOnce(), acquire: impl FnOnce()) -> bool {
         let seen = self.notified.load(Relaxed); // Under the lock.
         release();
-        blocking::<Machine, _, _>(&Here, |blocks| {
+        let ended = blocking::<Machine, _, _>(&Here, |blocks| {
             blocks();
-            futex::park(&self.notified, seen, None);
+            futex::park(&self.notified, seen, until)
         });
         let _ = self.notified.load(Acquire);
         acquire();
+        matches!(ended, Unparked::TimedOut)
     }
 
     /// Wakes one waiter, if there is one. Inside a section or outside.

@@ -8,13 +8,13 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use flashlock_locks::closure::rcl::Section;
 use flashlock_locks::closure::rcl::slot::Inline;
-use flashlock_locks::closure::rcl::{Lock, Section, acquire, assign, exec, release};
+use flashlock_locks::machine::Deadline;
 use flashlock_locks::wait::{SpinThenPark, WaitPolicy};
 
-use crate::Machine;
 use crate::cond::Cond;
-use crate::here::Here;
+use crate::raw::{Raw, Recursive};
 use crate::server::Server;
 
 /// A value, and a lock by which alone it can be had. The lock is ordinary, or a server's, which then runs all sections.
@@ -24,13 +24,17 @@ use crate::server::Server;
 /// long, or that mostly find the lock free, an ordinary lock is better, which this one is until it is
 /// [assigned](Delegated::assign).
 pub struct Delegated<T: ?Sized, W: WaitPolicy = SpinThenPark> {
-    lock: Lock<Machine>,
-    wait: PhantomData<fn() -> W>,
+    lock: Raw<W>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the value is accessed by one thread at a time, though not always by the same one: it is as if sent to it.
 unsafe impl<T: ?Sized + Send, W: WaitPolicy> Sync for Delegated<T, W> {}
+
+#[cold]
+fn recursive() -> ! {
+    panic!("a section asks for a section of the same value: it would wait for itself");
+}
 
 /// How a section ended.
 type Outcome<R> = Result<R, Box<dyn Any + Send>>;
@@ -57,7 +61,7 @@ where
         unsafe {
             let (delegated, work) = ManuallyDrop::take(&mut (*call).work);
             let mut inside = Inside { delegated, value: PhantomData };
-            let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut inside)));
+            let outcome = delegated.lock.inside(|| catch_unwind(AssertUnwindSafe(|| work(&mut inside))));
             (*call).outcome = ManuallyDrop::new(outcome);
         }
     }
@@ -65,7 +69,7 @@ where
     const IS_INLINE: bool = size_of::<Self>() <= size_of::<Inline>() && align_of::<Self>() <= align_of::<Inline>();
 
     /// Has it done under the lock, and what became of it.
-    fn run(mut self, lock: &Lock<Machine>) -> Outcome<R> {
+    fn run(mut self, lock: &Raw<W>) -> Outcome<R> {
         if Self::IS_INLINE {
             let mut bytes: Inline = [MaybeUninit::uninit(); 4];
             let place: *mut Self = (&raw mut bytes).cast();
@@ -73,7 +77,7 @@ where
             // go there (`Send`), and comes back. It catches panics. The lock is borrowed until all of it has returned.
             unsafe {
                 place.write(self);
-                exec::<Machine, W, _>(lock, Section::inline(Self::act, &mut bytes), &Here);
+                lock.run(Section::inline(Self::act, &mut bytes));
                 let place: *mut Self = (&raw mut bytes).cast();
                 ManuallyDrop::take(&mut (*place).outcome)
             }
@@ -81,7 +85,7 @@ where
             let context: *mut Self = &raw mut self;
             // SAFETY: as above; it stays here.
             unsafe {
-                exec::<Machine, W, _>(lock, Section::new(Self::act, context.cast()), &Here);
+                lock.run(Section::new(Self::act, context.cast()));
                 ManuallyDrop::take(&mut (*context).outcome)
             }
         }
@@ -103,12 +107,12 @@ impl<T> Delegated<T> {
 impl<T, W: WaitPolicy> Delegated<T, W> {
     /// As [`new`](Delegated::new), with any way of waiting: `Delegated::<_, Park>::waiting(value)`.
     pub fn waiting(value: T) -> Self {
-        Self { lock: Lock::new(), wait: PhantomData, value: UnsafeCell::new(value) }
+        Self { lock: Raw::new(0), value: UnsafeCell::new(value) }
     }
 
     /// As [`on`](Delegated::on), with any way of waiting.
     pub fn waiting_on(server: &Server, value: T) -> Self {
-        Self { lock: Lock::of(server.number()), wait: PhantomData, value: UnsafeCell::new(value) }
+        Self { lock: Raw::new(server.number()), value: UnsafeCell::new(value) }
     }
 
     /// The value, for who has it alone.
@@ -121,8 +125,10 @@ impl<T: ?Sized + Send, W: WaitPolicy> Delegated<T, W> {
     /// Has the closure run with the value, alone, and returns what it returned. A panic inside comes out here, and the
     /// lock can be used on.
     ///
-    /// Not in a section of the same value, which would wait for itself; what else differs inside says the
-    /// [crate].
+    /// What differs inside, and what is forbidden, says the [crate].
+    ///
+    /// # Panics
+    /// In a section of the same value, which would wait for itself.
     #[inline]
     pub fn run<R: Send>(&self, section: impl FnOnce(&mut T) -> R + Send) -> R {
         self.run_inside(|inside| section(inside))
@@ -134,17 +140,20 @@ impl<T: ?Sized + Send, W: WaitPolicy> Delegated<T, W> {
         R: Send,
         F: FnOnce(&mut Inside<'_, T, W>) -> R + Send,
     {
+        if self.lock.is_inside() {
+            recursive();
+        }
         let call = Call::<'_, T, W, F, R> { work: ManuallyDrop::new((self, section)) };
         call.run(&self.lock).unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Makes the lock that server's, or with `None` ordinary. It waits for the lock. Requests that wait elsewhere go
     /// there.
+    ///
+    /// # Panics
+    /// In a section of the same value.
     pub fn assign(&self, server: Option<&Server>) {
-        let number = server.map_or(0, Server::number);
-        // SAFETY: the section's lock is held by who runs it. The server is borrowed, so open; should it be closed
-        // later, clients find out.
-        self.run_inside(|inside| unsafe { assign(&inside.delegated.lock, number, &Here) });
+        self.lock.assign(server.map_or(0, Server::number)).unwrap_or_else(|Recursive| recursive());
     }
 
     /// The number of the server that runs its sections; `None` if they are run by who asks. It may change at any time.
@@ -185,11 +194,13 @@ impl<T: ?Sized, W: WaitPolicy> Inside<'_, T, W> {
     /// On a server the section keeps its servicing thread meanwhile, and another one goes on: see
     /// [`Options::threads`](crate::Options::threads).
     pub fn wait(&mut self, cond: &Cond) {
-        cond.wait_between(
-            // SAFETY: this section holds the lock; the value is not borrowed, for this is.
-            || unsafe { release(&self.delegated.lock, &Here) },
-            || acquire::<Machine, W, _>(&self.delegated.lock, &Here),
-        );
+        // The value is not borrowed meanwhile, for this is.
+        self.delegated.lock.wait(cond, None).expect("a section's lock is held");
+    }
+
+    /// The same, until that time at most. Whether it came first.
+    pub fn wait_until(&mut self, cond: &Cond, until: Deadline) -> bool {
+        self.delegated.lock.wait(cond, Some(until)).expect("a section's lock is held")
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Which client number it has at which server, and whether it is a servicing thread. A thread takes a number with its
 //! first request to a server, keeps it, and gives it back when it ends. What runs after that (destructors of other
-//! thread-local values) takes a number for each request.
+//! thread-local values) takes a number for each request. And which locks' sections it is running, one in the other.
 
 use std::cell::{Cell, RefCell};
 
@@ -39,6 +39,44 @@ thread_local! {
     /// The one that was used last.
     static LAST: Cell<Option<Lease>> = const { Cell::new(None) };
     static WORKER: Cell<Option<(u32, u32)>> = const { Cell::new(None) };
+    /// The section that the thread runs, the innermost one.
+    static INSIDE: Cell<*const Frame> = const { Cell::new(std::ptr::null()) };
+}
+
+/// A section that is being run: it stands on the stack of the thread that runs it.
+struct Frame {
+    lock: *const (),
+    outer: *const Frame,
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        INSIDE.set(self.outer);
+    }
+}
+
+/// Runs a section of the lock at this address.
+#[inline]
+pub(crate) fn inside<R>(lock: *const (), work: impl FnOnce() -> R) -> R {
+    let frame = Frame { lock, outer: INSIDE.get() };
+    INSIDE.set(&raw const frame);
+    let result = work();
+    drop(frame);
+    result
+}
+
+/// Whether the calling thread runs a section of the lock at this address.
+#[inline]
+pub(crate) fn is_inside(lock: *const ()) -> bool {
+    let mut at = INSIDE.get();
+    // SAFETY: a frame is in the list as long as it is on this thread's stack.
+    while let Some(frame) = unsafe { at.as_ref() } {
+        if frame.lock == lock {
+            return true;
+        }
+        at = frame.outer;
+    }
+    false
 }
 
 /// The calling thread is that worker, while `act` runs.

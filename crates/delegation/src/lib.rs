@@ -21,6 +21,7 @@
 //! |---|---|
 //! | [`server`] | [`Server`]: what it is given, how it is opened and closed |
 //! | [`delegated`] | [`Delegated`]: a value, and a lock that may be a server's |
+//! | [`raw`] | the lock alone, which other languages' interfaces are made of |
 //! | [`cond`] | condition variables for sections |
 //! | [`statistics`] | what a server counts |
 //! | `threads` | servicing threads, and the management thread that elects them |
@@ -37,7 +38,8 @@
 //! - sections of other locks may be run, also of the same server: those run in place.
 //!
 //! ## What is forbidden
-//! - A section of the same lock inside a section: it waits for itself.
+//! - A section of the same lock inside a section: it would wait for itself, and panics instead. (Where sections of other
+//!   servers are in between, so that another thread would have to find out, it does wait.)
 //! - To end the thread inside a section (`pthread_exit`): the server would lose it, with the lock held.
 //! - A section in a signal handler: the handler may have interrupted one.
 //! - To go on in the child of a `fork` that was made inside a section: the child has the servicing thread, and no
@@ -52,6 +54,7 @@ pub mod delegated;
 mod fifo;
 mod here;
 mod host;
+pub mod raw;
 pub mod server;
 pub mod statistics;
 mod threads;

@@ -279,3 +279,44 @@ fn real_time_scheduling_is_tried_and_never_assumed() {
         assert_eq!(server.statistics().real_time, policy == libc::SCHED_FIFO);
     });
 }
+
+/// Whoever would wait for itself is told, and what it brought is dropped; the lock can be used on.
+#[test]
+fn a_section_of_the_same_value_inside_is_refused() {
+    limited("a section inside", || {
+        let server = server();
+        for delegated in [false, true] {
+            let new = || if delegated { Delegated::<u32>::on(&server, 0) } else { Delegated::new(0) };
+            let (data, other) = (new(), new());
+            let brought = std::sync::Arc::new(());
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                data.run(|_| {
+                    let brought = brought.clone();
+                    // Not even with another value's section in between.
+                    other.run(|_| data.run(move |count| *count += std::sync::Arc::strong_count(&brought) as u32));
+                });
+            }));
+            let text = outcome.err().and_then(|panic| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            assert!(text.is_some_and(|text| text.contains("would wait for itself")));
+            assert!(catch_unwind(AssertUnwindSafe(|| data.run(|_| data.assign(None)))).is_err());
+            assert_eq!(std::sync::Arc::strong_count(&brought), 1);
+            data.run(|count| *count += 1);
+            assert_eq!(data.into_inner(), 1);
+        }
+    });
+}
+
+/// A wait that nobody ends, ends when its time has come.
+#[test]
+fn a_wait_ends_when_its_time_has_come() {
+    use flashlock_locks::machine::{Clock, Deadline};
+    limited("a timed wait", || {
+        let server = server();
+        for data in [Delegated::<u32>::new(0), Delegated::on(&server, 0)] {
+            let cond = flashlock_delegation::Cond::new();
+            let long_ago = Deadline { clock: Clock::Monotonic, sec: 0, nsec: 1 };
+            assert!(data.run_inside(|inside| inside.wait_until(&cond, long_ago)));
+            assert_eq!(data.into_inner(), 0);
+        }
+    });
+}
