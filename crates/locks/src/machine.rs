@@ -266,6 +266,17 @@ pub trait Machine: Sized + 'static {
         Self::spin_until(word, order, patience, done)
     }
 
+    /// [`spin_until`](Machine::spin_until), where `done` loads many other words, and does nothing else as long as it says
+    /// no. So a simulator can wait until one of these changes.
+    fn scan_until(
+        word: &Self::Word,
+        order: Ordering,
+        patience: Patience,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        Self::spin_until(word, order, patience, done)
+    }
+
     /// Polls `word`, and `beside`, which lies on the same line, for `micros` microseconds at most, with the pauses that `look` asks
     /// for. Whether `look` ended it. Relaxed.
     ///

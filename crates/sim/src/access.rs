@@ -27,6 +27,7 @@ pub(crate) fn access<T>(address: *const u32, kind: Access, act: impl FnOnce() ->
 /// The same for a line.
 pub(crate) fn access_line<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -> T {
     if kind == Access::Rmw {
+        with(|kernel| kernel.memory.traffic.atomics += 1);
         drain();
     }
     let (hit, must_wait) = with(|kernel| {
@@ -35,7 +36,8 @@ pub(crate) fn access_line<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -
         if kind == Access::Store {
             kernel.buffer(line, kernel.now);
         }
-        (true, kernel.advance(cost, Use::Compute))
+        let cost = kernel.me().look.note(line, kind, Some(cost));
+        (true, cost > 0 && kernel.advance(cost, Use::Compute))
     });
     // What a hit does, it does at once: the time it takes passes afterwards, and nobody has acted since.
     if hit {
@@ -43,6 +45,7 @@ pub(crate) fn access_line<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -
         finish(line, kind, must_wait);
         return result;
     }
+    with(|kernel| kernel.me().look.note(line, kind, None));
     match kind {
         Access::Store => store_elsewhere(line, act),
         Access::Load | Access::Rmw => fetch(line, kind, act),
@@ -123,6 +126,57 @@ fn wait_until(time: Ps) {
     let must_wait = with(|kernel| time > kernel.now && kernel.advance(time - kernel.now, Use::Queueing));
     if must_wait {
         suspend();
+    }
+}
+
+/// What a thread loads that looks at many words, one after the other, again and again ([`spin::scan_until`](crate::spin)).
+///
+/// Where it has loaded copies that it had, and nothing else, the next look finds the same, and takes as long, until one
+/// of these lines changes. Then the thread goes on where it would have found the change: the loads before take no time.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    /// Whether it is looking.
+    under_way: bool,
+    /// Whether it has done nothing but to load its own copies.
+    pub(crate) steady: bool,
+    /// Of each load the line, and what all loads before it take.
+    pub(crate) loads: Vec<(u32, Ps)>,
+    /// What all loads so far take.
+    pub(crate) takes: Ps,
+    /// So many loads to come are those that it has made before it goes on.
+    pub(crate) made: usize,
+}
+
+impl Look {
+    /// It begins to look. `made` stays.
+    pub(crate) fn begin(&mut self) {
+        (self.under_way, self.steady, self.takes) = (true, true, 0);
+        self.loads.clear();
+    }
+
+    /// It has looked.
+    pub(crate) fn end(&mut self) {
+        (self.under_way, self.made) = (false, 0);
+    }
+
+    /// It accesses a line: at this cost, if it is a hit. What that takes.
+    fn note(&mut self, line: u32, kind: Access, cost: Option<Ps>) -> Ps {
+        let full = cost.unwrap_or(0);
+        if !self.under_way {
+            return full;
+        }
+        match cost {
+            Some(cost) if kind == Access::Load => {
+                self.loads.push((line, self.takes));
+                self.takes += cost;
+            }
+            _ => self.steady = false,
+        }
+        if self.made == 0 {
+            return full;
+        }
+        self.made -= 1;
+        0
     }
 }
 

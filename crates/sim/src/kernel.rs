@@ -107,6 +107,8 @@ pub(crate) struct Kernel {
     pub(crate) happened: u64,
     /// By line, the first of those that poll it, plus one.
     pollers: Vec<u32>,
+    /// By line, who [watches](Kernel::watch) it, plus one.
+    watchers: Vec<u32>,
     /// For [`Kernel::changed`].
     told: Vec<Tid>,
     pub(crate) sleepers: BTreeMap<usize, VecDeque<Tid>>,
@@ -159,6 +161,7 @@ impl Kernel {
             events: Events::default(),
             happened: 0,
             pollers: vec![0; Arena::lines() as usize],
+            watchers: vec![0; Arena::lines() as usize],
             told: Vec::new(),
             sleepers: BTreeMap::new(),
             traced: vec![0; LockEvent::ALL.len()],

@@ -13,6 +13,7 @@
 //! | `placement` | where threads begin |
 //! | [`simulation`] | how to run something |
 //! | `program` | what a simulated thread may do, beside what locks ask for |
+//! | [`delegation`] | servers that run the sections of other threads |
 //! | `measured`, `power` | what is reported of a run |
 //! | `footprint`, `host` | how much memory that takes, and how to have it in time |
 //!
@@ -29,6 +30,7 @@
 
 mod access;
 mod arena;
+pub mod delegation;
 pub mod description;
 mod footprint;
 mod host;

@@ -160,6 +160,10 @@ impl Machine for Sim {
         spin::rest_until(word, order, patience, done)
     }
 
+    fn scan_until(word: &Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
+        spin::scan_until(word, order, patience, done)
+    }
+
     fn poll(word: &Word, beside: &Word, micros: u32, look: impl FnMut(u32, u32) -> Look) -> bool {
         spin::poll_at_own_pace(word, beside, micros, look)
     }

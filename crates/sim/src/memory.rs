@@ -137,6 +137,11 @@ impl Memory {
         self.lines.extend(lines)
     }
 
+    /// Whether the core has a copy.
+    pub(crate) fn has_copy(&self, core: u32, line: u32) -> bool {
+        self.lines.has_copy(line, core)
+    }
+
     /// The core will soon access the line.
     #[inline]
     pub(crate) fn expect(&self, shape: &Shape, core: u32, line: u32) {

@@ -118,10 +118,26 @@ impl Simulation {
         with(|kernel| kernel.measure(1000 * part.start..1000 * part.end));
     }
 
+    /// A CPU on which none of the threads begins that are made from now on, unless they are [told to](Simulation::spawn_on):
+    /// the one that would come last.
+    ///
+    /// # Panics
+    ///
+    /// If only one is left.
+    pub fn set_apart(&mut self) -> u32 {
+        assert!(self.order.len() > 1, "no CPU can be set apart where only one is left");
+        self.order.pop().expect("there are several")
+    }
+
     /// One more thread, on the next CPU. It begins with [`Simulation::run`].
     pub fn spawn(&mut self, program: impl FnOnce() + 'static) {
+        let cpu = self.order[self.coroutines.len() % self.order.len()];
+        self.spawn_on(cpu, program);
+    }
+
+    /// The same on this CPU.
+    pub fn spawn_on(&mut self, cpu: u32, program: impl FnOnce() + 'static) {
         let number = self.coroutines.len();
-        let cpu = self.order[number % self.order.len()];
         let random = mix(self.seed ^ mix(number as u64 + 1));
         with(|kernel| kernel.spawn(cpu, random));
         let stack = DefaultStack::new(STACK_BYTES).expect("memory for a coroutine's stack");

@@ -60,6 +60,32 @@ pub(crate) fn rest_until(
     wait(word, order, patience, done, how)
 }
 
+/// [`Machine::scan_until`](flashlock_locks::machine::Machine::scan_until): looks that find nothing are not simulated one by
+/// one.
+pub(crate) fn scan_until(
+    word: &Word,
+    order: Ordering,
+    patience: Patience,
+    mut done: impl FnMut(u32) -> bool,
+) -> Option<u32> {
+    let (start, pause, mut gap) = (now(), pause(), 1);
+    let mut preempted_before = with(|kernel| kernel.me().involuntary);
+    loop {
+        with(|kernel| kernel.me().look.begin());
+        let seen = word.load(order);
+        let is_done = done(seen);
+        with(|kernel| kernel.me().look.end());
+        if is_done {
+            return Some(seen);
+        }
+        if is_spent(patience, start, &mut preempted_before, How::Polls) {
+            return None;
+        }
+        wait_for_any_change(word, pause * Ps::from(gap), start, patience);
+        gap = next_pause(gap, &patience);
+    }
+}
+
 /// [`Machine::spin_published`](flashlock_locks::machine::Machine::spin_published)
 pub(crate) fn spin_published(
     word: &Word,
@@ -158,15 +184,22 @@ fn poll(
             return Some(seen);
         }
         gap = next_pause(gap, &patience);
-        let (now, preemptions) = with(|kernel| (kernel.now, kernel.me().involuntary));
-        let waited = now - start;
-        let preempted = std::mem::replace(&mut preempted_before, preemptions) != preemptions;
-        match patience {
-            Patience::Budget | Patience::Contend if preempted || waited > with(|kernel| kernel.budget()) => {
-                return None;
-            }
-            Patience::Until(deadline) if with(|kernel| kernel.expired(&deadline)) => return None,
-            Patience::Forever | Patience::Until(_) if preempted || waited > 1000 * YIELD_AFTER => {
+        if is_spent(patience, start, &mut preempted_before, how) {
+            return None;
+        }
+    }
+}
+
+/// Whether who polls has no patience any more; who has may offer its CPU to others.
+fn is_spent(patience: Patience, start: Ps, preempted_before: &mut u64, how: How<'_>) -> bool {
+    let (now, preemptions) = with(|kernel| (kernel.now, kernel.me().involuntary));
+    let waited = now - start;
+    let preempted = std::mem::replace(preempted_before, preemptions) != preemptions;
+    match patience {
+        Patience::Budget | Patience::Contend => preempted || waited > with(|kernel| kernel.budget()),
+        Patience::Until(deadline) if with(|kernel| kernel.expired(&deadline)) => true,
+        Patience::Forever | Patience::Until(_) => {
+            if preempted || waited > 1000 * YIELD_AFTER {
                 if let How::Publishes(since) = how {
                     since.store(Sim::micros().wrapping_sub(LONG_AGO), Ordering::Relaxed);
                 }
@@ -174,9 +207,41 @@ fn poll(
                     suspend();
                 }
             }
-            _ => {}
+            false
         }
     }
+}
+
+/// When who polls looks even if nothing has changed.
+fn next_look(kernel: &Kernel, gap: Ps, start: Ps, patience: Patience, longest: Ps) -> Ps {
+    let now = kernel.now;
+    let look = now + gap.max(((now - start) / 4).min(longest));
+    match patience {
+        Patience::Contend => now + gap,
+        Patience::Forever => look,
+        Patience::Budget => look.min((start + kernel.budget() + 1).max(now + gap)),
+        Patience::Until(deadline) => look.min(kernel.deadline(&deadline).max(now + gap)),
+    }
+}
+
+/// Until a line changes from which the last look has loaded; or until the thread looks anyway. `gap`: between two looks.
+fn wait_for_any_change(word: &Word, gap: Ps, start: Ps, patience: Patience) {
+    let can = with(|kernel| {
+        let can = kernel.can_watch();
+        if can {
+            let line = kernel.arena.line(word.address()).expect("words that are polled lie in simulated memory");
+            let every = kernel.me().look.takes + gap;
+            // There is nothing else to see; who waits for ever offers its CPU now and then.
+            let look = match patience {
+                Patience::Forever => kernel.now + 1000 * YIELD_AFTER,
+                _ => next_look(kernel, gap, start, patience, Ps::MAX),
+            };
+            kernel.poll(line, kernel.now + gap, every, look);
+            kernel.watch();
+        }
+        can
+    });
+    if can { suspend() } else { spend(gap, Use::Polling) }
 }
 
 /// Until the word's line changes, seen from the first poll after that on; or until the thread looks anyway. `seen`: what the word
@@ -189,13 +254,7 @@ fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patienc
         let line = kernel.arena.line(word.address()).expect("words that are polled lie in simulated memory");
         let now = kernel.now;
         let longest = if matches!(how, How::Publishes(_)) { 1000 * *REST.end() } else { Ps::MAX };
-        let look = now + gap.max(((now - start) / 4).min(longest));
-        let look = match patience {
-            Patience::Contend => now + gap,
-            Patience::Forever => look,
-            Patience::Budget => look.min((start + kernel.budget() + 1).max(now + gap)),
-            Patience::Until(deadline) => look.min(kernel.deadline(&deadline).max(now + gap)),
-        };
+        let look = next_look(kernel, gap, start, patience, longest);
         match kernel.machine.umwait.filter(|_| matches!(how, How::Rests)) {
             // It is at rest as soon as it has looked once more, for the change could come before that.
             Some(wait) => {

@@ -8,7 +8,7 @@ use flashlock_locks::machine::{Handle, Local};
 use flashlock_locks::wait::polling::Contention;
 
 use crate::Ps;
-use crate::access::Reads;
+use crate::access::{Look, Reads};
 use crate::power::Draw;
 
 /// Names a thread, by its number.
@@ -123,6 +123,8 @@ pub(crate) struct Thread {
     /// When its stores will have left the store buffer.
     pub(crate) stores: VecDeque<Ps>,
     pub(crate) reads: Reads,
+    /// What it has loaded since it began to look at many words.
+    pub(crate) look: Look,
     /// The line that it last waited for, and since when.
     pub(crate) last_miss: (u32, Ps),
     pub(crate) times: [Ps; Use::ALL.len()],
@@ -153,6 +155,7 @@ impl Thread {
             next_poller: None,
             stores: VecDeque::new(),
             reads: Reads::default(),
+            look: Look::default(),
             last_miss: (u32::MAX, 0),
             times: [0; Use::ALL.len()],
             nodes: Vec::new(),

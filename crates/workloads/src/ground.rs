@@ -22,6 +22,12 @@ pub trait Lines: Send + Sync {
     /// Loads from a line.
     fn read(&self, line: u32);
 
+    /// Loads from a line, where what was loaded just before says which it is.
+    #[inline]
+    fn follow(&self, line: u32) {
+        self.read(line);
+    }
+
     /// Loads from lines, one after the other, which are all known beforehand: what is in one does not say which comes next.
     #[inline]
     fn read_all(&self, lines: impl Iterator<Item = u32>) {

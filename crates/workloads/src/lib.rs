@@ -16,6 +16,7 @@
 //! | [`directory`] | a directory that everybody lists, under a readers-writer lock (ShflLocks, slides 79 and 80) |
 //! | [`lock_torture`] | the kernel's own test of its spin lock (CNA, section 7.2.1) |
 //! | [`sections`] | any sequence of sections of given lengths; two of will-it-scale, and leveldb (the CNA kernel patch) |
+//! | [`shared_lines`] | sections that read and write shared lines, one after the other, under one lock or several (RCL, USENIX ATC 2012, section 4) |
 //! | [`ground`] | what a workload asks of a computer: [`Ground`], [`Lines`], [`Here`] |
 //! | [`lock`], [`wait`] | what a workload asks of a lock; of a condition variable and a semaphore |
 //! | [`history`] | how fair a lock was |
@@ -39,6 +40,7 @@ pub mod producer_consumer;
 pub mod rand_array;
 pub mod random;
 pub mod sections;
+pub mod shared_lines;
 #[cfg(test)]
 mod told;
 pub mod wait;
@@ -52,6 +54,7 @@ pub use lock_torture::LockTorture;
 pub use producer_consumer::ProducerConsumer;
 pub use rand_array::RandArray;
 pub use sections::Sections;
+pub use shared_lines::SharedLines;
 
 /// Something to do with a lock, again and again, by any number of threads.
 pub trait Workload: Sync {

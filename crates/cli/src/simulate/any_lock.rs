@@ -1,17 +1,26 @@
 //! A lock of the catalogue whose type is forgotten: so simulation and workloads are compiled once, not once for each of some fifty
 //! locks and ways of waiting.
 
+use std::cell::RefCell;
 use std::mem::offset_of;
+use std::rc::Rc;
 
 use flashlock_locks::catalogue::{ApartId, LockId};
+use flashlock_locks::closure::rcl;
 use flashlock_locks::closure::{RawClosure, Request};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::rw::catalogue::RwId;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
-use flashlock_locks::wait::WaitPolicy;
+use flashlock_locks::wait::{Spin, SpinThenPark, WaitPolicy};
 use flashlock_locks::{for_each_lock, for_each_lock_apart, for_each_rw_lock};
 use flashlock_native::settings::{ApartChoice, Choice, RwChoice};
+use flashlock_sim::delegation::Servers;
 use flashlock_sim::{Sim, Word};
+
+thread_local! {
+    /// Of the run on this host thread, if its lock has servers.
+    pub(super) static SERVERS: RefCell<Option<Rc<Servers>>> = const { RefCell::new(None) };
+}
 
 /// The state of any lock, in place, and what to do with it.
 #[repr(C)]
@@ -32,6 +41,8 @@ pub(super) enum Kind {
     Rw { read: fn(&AnyLock), write: fn(&AnyLock), unlock: fn(&AnyLock) },
     /// One that is given what is to be done.
     Closure { run: fn(&AnyLock, &mut dyn FnMut()) },
+    /// One whose sections a server runs: what a client does, and what the server's thread does.
+    Served { run: fn(&AnyLock, &Servers, &mut dyn FnMut()), serve: fn(&Servers, u32, (u64, u64)) },
 }
 
 impl Kind {
@@ -71,10 +82,18 @@ impl Kind {
 }
 
 impl Kind {
-    /// One whose sections a server runs. There are no simulated servers: [`Candidate::check`](super::candidate) refuses it.
-    #[expect(clippy::extra_unused_type_parameters, reason = "called as the others are")]
+    /// A server polls for as long as its clients do, and sleeps where they do.
     const fn served<W: WaitPolicy>() -> Self {
-        Self::Closure { run: |_, _| unreachable!("a lock that needs a server is not simulated") }
+        Self::Served {
+            run: |any, servers, inside| servers.run::<W>(any.state_of::<rcl::Lock<Sim>>(), inside),
+            serve: |servers, number, time| {
+                if W::PARKS {
+                    servers.serve::<SpinThenPark>(number, time);
+                } else {
+                    servers.serve::<Spin>(number, time);
+                }
+            },
+        }
     }
 }
 
@@ -101,6 +120,16 @@ impl AnyLock {
         Self { word: Word::new(0), queue: std::array::from_fn(|_| Word::new(0)), kind }
     }
 
+    /// The lock of that server.
+    pub(super) fn of_server(kind: &'static Kind, number: u32) -> Self {
+        let this = Self::new(kind);
+        let lock = this.state_of::<rcl::Lock<Sim>>();
+        // SAFETY: the state of such a lock, which nobody uses yet. All of it is words, which may be written through a
+        // shared reference, and need not be dropped.
+        unsafe { std::ptr::from_ref(lock).cast_mut().write(Servers::lock(number)) };
+        this
+    }
+
     fn queue_of<Q>(&self) -> &Q {
         const { assert!(size_of::<Q>() <= size_of::<[Word; 5]>() && align_of::<Q>() <= align_of::<Word>()) }
         // SAFETY: the queue of a lock on `Word`s is made of words: it fits (checked above), and any bits are valid words. `kind` is
@@ -119,7 +148,9 @@ impl AnyLock {
     pub(super) fn lock(&self) {
         match self.kind {
             Kind::Mutex { lock: acquire, .. } | Kind::Rw { write: acquire, .. } => acquire(self),
-            Kind::Closure { .. } => unreachable!("workloads that wait under the lock are not run with closure locks"),
+            Kind::Closure { .. } | Kind::Served { .. } => {
+                unreachable!("workloads that wait under the lock are not run with closure locks")
+            }
         }
     }
 
@@ -127,7 +158,7 @@ impl AnyLock {
     pub(super) fn unlock(&self) {
         match self.kind {
             Kind::Mutex { unlock, .. } | Kind::Rw { unlock, .. } => unlock(self),
-            Kind::Closure { .. } => unreachable!("nobody holds it"),
+            Kind::Closure { .. } | Kind::Served { .. } => unreachable!("nobody holds it"),
         }
     }
 
@@ -140,6 +171,10 @@ impl AnyLock {
                 unlock(self);
             }
             Kind::Closure { run } => run(self, inside),
+            Kind::Served { run, .. } => {
+                let servers = SERVERS.with_borrow(|servers| servers.clone());
+                run(self, &servers.expect("a lock of a server's is made with it"), inside);
+            }
         }
     }
 

@@ -82,6 +82,11 @@ impl Candidate {
         }
     }
 
+    /// Whether servers run its sections.
+    pub(super) fn is_served(&self) -> bool {
+        matches!(&self.chosen, Chosen::Apart(ApartChoice { lock: ApartId::Rcl, .. }))
+    }
+
     /// Fails if this lock cannot be simulated so.
     pub(super) fn check(
         &self,
@@ -107,7 +112,6 @@ impl Candidate {
         match choice.lock {
             ApartId::Null if threads != [1] => refuse("it excludes nobody: --threads 1"),
             ApartId::Null => Ok(()),
-            ApartId::Rcl => refuse("it needs a server, and there are no simulated servers"),
             _ if work.waits_inside() => {
                 refuse("its sections cannot wait for something: another workload, such as kvmap")
             }

@@ -1,10 +1,11 @@
 //! One run: a workload, under a lock, with so many threads, on a simulated machine.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use flashlock_locks::event::Event;
+use flashlock_sim::delegation::{Served, Servers};
 use flashlock_sim::thread::Use;
 use flashlock_sim::{self as sim, Description, Options, Outcome, Place, Sim, Simulation};
 use flashlock_workloads::buffer_pool::{Buffers, ByCondition, ByPermits};
@@ -15,11 +16,14 @@ use flashlock_workloads::lock_torture::Habits;
 use flashlock_workloads::producer_consumer::Traffic;
 use flashlock_workloads::rand_array::Reads;
 use flashlock_workloads::random::XorShift;
+use flashlock_workloads::shared_lines::{ELEVEN, Job};
 use flashlock_workloads::wait::{RawCond, RawSem, Waiting};
 use flashlock_workloads::{
-    BufferPool, Directory, KeyValue, LockTorture, ProducerConsumer, RandArray, Sections, Workload, sections,
+    BufferPool, Directory, KeyValue, LockTorture, ProducerConsumer, RandArray, Sections, SharedLines, Workload,
+    sections,
 };
 
+use super::any_lock::{AnyLock, Kind, SERVERS};
 use super::candidate::Candidate;
 use super::ground::{LOG, Log, Preemption, Simulated, Timeline, Watched};
 
@@ -50,6 +54,11 @@ pub(crate) enum Work {
     /// Each thread lists a shared directory, or replaces a file in it (never, if --lookups does not say otherwise), as in ShflLocks'
     /// slides 79 and 80: for readers-writer locks
     Readdir,
+    /// Sections that read and write shared lines, each of which says where the next one is (--lines), with a delay in between
+    /// (--delay): as in RCL (USENIX ATC 2012), section 4.1
+    RclLines,
+    /// Eleven such locks, of which two are hot, as in RCL, figure 13
+    RclLocks,
     /// 1 µs under the lock, 5 µs outside: the example of Malthusian Locks, section 1
     OneInSix,
 }
@@ -73,6 +82,15 @@ impl Work {
     /// Whether some threads only read under the lock.
     pub(super) fn has_readers(self) -> bool {
         self == Self::Readdir
+    }
+
+    /// What sections do that access shared lines, unless somebody says otherwise.
+    pub(super) fn job(self) -> Option<Job> {
+        match self {
+            Self::RclLines => Some(Job::LINES),
+            Self::RclLocks => Some(Job::ELEVEN),
+            _ => None,
+        }
     }
 
     /// How many of 100 operations are lookups of the map, or lists of the directory, unless somebody says otherwise; `None` if they are
@@ -106,6 +124,10 @@ pub(super) struct Experiment<'a> {
     /// Lookups or lists among 100 operations ([`Work::reads`]), and ns of work outside: of the map.
     pub(super) lookups: u32,
     pub(super) external: u32,
+    /// What sections do that access shared lines: of [`Work::job`].
+    pub(super) job: Job,
+    /// Servers, for a lock that has any.
+    pub(super) servers: u32,
     pub(super) threads: u32,
     /// In ns of virtual time.
     pub(super) warm_up: u64,
@@ -116,6 +138,15 @@ pub(super) struct Experiment<'a> {
     /// How waiters for condition variables and semaphores wait.
     pub(super) waiting: Waiting,
     pub(super) trace: bool,
+}
+
+/// While this exists, the run's lock may have servers.
+struct Hosted;
+
+impl Drop for Hosted {
+    fn drop(&mut self) {
+        SERVERS.set(None);
+    }
 }
 
 /// What a run found.
@@ -131,59 +162,100 @@ impl Experiment<'_> {
     /// Runs it. The error says what went wrong.
     pub(super) fn run(&self, lock: &Candidate) -> Result<Sample, String> {
         let (seed, placement, place, tunables) = (self.seed, self.placement, self.place, lock.tunables);
-        let simulation = Simulation::new(self.machine, Options { seed, placement, place, tunables });
+        let mut simulation = Simulation::new(self.machine, Options { seed, placement, place, tunables });
         let kind = lock.kind();
+        let _servers = self.with_servers(&mut simulation, kind);
         // A lock whose waiters sleep is no spin lock, there as here.
         let spins = self.work.is_in_kernel() && self.waiting == Waiting::Polling;
         let preemption = if spins { Preemption::Off } else { Preemption::On };
-        let watched = |name| Watched::new(name, kind, preemption);
-        let lock = watched("the lock");
+        // Each lock belongs to the next server.
+        let any = |number| match kind {
+            Kind::Served { .. } => AnyLock::of_server(kind, 1 + number % self.servers),
+            _ => AnyLock::new(kind),
+        };
+        let numbers = Cell::new(0);
+        let watched = |name| Watched::new(name, any(numbers.replace(numbers.get() + 1)), preemption);
+        let one = || watched("the lock");
         let steps =
             |steps: &[sections::Step]| Sections::<_, Simulated>::new(watched("lock A"), watched("lock B"), steps);
         match self.work {
             Work::Kvmap => {
                 let mix = Mix { lookups: self.lookups, external: self.external, ..Mix::PAPER };
-                self.drive(simulation, KeyValue::<_, Simulated>::new(lock, mix, self.seed))
+                self.drive(simulation, kind, KeyValue::<_, Simulated>::new(one(), mix, self.seed))
             }
-            Work::Randarray => self.drive(simulation, RandArray::<_, Simulated>::new(lock, Reads::PAPER)),
+            Work::Randarray => self.drive(simulation, kind, RandArray::<_, Simulated>::new(one(), Reads::PAPER)),
             Work::Locktorture | Work::Lockstat => {
                 let habits = if self.work == Work::Lockstat { Habits::LOCKSTAT } else { Habits::PAPER };
-                self.drive(simulation, LockTorture::<_, Simulated>::new(lock, habits.in_little_time(), self.threads))
+                self.drive(
+                    simulation,
+                    kind,
+                    LockTorture::<_, Simulated>::new(one(), habits.in_little_time(), self.threads),
+                )
             }
-            Work::Open1 => self.drive(simulation, steps(&sections::OPEN1)),
-            Work::Lock2 => self.drive(simulation, steps(&sections::LOCK2)),
-            Work::LeveldbReadrandom => self.drive(simulation, steps(&sections::LEVELDB_READRANDOM)),
+            Work::Open1 => self.drive(simulation, kind, steps(&sections::OPEN1)),
+            Work::Lock2 => self.drive(simulation, kind, steps(&sections::LOCK2)),
+            Work::LeveldbReadrandom => self.drive(simulation, kind, steps(&sections::LEVELDB_READRANDOM)),
             Work::Buffers => {
                 let supply = ByCondition(RawCond::<Sim>::new(self.waiting));
-                self.drive(simulation, BufferPool::<_, _, Simulated>::new(lock, supply, Buffers::PAPER))
+                self.drive(simulation, kind, BufferPool::<_, _, Simulated>::new(one(), supply, Buffers::PAPER))
             }
             Work::BuffersSem => {
                 let supply = ByPermits(RawSem::<Sim>::new(Buffers::PAPER.count, self.waiting));
-                self.drive(simulation, BufferPool::<_, _, Simulated>::new(lock, supply, Buffers::PAPER))
+                self.drive(simulation, kind, BufferPool::<_, _, Simulated>::new(one(), supply, Buffers::PAPER))
             }
             Work::Messages => {
                 // Three take messages, as in the paper, if then half of the threads or more put them in.
                 let consumers = Traffic::PAPER.consumers.min(self.threads / 2);
                 let traffic = Traffic { consumers, ..Traffic::PAPER };
                 let conditions = [(); 2].map(|()| RawCond::<Sim>::new(self.waiting));
-                self.drive(simulation, ProducerConsumer::<_, _, Simulated>::new(lock, conditions, traffic))
+                self.drive(simulation, kind, ProducerConsumer::<_, _, Simulated>::new(one(), conditions, traffic))
             }
             Work::Readdir => {
                 let files = Files { lists: self.lookups, ..Files::USUAL };
-                self.drive(simulation, Directory::<_, Simulated>::new(lock, files))
+                self.drive(simulation, kind, Directory::<_, Simulated>::new(one(), files))
             }
-            Work::OneInSix => self.drive(simulation, steps(&sections::ONE_IN_SIX)),
+            Work::RclLines => self.drive(simulation, kind, SharedLines::<_, Simulated>::new(one, self.job)),
+            Work::RclLocks => self.drive(simulation, kind, SharedLines::<_, Simulated, ELEVEN>::new(one, self.job)),
+            Work::OneInSix => self.drive(simulation, kind, steps(&sections::ONE_IN_SIX)),
         }
     }
 
-    fn drive<W: Workload + 'static>(&self, mut simulation: Simulation, workload: W) -> Result<Sample, String> {
+    /// Servers, where the lock has any: they are there as long as what this returns.
+    fn with_servers(&self, simulation: &mut Simulation, kind: &Kind) -> Hosted {
+        if matches!(kind, Kind::Served { .. }) {
+            SERVERS.set(Some(Servers::new(simulation, self.servers)));
+        }
+        Hosted
+    }
+
+    /// Their threads, on CPUs of their own. Clients are to be spawned before: these have the CPUs that they have under any
+    /// lock.
+    fn serve(&self, simulation: &mut Simulation, kind: &'static Kind, cpus: &[u32]) {
+        let (Kind::Served { serve, .. }, Some(servers)) = (kind, SERVERS.with_borrow(Clone::clone)) else { return };
+        let time = (self.warm_up, self.warm_up + self.length);
+        for (number, &cpu) in (1..).zip(cpus) {
+            let servers = Rc::clone(&servers);
+            simulation.spawn_on(cpu, move || serve(&servers, number, time));
+        }
+    }
+
+    fn drive<W: Workload + 'static>(
+        &self,
+        mut simulation: Simulation,
+        kind: &'static Kind,
+        workload: W,
+    ) -> Result<Sample, String> {
         let mut shared = Rc::new(simulation.place("the workload", workload));
         let counts = Rc::new(RefCell::new(vec![[0_u64; 2]; self.threads as usize]));
         let (from, to, seed) = (self.warm_up, self.warm_up + self.length, self.seed);
         LOG.set(Log::new(from..to, self.trace));
         simulation.measure(from..to);
+        let servers = SERVERS.with_borrow(Clone::clone);
+        let apart: Vec<u32> = servers.iter().flat_map(|_| 0..self.servers).map(|_| simulation.set_apart()).collect();
+        let left = Rc::new(Cell::new(self.threads));
         for number in 0..self.threads {
             let (shared, counts) = (Rc::clone(&shared), Rc::clone(&counts));
+            let (servers, left) = (servers.clone(), Rc::clone(&left));
             // A queue of threads that come back at once keeps its order for ever. Were it that of their numbers, it would be
             // that of their places.
             let begins = XorShift::new(!seed, number).bits() % (from / 4).max(1);
@@ -197,8 +269,13 @@ impl Experiment<'_> {
                     *counted += u64::from(shared.counts(&client) && (from..to).contains(&sim::now()));
                 }
                 shared.retire(client);
+                left.set(left.get() - 1);
+                if let (0, Some(servers)) = (left.get(), servers) {
+                    servers.close();
+                }
             });
         }
+        self.serve(&mut simulation, kind, &apart);
         let outcome = simulation.run().map_err(|stuck| stuck.to_string())?;
         let counts = counts.borrow();
         // All threads have returned, and with each of them went its reference.
@@ -231,6 +308,17 @@ impl Experiment<'_> {
         put("ops_per_us", Some(operations as f64 * 1e3 / length));
         put("acquisitions", (operations > 0).then(|| acquisitions / operations as f64));
         put("steps", Some(outcome.events as f64));
+        let (sections, ns) = log.completed();
+        let clients = f64::from(self.threads);
+        put("section_ns", (sections > 0).then(|| ns as f64 / sections as f64));
+        put("in_sections", (sections > 0).then(|| ns as f64 / length / clients));
+        put("lines_fetched", each((traffic.local + traffic.remote + traffic.memory) as f64));
+        put("atomics", each(traffic.atomics as f64));
+        let served =
+            SERVERS.with_borrow(|servers| servers.iter().flat_map(|servers| servers.served()).collect::<Vec<_>>());
+        let most = |of: &dyn Fn(&Served) -> f64| served.iter().map(of).reduce(f64::max);
+        put("use_rate", most(&|one| one.use_rate(self.machine.cores())));
+        put("false_serialization", most(&Served::false_serialization));
         put("gini", history::gini(&counts));
         put("rstddev", history::rstddev(&counts));
         put("fairness", history::fairness_factor(&mut counts));
@@ -266,6 +354,8 @@ mod tests {
             work,
             lookups: work.reads().unwrap_or_default(),
             external: 0,
+            job: work.job().unwrap_or(Job::LINES),
+            servers: 1,
             threads,
             warm_up: 250_000,
             length: 1_000_000,

@@ -7,7 +7,7 @@ use flashlock_sim::{self as sim, Region, Use};
 use flashlock_workloads::random::XorShift;
 use flashlock_workloads::{Ground, Lines, Lock, RwLock};
 
-use super::any_lock::{AnyLock, Kind};
+use super::any_lock::AnyLock;
 
 /// The simulated computer.
 pub(super) struct Simulated;
@@ -18,6 +18,9 @@ pub(super) struct Touched(Region);
 impl Lines for Touched {
     fn read(&self, line: u32) {
         self.0.read_ahead([line]);
+    }
+    fn follow(&self, line: u32) {
+        self.0.read(line);
     }
     fn read_all(&self, lines: impl Iterator<Item = u32>) {
         self.0.read_ahead(lines);
@@ -37,6 +40,9 @@ impl Lines for Visited {
     fn read(&self, line: u32) {
         self.0.read(line);
         sim::step();
+    }
+    fn follow(&self, line: u32) {
+        self.0.read(line);
     }
     fn write(&self, line: u32) {
         self.0.write(line);
@@ -126,6 +132,8 @@ pub(super) struct Log {
     /// Acquisitions before and after this time are not noted.
     time: Range<u64>,
     locks: Vec<Noted>,
+    /// Sections from request to completion, and how long all of these took together, in ns.
+    completed: (u64, u64),
     /// All sections and waits, if wanted.
     timeline: Option<Timeline>,
 }
@@ -159,6 +167,20 @@ impl Log {
     /// Acquisitions, of all locks together.
     pub(super) fn acquisitions(&self) -> u64 {
         self.locks.iter().map(|lock| lock.history.len() as u64).sum()
+    }
+
+    /// From request to completion, all threads together: how many sections, and their time in ns.
+    pub(super) fn completed(&self) -> (u64, u64) {
+        self.completed
+    }
+
+    /// A section is complete that was asked for then.
+    fn completes(&mut self, asked: u64) {
+        let now = sim::now();
+        if self.time.contains(&now) {
+            let (sections, ns) = &mut self.completed;
+            (*sections, *ns) = (*sections + 1, *ns + now - asked);
+        }
     }
 
     /// All sections and waits, if they were wanted.
@@ -285,8 +307,8 @@ impl Preemption {
 
 impl Watched {
     /// Free.
-    pub(super) fn new(name: &'static str, kind: &'static Kind, preemption: Preemption) -> Self {
-        Self { lock: AnyLock::new(kind), preemption, name }
+    pub(super) fn new(name: &'static str, lock: AnyLock, preemption: Preemption) -> Self {
+        Self { lock, preemption, name }
     }
 
     /// The acting thread, which asked for it then, has it.
@@ -318,6 +340,7 @@ impl Watched {
         });
         // It may have been another thread that did it.
         sim::wants(None);
+        LOG.with_borrow_mut(|log| log.completes(asked.at));
         self.preemption.end();
     }
 }

@@ -67,7 +67,7 @@ cannot be written, 2 wrong usage, 130 interrupted.";
 const INTERRUPTED: u8 = 130;
 
 /// Arguments that are about runs, and would do nothing where nothing is run.
-const OF_RUNS: [&str; 13] = [
+const OF_RUNS: [&str; 16] = [
     "workload",
     "locks",
     "threads",
@@ -78,6 +78,9 @@ const OF_RUNS: [&str; 13] = [
     "millis",
     "lookups",
     "external",
+    "lines",
+    "delay",
+    "servers",
     "plot",
     "trace",
     "explain",
@@ -100,7 +103,7 @@ pub(crate) struct Args {
 
     /// The locks, with their options as `flashlock run --lock` takes them; the others are compared with the first. By default
     /// mcs:wait=spin, which papers compare with, and then tas, futex, ticket, mcs, cna, mcscr and shfl; of readdir the readers-writer locks. Beside these,
-    /// flat-combining and cc-synch, to which workloads give their sections; and null, which is none, with one thread
+    /// flat-combining, cc-synch and rcl, to which workloads give their sections; and null, which is none, with one thread
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::ANY, hide_possible_values = true)]
     locks: Vec<String>,
 
@@ -137,6 +140,19 @@ pub(crate) struct Args {
     /// Work outside, between two operations of the map, in ns (0)
     #[arg(long, value_name = "NS", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     external: Option<u32>,
+
+    /// Shared lines that a section reads and writes: of rcl-lines and rcl-locks (1)
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    lines: Option<u32>,
+
+    /// Between two sections of rcl-lines, in cycles of the machine's clock (100, RCL's high contention; its low one is 2000000);
+    /// an eighth less or more, each as likely
+    #[arg(long, value_name = "CYCLES", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
+    delay: Option<u32>,
+
+    /// Servers of a lock that has any (rcl), each on a CPU that no thread begins on (1). Locks belong to them in turn
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=64))]
+    servers: Option<u32>,
 
     /// All latencies between caches and memory, so many times as long
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true, default_value_t = 1.0, value_parser = factor)]

@@ -17,6 +17,7 @@ use flashlock_report::results::{
 use flashlock_report::units;
 use flashlock_sim::{Description, Use, footprint};
 use flashlock_workloads::key_value::Mix;
+use flashlock_workloads::shared_lines::Job;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Args;
@@ -29,6 +30,8 @@ use crate::launch::signals::Interruption;
 
 /// What the others are compared with if nobody says otherwise: what the papers compare with.
 const BASELINE: &str = "mcs:wait=spin";
+/// The delay of RCL's section 4.1 that is called high contention, in cycles.
+const HIGH_CONTENTION: u32 = 100;
 /// In so many time slices all threads have run.
 const SLICES: f64 = 10.0;
 /// How often the screen shows that a run goes on.
@@ -41,6 +44,12 @@ const METRICS: &[(&str, &str, Better)] = &[
     ("fairness", "Fairness factor: share of the busier half of the threads", Better::Less),
     ("lwss", "Average LWSS: threads among 1,000 acquisitions", Better::Less),
     ("mttr", "MTTR: acquisitions until a thread has the lock again, median", Better::Less),
+    ("section_ns", "Time of a section from request to completion, mean, ns", Better::Less),
+    ("in_sections", "Share of their time that threads spend in sections and waiting for them", Better::Less),
+    ("lines_fetched", "Lines that cores fetched from outside, per operation", Better::Less),
+    ("atomics", "Atomic read-modify-writes per operation", Better::Less),
+    ("use_rate", "Sections of a server's scan that runs any, per core", Better::Less),
+    ("false_serialization", "Share of a server's scans with sections of several locks", Better::Less),
     ("gini", "Gini coefficient of the work done by each thread", Better::Less),
     ("rstddev", "RSTDDEV of the work done by each thread", Better::Less),
     ("node_moves", "Acquisitions on another NUMA node than the one before, share", Better::Less),
@@ -114,7 +123,30 @@ impl<'a> Sweep<'a> {
         if args.external.is_some() && args.workload != Work::Kvmap {
             return refuse("--external: kvmap works outside for as long as is wanted");
         }
+        if args.lines.is_some() && args.workload.job().is_none() {
+            return refuse("--lines: rcl-lines and rcl-locks access shared lines");
+        }
+        if args.delay.is_some() && args.workload != Work::RclLines {
+            return refuse("--delay: rcl-lines waits between sections for as long as is wanted");
+        }
+        Self::check_servers(args, machine, &locks)?;
         Ok(Self { args, machine, locks, threads })
+    }
+
+    /// Servers need CPUs of their own, and a lock that has servers.
+    fn check_servers(args: &Args, machine: &Description, locks: &[Candidate]) -> Result<(), Failure> {
+        let cpus = machine.cpus();
+        if args.servers.is_some() && !locks.iter().any(Candidate::is_served) {
+            return Err(Failure::usage("--servers: none of these locks has servers; rcl has"));
+        }
+        if locks.iter().any(Candidate::is_served) && args.servers.unwrap_or(1) >= cpus {
+            let cpus = units::counted(u64::from(cpus), "CPU");
+            return Err(Failure::usage(format_args!(
+                "--servers: each server has a CPU for itself, and {} has {cpus}: with rcl one must be left for threads",
+                machine.name
+            )));
+        }
+        Ok(())
     }
 
     /// Runs everything, or as much as is done when the user interrupts; the result, and the first run's timeline if it
@@ -222,6 +254,8 @@ impl<'a> Sweep<'a> {
             work: self.args.workload,
             lookups: self.reads(),
             external: self.external(),
+            job: self.job(),
+            servers: self.args.servers.unwrap_or(1),
             threads: self.threads[cell],
             warm_up: length / 4,
             length,
@@ -237,6 +271,20 @@ impl<'a> Sweep<'a> {
     /// How long who uses the map works outside.
     fn external(&self) -> u32 {
         self.args.external.unwrap_or(Mix::PAPER.external)
+    }
+
+    /// What sections do that access shared lines.
+    fn job(&self) -> Job {
+        let mut job = self.args.workload.job().unwrap_or(Job::LINES);
+        if self.args.workload == Work::RclLines {
+            job = job.with_delay((f64::from(self.delay()) / self.machine.clock.ghz) as u32);
+        }
+        job.with_lines(self.args.lines.unwrap_or(job.lines))
+    }
+
+    /// Between two sections, in cycles.
+    fn delay(&self) -> u32 {
+        self.args.delay.unwrap_or(HIGH_CONTENTION)
     }
 
     /// [`Work::reads`], or what was said instead.
@@ -383,7 +431,9 @@ fn usual_millis(work: Work) -> f64 {
         Work::Kvmap | Work::Readdir | Work::Open1 | Work::Lock2 | Work::LeveldbReadrandom => 4.0,
         Work::Randarray | Work::Messages => 10.0,
         Work::Buffers | Work::BuffersSem => 40.0,
-        Work::Locktorture | Work::Lockstat | Work::OneInSix => 20.0,
+        Work::Locktorture | Work::Lockstat | Work::OneInSix | Work::RclLines => 20.0,
+        // Ten time slices: there are more threads than CPUs.
+        Work::RclLocks => 30.0,
     }
 }
 

@@ -101,6 +101,8 @@ enum Act {
     Unpark(usize),
     /// Waits for so many µs at most until somebody has changed the word: polls, or rests.
     Await(usize, u8, bool),
+    /// Waits for so many µs at most until somebody has changed any of the words.
+    Scan(u8),
     Change(usize),
     Nap(u16),
     Yield,
@@ -117,6 +119,7 @@ fn act() -> impl Strategy<Value = Act> {
         (0..WORDS, 0..50_u8).prop_map(|(word, us)| Act::Park(word, us)),
         (0..WORDS).prop_map(Act::Unpark),
         (0..WORDS, 0..50_u8, any::<bool>()).prop_map(|(word, us, rests)| Act::Await(word, us, rests)),
+        (0..50_u8).prop_map(Act::Scan),
         (0..WORDS).prop_map(Act::Change),
         (0..20_000_u16).prop_map(Act::Nap),
         Just(Act::Yield),
@@ -156,6 +159,11 @@ impl Act {
                 let (word, before) = (&memory[at].2, memory[at].2.peek());
                 let wait = if rests { Sim::rest_until } else { Sim::spin_until };
                 wait(word, Relaxed, Patience::Until(soon(us)), |seen| seen != before);
+            }
+            Self::Scan(us) => {
+                let before = memory.each_ref().map(|words| words.2.peek());
+                let changed = |_| (0..WORDS).any(|at| memory[at].2.load(Relaxed) != before[at]);
+                Sim::scan_until(&memory[0].0, Relaxed, Patience::Until(soon(us)), changed);
             }
             Self::Change(at) => _ = memory[at].2.fetch_add(1, Relaxed),
             Self::Nap(ns) => crate::nap(f64::from(ns)),

@@ -23,8 +23,50 @@ impl Kernel {
         me.state = State::Polling { line, since, next, every };
     }
 
+    /// Who has just begun to poll sees, too, when the lines change from which it has loaded in its last look. False, and
+    /// it does not, if that was not steady, or one of them has changed meanwhile; or if somebody else watches one: two
+    /// who look at the same lines are simulated look by look.
+    pub(crate) fn can_watch(&mut self) -> bool {
+        let core = self.my_core();
+        let (look, memory, watchers) =
+            (&self.threads[self.current.unwrap_or(0) as usize].look, &self.memory, &self.watchers);
+        let can = |&(line, _): &(u32, Ps)| memory.has_copy(core, line) && watchers.get(line as usize) == Some(&0);
+        look.steady && look.loads.iter().all(can)
+    }
+
+    /// After [`poll`](Kernel::poll), where that is so: it watches them.
+    pub(crate) fn watch(&mut self) {
+        let tid = self.current.expect("a simulated thread is acting");
+        for &(line, _) in &self.threads[tid as usize].look.loads {
+            self.watchers[line as usize] = tid + 1;
+        }
+    }
+
+    /// A line has changed that the thread watches, as it polls: it goes on where its next look comes to that line.
+    fn finds(&mut self, tid: Tid, line: u32) {
+        let thread = &mut self.threads[tid as usize];
+        let State::Polling { line: polled, next, every, .. } = thread.state else { unreachable!("it watches a line") };
+        let place = thread.look.loads.iter().position(|&(other, _)| other == line).expect("it has loaded from it");
+        thread.look.made = place;
+        let next = next + thread.look.loads[place].1;
+        self.leave_pollers(tid, polled);
+        self.goes_on(tid, next, every);
+    }
+
+    fn stop_watching(&mut self, tid: Tid) {
+        let thread = &self.threads[tid as usize];
+        for &(line, _) in &thread.look.loads {
+            if self.watchers[line as usize] == tid + 1 {
+                self.watchers[line as usize] = 0;
+            }
+        }
+    }
+
     /// Whoever polls the line sees the change when it looks the next time.
     pub(crate) fn changed(&mut self, line: u32) {
+        if let Some(watcher) = self.watchers.get(line as usize).and_then(|watcher| watcher.checked_sub(1)) {
+            self.finds(watcher, line);
+        }
         // Nobody polls what holds nothing.
         let Some(first) = self.pollers.get_mut(line as usize) else { return };
         let mut next = std::mem::take(first).checked_sub(1);
@@ -42,6 +84,13 @@ impl Kernel {
     pub(super) fn sees(&mut self, tid: Tid) {
         let thread = &mut self.threads[tid as usize];
         let State::Polling { next, every, .. } = thread.state else { unreachable!("it is in a list of pollers") };
+        self.stop_watching(tid);
+        self.goes_on(tid, next, every);
+    }
+
+    /// Who has polled acts again, at `next` or a multiple of `every` later.
+    fn goes_on(&mut self, tid: Tid, next: Ps, every: Ps) {
+        let thread = &self.threads[tid as usize];
         let sees = match every {
             0 => self.now.max(next) + self.os.umwait_wake,
             every => (next + self.now.saturating_sub(next).div_ceil(every) * every).max(self.now),
@@ -64,6 +113,7 @@ impl Kernel {
     }
 
     fn leave_pollers(&mut self, tid: Tid, line: u32) {
+        self.stop_watching(tid);
         let after = self.threads[tid as usize].next_poller.take();
         let first = self.pollers[line as usize].checked_sub(1).expect("its line has pollers");
         if first == tid {

@@ -40,6 +40,8 @@ pub struct Traffic {
     pub displaced_by_others: u64,
     /// Translations that were not known.
     pub walks: u64,
+    /// Read-modify-writes, hits among them.
+    pub atomics: u64,
 }
 
 impl Traffic {
@@ -53,6 +55,7 @@ impl Traffic {
             displaced_by_itself: self.displaced_by_itself - before.displaced_by_itself,
             displaced_by_others: self.displaced_by_others - before.displaced_by_others,
             walks: self.walks - before.walks,
+            atomics: self.atomics - before.atomics,
         }
     }
 }

@@ -328,7 +328,7 @@ impl<'m, M: Machine> Server<'m, M> {
                 note(&pass);
                 pass.did_something() || self.is_closing() || !self.has_turn(me)
             };
-            if M::spin_until(sleep, Relaxed, W::patience(None, Patience::Budget), looks).is_some() {
+            if M::scan_until(sleep, Relaxed, W::patience(None, Patience::Budget), looks).is_some() {
                 return;
             }
         }

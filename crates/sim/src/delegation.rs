@@ -1,0 +1,191 @@
+//! # Servers that run the sections of others
+//!
+//! The runtime of `rcl` on the simulated computer: it makes no threads and manages none, but says which thread is which.
+//! A server has one servicing thread, so that sections must not block. Threads, and how long they live, are the
+//! program's: it has [`Servers::serve`] run in threads of their own, on CPUs [set apart](Simulation::set_apart), and
+//! closes the servers when their clients have gone.
+//!
+//! **How long an idle server scans** costs nothing: its looks are not simulated one by one, however many clients it has.
+
+use std::array;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use flashlock_locks::closure::rcl::{self, Head, Lock, Pass, Roster, Section, Slot, Worker};
+use flashlock_locks::machine::Word as _;
+use flashlock_locks::wait::WaitPolicy;
+
+use crate::machine::{Sim, Word};
+use crate::program::{disable_preemption, now, thread_number};
+use crate::simulation::{Placed, Simulation};
+
+/// Clients of a server at most.
+pub const CLIENTS: usize = 1 << 12;
+const EACH: usize = 32;
+
+/// A server's parts, in simulated memory.
+#[repr(C)]
+struct Parts {
+    head: Head<Sim>,
+    slots: [Slot<Sim>; CLIENTS],
+    worker: Worker<Sim>,
+    live: Names,
+    busy: Names,
+}
+
+/// On lines of their own, as pages are.
+#[repr(C, align(64))]
+struct Names([Word; CLIENTS / EACH]);
+
+impl Names {
+    fn new() -> Self {
+        Self(array::from_fn(|_| Word::new(0)))
+    }
+}
+
+/// What a server has done, as in section 4.2 of the paper.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Scans in which a section was run.
+    pub busy_scans: u64,
+    /// Scans in which sections of several locks were run.
+    pub mixed_scans: u64,
+    /// Sections that were run.
+    pub sections: u64,
+}
+
+impl Served {
+    fn note(&mut self, pass: &Pass) {
+        self.busy_scans += u64::from(pass.sections > 0);
+        self.mixed_scans += u64::from(pass.mixed);
+        self.sections += u64::from(pass.sections);
+    }
+
+    /// Sections of a scan that runs any, divided by the machine's cores.
+    pub fn use_rate(&self, cores: u32) -> f64 {
+        self.sections as f64 / self.busy_scans as f64 / f64::from(cores)
+    }
+
+    /// The share of scans that run sections of several locks among those that run any.
+    pub fn false_serialization(&self) -> f64 {
+        self.mixed_scans as f64 / self.busy_scans as f64
+    }
+}
+
+struct One {
+    parts: Placed<Parts>,
+    served: Cell<Served>,
+    /// Which thread serves.
+    thread: Cell<Option<u32>>,
+}
+
+/// Servers of a simulation, numbered from 1.
+pub struct Servers {
+    all: Vec<One>,
+    /// By server, of threads with a number there: the thread, and the number.
+    clients: Vec<RefCell<Vec<Option<u32>>>>,
+}
+
+impl Servers {
+    /// So many, which are open, though nobody serves yet.
+    pub fn new(simulation: &mut Simulation, count: u32) -> Rc<Self> {
+        let parts = || Parts {
+            head: Head::new(),
+            slots: array::from_fn(|_| Slot::new()),
+            worker: Worker::new(),
+            live: Names::new(),
+            busy: Names::new(),
+        };
+        let one = |number: u32| One {
+            parts: simulation.place(&format!("server {number}"), parts()),
+            served: Cell::default(),
+            thread: Cell::new(None),
+        };
+        let all: Vec<One> = (1..=count).map(one).collect();
+        let this = Self { clients: all.iter().map(|_| RefCell::default()).collect(), all };
+        (1..=count).for_each(|number| this.server(number).open(number));
+        Rc::new(this)
+    }
+
+    /// The lock of one of them, free.
+    pub fn lock(number: u32) -> Lock<Sim> {
+        Lock::of(number)
+    }
+
+    fn one(&self, number: u32) -> &One {
+        &self.all[number as usize - 1]
+    }
+
+    /// The calling thread serves, until that server is closed. It keeps its CPU, as a thread with a priority of its own
+    /// does. What it does before `from` or after `to`, in ns of virtual time, is not counted.
+    pub fn serve<W: WaitPolicy>(&self, number: u32, (from, to): (u64, u64)) {
+        let one = self.one(number);
+        one.thread.set(Some(thread_number()));
+        disable_preemption();
+        self.server(number).work::<W, _>(0, self, |pass| {
+            if pass.sections > 0 && (from..to).contains(&now()) {
+                let mut served = one.served.get();
+                served.note(pass);
+                one.served.set(served);
+            }
+        });
+    }
+
+    /// Closes them all.
+    pub fn close(&self) {
+        (1..=self.all.len() as u32).for_each(|number| self.server(number).close());
+    }
+
+    /// What each has done.
+    pub fn served(&self) -> Vec<Served> {
+        self.all.iter().map(|one| one.served.get()).collect()
+    }
+
+    /// Has this done under a lock, by whoever that is, before this returns.
+    pub fn run<W: WaitPolicy>(&self, lock: &Lock<Sim>, inside: &mut dyn FnMut()) {
+        /// # Safety
+        /// The context is a reference to a closure, which nobody else uses meanwhile.
+        unsafe fn call(context: *mut ()) {
+            // SAFETY: the caller's promise.
+            unsafe { (*context.cast::<&mut dyn FnMut()>())() }
+        }
+        let mut inside = inside;
+        // SAFETY: `inside` is here until `exec` returns, and is not touched before. A panic ends the simulation.
+        let section = unsafe { Section::new(call, (&raw mut inside).cast()) };
+        // SAFETY: the lock is borrowed until all calls have returned.
+        unsafe { rcl::exec::<Sim, W, Self>(lock, section, self) };
+    }
+}
+
+impl Roster<Sim> for Servers {
+    fn server(&self, number: u32) -> rcl::Server<'_, Sim> {
+        let parts = &self.one(number).parts;
+        rcl::Server {
+            head: &parts.head,
+            live: &parts.live.0,
+            busy: &parts.busy.0,
+            slots: &parts.slots,
+            workers: std::slice::from_ref(&parts.worker),
+        }
+    }
+
+    /// It takes a number with its first request, and keeps it.
+    fn client(&self, number: u32) -> u32 {
+        let (clients, me) = (&self.clients[number as usize - 1], thread_number() as usize);
+        if let Some(client) = clients.borrow().get(me).copied().flatten() {
+            return client;
+        }
+        let client = self.server(number).join().expect("no more threads than a server has clients");
+        let mut clients = clients.borrow_mut();
+        let threads = clients.len().max(me + 1);
+        clients.resize(threads, None);
+        clients[me] = Some(client);
+        client
+    }
+
+    fn worker(&self) -> Option<(u32, u32)> {
+        let me = thread_number();
+        let number = self.all.iter().position(|one| one.thread.get() == Some(me))?;
+        Some((number as u32 + 1, 0))
+    }
+}

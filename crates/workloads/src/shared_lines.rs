@@ -1,0 +1,192 @@
+//! # Sections that access shared lines
+//!
+//! **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*, USENIX ATC 2012, section 4.1: threads execute
+//! sections again and again, with a delay in between, which sets how contended the lock is. A section reads and writes
+//! some shared lines, which sets what is lost if they travel. Each line says where the next one is, so that accesses do
+//! not overlap. Section 4.2, figure 13: eleven such locks, of which two are used far more than the others.
+//!
+//! | job | locks | lines of a section | delay |
+//! |---|---|---|---|
+//! | [`Job::LINES`] | 1 | 1 (1 to 30) | 100 cycles to 2,000,000 |
+//! | [`Job::ELEVEN`] | 11, two of them hot | 1 | 27 times what a section computes, in the mean |
+//!
+//! ## What is assumed
+//! 1. The delay is up to an eighth shorter or longer, each as likely. Were it always equally long, threads would fall
+//!    into step with each other.
+//! 2. The paper says nothing of what Berkeley DB does between sections, nor how long these are. Figure 13 has one server
+//!    with 38.9 sections a scan (a use rate of 81 % of 48 cores). [`Job::ELEVEN`]'s delay was set so that the simulated
+//!    one has as many; between no delay and twice that, each as likely. One section in 128 is of one of the other nine
+//!    locks: a guess.
+
+use alloc::vec::Vec;
+use core::array;
+use core::hint::black_box;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::Workload;
+use crate::ground::{Ground, Here, Lines, OwnLine};
+use crate::lock::{LOST, Lock};
+use crate::random::XorShift;
+
+/// What threads do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// So many locks are used in all sections but one of [`RARE`]: at least one, and not more than there are.
+    pub hot: u32,
+    /// How many lines a section reads and writes, one after the other: at least one.
+    pub lines: u32,
+    /// How long it computes besides, in ns.
+    pub inside: u32,
+    /// Between two sections, in ns,
+    pub delay: u32,
+    /// and up to so much less or more.
+    pub varies: u32,
+}
+
+/// Figure 13's locks.
+pub const ELEVEN: usize = 11;
+
+/// One section of so many is of a lock that is not hot, if there is one.
+pub const RARE: u32 = 128;
+
+impl Job {
+    /// Section 4.1, with no delay.
+    pub const LINES: Self = Self { hot: 1, lines: 1, inside: 0, delay: 0, varies: 0 };
+
+    /// Figure 13.
+    pub const ELEVEN: Self = Self { hot: 2, lines: 1, inside: 1_000, delay: 27_000, varies: 27_000 };
+
+    /// With that many lines.
+    pub const fn with_lines(self, lines: u32) -> Self {
+        Self { lines, ..self }
+    }
+
+    /// With a delay of so many ns, an eighth less or more.
+    pub const fn with_delay(self, delay: u32) -> Self {
+        Self { delay, varies: delay / 8, ..self }
+    }
+}
+
+/// A lock and its lines. The lock comes first: which sets of a simulated cache it is in, it says by its place.
+#[repr(C)]
+struct Guarded<L, G: Ground> {
+    lock: OwnLine<L>,
+    /// Each counts the sections, and so says that the next line is the next one.
+    lines: Vec<OwnLine<AtomicU64>>,
+    told: G::Shadow,
+}
+
+impl<L: Lock, G: Ground> Guarded<L, G> {
+    fn new(lock: L, lines: u32) -> Self {
+        let own = (0..lines).map(|_| OwnLine::default()).collect();
+        Self { lock: OwnLine(lock), lines: own, told: G::shadow(lines) }
+    }
+
+    fn section(&self, inside: u32, random: &mut XorShift) {
+        self.lock.0.section(|| {
+            let mut at = 0;
+            while let Some(line) = self.lines.get(at) {
+                // What a holder wrote before is seen as anything that it wrote.
+                self.told.follow(at as u32);
+                let count = line.0.load(Relaxed);
+                self.told.write(at as u32);
+                line.0.store(count + 1, Relaxed);
+                // Always 1 more, but only who has loaded the count knows that.
+                at += 1 + (black_box(count) >> 63) as usize;
+            }
+            G::work(random, inside);
+        });
+    }
+
+    /// How many sections each line has counted, if all have the same.
+    fn counted(&self) -> Option<u64> {
+        let count = self.lines.first()?.0.load(Relaxed);
+        self.lines.iter().all(|line| line.0.load(Relaxed) == count).then_some(count)
+    }
+}
+
+/// So many locks with lines. They are part of it: it is the workload that is placed in simulated memory.
+pub struct SharedLines<L: Lock, G: Ground = Here, const LOCKS: usize = 1> {
+    locks: [Guarded<L, G>; LOCKS],
+    job: Job,
+}
+
+/// One thread's part. Not shared.
+pub struct Client {
+    random: XorShift,
+}
+
+impl<L: Lock, G: Ground, const LOCKS: usize> SharedLines<L, G, LOCKS> {
+    /// `lock` makes each.
+    pub fn new(mut lock: impl FnMut() -> L, job: Job) -> Self {
+        Self { locks: array::from_fn(|_| Guarded::new(lock(), job.lines.max(1))), job }
+    }
+}
+
+impl<L: Lock, G: Ground, const LOCKS: usize> Workload for SharedLines<L, G, LOCKS> {
+    type Client = Client;
+
+    fn client(&self, seed: u64, number: u32) -> Client {
+        Client { random: XorShift::new(seed, number) }
+    }
+
+    fn operate(&self, Client { random }: &mut Client) {
+        let Job { hot, inside, delay, varies, .. } = self.job;
+        let locks = LOCKS as u32;
+        let is_rare = locks > hot && random.below(RARE) == 0;
+        let lock = if is_rare { hot + random.below(locks - hot) } else { random.below(hot) };
+        self.locks[lock as usize].section(inside, random);
+        let delay = delay - varies + random.below(2 * varies + 1);
+        if delay > 0 {
+            G::delay(u64::from(delay));
+        }
+    }
+
+    fn check(&mut self, operations: u64) -> Result<(), &'static str> {
+        let counted: Option<u64> = self.locks.iter().map(Guarded::counted).sum();
+        if counted == Some(operations) { Ok(()) } else { Err(LOST) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::NoLock;
+    use crate::told::{Ledger, Told};
+
+    fn told<const LOCKS: usize>(job: Job, operations: u64) -> (Ledger, SharedLines<NoLock, Told, LOCKS>) {
+        let mut shared: SharedLines<NoLock, Told, LOCKS> = SharedLines::new(|| NoLock, job);
+        let mut client = shared.client(1, 0);
+        Ledger::take();
+        (0..operations).for_each(|_| shared.operate(&mut client));
+        assert_eq!(shared.check(operations), Ok(()));
+        (Ledger::take(), shared)
+    }
+
+    #[test]
+    fn each_line_is_read_and_written_and_the_delay_is_about_what_it_should_be() {
+        let (ledger, shared) = told::<1>(Job::LINES.with_lines(5).with_delay(8_000), 1000);
+        assert_eq!((ledger.reads, ledger.writes), (5_000, 5_000));
+        assert!((7_900_000..8_100_000).contains(&ledger.delay), "{}", ledger.delay);
+        assert_eq!(shared.locks[0].told.counts(), [2_000; 5]);
+        assert_eq!(told::<1>(Job::LINES, 10).0.delay, 0);
+    }
+
+    #[test]
+    fn two_locks_are_hot() {
+        let (ledger, shared) = told::<ELEVEN>(Job::ELEVEN, 100_000);
+        let counts: Vec<u64> = shared.locks.iter().filter_map(Guarded::counted).collect();
+        assert_eq!(counts.len(), 11);
+        assert!(counts[..2].iter().all(|count| (48_500..50_500).contains(count)), "{counts:?}");
+        assert!(counts[2..].iter().all(|count| (40..150).contains(count)), "{counts:?}");
+        assert_eq!(ledger.work, 100_000 * u64::from(Job::ELEVEN.inside));
+    }
+
+    #[test]
+    fn lost_sections_are_noticed() {
+        let (_, mut shared) = told::<1>(Job::LINES.with_lines(3), 7);
+        assert_eq!(shared.check(8), Err(LOST));
+        shared.locks[0].lines[1].0.store(6, Relaxed);
+        assert_eq!(shared.check(7), Err(LOST), "one line has lost one");
+    }
+}
