@@ -20,11 +20,10 @@ fn closure_locks_run_every_workload_that_never_waits_inside() {
         "rcl-lines",
         "rcl-locks",
     ] {
-        let locks =
-            "mcs,flat-combining,flat-combining:wait=spin,cc-synch,cc-synch:wait=spin,rcl,rcl:wait=spin,rcl:wait=park";
+        let locks = "mcs,cas,flat-combining,flat-combining:wait=spin,cc-synch,cc-synch:wait=spin,rcl,rcl:wait=spin,rcl:wait=park";
         let small = [work, "--threads", "1,5", "--seeds", "1", "--millis", "0.2", "--locks", locks];
         let results = read(&format!("closures-{work}.json"), &small);
-        assert_eq!(results.points.len(), 16);
+        assert_eq!(results.points.len(), 18);
         for point in &results.points {
             let speed = point.figures.get("ops_per_us").map(|spread| spread.median);
             assert!(speed.is_some_and(|speed| speed > 0.0), "{work}: {point:?}");
@@ -84,7 +83,7 @@ fn what_cannot_be_simulated_with_locks_apart() {
     refused(&["messages", "--locks", "cc-synch"], "its sections cannot wait for something");
     refused(&["--locks", "cc-synch", "--threads", "4", "--trace", "x.json"], "no --trace");
     refused(&["--locks", "cc-synch:bound=1"], "lock cc-synch takes no option 'bound'; it takes: wait");
-    refused(&["--locks", "nothing"], "null flat-combining cc-synch rcl (flashlock locks describes them)");
+    refused(&["--locks", "nothing"], "null cas flat-combining cc-synch rcl (flashlock locks describes them)");
     let alone = read("null.json", &["--threads", "1", "--seeds", "1", "--millis", "0.2", "--locks", "null,mcs"]);
     let speed = |lock: &str| alone.figure("kvmap", "1", lock, "ops_per_us").expect("a figure").median;
     assert!(speed("null") > speed("mcs"), "{} and {}", speed("null"), speed("mcs"));

@@ -65,6 +65,7 @@ fn locks_for_no_program_are_listed_and_say_why() {
     let list = String::from_utf8(list).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     for (name, kind, why) in [
         ("null", "none", "excludes nobody: for benchmarks, not in the preload"),
+        ("cas", "mutex", "collapses under contention: to compare with, not in the preload"),
         ("flat-combining", "closure", "closure API only: not in the preload"),
         ("cc-synch", "closure", "closure API only: not in the preload"),
         ("rcl", "served", "needs a server, which the Rust crate flashlock-delegation makes: not in the preload"),

@@ -223,6 +223,7 @@ impl Memory {
         let (mut state, node) = (self.lines[line], shape.node(core));
         let travelled = self.way(shape, core, &state, access);
         state.settle_at(node);
+        self.traffic.upgrades += u64::from(self.lines.has_copy(line, core));
         let (latency, from) = self.supply(shape, core, line, &mut state, access);
         let source = match from {
             None => Source::Memory,

@@ -28,6 +28,14 @@ enum Fold {
     BestThreads,
     /// The most divided by the first point's.
     BestGain,
+    /// The first point's less the second's.
+    Difference,
+    /// Points are in threes, of less and less contention: a lock that stands for all, the lock that is compared, the one that
+    /// it is compared with; the metric is the share of time in sections. The first lock's share in %, at which a section of
+    /// the second one takes so many times as long as one of the third.
+    Crossing(f64),
+    /// Points are in pairs, of more and more cores: with how many threads of the first the second is ahead for the first time.
+    AheadFrom,
 }
 
 impl Figure {
@@ -58,6 +66,18 @@ impl Figure {
 
     pub(super) fn best_gain(points: Vec<Point>) -> Self {
         Self { metric: SPEED, points, fold: Fold::BestGain }
+    }
+
+    pub(super) fn difference(metric: &'static str, of: Point, to: Point) -> Self {
+        Self { metric, points: vec![of, to], fold: Fold::Difference }
+    }
+
+    pub(super) fn crossing(points: Vec<[Point; 3]>, times: f64) -> Self {
+        Self { metric: "in_sections", points: points.concat(), fold: Fold::Crossing(times) }
+    }
+
+    pub(super) fn ahead_from(points: Vec<[Point; 2]>) -> Self {
+        Self { metric: SPEED, points: points.concat(), fold: Fold::AheadFrom }
     }
 
     /// What the simulation says. The error says why it says nothing.
@@ -106,9 +126,33 @@ impl Figure {
             Fold::Growth => values[0] / values[1] / (values[2] / values[3]),
             Fold::BestThreads => f64::from(best().1.threads),
             Fold::BestGain => best().0 / values[0],
+            Fold::Difference => values[0] - values[1],
+            Fold::Crossing(times) => crossing(values, times)?,
+            Fold::AheadFrom => {
+                let pairs = values.chunks(2).zip(self.points.chunks(2));
+                let ahead = pairs.into_iter().find(|(values, _)| values[1] > values[0]);
+                ahead.map(|(_, points)| f64::from(points[0].threads)).ok_or("the second lock is never ahead")?
+            }
         };
         if number.is_finite() { Ok(number) } else { Err(format!("{} is zero where it divides", self.metric)) }
     }
+}
+
+/// [`Fold::Crossing`]. Threads spend the rest of their time outside, for equally long under all locks: how long a section takes
+/// in relation to that follows from the share.
+fn crossing(values: &[f64], times: f64) -> Result<f64, String> {
+    let relative = |share: f64| share / (1.0 - share);
+    let steps = values.chunks(3).map(|shares| (relative(shares[1]) / relative(shares[2]), 100.0 * shares[0]));
+    let mut before: Option<(f64, f64)> = None;
+    // From little contention to much.
+    for (ratio, share) in steps.collect::<Vec<_>>().into_iter().rev() {
+        if ratio >= times {
+            let (low, at) = before.ok_or("it takes as long with the least contention already")?;
+            return Ok(at + (share - at) * (times - low) / (ratio - low));
+        }
+        before = Some((ratio, share));
+    }
+    Err("it never takes as long".to_owned())
 }
 
 /// What the simulation says.
@@ -195,5 +239,17 @@ mod tests {
         let peak = points(&[1, 5, 8]);
         assert_eq!(Figure::best_threads(peak.clone()).fold(&[1.0, 3.0, 2.0]), Ok(5.0));
         assert_eq!(Figure::best_gain(peak).fold(&[2.0, 3.0, 2.0]), Ok(1.5));
+        assert_eq!(Figure::difference("x", two[0], two[1]).fold(&[3.0, 0.0]), Ok(3.0));
+        let pairs = Figure::ahead_from(vec![[points(&[2])[0], points(&[1])[0]], [points(&[3])[0], points(&[2])[0]]]);
+        assert_eq!(pairs.fold(&[2.0, 1.0, 2.5, 3.0]), Ok(3.0));
+        assert!(pairs.fold(&[2.0, 1.0, 2.0, 2.0]).is_err());
+    }
+
+    #[test]
+    fn crossings() {
+        // With the most contention a section takes three times as long (0.75 is three times 0.5), with the least as long.
+        let shares = [0.9, 0.75, 0.5, 0.3, 0.2, 0.2];
+        assert_eq!(crossing(&shares, 2.0), Ok(60.0));
+        assert!(crossing(&shares, 4.0).is_err() && crossing(&shares, 0.5).is_err());
     }
 }

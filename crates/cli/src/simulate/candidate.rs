@@ -111,7 +111,7 @@ impl Candidate {
         let lock = choice.lock.info();
         match choice.lock {
             ApartId::Null if threads != [1] => refuse("it excludes nobody: --threads 1"),
-            ApartId::Null => Ok(()),
+            ApartId::Null | ApartId::Cas => Ok(()),
             _ if work.waits_inside() => {
                 refuse("its sections cannot wait for something: another workload, such as kvmap")
             }

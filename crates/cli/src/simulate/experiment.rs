@@ -312,7 +312,7 @@ impl Experiment<'_> {
         let clients = f64::from(self.threads);
         put("section_ns", (sections > 0).then(|| ns as f64 / sections as f64));
         put("in_sections", (sections > 0).then(|| ns as f64 / length / clients));
-        put("lines_fetched", each((traffic.local + traffic.remote + traffic.memory) as f64));
+        put("lines_fetched", each((traffic.local + traffic.remote + traffic.memory - traffic.upgrades) as f64));
         put("atomics", each(traffic.atomics as f64));
         let served =
             SERVERS.with_borrow(|servers| servers.iter().flat_map(|servers| servers.served()).collect::<Vec<_>>());

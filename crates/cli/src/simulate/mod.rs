@@ -103,7 +103,7 @@ pub(crate) struct Args {
 
     /// The locks, with their options as `flashlock run --lock` takes them; the others are compared with the first. By default
     /// mcs:wait=spin, which papers compare with, and then tas, futex, ticket, mcs, cna, mcscr and shfl; of readdir the readers-writer locks. Beside these,
-    /// flat-combining, cc-synch and rcl, to which workloads give their sections; and null, which is none, with one thread
+    /// flat-combining, cc-synch and rcl, to which workloads give their sections; cas, a bare loop; and null, which is none, with one thread
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::ANY, hide_possible_values = true)]
     locks: Vec<String>,
 

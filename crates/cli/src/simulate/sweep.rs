@@ -46,7 +46,7 @@ const METRICS: &[(&str, &str, Better)] = &[
     ("mttr", "MTTR: acquisitions until a thread has the lock again, median", Better::Less),
     ("section_ns", "Time of a section from request to completion, mean, ns", Better::Less),
     ("in_sections", "Share of their time that threads spend in sections and waiting for them", Better::Less),
-    ("lines_fetched", "Lines that cores fetched from outside, per operation", Better::Less),
+    ("lines_fetched", "Lines that cores had no copy of and fetched, per operation", Better::Less),
     ("atomics", "Atomic read-modify-writes per operation", Better::Less),
     ("use_rate", "Sections of a server's scan that runs any, per core", Better::Less),
     ("false_serialization", "Share of a server's scans with sections of several locks", Better::Less),

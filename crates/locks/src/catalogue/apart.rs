@@ -22,6 +22,14 @@ macro_rules! for_each_lock_apart {
                 fair: "nobody waits",
                 apart: "excludes nobody: for benchmarks, not in the preload",
             }),
+            (Cas, "cas", mutex, [spin => $crate::spin::Cas], {
+                title: "compare-and-swap in a loop: what papers call a spinlock",
+                paper: "Lozi, David, Thomas, Lawall & Muller, ATC 2012, figure 6",
+                source: "spin/cas.rs",
+                bytes: 4, bytes_per_waiter: 0, atomics: 1,
+                fair: "no: whose attempt comes first",
+                apart: "collapses under contention: to compare with, not in the preload",
+            }),
             (FlatCombining, "flat-combining", closure, [stp => $crate::closure::FlatCombining<$crate::wait::SpinThenPark>, spin => $crate::closure::FlatCombining<$crate::wait::Spin>, park => $crate::closure::FlatCombining<$crate::wait::Park>, umwait => $crate::closure::FlatCombining<$crate::wait::Umwait>], {
                 title: "records of requests, which whoever holds the lock runs for all",
                 paper: "Hendler, Incze, Shavit & Tzafrir, SPAA 2010",

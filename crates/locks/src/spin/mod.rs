@@ -1,5 +1,6 @@
 //! Locks whose waiters poll or sleep on the lock itself.
 
+pub mod cas;
 pub mod futex;
 pub mod hbo;
 pub mod null;
@@ -7,6 +8,7 @@ pub mod polite;
 pub mod tas;
 pub mod ticket;
 
+pub use cas::Cas;
 pub use futex::Futex;
 pub use hbo::Hbo;
 pub use null::Null;

@@ -75,7 +75,7 @@ const MCSCR: Shade = shade(0x044f3c, 0x45f678);
 const UNKNOWN: Shade = shade(0x6e7781, 0x8b949e);
 
 /// The colour of each lock, and its stroke.
-const LOCKS: [(&str, Shade, Stroke); 37] = [
+const LOCKS: [(&str, Shade, Stroke); 38] = [
     ("glibc", GLIBC, Stroke::Solid),
     ("flash", DEFAULT, Stroke::Solid),
     ("cst-rw", DEFAULT, Stroke::Solid),
@@ -106,6 +106,7 @@ const LOCKS: [(&str, Shade, Stroke); 37] = [
     ("flat-combining", UNKNOWN, Stroke::Solid),
     ("cc-synch", UNKNOWN, Stroke::Dotted),
     ("rcl", UNKNOWN, Stroke::Dotted),
+    ("cas", UNKNOWN, Stroke::Dotted),
     ("null", UNKNOWN, Stroke::Dotted),
     ("std", shade(0xa96708, 0xffb41c), Stroke::Dashed),
     ("parking_lot-0.12", shade(0x760b7d, 0xf1beff), Stroke::Dashed),

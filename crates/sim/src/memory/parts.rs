@@ -38,6 +38,8 @@ pub struct Traffic {
     pub displaced_by_itself: u64,
     /// Lines that had gone for one that another core brought in.
     pub displaced_by_others: u64,
+    /// Of all of these, accesses of a core that had a copy, and only took those of others away.
+    pub upgrades: u64,
     /// Translations that were not known.
     pub walks: u64,
     /// Read-modify-writes, hits among them.
@@ -54,6 +56,7 @@ impl Traffic {
             memory: self.memory - before.memory,
             displaced_by_itself: self.displaced_by_itself - before.displaced_by_itself,
             displaced_by_others: self.displaced_by_others - before.displaced_by_others,
+            upgrades: self.upgrades - before.upgrades,
             walks: self.walks - before.walks,
             atomics: self.atomics - before.atomics,
         }

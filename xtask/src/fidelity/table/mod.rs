@@ -5,6 +5,7 @@
 //! missed.
 
 mod cna;
+mod delegation;
 mod kernel;
 mod malthusian;
 mod others;
@@ -43,6 +44,13 @@ fn anywhere(machine: &'static str, workload: &'static str) -> Setting {
 
 /// All of it.
 pub(super) fn groups() -> Vec<Group> {
-    let groups = [cna::groups(), kernel::groups(), malthusian::groups(), waiters::groups(), others::groups()];
+    let groups = [
+        cna::groups(),
+        kernel::groups(),
+        malthusian::groups(),
+        waiters::groups(),
+        others::groups(),
+        delegation::groups(),
+    ];
     groups.into_iter().flatten().collect()
 }

@@ -1,4 +1,4 @@
-//! Shuffling (Kashyap's thesis defence on SOSP 2019's ShflLocks), and remote core locking (Lozi and others, USENIX ATC 2012).
+//! Shuffling (Kashyap's thesis defence on SOSP 2019's ShflLocks).
 
 use super::{SHFL, TAS};
 use crate::fidelity::figure::Figure;
@@ -18,7 +18,7 @@ const CST_RW: &str = "cst-rw";
 const STOCK_RW: &str = "futex-rw";
 
 pub(super) fn groups() -> Vec<Group> {
-    vec![shuffling(), delegation()]
+    vec![shuffling()]
 }
 
 fn shuffling() -> Group {
@@ -78,28 +78,5 @@ fn shuffling() -> Group {
             readers("Readers-writer locks: CST / ShflLock, 192 threads", "\"better\"", CST_RW, SHFL_RW, 192),
             open("Exim, 1 to 192 threads", "a curve", "this workload does not exist yet"),
         ],
-    }
-}
-
-fn delegation() -> Group {
-    // Cycles of one critical section with 48 threads: lock, at high contention, at low contention.
-    let cycles = [
-        ("Spinlock", 672_889.0, 1288.0),
-        ("POSIX", 73_024.0, 1826.0),
-        ("MCS", 63_553.0, 1457.0),
-        ("Flat combining", 50_447.0, 15_060.0),
-    ];
-    let row = |(lock, high, low): (&str, f64, f64)| {
-        let why = "remote core locking does not exist yet, nor does this workload";
-        let against = |what: &str, cycles: f64, rcl: f64| {
-            let paper = Paper::number(cycles / rcl).and(format!("{cycles} / {rcl} cycles"));
-            Row::open(format!("{lock} / RCL, {what} contention"), paper, why)
-        };
-        [against("high", high, 16_682.0), against("low", low, 1494.0)]
-    };
-    Group {
-        title: "Remote core locking",
-        about: "Remote Core Locking, figure 7(c): time of a critical section on the 48 cores of `opteron-6172`.",
-        rows: cycles.into_iter().flat_map(row).collect(),
     }
 }
