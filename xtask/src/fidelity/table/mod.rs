@@ -21,6 +21,8 @@ const CNA: &str = "cna:wait=spin";
 /// The kernel's own lock, and CNA in it as of version 10 of the patch, which knows no limit in time.
 const QSPIN: &str = "qspin:wait=spin";
 const QSPIN_CNA: &str = "qspin-cna:wait=spin,stay=0";
+/// And as the series in `kernel/` has it.
+const QSPIN_OURS: &str = "qspin-cna:wait=spin,stay=1000,flush=31,incremental=2";
 /// With shuffle reduction: the paper's THRESHOLD2 is 0xff.
 const CNA_OPT: &str = "cna:wait=spin,reduction=256";
 const MCSCR: &str = "mcscr:wait=spin";
