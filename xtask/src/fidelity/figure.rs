@@ -72,11 +72,11 @@ impl Figure {
         Self { metric, points: vec![of, to], fold: Fold::Difference }
     }
 
-    pub(super) fn crossing(points: Vec<[Point; 3]>, times: f64) -> Self {
+    pub(super) fn crossing(points: &[[Point; 3]], times: f64) -> Self {
         Self { metric: "in_sections", points: points.concat(), fold: Fold::Crossing(times) }
     }
 
-    pub(super) fn ahead_from(points: Vec<[Point; 2]>) -> Self {
+    pub(super) fn ahead_from(points: &[[Point; 2]]) -> Self {
         Self { metric: SPEED, points: points.concat(), fold: Fold::AheadFrom }
     }
 
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(Figure::best_threads(peak.clone()).fold(&[1.0, 3.0, 2.0]), Ok(5.0));
         assert_eq!(Figure::best_gain(peak).fold(&[2.0, 3.0, 2.0]), Ok(1.5));
         assert_eq!(Figure::difference("x", two[0], two[1]).fold(&[3.0, 0.0]), Ok(3.0));
-        let pairs = Figure::ahead_from(vec![[points(&[2])[0], points(&[1])[0]], [points(&[3])[0], points(&[2])[0]]]);
+        let pairs = Figure::ahead_from(&[[points(&[2])[0], points(&[1])[0]], [points(&[3])[0], points(&[2])[0]]]);
         assert_eq!(pairs.fold(&[2.0, 1.0, 2.5, 3.0]), Ok(3.0));
         assert!(pairs.fold(&[2.0, 1.0, 2.0, 2.0]).is_err());
     }

@@ -5,8 +5,8 @@
 //! take it until that succeeds. **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*, USENIX ATC 2012,
 //! figure 6: "CAS loop on a shared cache line".
 //!
-//! **Use it** to compare with what such papers compare with: `flashlock simulate rcl-lines --locks cas,tas`. **Rather not**
-//! for anything else: each attempt takes the line away from the holder, whose release waits behind those of all others.
+//! **Use it** to compare with what such papers compare with: `flashlock simulate rcl-lines --locks cas,tas`.
+//! **Rather not** for anything else: each attempt takes the line away from the holder, whose release waits behind those of all others.
 //!
 //! ```text
 //!   A  ■■■■■■■■■■■■ · · · · │                  ■ has the lock      · its release waits for the line

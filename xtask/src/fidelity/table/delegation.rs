@@ -145,10 +145,10 @@ fn crossings() -> Group {
         ]
     };
     let row = |name: &str, lock, paper: f64, distance: f64| {
-        let points = DELAYS.iter().map(|at| [POSIX, lock, RCL].map(|lock| at.under(lock, CLIENTS))).collect();
+        let points: Vec<_> = DELAYS.iter().map(|at| [POSIX, lock, RCL].map(|lock| at.under(lock, CLIENTS))).collect();
         let what = format!("{name}: % of the time in sections");
         let goal = Goal::near(paper, distance);
-        Row::test(what, Paper::number(paper), goal, Figure::crossing(points, 1.1))
+        Row::test(what, Paper::number(paper), goal, Figure::crossing(&points, 1.1))
     };
     Group {
         title: "Remote core locking: from when it pays",
@@ -190,7 +190,7 @@ fn cores() -> Group {
                 "Cores from which RCL is ahead of POSIX",
                 Paper::number(5.0),
                 Goal::near(5.0, 2.0),
-                Figure::ahead_from((2..=12).map(on).collect()),
+                Figure::ahead_from(&(2..=12).map(on).collect::<Vec<_>>()),
             ),
         ],
     }
