@@ -3,16 +3,17 @@
  * How long waiters for a spinlock wait, and how long a turn takes
  *
  * A thread on each CPU takes one lock again and again and holds it for hold_us
- * microseconds. Between two turns it waits a little, so that now and then nobody
- * is left in the main queue. Whoever finds another thread in the section counts
- * that: the lock did not exclude. A turn is the time from one acquisition to the next, whoever
- * makes it. The longest wait and the longest turn are what the bound in
- * qspinlock_cna.h speaks of.
+ * microseconds. Between two turns it waits for a while, which is drawn, so that
+ * now and then nobody is left in the main queue. A thread that finds another one
+ * in the section counts that: the lock did not exclude. A turn is the time from
+ * one acquisition to the next, by whichever thread. The longest wait and the
+ * longest turn are what the bound in qspinlock_cna.h speaks of.
  */
 #include <linux/cpumask.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/percpu.h>
+#include <linux/prandom.h>
 #include <linux/sched/clock.h>
 #include <linux/spinlock.h>
 
@@ -20,7 +21,9 @@ static unsigned int hold_us;
 module_param(hold_us, uint, 0444);
 MODULE_PARM_DESC(hold_us, "For how long the lock is held, in microseconds");
 
-#define PAUSES		20	/* between two turns */
+static unsigned int pauses = 5;
+module_param(pauses, uint, 0444);
+MODULE_PARM_DESC(pauses, "How many pause instructions are executed between two turns, on average");
 
 static DEFINE_PER_CPU(struct task_struct *, tasks);
 static DEFINE_PER_CPU(unsigned long, taken);
@@ -33,9 +36,11 @@ static bool inside;
 
 static int wait_and_hold(void *unused)
 {
+	u32 drawn = raw_smp_processor_id() + 1;
+
 	while (!kthread_should_stop()) {
+		unsigned int left;
 		u64 came, now;
-		int pauses;
 
 		preempt_disable();
 		came = local_clock();
@@ -44,7 +49,8 @@ static int wait_and_hold(void *unused)
 		if (READ_ONCE(inside))
 			overlaps++;
 		WRITE_ONCE(inside, true);
-		if (last)
+		/* The clocks of two CPUs may differ by a tick. */
+		if (last && now > last)
 			longest_turn = max(longest_turn, now - last);
 		last = now;
 		longest_wait = max(longest_wait, now - came);
@@ -55,7 +61,8 @@ static int wait_and_hold(void *unused)
 		raw_spin_unlock(&lock);
 		this_cpu_inc(taken);
 		preempt_enable();
-		for (pauses = 0; pauses < PAUSES; pauses++)
+		drawn = next_pseudo_random32(drawn);
+		for (left = (drawn >> 8) % (2 * pauses + 1); left; left--)
 			cpu_relax();
 		cond_resched();
 	}

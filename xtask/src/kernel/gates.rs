@@ -5,7 +5,7 @@ use std::fmt::Display;
 use anyhow::{Context, Result};
 
 use super::build::{Bench, Image};
-use super::guest::{Boot, CPUS};
+use super::guest::{Boot, CPUS, Layout};
 use super::judge::{Console, Run};
 use crate::edit::Edit;
 use crate::steps::Tally;
@@ -100,8 +100,8 @@ pub(crate) fn switch(bench: &Bench) -> Result<Tally> {
     let image = image(bench)?;
     let plan = "torture spin 2 torture_type=spin_lock\n";
     let mut tally = Tally::default();
-    let mut boot = |name: &str, append: &str, one_node: bool, knows: bool, is_used: bool, says: &str| -> Result<()> {
-        let console = Boot { one_node, knows, ..Boot::new(name, append, plan) }.run(bench, &image)?;
+    let mut boot = |name: &str, append: &str, layout: Layout, knows: bool, is_used: bool, says: &str| -> Result<()> {
+        let console = Boot { layout, knows, ..Boot::new(name, append, plan) }.run(bench, &image)?;
         tally += sound(&console, &[]);
         tally += tortured(name, &console.run("spin"));
         let found = if console.says(IN_USE) { "in use" } else { "not in use" };
@@ -117,14 +117,21 @@ pub(crate) fn switch(bench: &Bench) -> Result<Tally> {
         );
         Ok(())
     };
-    boot("auto-one-node", "", true, false, false, "")?;
-    boot("on-one-node", "numa_spinlock=on", true, false, true, "for up to 1000 us")?;
-    boot("auto-guest", "", false, true, false, "")?;
-    boot("on-guest", "numa_spinlock=on", false, true, true, "for up to 1000 us")?;
-    boot("threshold", "numa_spinlock_threshold_us=250", false, false, true, "for up to 250 us")?;
-    boot("bad-mode", "numa_spinlock=yes", false, false, true, "Malformed early option 'numa_spinlock'")?;
+    boot("auto-one-node", "", Layout::One, false, false, "")?;
+    boot("on-one-node", "numa_spinlock=on", Layout::One, false, true, "for up to 1000 us")?;
+    boot("auto-guest", "", Layout::Interleaved, true, false, "")?;
+    boot("on-guest", "numa_spinlock=on", Layout::Interleaved, true, true, "for up to 1000 us")?;
+    boot("threshold", "numa_spinlock_threshold_us=250", Layout::Interleaved, false, true, "for up to 250 us")?;
+    boot("bad-mode", "numa_spinlock=yes", Layout::Interleaved, false, true, "Malformed early option 'numa_spinlock'")?;
     let bad = "numa_spinlock_threshold_us=1000001";
-    boot("bad-threshold", bad, false, false, true, "Malformed early option 'numa_spinlock_threshold_us'")?;
+    boot(
+        "bad-threshold",
+        bad,
+        Layout::Interleaved,
+        false,
+        true,
+        "Malformed early option 'numa_spinlock_threshold_us'",
+    )?;
     Ok(tally)
 }
 
@@ -135,7 +142,9 @@ const HOLDS: [u64; 4] = [0, 40, 700, 30_000];
 /// How long a waiter may wait, in ns: with threshold and longest turn, in a machine where each CPU may be before it.
 fn longest_wait(threshold: u64, turn: u64) -> u64 {
     let before = CPUS as u64 - 1;
-    (NODES - 1) * (threshold + 2 * turn) + (before + 1) * turn
+    // A broken kernel may say anything.
+    let away = threshold.saturating_add(turn.saturating_mul(2)).saturating_mul(NODES - 1);
+    away.saturating_add(turn.saturating_mul(before + 1))
 }
 
 /// What the module `bound` says: the longest wait and turn, and the fewest turns of a thread.
@@ -151,7 +160,7 @@ fn waits(run: &Run) -> Option<(u64, u64, u64)> {
 pub(crate) fn within_bound(console: &Console, threshold: u64) -> Tally {
     let mut tally = Tally::default();
     for hold in HOLDS {
-        let name = format!("threshold {threshold} us, held for {hold} us");
+        let name = format!("{}: threshold {threshold} us, held for {hold} us", console.name);
         let Some((wait, turn, least)) = waits(&console.run(&format!("hold-{hold}"))) else {
             tally += check(name, false, "the module said nothing");
             continue;
@@ -164,10 +173,10 @@ pub(crate) fn within_bound(console: &Console, threshold: u64) -> Tally {
 }
 
 /// A boot with this threshold that holds a lock for each of these times.
-pub(crate) fn bound_boot(name: &str, threshold: u64) -> Boot<'_> {
+pub(crate) fn bound_boot(name: &str, threshold: u64, layout: Layout) -> Boot<'_> {
     let plan: String =
         HOLDS.iter().map(|hold| format!("bound hold-{hold} {} {hold}\n", if *hold > 1000 { 15 } else { 4 })).collect();
-    Boot::new(name, &format!("numa_spinlock_threshold_us={threshold}"), &plan)
+    Boot { layout, ..Boot::new(name, &format!("numa_spinlock_threshold_us={threshold}"), &plan) }
 }
 
 /// By our module, and by locktorture's own limit of an acquisition's time.
@@ -175,10 +184,12 @@ pub(crate) fn bound(bench: &Bench) -> Result<Tally> {
     let image = image(bench)?;
     let mut tally = Tally::default();
     for threshold in THRESHOLDS {
-        let name = format!("bound-{threshold}");
-        let console = bound_boot(&name, threshold).run(bench, &image)?;
-        tally += sound(&console, &[]);
-        tally += within_bound(&console, threshold);
+        for (layout, suffix) in [(Layout::Interleaved, ""), (Layout::Crowded, "-crowded")] {
+            let name = format!("bound-{threshold}{suffix}");
+            let console = bound_boot(&name, threshold, layout).run(bench, &image)?;
+            tally += sound(&console, &[]);
+            tally += within_bound(&console, threshold);
+        }
     }
     // locktorture holds for 20 ms at most, now and then; a round of the simulated CPUs is added. In jiffies of 1 ms.
     let limit = longest_wait(1_000_000, 25_000_000) / 1_000_000;

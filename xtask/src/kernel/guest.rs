@@ -23,6 +23,28 @@ const LIMIT: Duration = Duration::from_secs(3 * 3600);
 const NODES: usize = 4;
 pub(crate) const CPUS: usize = 8;
 
+/// Which CPUs are on which node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Layout {
+    /// n and n + 4 on node n.
+    Interleaved,
+    /// All on one node.
+    One,
+    /// One on each node but the first, which has all others: so one of its waiters is always next, if it may be.
+    Crowded,
+}
+
+impl Layout {
+    /// The node of each CPU.
+    fn nodes(self) -> [usize; CPUS] {
+        std::array::from_fn(|cpu| match self {
+            Self::Interleaved => cpu % NODES,
+            Self::One => 0,
+            Self::Crowded => cpu.saturating_sub(CPUS - NODES),
+        })
+    }
+}
+
 /// One boot.
 #[derive(Clone, Debug)]
 pub(crate) struct Boot<'a> {
@@ -32,8 +54,7 @@ pub(crate) struct Boot<'a> {
     pub(crate) append: String,
     /// The shell commands that `kernel/test/init` runs.
     pub(crate) plan: String,
-    /// All CPUs on one node.
-    pub(crate) one_node: bool,
+    pub(crate) layout: Layout,
     /// The CPU says that there is a hypervisor.
     pub(crate) knows: bool,
 }
@@ -41,7 +62,7 @@ pub(crate) struct Boot<'a> {
 impl<'a> Boot<'a> {
     pub(crate) fn new(name: &'a str, append: &str, plan: &str) -> Self {
         let (append, plan) = (append.to_owned(), plan.to_owned());
-        Self { name, append, plan, one_node: false, knows: false }
+        Self { name, append, plan, layout: Layout::Interleaved, knows: false }
     }
 
     /// Boots and returns what the console said, however it ended.
@@ -55,8 +76,8 @@ impl<'a> Boot<'a> {
         let cpu = if self.knows { "max,-rdrand,-rdseed" } else { "max,-hypervisor,-rdrand,-rdseed" };
         command.args(["-cpu", cpu, "-machine", "q35", "-m", "512M"]);
         command.arg("-smp").arg(format!("{CPUS},sockets={CPUS},cores=1,threads=1"));
-        if !self.one_node {
-            numa(&mut command);
+        if self.layout != Layout::One {
+            numa(&mut command, self.layout.nodes());
         }
         command.args(["-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot"]);
         command
@@ -108,16 +129,27 @@ impl<'a> Boot<'a> {
     }
 }
 
-/// Nodes with CPUs n and n + 4, equally far from each other.
-fn numa(command: &mut Command) {
+/// Nodes with these CPUs, equally far from each other.
+fn numa(command: &mut Command, nodes: [usize; CPUS]) {
     for node in 0..NODES {
         command.arg("-object").arg(format!("memory-backend-ram,id=m{node},size={}M", 512 / NODES));
-        let cpus: Vec<String> = (node..CPUS).step_by(NODES).map(|cpu| format!(",cpus={cpu}")).collect();
-        command.arg("-numa").arg(format!("node,nodeid={node},memdev=m{node}{}", cpus.concat()));
+        let cpus: String = (0..CPUS).filter(|cpu| nodes[*cpu] == node).map(|cpu| format!(",cpus={cpu}")).collect();
+        command.arg("-numa").arg(format!("node,nodeid={node},memdev=m{node}{cpus}"));
     }
     for from in 0..NODES {
         for to in (0..NODES).filter(|to| *to != from) {
             command.arg("-numa").arg(format!("dist,src={from},dst={to},val=21"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_has_a_cpu() {
+        assert_eq!(Layout::Interleaved.nodes(), [0, 1, 2, 3, 0, 1, 2, 3]);
+        assert_eq!(Layout::Crowded.nodes(), [0, 0, 0, 0, 0, 1, 2, 3]);
     }
 }

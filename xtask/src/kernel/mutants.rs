@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use super::build::Bench;
 use super::gates::{bound_boot, check, image, within_bound};
-use super::guest::Boot;
+use super::guest::{Boot, Layout};
 use super::judge::Console;
 use crate::edit::Edit;
 use crate::steps::Tally;
@@ -86,7 +86,7 @@ const MUTANTS: &[Mutant] = &[
 
 const SPIN: &str = "torture spin 10 torture_type=spin_lock acq_writer_lim=5000\n";
 /// Held for so long that another CPU runs meanwhile: locktorture seldom does, where one CPU after the other is simulated.
-const HELD: &str = "bound held 4 40\n";
+const HELD: &str = "bound held 4 40\nbound sparse 6 30 100\n";
 
 pub(crate) fn run(bench: &Bench) -> Result<Tally> {
     let mut tally = Tally::default();
@@ -104,7 +104,7 @@ pub(crate) fn run(bench: &Bench) -> Result<Tally> {
             Finds::Torture => complaint(&Boot::new(&name, "", &format!("{SPIN}{HELD}")).run(bench, &image)?),
             Finds::Bound => {
                 let threshold = 300;
-                let console = bound_boot(&name, threshold).run(bench, &image)?;
+                let console = bound_boot(&name, threshold, Layout::Crowded).run(bench, &image)?;
                 complaint(&console).or_else(|| {
                     let failed = within_bound(&console, threshold).failed;
                     (failed > 0).then(|| format!("{failed} waits beyond the bound"))
