@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
@@ -14,6 +15,7 @@ use flashlock_locks::machine::Deadline;
 use flashlock_locks::wait::{SpinThenPark, WaitPolicy};
 
 use crate::cond::Cond;
+use crate::named::{self, Kind};
 use crate::raw::{Raw, Recursive};
 use crate::server::Server;
 
@@ -96,6 +98,15 @@ impl<T> Delegated<T> {
     /// With this value, under an ordinary lock.
     pub fn new(value: T) -> Self {
         Self::waiting(value)
+    }
+
+    /// With this value, under a lock of that kind and name, which the [configuration](crate::config) may place elsewhere.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration; why the server cannot be [opened](Server::open).
+    pub fn named(name: &str, kind: Kind, value: T) -> io::Result<Self> {
+        let number = named::place(kind, Some(name))?.map_or(0, Server::number);
+        Ok(Self { lock: Raw::new(number), value: UnsafeCell::new(value) })
     }
 
     /// With this value, under a lock of that server.

@@ -22,6 +22,8 @@
 //! | [`server`] | [`Server`]: what it is given, how it is opened and closed |
 //! | [`delegated`] | [`Delegated`]: a value, and a lock that may be a server's |
 //! | [`raw`] | the lock alone, which other languages' interfaces are made of |
+//! | [`config`] | which server runs which lock: a file, and variables |
+//! | [`named`] | servers by name, where locks begin |
 //! | [`cond`] | condition variables for sections |
 //! | [`statistics`] | what a server counts |
 //! | `threads` | servicing threads, and the management thread that elects them |
@@ -50,10 +52,12 @@
 //! held there, as any mutex does.
 
 pub mod cond;
+pub mod config;
 pub mod delegated;
 mod fifo;
 mod here;
 mod host;
+pub mod named;
 pub mod raw;
 pub mod server;
 pub mod statistics;
@@ -61,6 +65,7 @@ mod threads;
 
 pub use cond::Cond;
 pub use delegated::{Delegated, Inside};
+pub use named::Kind;
 pub use server::{Options, Scheduling, Server};
 pub use statistics::Statistics;
 

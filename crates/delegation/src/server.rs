@@ -47,6 +47,20 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Whether a server can be given this.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        if !(1..=turn::WORKERS).contains(&self.threads) {
+            let text = format!("a server has 1 to {} servicing threads, not {}", turn::WORKERS, self.threads);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if self.timeout.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a server's time-out must be longer than 0"));
+        }
+        Ok(())
+    }
+}
+
 /// An open server. When it is dropped it is closed: its locks become ordinary ones, when they are used next.
 #[derive(Debug)]
 pub struct Server {
@@ -61,13 +75,7 @@ impl Server {
     /// `InvalidInput` for options out of range; `OutOfMemory`; what the system says if it refuses the manager's thread;
     /// another one after 4,095 servers.
     pub fn open(options: Options) -> io::Result<Self> {
-        if !(1..=turn::WORKERS).contains(&options.threads) {
-            let text = format!("a server has 1 to {} servicing threads, not {}", turn::WORKERS, options.threads);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        if options.timeout.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a server's time-out must be longer than 0"));
-        }
+        options.check()?;
         membarrier::prepare();
         let host = Host::open(options)?;
         let manager = threads::manage(host)?;
@@ -81,6 +89,16 @@ impl Server {
     /// Its number, which no other server of the process has.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Whether it runs sections: not in a forked child of the process that has opened it.
+    pub fn is_open(&self) -> bool {
+        !self.host().core.is_closed()
+    }
+
+    /// Whether the calling thread runs a section of it.
+    pub fn is_here(&self) -> bool {
+        Here.worker().is_some_and(|(number, _)| number == self.number)
     }
 
     /// What it has done so far. Each number may be a little older than the next.
@@ -110,7 +128,7 @@ impl Drop for Server {
         let host = self.host();
         host.core.close();
         host.call_manager();
-        let inside = Here.worker().is_some_and(|(number, _)| number == self.number);
+        let inside = self.is_here();
         if let Some(manager) = self.manager.take().filter(|_| !inside) {
             manager.join().expect("the manager does not panic");
         }
