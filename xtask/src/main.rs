@@ -11,6 +11,7 @@ mod atomics;
 mod bound;
 mod child;
 mod conformance;
+mod delegated;
 mod docs;
 mod edit;
 mod fidelity;
@@ -66,6 +67,8 @@ enum Task {
     /// Parts of the conformance suite while `flashlock run --stats` counts, and proof that each kind of event was
     /// counted
     Counted,
+    /// Delegated locks from C and C++, as every standard that they support, under gcc and clang
+    Delegated,
     /// The torture program, under glibc and under every lock, and a lock that must be caught
     Torture(torture::Options),
     /// Parts of both suites under locks with options, on an imagined machine, and proof that these did what they are for
@@ -135,6 +138,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Models => test::models().map(Some),
         Task::Conformance(options) => conformance::run(options).map(Some),
         Task::Counted => conformance::counted().map(Some),
+        Task::Delegated => delegated::run().map(Some),
         Task::Torture(options) => torture::run(options).map(Some),
         Task::Options => options::run(options::Extent::Full).map(Some),
         Task::Mallocs(options) => mallocs::run(options).map(Some),

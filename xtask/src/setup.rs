@@ -9,8 +9,9 @@ use clap::{Args, ValueEnum};
 use crate::apps;
 use crate::child::Program;
 
-/// What conformance, torture, mallocs, instructions, glibc and packages need.
-const BASE: [&str; 15] = [
+/// What conformance, torture, mallocs, delegated, instructions, glibc and packages need.
+const BASE: [&str; 17] = [
+    "clang",
     "gcc",
     "g++",
     "libc6-dev",
@@ -24,6 +25,7 @@ const BASE: [&str; 15] = [
     "git",
     "lintian",
     "man-db",
+    "pkgconf",
     "util-linux",
     "zsh",
 ];
@@ -89,6 +91,16 @@ pub(crate) fn require<'a>(packages: impl IntoIterator<Item = &'a str>, how: &str
     let missing: Vec<&str> = packages.into_iter().filter(|package| !is_installed(package)).collect();
     if !missing.is_empty() {
         bail!("these packages are missing: {} ({how})", missing.join(" "));
+    }
+    Ok(())
+}
+
+/// An error that names those of these programs that cannot be called.
+pub(crate) fn require_programs<'a>(programs: impl IntoIterator<Item = &'a &'a str>) -> Result<()> {
+    let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    let missing: Vec<&str> = programs.into_iter().copied().filter(|program| !is_there(program)).collect();
+    if !missing.is_empty() {
+        bail!("these programs are missing: {} (cargo xtask setup)", missing.join(" "));
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use clap::Args;
 
 use crate::child::Program;
 use crate::conformance;
+use crate::delegated;
 use crate::locks::{self, Chosen};
 use crate::options;
 use crate::regret;
@@ -92,6 +93,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
         });
     }
     steps.run("options", || options::run(options::Extent::Brief));
+    steps.run("delegated locks from C and C++", delegated::run);
     steps.run("regret", regret::smoke);
     if let Some(beside) = beside {
         steps.run(BESIDE, || match beside.join() {

@@ -57,6 +57,11 @@ fn is_closing_line(line: &str, counted: Tally) -> bool {
     line == counted.to_string() || line == (Tally { skipped: 0, ..counted }).to_string()
 }
 
+/// The name of the check that a line gives a verdict on, if it does.
+pub(crate) fn name(text: &str) -> Option<&str> {
+    line(text).map(|(name, _)| name)
+}
+
 /// One line's verdict, if it is one.
 fn line(text: &str) -> Option<(&str, Verdict)> {
     let name_and_rest = |rest| {

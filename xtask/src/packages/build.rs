@@ -1,4 +1,4 @@
-//! The command and the preload library, stripped.
+//! The command, the preload library, and the libraries of delegated locks, stripped.
 //!
 //! They are built with the profile `dist`, which is `release` without debug information: the same code as what is
 //! tested. What rustc writes of paths into it is the same wherever the tree, cargo and the toolchain are.
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::embedded::{self, Embedded};
 use super::{output, scratch};
 use crate::workspace;
 
@@ -41,14 +42,11 @@ const LIMIT: Duration = Duration::from_secs(3600);
 pub(super) struct Built {
     pub(super) command: PathBuf,
     pub(super) library: PathBuf,
+    pub(super) embedded: Embedded,
 }
 
 impl Built {
-    fn within(directory: &Path) -> Self {
-        Self { command: directory.join("flashlock"), library: directory.join(LIBRARY) }
-    }
-
-    /// Builds both, or takes what is there already.
+    /// Builds all, or takes what is there already.
     pub(super) fn get() -> Result<Self> {
         match from().as_str() {
             "dist" => dist(),
@@ -57,17 +55,19 @@ impl Built {
         }
     }
 
-    /// The newest glibc of which each needs a symbol, such as `2.35`: the command's, the library's.
-    pub(super) fn needs_glibc(&self) -> Result<[String; 2]> {
-        Ok([newest_glibc(&self.command)?, newest_glibc(&self.library)?])
+    /// The newest glibc of which each needs a symbol, such as `2.35`: the command's, the preload library's, that of
+    /// delegated locks.
+    pub(super) fn needs_glibc(&self) -> Result<[String; 3]> {
+        Ok([newest_glibc(&self.command)?, newest_glibc(&self.library)?, newest_glibc(&self.embedded.shared)?])
     }
 }
 
 fn dist() -> Result<Built> {
-    let packages = ["--package", "flashlock-cli", "--package", "flashlock-preload"];
+    let packages = ["--package", "flashlock-cli", "--package", "flashlock-preload", "--package", embedded::PACKAGE];
     let arguments = [&["build", "--locked", "--profile", "dist"][..], &packages].concat();
     workspace::cargo_with(&arguments, &[("CARGO_ENCODED_RUSTFLAGS", flags()?.join("\u{1f}"))], LIMIT)?;
-    Ok(Built::within(&workspace::path("target/dist")))
+    let at = workspace::path("target/dist");
+    Ok(Built { command: at.join("flashlock"), library: at.join(LIBRARY), embedded: Embedded::of(&at)? })
 }
 
 /// The user's flags, and what keeps the paths of this machine out of panic messages.
@@ -101,12 +101,16 @@ fn registries() -> Result<Vec<PathBuf>> {
 }
 
 fn stripped_release() -> Result<Built> {
-    let (from, to) = (Built { command: workspace::command()?, library: workspace::preload()? }, scratch("stripped")?);
-    let to = Built::within(&to);
-    for (from, to) in [(&from.command, &to.command), (&from.library, &to.library)] {
-        output("strip", &[Path::new("--strip-all"), Path::new("-o"), to, from])?;
-    }
-    Ok(to)
+    let (command, library, to) = (workspace::command()?, workspace::preload()?, scratch("stripped")?);
+    let strip = |from: &Path, name: &str| {
+        let to = to.join(name);
+        output("strip", &[Path::new("--strip-all"), Path::new("-o"), &to, from]).map(|_| to)
+    };
+    Ok(Built {
+        command: strip(&command, "flashlock")?,
+        library: strip(&library, LIBRARY)?,
+        embedded: Embedded::of(&workspace::path("target/release"))?,
+    })
 }
 
 fn newest_glibc(file: &Path) -> Result<String> {

@@ -55,7 +55,9 @@ pub(super) fn make(out: &Path) -> Result<PathBuf> {
     make_directory(&control)?;
     write(&control.join("control"), control_file(&release, installed_size(&stage)?, &depends))?;
     write(&control.join("md5sums"), sums(&stage)?)?;
-    for file in ["control", "md5sums"] {
+    write(&control.join("shlibs"), "libflashlock_rcl 0 flashlock\n")?;
+    write(&control.join("triggers"), "activate-noawait ldconfig\n")?;
+    for file in ["control", "md5sums", "shlibs", "triggers"] {
         permit(&control.join(file), 0o644)?;
     }
     make_directory(out)?;
@@ -96,7 +98,8 @@ fn depends(stage: &Path) -> Result<String> {
     write(&sources.join("debian/control"), "Source: flashlock\n\nPackage: flashlock\nArchitecture: any\n")?;
     let mut command = Command::new("dpkg-shlibdeps");
     command.arg("-O").arg(stage.join("usr/bin/flashlock"));
-    command.arg(stage.join("usr").join(layout::LIBRARIES).join("libflashlock_preload.so")).current_dir(&sources);
+    command.arg(stage.join("usr").join(layout::LIBRARIES).join("libflashlock_preload.so"));
+    command.arg(stage.join("usr/lib/libflashlock_rcl.so.0")).current_dir(&sources);
     let said = Program::new(command, AGAINST_HANGS).run().and_then(|done| done.successful());
     let said = said.context("cannot tell what the package depends on (cargo xtask setup: dpkg-dev)")?;
     let depends = said.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
@@ -121,7 +124,8 @@ fn control_file(release: &Release, size: u64, depends: &str) -> String {
          programs whose locks stop scaling, because threads outnumber CPUs or the\n \
          machine has several NUMA nodes.\n .\n \
          It shows how contended a program's locks are, compares a program under\n \
-         several locks, and simulates them on larger machines.\n",
+         several locks, and simulates them on larger machines.\n .\n \
+         For C and C++ it has a library of locks whose critical sections a server\n thread can run.\n",
         release.version,
         maintainer(),
         env!("CARGO_PKG_REPOSITORY"),
@@ -182,7 +186,7 @@ fn files_below(stage: &Path) -> Result<Vec<(String, u64)>> {
             let path = entry?.path();
             if path.is_dir() {
                 todo.push(path);
-            } else {
+            } else if !path.is_symlink() {
                 files.push((path.strip_prefix(stage)?.display().to_string(), path.metadata()?.len()));
             }
         }

@@ -1,13 +1,14 @@
 //! **The list of what is installed, and where.** A new kind of file (a header, a library to link with) is a line of
 //! [`files`].
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use super::build::Built;
-use super::{OUT, licences, make_directory, permit, write};
+use super::{generated, licences, make_directory, permit, write};
 use crate::child::{AGAINST_HANGS, Program};
 use crate::workspace;
 
@@ -28,17 +29,24 @@ pub(super) const EXAMPLES: [&str; 2] = ["examples/counter.c", "examples/queue.cp
 
 /// A file of an installation.
 #[derive(Clone, Debug)]
-pub(super) struct File {
+pub(crate) struct File {
     /// Where it is now.
     pub(super) from: PathBuf,
     /// Where it is to be, below the prefix.
     pub(super) to: String,
     pub(super) mode: u32,
+    /// A symbolic link; `from` is what it says.
+    pub(super) is_link: bool,
 }
 
 impl File {
     pub(super) fn new(from: impl Into<PathBuf>, to: impl Into<String>) -> Self {
-        Self { from: from.into(), to: to.into(), mode: 0o644 }
+        Self { from: from.into(), to: to.into(), mode: 0o644, is_link: false }
+    }
+
+    /// A symbolic link that says this.
+    pub(super) fn link(says: impl Into<PathBuf>, to: impl Into<String>) -> Self {
+        Self { is_link: true, ..Self::new(says, to) }
     }
 
     fn executable(mut self) -> Self {
@@ -76,21 +84,12 @@ pub(super) fn files(built: &Built) -> Result<Vec<File>> {
         };
         files.push(File::new(completions, format!("{directory}/{called}")));
     }
+    files.extend(built.embedded.files()?);
     let documents = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
     files.extend(documents.map(|document| File::into(DOCUMENTS, workspace::path(document))));
     files.extend(EXAMPLES.map(|example| File::into(&format!("{DOCUMENTS}/examples"), workspace::path(example))));
     files.sort_by(|one, other| one.to.cmp(&other.to));
     Ok(files)
-}
-
-/// An empty directory for generated files. Not the one for what is on the way: these are looked at later.
-fn generated(kind: &str) -> Result<PathBuf> {
-    let directory = workspace::path(OUT).join("generated").join(kind);
-    if directory.exists() {
-        std::fs::remove_dir_all(&directory).with_context(|| format!("cannot empty {}", directory.display()))?;
-    }
-    make_directory(&directory)?;
-    Ok(directory)
 }
 
 /// What `flashlock generate KIND` writes.
@@ -108,7 +107,7 @@ fn made_by(built: &Built, kind: &str) -> Result<Vec<PathBuf>> {
 ///
 /// Each is written beside its place and then moved there, for a library in use must not be written to: programs have it
 /// mapped.
-pub(super) fn place(files: &[File], below: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn place(files: &[File], below: &Path) -> Result<Vec<PathBuf>> {
     let mut made = Vec::new();
     for file in files {
         let to = below.join(&file.to);
@@ -116,6 +115,12 @@ pub(super) fn place(files: &[File], below: &Path) -> Result<Vec<PathBuf>> {
         made.extend(make_directory(directory)?);
         let beside = directory.join(format!(".{}.new", name(&to)));
         let copy = || -> Result<()> {
+            if file.is_link {
+                // One may have been left over.
+                let _ = std::fs::remove_file(&beside);
+                symlink(&file.from, &beside).with_context(|| format!("cannot write {}", beside.display()))?;
+                return std::fs::rename(&beside, &to).with_context(|| format!("cannot write {}", to.display()));
+            }
             write(&beside, std::fs::read(&file.from).with_context(|| format!("cannot read {}", file.from.display()))?)?;
             permit(&beside, file.mode)?;
             std::fs::rename(&beside, &to).with_context(|| format!("cannot write {}", to.display()))
@@ -140,7 +145,7 @@ mod tests {
     fn a_file_in_use_keeps_its_contents() {
         let directory = super::super::scratch("test-place").expect("a directory");
         let source = directory.join("source");
-        let list = [File::new(&source, "lib/x").executable()];
+        let list = [File::new(&source, "lib/x").executable(), File::link("x", "lib/y")];
         write(&source, "old").expect("written");
         assert_eq!(place(&list, &directory).expect("placed"), [directory.join("lib")]);
         let mut in_use = std::fs::File::open(directory.join("lib/x")).expect("there");
@@ -154,6 +159,7 @@ mod tests {
         );
         let mode = directory.join("lib/x").metadata().expect("there").permissions().mode();
         assert_eq!(mode & 0o7777, 0o755);
-        assert_eq!(directory.join("lib").read_dir().expect("there").count(), 1);
+        assert_eq!(directory.join("lib").read_dir().expect("there").count(), 2);
+        assert_eq!(directory.join("lib/y").read_link().expect("a link"), Path::new("x"));
     }
 }

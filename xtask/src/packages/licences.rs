@@ -14,7 +14,7 @@ use crate::workspace;
 
 const FILE: &str = "THIRD-PARTY-LICENSES";
 /// What is shipped.
-const ROOTS: [&str; 2] = ["flashlock-cli", "flashlock-preload"];
+const ROOTS: [&str; 3] = ["flashlock-cli", "flashlock-preload", super::embedded::PACKAGE];
 const LIMIT: Duration = Duration::from_secs(600);
 const HEAD: &str =
     "The flashlock command and its preload library contain code of the Rust standard library (MIT OR Apache-2.0,

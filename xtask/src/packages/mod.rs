@@ -4,6 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`build`] | the command and the library, stripped |
+//! | [`embedded`] | what programs link with that have delegated locks |
 //! | [`layout`] | **the list of what is installed, and where** |
 //! | [`release`] | version and date, from `CHANGELOG.md` |
 //! | [`licences`] | the licences of the crates that are linked into both |
@@ -16,9 +17,10 @@
 mod build;
 pub(crate) mod deb;
 mod documented;
+pub(crate) mod embedded;
 mod fresh;
 pub(crate) mod install;
-mod layout;
+pub(crate) mod layout;
 mod licences;
 mod release;
 mod shells;
@@ -42,6 +44,16 @@ fn output<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Result<String> {
     let mut command = Command::new(program);
     command.args(arguments).env("LC_ALL", "C.UTF-8");
     Program::new(command, AGAINST_HANGS).run()?.successful()
+}
+
+/// An empty directory for generated files. Not the one for what is on the way: these are looked at later.
+fn generated(kind: &str) -> Result<PathBuf> {
+    let directory = workspace::path(OUT).join("generated").join(kind);
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).with_context(|| format!("cannot empty {}", directory.display()))?;
+    }
+    make_directory(&directory)?;
+    Ok(directory)
 }
 
 /// An empty directory for what is on the way.

@@ -22,8 +22,8 @@ use crate::workspace;
 
 /// The releases of Debian whose users get the package.
 const RELEASES: [&str; 2] = ["bookworm", "trixie"];
-/// The newest glibc that the command and the library may need, as the documents say.
-const GLIBC: [&str; 2] = ["2.35", "2.31"];
+/// The newest glibc that the command, the preload library and that of delegated locks may need, as the documents say.
+const GLIBC: [&str; 3] = ["2.35", "2.31", "2.35"];
 /// The command and the library, stripped, may have so many bytes together, and so may each archive.
 const MOST_BYTES: u64 = 9_000_000;
 /// What users read first: the tasks that they name must exist.
@@ -141,7 +141,7 @@ fn is_small(bytes: u64) -> Result<()> {
     }
 }
 
-fn glibc(needed: &[String; 2]) -> Result<()> {
+fn glibc(needed: &[String; 3]) -> Result<()> {
     for (needed, most) in needed.iter().zip(GLIBC) {
         let number = |version: &str| version.split('.').filter_map(|part| part.parse().ok()).collect::<Vec<u32>>();
         if number(needed) > number(most) {
@@ -162,7 +162,7 @@ fn no_paths_inside(built: &Built) -> Result<()> {
         return Ok(());
     }
     let home = std::env::var("HOME").context("HOME is not set")?;
-    for file in [&built.command, &built.library] {
+    for file in [&built.command, &built.library, &built.embedded.shared, &built.embedded.archive] {
         let bytes = fs::read(file)?;
         for path in [home.as_str(), &workspace::root().display().to_string()] {
             let path = format!("{}/", path.trim_end_matches('/'));

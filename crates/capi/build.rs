@@ -1,0 +1,7 @@
+//! The shared library's name for the dynamic linker; and that it stays: its threads run in it.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libflashlock_rcl.so.0");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+}

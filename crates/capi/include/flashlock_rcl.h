@@ -1,0 +1,193 @@
+/*
+ * flashlock_rcl.h: locks whose critical sections a server thread can run.
+ *
+ * A section is a function. flashlock_rcl_exec() has it run under a lock: by the calling thread while the lock is
+ * ordinary, by a thread of a server while the lock is delegated. One server runs all sections of its locks, so that the
+ * data which they protect stay in its cache. Delegate a lock that is hot, whose sections are short and touch several
+ * shared cache lines, on a machine with a CPU to spare for the server. Leave other locks ordinary.
+ *
+ * C11 to C23, Linux, glibc 2.35 or later. For C++ see flashlock_rcl.hpp. Link with the flags that
+ * `pkg-config --cflags --libs flashlock_rcl` prints.
+ *
+ * What differs inside a section of a delegated lock. It runs in a thread of the server. There
+ *   - gettid(), pthread_self(), thread-local variables, errno, the signal mask, the scheduling policy and the CPU set are
+ *     that thread's. Pass what a section needs through its context; hand errno back through the context or the result.
+ *   - the stack is that thread's: 2 MiB. A pointer to the client's stack is valid until the section has ended.
+ *   - a signal that is sent to the client's thread is handled there, while the section goes on in the server.
+ *   - sections of other locks may be run. Those of the same server run in place, in the same thread.
+ *   - a section may block. After a time-out another thread of the server goes on with other locks.
+ *
+ * What is forbidden inside any section.
+ *   - A section of the same lock: EDEADLK. (If a section of a lock of another server is in between, both wait for ever.)
+ *   - To leave the section other than by returning: longjmp(), pthread_exit(), cancellation, a C++ exception. The program
+ *     ends with a message if the stack is unwound; after longjmp() the lock stays held.
+ *   - flashlock_rcl_exec() in a signal handler: the handler may have interrupted a section.
+ *   - To go on in the child of a fork() that was made inside a section: the child has the server's thread and no client.
+ *
+ * A child that was forked outside of sections has no servers: there, delegated locks become ordinary when they are used
+ * next. A lock whose section another thread was running at the fork stays held in the child, as a mutex does.
+ *
+ * All functions that return int return 0 or an error number, and leave errno alone. After an error,
+ * flashlock_rcl_error() says in words what was wrong.
+ */
+#ifndef FLASHLOCK_RCL_H
+#define FLASHLOCK_RCL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A lock. Do not copy or move it while it is in use. All-zero is an ordinary, free lock. */
+typedef struct flashlock_rcl {
+    uint64_t opaque_[8];
+} flashlock_rcl_t;
+
+/* A condition variable for sections. All-zero is one without waiters. */
+typedef struct flashlock_rcl_cond {
+    uint64_t opaque_[2];
+} flashlock_rcl_cond_t;
+
+/* A server. */
+typedef struct flashlock_rcl_server flashlock_rcl_server_t;
+
+/* A section: called with its context; what it returns goes back to who asked. */
+typedef void *flashlock_rcl_section_t(void *context);
+
+/* clang-format off */
+#define FLASHLOCK_RCL_INITIALIZER {{0, 0, 0, 0, 0, 0, 0, 0}}
+#define FLASHLOCK_RCL_COND_INITIALIZER {{0, 0}}
+/* clang-format on */
+
+/* What a lock is, unless the configuration says otherwise. */
+enum flashlock_rcl_kind {
+    FLASHLOCK_RCL_ORDINARY = 0,  /* who asks for a section runs it */
+    FLASHLOCK_RCL_DELEGATED = 1, /* a server runs its sections */
+};
+
+/* ---- Locks -------------------------------------------------------------------------------------------------- */
+
+/*
+ * Makes a lock. `name` may be NULL. Whoever starts the program can place a lock that has a name:
+ * FLASHLOCK_RCL=index=hot,log=ordinary, or a TOML file that FLASHLOCK_RCL_CONFIG names (docs/delegation.md). A delegated
+ * lock of which nothing is said belongs to the server "default". Servers are opened when they are first needed.
+ *
+ * EINVAL: `lock` is NULL, the kind is none, the name is not UTF-8, or the configuration is wrong or cannot be read.
+ * ENOMEM, EAGAIN, ENFILE: the server cannot be opened.
+ */
+int flashlock_rcl_init(flashlock_rcl_t *lock, int kind, const char *name);
+
+/* The end of a lock that nobody uses. EINVAL: `lock` is NULL. EBUSY: it is held. */
+int flashlock_rcl_destroy(flashlock_rcl_t *lock);
+
+/*
+ * Runs section(context) under the lock, alone among all of that lock, and waits for its end. What it returns is stored in
+ * *result, unless `result` is NULL. What the section wrote is visible to the caller, and to all later sections.
+ *
+ * EINVAL: `lock` or `section` is NULL. EDEADLK: the calling thread runs a section of this lock.
+ */
+int flashlock_rcl_exec(flashlock_rcl_t *lock, flashlock_rcl_section_t *section, void *context, void **result);
+
+/*
+ * Makes the lock that server's, or ordinary if `server` is NULL. It waits for the lock. Requests that wait elsewhere go
+ * there. EINVAL: `lock` is NULL. EDEADLK: as above.
+ */
+int flashlock_rcl_assign(flashlock_rcl_t *lock, flashlock_rcl_server_t *server);
+
+/* The number of the server that runs the lock's sections, or 0. It may change at any time. */
+uint32_t flashlock_rcl_server_of(const flashlock_rcl_t *lock);
+
+/* ---- Condition variables ------------------------------------------------------------------------------------ */
+
+/*
+ * In a section of `lock`: lets other sections in, waits for a signal, and has the lock again. It may return for no
+ * reason, so call it in a loop. All that wait on `cond` use the same lock. On a server, the section keeps its thread
+ * meanwhile: as many sections can wait as the server may have threads, less one.
+ *
+ * EINVAL: a pointer is NULL. EPERM: the calling thread runs no section of this lock.
+ */
+int flashlock_rcl_cond_wait(flashlock_rcl_cond_t *cond, flashlock_rcl_t *lock);
+
+/*
+ * The same, until `until` on `clock` at most: CLOCK_MONOTONIC or CLOCK_REALTIME. ETIMEDOUT: that time came first; the
+ * caller has the lock. EINVAL: also for another clock, and for nanoseconds that are not 0 to 999,999,999.
+ */
+int flashlock_rcl_cond_clockwait(flashlock_rcl_cond_t *cond, flashlock_rcl_t *lock, int clock,
+                                 const struct timespec *until);
+
+/* Wakes one waiter, or all. In sections or outside. EINVAL: `cond` is NULL. */
+int flashlock_rcl_cond_signal(flashlock_rcl_cond_t *cond);
+int flashlock_rcl_cond_broadcast(flashlock_rcl_cond_t *cond);
+
+/* ---- Servers ------------------------------------------------------------------------------------------------ */
+
+/* What a server is given. Zero means the usual value, except of `cpu`: use FLASHLOCK_RCL_SERVER_OPTIONS. */
+struct flashlock_rcl_server_options {
+    int32_t cpu;         /* the CPU that its threads are bound to; -1: free */
+    uint32_t threads;    /* threads at most, 1 to 4094 (256): so many sections may block at once, less one */
+    uint64_t timeout_ns; /* after so long in a section another thread goes on (10 ms) */
+    int32_t real_time;   /* not 0: SCHED_FIFO, where the system allows it */
+};
+/* clang-format off */
+#define FLASHLOCK_RCL_SERVER_OPTIONS {-1, 0, 0, 0}
+/* clang-format on */
+
+/*
+ * Opens a server. `options` may be NULL. EINVAL: an option is out of range, or `server` is NULL. ENOMEM, EAGAIN: no
+ * memory, no thread. ENFILE: the process has opened 4,095 servers.
+ */
+int flashlock_rcl_server_open(flashlock_rcl_server_t **server, const struct flashlock_rcl_server_options *options);
+
+/*
+ * The server of that name, with what the configuration says of it; opened if it is not yet. It is never closed. Errors:
+ * as of flashlock_rcl_init().
+ */
+int flashlock_rcl_server_named(flashlock_rcl_server_t **server, const char *name);
+
+/*
+ * Closes a server, and waits until the sections that it runs have ended. Its locks become ordinary, and requests that
+ * wait are done there. EINVAL: NULL, or a named server. EDEADLK: the caller is a section of that server.
+ */
+int flashlock_rcl_server_close(flashlock_rcl_server_t *server);
+
+/* Its number, as of flashlock_rcl_server_of(). 0: `server` is NULL. */
+uint32_t flashlock_rcl_server_number(const flashlock_rcl_server_t *server);
+
+/* What a server has done. */
+struct flashlock_rcl_statistics {
+    uint64_t scans;         /* scans of the clients' lines */
+    uint64_t busy_scans;    /* of which sections were run in so many, */
+    uint64_t mixed_scans;   /* and sections of several locks in so many */
+    uint64_t sections;      /* sections that were run for clients */
+    uint64_t elections;     /* times another thread went on, because one was stuck in a section */
+    uint64_t threads_short; /* times a thread was needed and could not be made */
+    double use_rate;        /* sections of a busy scan, divided by the clients */
+    double false_serialization_rate; /* mixed scans, divided by busy scans */
+    uint32_t threads;       /* its threads now */
+    uint32_t clients;       /* its clients now */
+    uint32_t real_time;     /* 1: its threads have SCHED_FIFO */
+    uint32_t membarrier;    /* 1: requests and answers are free of fences */
+};
+
+/*
+ * Fills `size` bytes at `statistics`: pass sizeof *statistics. Later versions add fields at the end; a program that knows
+ * fewer gets those that it knows, one that knows more gets zeros. EINVAL: a pointer is NULL.
+ */
+int flashlock_rcl_server_statistics(const flashlock_rcl_server_t *server, struct flashlock_rcl_statistics *statistics,
+                                    size_t size);
+
+/* ---- Errors ------------------------------------------------------------------------------------------------- */
+
+/*
+ * What was wrong in the calling thread's last call here that failed, in words. Valid until its next call that fails.
+ */
+const char *flashlock_rcl_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
