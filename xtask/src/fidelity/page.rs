@@ -91,6 +91,8 @@ fn head(report: &Report) -> String {
     format!(
         "<!-- Made by `cargo xtask fidelity`; do not edit. What is said of misses: xtask/src/fidelity/reasons.md -->\n\n\
          # How far to trust the simulation\n\n\
+         {}\n\
+         ## How it was compared\n\n\
          What the papers measured on the machines themselves, and what `flashlock simulate` says. No row is left out because it \
          misses. Left out is what has no workload here: Malthusian Locks, sections 6.2 to 6.6 and 6.8 to 6.10; remote core locking's applications; \
          of the slides' figures those of memory; of CNA's updates without lookups what other NUMA-aware locks do; and of shuffle reduction what the kernel's lock gains by it: [that is a page of its own](results/scans.md).\n\n\
@@ -120,10 +122,75 @@ fn head(report: &Report) -> String {
          - **Verdict**: *met* if our figure is within the goal. *missed by* is the distance to the goal's nearer end. *(band \
          reaches it)*, and of a goal that is met *(band leaves it)*: the verdict depends on what is not known better than this.\n\
          - **Open**: the lock or the workload does not exist here yet, or the command does not run the one with the other.\n",
+        opening(report),
         made.date,
         made.command.join(" "),
         made.flashlock,
     )
+}
+
+/// Ten lines for who asks: can I trust it?
+fn opening(report: &Report) -> String {
+    let all = Count::of(&report.groups);
+    let factors = Factors::of(report);
+    format!(
+        "**Can I trust it?** Trust it for which lock is ahead and where a trend turns, less for by how much. Never take a\n\
+         figure of it as a measurement.\n\n\
+         - Papers measured these machines. Of {} figures in them that nothing was fitted to, it meets {} and misses {}.\n\
+         - Where the paper gives a number, half of ours are within {} % of it. {} of {} are off by more than a factor of two.\n\
+         - It misses most in: {}.\n\
+         - It was fitted with at most three facts of a machine. They are [listed](#what-was-put-in), and prove nothing.\n\
+         - Nobody has compared it with NUMA hardware that we had in our hands: the papers' figures are all there is.\n\
+         - Each table below shows what is missed, by how much, and why, if we know.\n\
+         - Before you rely on a difference, run it with `--seeds 5 --placements 5`, and `--latencies 0.75` and `1.25`.\n\
+         - If you have the machine, use `flashlock compare` there.\n",
+        all.met + all.missed + all.failed,
+        all.met,
+        all.missed + all.failed,
+        factors.median_percent(),
+        factors.beyond(2.0),
+        factors.0.len(),
+        worst(report),
+    )
+}
+
+/// How far ours are from the papers' numbers, as factors of 1 and above, least first. What was put in is left out.
+struct Factors(Vec<f64>);
+
+impl Factors {
+    fn of(report: &Report) -> Self {
+        let rows = report.groups.iter().flat_map(|group| &group.rows).filter(|row| !row.input);
+        let pairs = rows.filter_map(|row| Some((row.ours?.value, row.paper.value?)));
+        let factor = |(ours, paper): (f64, f64)| (ours / paper).max(paper / ours);
+        let mut factors: Vec<f64> = pairs.filter(|&(ours, paper)| ours > 0.0 && paper > 0.0).map(factor).collect();
+        factors.sort_by(f64::total_cmp);
+        Self(factors)
+    }
+
+    fn median_percent(&self) -> String {
+        self.0.get(self.0.len() / 2).map_or("–".to_owned(), |factor| format!("{:.0}", (factor - 1.0) * 100.0))
+    }
+
+    fn beyond(&self, factor: f64) -> usize {
+        self.0.iter().filter(|&&other| other > factor).count()
+    }
+}
+
+/// The two tables with the largest share of rows that miss.
+fn worst(report: &Report) -> String {
+    let share = |count: &Count| (count.missed + count.failed) as f64 / (count.met + count.missed + count.failed) as f64;
+    let mut groups: Vec<(&str, Count)> = report
+        .groups
+        .iter()
+        .map(|group| (group.title.as_str(), Count::of([group])))
+        .filter(|(_, count)| count.missed + count.failed > 0)
+        .collect();
+    groups.sort_by(|(_, a), (_, b)| share(b).total_cmp(&share(a)));
+    let named = |(title, count): &(&str, Count)| {
+        let missed = count.missed + count.failed;
+        format!("[{title}](#{}) ({missed} of {})", anchor(title), missed + count.met)
+    };
+    groups.iter().take(2).map(named).collect::<Vec<_>>().join(", ")
 }
 
 /// Which rows are of other code than the rest.
@@ -308,6 +375,10 @@ mod tests {
             page.contains("**1 goals are met** (0 of them by each single run), **1 are missed**; 1 rows are open.")
         );
         assert!(page.contains("| 1.00 (0.500–2.00); B 3.00 | met (band leaves it) |"));
+        // What was put in counts for nothing here either.
+        assert!(page.contains("Of 2 figures in them that nothing was fitted to, it meets 1 and misses 1."));
+        assert!(page.contains("half of ours are within 17 % of it. 0 of 3 are off by more than a factor of two."));
+        assert!(page.contains("It misses most in: [Kernel patch: a, b](#kernel-patch-a-b) (1 of 2).\n"));
     }
 
     #[test]
