@@ -48,7 +48,7 @@ macro_rules! only_closures {
     (closure, $name:expr, $type:ty) => {
         torture::<$type>($name)
     };
-    (mutex, $name:expr, $type:ty) => {};
+    ($other:ident, $name:expr, $type:ty) => {};
 }
 
 macro_rules! for_all {

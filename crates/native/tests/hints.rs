@@ -161,7 +161,7 @@ macro_rules! only_closures {
         closure::<$type>($name)
     };
     // `null`, which excludes nobody.
-    (mutex, $name:expr, $type:ty) => {};
+    ($other:ident, $name:expr, $type:ty) => {};
 }
 
 macro_rules! apart {

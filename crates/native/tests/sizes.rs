@@ -44,6 +44,9 @@ macro_rules! state {
     (closure, $type:ty) => {
         size_of::<<$type as RawClosure<Native>>::State>()
     };
+    (served, $type:ty) => {
+        size_of::<$type>()
+    };
 }
 
 macro_rules! define_apart_sizes {

@@ -8,14 +8,14 @@ use anyhow::Result;
 use super::{Files, read_directory};
 use crate::workspace;
 
-/// All documents, where some are to be as in `wanted`: in [`workspace::root`], and in `docs` and `examples` and below.
+/// All documents, where some are to be as in `wanted`: in [`workspace::root`], and in `docs`, `examples` and `kernel` and below.
 pub(super) fn documents(wanted: &Files) -> Result<Files> {
     let mut files = Files::new();
     let mut directories = vec![workspace::root()];
     while let Some(directory) = directories.pop() {
         files.extend(read_directory(&directory)?.into_iter().filter(|(path, _)| is_document(path)));
         if directory == workspace::root() {
-            directories.extend(["docs", "examples"].map(workspace::path));
+            directories.extend(["docs", "examples", "kernel"].map(workspace::path));
         } else {
             let below = std::fs::read_dir(&directory)?.collect::<Result<Vec<_>, _>>()?;
             directories.extend(below.into_iter().map(|entry| entry.path()).filter(|path| path.is_dir()));
