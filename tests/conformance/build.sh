@@ -26,5 +26,6 @@ if command -v "$cxx" >/dev/null; then
 else
     echo "build.sh: no C++ compiler ($cxx): cond_cancel.cxx_* will be skipped" >&2
 fi
+$cc $c_flags -fPIC -shared -fvisibility=hidden -o "$out/faulty.so" faulty.c -ldl
 $cc $c_flags -o "$out/conformance_malloc" conformance_malloc.c report.c support.c -ldl
 $cc $c_flags -o "$out/conformance" main.c $harness $areas -ldl

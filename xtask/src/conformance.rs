@@ -11,6 +11,7 @@ use flashlock_native::settings;
 use serde_json::Value;
 
 use crate::child::{AGAINST_HANGS, Finished, Program};
+use crate::faults;
 use crate::locks::{self, Chosen, Exception, Under};
 use crate::steps::{Tally, watched};
 use crate::suite::{self, Excepted, Extent, Measure, Suite};
@@ -66,7 +67,11 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     if let Some(lock) = locks.first() {
         Under::lock(&lock.name)?.assert_bound(&suite.program)?;
     }
-    suite::run(&suite, &locks)
+    let mut tally = suite::run(&suite, &locks)?;
+    if suite.is_whole {
+        tally += faults::run(&suite.program)?;
+    }
+    Ok(tally)
 }
 
 /// What is checked while it is counted. Not what takes long or is about other things than the locks' own semantics.

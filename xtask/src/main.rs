@@ -14,6 +14,7 @@ mod conformance;
 mod delegated;
 mod docs;
 mod edit;
+mod faults;
 mod fidelity;
 mod full;
 mod glibc;

@@ -128,6 +128,7 @@ impl Slow {
         let travel = self.travel(core, line, access);
         let home = *self.homes.entry(line).or_insert(me);
         let arrival = issued + travel;
+        self.traffic.upgrades += u64::from(copy.is_some());
         let (latency, from) = self.latency(core, line, access);
         let carried = self.carry(arrival, me, from, home);
         let begin = carried.max(self.free_at.get(&line).copied().unwrap_or(0));

@@ -1,0 +1,301 @@
+/*
+ * Locks with one fault, on purpose: what the suite must find out. To be preloaded; FAULT names the fault. With one that
+ * begins with cond- or sem- condition variables or semaphores are this file's own; all else is glibc's, with something
+ * done before or after. `cargo xtask conformance` says which check must find which fault.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define REAL(name) ((__typeof__(&name))real(#name))
+
+static const char *const faults[] = {
+    "none",
+    "cond-right",
+    "cond-waiter-counts-itself-late",
+    "cond-time-out-swallows-a-signal",
+    "cond-waiter-looks-late",
+    "cond-two-signals-count-as-one",
+    "sem-right",
+    "sem-post-wakes-only-the-first",
+    "sem-private-only",
+    "mutex-destroyed-while-in-use",
+    "mutex-not-robust",
+    "mutex-hides-its-owner",
+    "mutex-try-says-again",
+    "lock-allocates",
+    "lock-maps-memory",
+    "lock-opens-a-file",
+    "lock-sets-errno",
+    "lock-writes-behind-the-mutex",
+    "spin-excludes-nobody",
+    "takes-a-key",
+};
+
+static const char *fault = "none";
+
+static bool has(const char *name)
+{
+    return strcmp(fault, name) == 0;
+}
+
+static bool is_of(const char *family)
+{
+    return strncmp(fault, family, strlen(family)) == 0;
+}
+
+static void *real(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+
+__attribute__((constructor)) static void choose(void)
+{
+    const char *name = getenv("FAULT");
+    for (size_t i = 0; name && i < sizeof faults / sizeof *faults; i++)
+        if (strcmp(faults[i], name) == 0) fault = faults[i];
+    if (!name || strcmp(fault, name) != 0) {
+        fprintf(stderr, "faulty.so: FAULT is %s; it is one of:\n", name ? name : "not set");
+        for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) fprintf(stderr, "  %s\n", faults[i]);
+        _exit(2);
+    }
+    pthread_key_t key;
+    if (has("takes-a-key")) pthread_key_create(&key, NULL);
+}
+
+/* ---- Futexes, and a lock that sleeps ---- */
+
+typedef _Atomic unsigned word;
+
+static long futex(word *at, int operation, unsigned value, const struct timespec *until)
+{
+    return syscall(SYS_futex, at, operation, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+static bool sleep_on(word *at, unsigned seen, const struct timespec *until, int flags)
+{
+    int saved = errno;
+    bool in_time = futex(at, FUTEX_WAIT_BITSET | flags, seen, until) == 0 || errno != ETIMEDOUT;
+    errno = saved;
+    return in_time;
+}
+
+static void wake(word *at, int count, int flags)
+{
+    futex(at, FUTEX_WAKE | flags, count, NULL);
+}
+
+static void enter(word *lock)
+{
+    unsigned seen = 0;
+    if (atomic_compare_exchange_strong(lock, &seen, 1)) return;
+    while (atomic_exchange(lock, 2) != 0) sleep_on(lock, 2, NULL, FUTEX_PRIVATE_FLAG);
+}
+
+static void leave(word *lock)
+{
+    if (atomic_exchange(lock, 0) == 2) wake(lock, 1, FUTEX_PRIVATE_FLAG);
+}
+
+/* ---- Condition variables: so many wait, and so many of them may go on ---- */
+
+struct cond {
+    word lock, turn, waiters, signals;
+};
+
+/* Some hundred instructions, so that few of all pairs of places are enough to meet them. */
+static void dawdle(void)
+{
+    for (volatile int i = 0; i < 20; i++) continue;
+}
+
+/* Two at once count as one, unless they are in a lock. */
+static void one_more(word *count)
+{
+    unsigned seen = atomic_load(count);
+    dawdle();
+    atomic_store(count, seen + 1);
+}
+
+static int cond_wait(struct cond *c, pthread_mutex_t *mutex, const struct timespec *until)
+{
+    bool counts_late = has("cond-waiter-counts-itself-late"), looks_late = has("cond-waiter-looks-late");
+    if (counts_late) pthread_mutex_unlock(mutex);
+    enter(&c->lock);
+    one_more(&c->waiters);
+    unsigned turn = atomic_load(&c->turn);
+    leave(&c->lock);
+    if (!counts_late) pthread_mutex_unlock(mutex);
+    if (looks_late) {
+        dawdle();
+        turn = atomic_load(&c->turn);
+    }
+    for (;;) {
+        bool in_time = sleep_on(&c->turn, turn, until, FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+        enter(&c->lock);
+        bool signalled = atomic_load(&c->signals) > 0;
+        if (signalled) atomic_fetch_sub(&c->signals, 1);
+        if (signalled || !in_time) atomic_fetch_sub(&c->waiters, 1);
+        turn = atomic_load(&c->turn);
+        leave(&c->lock);
+        if (signalled || !in_time) {
+            pthread_mutex_lock(mutex);
+            return signalled && (in_time || !has("cond-time-out-swallows-a-signal")) ? 0 : ETIMEDOUT;
+        }
+    }
+}
+
+EXPORT int pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *mutex)
+{
+    return is_of("cond-") ? cond_wait((struct cond *)c, mutex, NULL) : REAL(pthread_cond_wait)(c, mutex);
+}
+
+EXPORT int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *mutex, const struct timespec *until)
+{
+    return is_of("cond-") ? cond_wait((struct cond *)c, mutex, until)
+                          : REAL(pthread_cond_timedwait)(c, mutex, until);
+}
+
+EXPORT int pthread_cond_signal(pthread_cond_t *p)
+{
+    if (!is_of("cond-")) return REAL(pthread_cond_signal)(p);
+    struct cond *c = (struct cond *)p;
+    bool locks = !has("cond-two-signals-count-as-one");
+    if (locks) enter(&c->lock);
+    if (atomic_load(&c->waiters) > atomic_load(&c->signals)) {
+        one_more(&c->signals);
+        atomic_fetch_add(&c->turn, 1);
+        wake(&c->turn, 1, FUTEX_PRIVATE_FLAG);
+    }
+    if (locks) leave(&c->lock);
+    return 0;
+}
+
+EXPORT int pthread_cond_broadcast(pthread_cond_t *p)
+{
+    if (!is_of("cond-")) return REAL(pthread_cond_broadcast)(p);
+    struct cond *c = (struct cond *)p;
+    enter(&c->lock);
+    atomic_store(&c->signals, atomic_load(&c->waiters));
+    atomic_fetch_add(&c->turn, 1);
+    wake(&c->turn, 1 << 30, FUTEX_PRIVATE_FLAG);
+    leave(&c->lock);
+    return 0;
+}
+
+EXPORT int pthread_cond_init(pthread_cond_t *c, const pthread_condattr_t *attributes)
+{
+    if (!is_of("cond-")) return REAL(pthread_cond_init)(c, attributes);
+    memset(c, 0, sizeof *c);
+    return 0;
+}
+
+EXPORT int pthread_cond_destroy(pthread_cond_t *c)
+{
+    return is_of("cond-") ? 0 : REAL(pthread_cond_destroy)(c);
+}
+
+/* ---- Semaphores ---- */
+
+struct sem {
+    word value, waiters;
+};
+
+static int sem_flags(void)
+{
+    return has("sem-private-only") ? FUTEX_PRIVATE_FLAG : 0;
+}
+
+static int sem_take(struct sem *s, const struct timespec *until)
+{
+    for (;;) {
+        unsigned value = atomic_load(&s->value);
+        if (value > 0) {
+            if (atomic_compare_exchange_strong(&s->value, &value, value - 1)) return 0;
+            continue;
+        }
+        atomic_fetch_add(&s->waiters, 1);
+        bool in_time = sleep_on(&s->value, 0, until, sem_flags() | FUTEX_CLOCK_REALTIME);
+        atomic_fetch_sub(&s->waiters, 1);
+        if (!in_time && atomic_load(&s->value) == 0) return errno = ETIMEDOUT, -1;
+    }
+}
+
+EXPORT int sem_init(sem_t *s, int shared, unsigned value)
+{
+    if (!is_of("sem-")) return REAL(sem_init)(s, shared, value);
+    memset(s, 0, sizeof *s);
+    atomic_store(&((struct sem *)s)->value, value);
+    return 0;
+}
+
+EXPORT int sem_wait(sem_t *s)
+{
+    return is_of("sem-") ? sem_take((struct sem *)s, NULL) : REAL(sem_wait)(s);
+}
+
+EXPORT int sem_timedwait(sem_t *restrict s, const struct timespec *restrict until)
+{
+    return is_of("sem-") ? sem_take((struct sem *)s, until) : REAL(sem_timedwait)(s, until);
+}
+
+EXPORT int sem_post(sem_t *p)
+{
+    if (!is_of("sem-")) return REAL(sem_post)(p);
+    struct sem *s = (struct sem *)p;
+    unsigned before = atomic_fetch_add(&s->value, 1);
+    if (before > 0 && has("sem-post-wakes-only-the-first")) return 0;
+    if (atomic_load(&s->waiters) > 0) wake(&s->value, 1, sem_flags());
+    return 0;
+}
+
+/* ---- Mutexes and spinlocks: glibc's, and something besides ---- */
+
+EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    if (has("lock-allocates")) {
+        void *volatile some = malloc(100); /* or the compiler leaves it out */
+        free(some);
+    }
+    if (has("lock-maps-memory") && mmap(NULL, 1 << 12, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+        abort();
+    if (has("lock-opens-a-file")) close(open("/dev/null", O_RDONLY));
+    int rc = REAL(pthread_mutex_lock)(mutex);
+    if (has("lock-sets-errno")) errno = EAGAIN;
+    if (has("lock-writes-behind-the-mutex")) ++*(volatile char *)(mutex + 1);
+    if (has("mutex-hides-its-owner") && mutex->__data.__kind == 0) mutex->__data.__owner = 0;
+    return rc;
+}
+
+EXPORT int pthread_mutex_trylock(pthread_mutex_t *mutex)
+{
+    int rc = REAL(pthread_mutex_trylock)(mutex);
+    return rc == EBUSY && has("mutex-try-says-again") ? EAGAIN : rc;
+}
+
+EXPORT int pthread_mutex_destroy(pthread_mutex_t *mutex)
+{
+    return has("mutex-destroyed-while-in-use") ? 0 : REAL(pthread_mutex_destroy)(mutex);
+}
+
+EXPORT int pthread_mutexattr_setrobust(pthread_mutexattr_t *attributes, int robust)
+{
+    return has("mutex-not-robust") ? 0 : REAL(pthread_mutexattr_setrobust)(attributes, robust);
+}
+
+EXPORT int pthread_spin_lock(pthread_spinlock_t *lock)
+{
+    return has("spin-excludes-nobody") ? 0 : REAL(pthread_spin_lock)(lock);
+}
