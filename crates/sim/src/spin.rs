@@ -212,16 +212,22 @@ fn is_spent(patience: Patience, start: Ps, preempted_before: &mut u64, how: How<
     }
 }
 
-/// When who polls looks even if nothing has changed.
+/// When who polls looks even if nothing has changed: after a quarter of the time that it has waited for, but not after more
+/// than `longest`.
 fn next_look(kernel: &Kernel, gap: Ps, start: Ps, patience: Patience, longest: Ps) -> Ps {
     let now = kernel.now;
     let look = now + gap.max(((now - start) / 4).min(longest));
-    match patience {
-        Patience::Contend => now + gap,
-        Patience::Forever => look,
-        Patience::Budget => look.min((start + kernel.budget() + 1).max(now + gap)),
-        Patience::Until(deadline) => look.min(kernel.deadline(&deadline).max(now + gap)),
-    }
+    if matches!(patience, Patience::Contend) { now + gap } else { look.min(end(kernel, gap, start, patience)) }
+}
+
+/// When its patience is spent; not before the next poll.
+fn end(kernel: &Kernel, gap: Ps, start: Ps, patience: Patience) -> Ps {
+    let end = match patience {
+        Patience::Forever | Patience::Contend => Ps::MAX,
+        Patience::Budget => start + kernel.budget() + 1,
+        Patience::Until(deadline) => kernel.deadline(&deadline),
+    };
+    end.max(kernel.now + gap)
 }
 
 /// Until a line changes from which the last look has loaded; or until the thread looks anyway. `gap`: between two looks.
@@ -259,7 +265,9 @@ fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patienc
             // It is at rest as soon as it has looked once more, for the change could come before that.
             Some(wait) => {
                 let longest = us(wait.max_us).min(1000 * rest((now - start) / 1000));
-                kernel.poll(line, now + gap, 0, look.min(now + gap + longest));
+                // Nothing else ends it, however short the wait may be.
+                let until = (now + gap + longest).min(end(kernel, gap, start, patience));
+                kernel.poll(line, now + gap, 0, until);
             }
             _ => kernel.poll(line, now + gap, gap, look),
         }

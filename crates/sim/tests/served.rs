@@ -154,6 +154,25 @@ fn a_request_waits_for_the_scan() {
     assert!((200..350).contains(&(many - few)), "{few} and {many}");
 }
 
+/// How often the threads of clients whose sections take so long, in ns, and of a server gave up their CPUs.
+fn sleeps<W: WaitPolicy, S: WaitPolicy>(section: f64) -> u64 {
+    let machine = Description::find("opteron-6172").unwrap();
+    let lock = Rc::new(Servers::lock(1));
+    let (outcome, _) = run::<S>(&machine, (4, 1), move |_, servers| {
+        (0..20).for_each(|_| servers.run::<W>(&lock, &mut || compute(section)));
+    });
+    outcome.voluntary_switches
+}
+
+#[test]
+fn who_has_a_cpu_stays_awake_for_longer_than_its_budget() {
+    // A budget is some 10 µs; four sections of 100 are more, and less than the 10 ms after which it sleeps.
+    let awake = [sleeps::<SpinThenPark, Spin>(100e3), sleeps::<Umwait, Spin>(100e3)];
+    assert!(awake.iter().all(|&sleeps| sleeps < 10), "{awake:?}");
+    let asleep = [sleeps::<Park, Spin>(100e3), sleeps::<SpinThenPark, Spin>(15e6)];
+    assert!(asleep.iter().all(|&sleeps| sleeps > 40), "{asleep:?}");
+}
+
 #[test]
 fn the_data_stay_with_the_server() {
     let machine = Description::find("opteron-6172").unwrap();

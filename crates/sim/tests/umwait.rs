@@ -77,6 +77,30 @@ fn the_system_limits_the_rest() {
 }
 
 #[test]
+fn a_short_wait_is_a_rest_too() {
+    let machine = Description { umwait: Some(REST), ..tiny(2, 1) };
+    let (mut simulation, log) = (simulation(&machine), Log::new());
+    let word = Rc::new(simulation.place("word", Word::new(0)));
+    let (same, looked) = (Rc::clone(&word), log.clone());
+    simulation.spawn(move || {
+        compute(3_000.0);
+        word.store(1, Relaxed);
+    });
+    simulation.spawn(move || {
+        let mut looks = 0;
+        Sim::rest_until(&same, Relaxed, Patience::Budget, |value| {
+            looks += 1;
+            value == 1
+        });
+        looked.write(looks);
+    });
+    simulation.run().unwrap();
+    let [looks] = log.take()[..] else { panic!("it has seen the store") };
+    // Each rest is half a µs long; and it looks before the first one, and when the line has changed.
+    assert!(looks <= 12, "{looks} looks");
+}
+
+#[test]
 fn who_contends_with_the_holder_goes_on_polling() {
     let seen = |umwait| handed_over(2, 1, umwait, Patience::Contend).1;
     assert_eq!(seen(None), seen(Some(REST)));

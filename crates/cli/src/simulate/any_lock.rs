@@ -82,12 +82,13 @@ impl Kind {
 }
 
 impl Kind {
-    /// A server polls for as long as its clients do, and sleeps where they do.
+    /// A server sleeps where its clients sleep; where they poll or rest for ever, if there are CPUs, it polls for ever, as in the
+    /// paper.
     const fn served<W: WaitPolicy>() -> Self {
         Self::Served {
             run: |any, servers, inside| servers.run::<W>(any.state_of::<rcl::Lock<Sim>>(), inside),
             serve: |servers, number, time| {
-                if W::PARKS {
+                if W::PARKS && !W::RESTS {
                     servers.serve::<SpinThenPark>(number, time);
                 } else {
                     servers.serve::<Spin>(number, time);

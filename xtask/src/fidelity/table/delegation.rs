@@ -161,7 +161,7 @@ fn crossings() -> Group {
 }
 
 fn cores() -> Group {
-    const LINES: Setting = Setting::new(MACHINE, "rcl-lines").with(&["--lines", "30", "--delay", "40000"]).millis(20.0);
+    const LINES: Setting = Setting::new(MACHINE, "rcl-lines").with(&["--lines", "30", "--delay", "38000"]).millis(20.0);
     let on = |cores: u32| [LINES.under(POSIX, cores), LINES.under(RCL, cores - 1)];
     let ratio = |cores: u32| {
         let [posix, rcl] = on(cores);
@@ -175,7 +175,7 @@ fn cores() -> Group {
         title: "Remote core locking: few cores, figure 10",
         about: "Remote Core Locking, section 4.2 and figure 10: Memcached, whose sections access 30 shared lines. Machine \
                 `opteron-6172`, workload `rcl-lines` with 30 lines. On so many cores POSIX (`futex`) has as many threads, RCL one less \
-                and a server. Of the program only lines and share of time are rebuilt: the delay is 40,000 cycles, so that with four \
+                and a server. Of the program only lines and share of time are rebuilt: the delay is 38,000 cycles, so that with four \
                 threads as much time is spent in sections under POSIX as figure 3 says.",
         rows: vec![
             Row::input(

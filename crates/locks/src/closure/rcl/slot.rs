@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::word::Lock;
 use crate::event::Event;
 use crate::machine::{Machine, Patience, Word};
-use crate::wait::WaitPolicy;
+use crate::wait::{STAY, WaitPolicy};
 
 /// No request, or one that was done.
 pub const EMPTY: u32 = 0;
@@ -122,10 +122,18 @@ impl<M: Machine> Slot<M> {
     #[inline]
     pub(super) fn wait<W: WaitPolicy>(&self, blocks: impl FnOnce()) -> u32 {
         let is_answer = |seen| !matches!(seen, RUN | GRANT);
-        if W::SPINS
-            && let Some(seen) = W::poll::<M>(&self.code, Acquire, W::patience(None, Patience::Budget), is_answer)
-        {
-            return seen;
+        let mut end = None;
+        while W::SPINS {
+            let patience = W::patience(None, Patience::Budget);
+            if let Some(seen) = W::poll::<M>(&self.code, Acquire, patience, is_answer) {
+                return seen;
+            }
+            // The server would have to wake it, which takes longer than many sections. With a CPU for each thread it
+            // polls on, for a while.
+            let end = end.get_or_insert_with(|| M::sooner(STAY, None));
+            if M::crowded() || M::expired(end) {
+                break;
+            }
         }
         self.sleep(blocks)
     }
