@@ -92,6 +92,11 @@ impl Goal {
         Self { low: Some(low), high: None, words: format!("> {low}") }
     }
 
+    /// At least one over so much.
+    pub(super) fn above_one_over(factor: f64) -> Self {
+        Self { words: format!("> 1 / {factor}"), ..Self::above(1.0 / factor) }
+    }
+
     pub(super) fn below(high: f64) -> Self {
         Self { low: None, high: Some(high), words: format!("< {high}") }
     }

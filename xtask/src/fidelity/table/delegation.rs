@@ -76,7 +76,7 @@ fn times() -> Group {
             low(spin, None),
             low(posix, None),
             // RCL takes 1.1 times as long at most.
-            low(mcs, Some(Goal::between(1.0 / 1.1, f64::INFINITY, "> 1 / 1.1"))),
+            low(mcs, Some(Goal::above_one_over(1.1))),
             low(combining, Some(Goal::above(5.0))),
             umwait("RCL by `umwait` / RCL, high contention", HIGH),
             umwait("RCL by `umwait` / RCL, low contention", LOW),
