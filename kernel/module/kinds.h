@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The three kinds of lock that an algorithm becomes. The includer has defined
- * acquire() and release(), which are inlined once for waiters that sleep and
- * once for those that do not, the name
- * FLK_ALGORITHM, and FLK_OPS, the name of the table.
+ * its name (FLK_ALGORITHM), that of its table (FLK_OPS), acquire() and release().
+ * These are inlined once for waiters that sleep and once for those that do not.
  */
 #include "rw.h"
 

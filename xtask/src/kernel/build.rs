@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::module;
 use super::tree::Tree;
 use crate::child::Program;
 use crate::edit::Edit;
@@ -72,6 +73,34 @@ impl Bench {
         Ok(build)
     }
 
+    /// The build directory of the image with these lines. One per configuration: what is edited is compiled anew, and
+    /// nothing else.
+    fn image_build(&self, lines: &str) -> Result<Build<'_>> {
+        let mut hasher = DefaultHasher::new();
+        (&self.tree.stamp, lines).hash(&mut hasher);
+        self.configure(&format!("image-{:016x}", hasher.finish()), Toolchain::default(), lines)
+    }
+
+    /// The image of the guest, and beside its modules that of `kernel/module` with these edits.
+    pub(crate) fn image_and_flocks(&self, edits: &[Edit]) -> Result<Option<Image>> {
+        let Some(mut image) = self.image("", &[])? else { return Ok(None) };
+        let build = self.image_build(&Self::guest_config()?)?;
+        // The image may be from the cache, and its build directory emptied.
+        if !build.out.join("Module.symvers").exists()
+            && !build.make_within(&["bzImage", "modules"], self.image_limit)?
+        {
+            return Ok(None);
+        }
+        let sources = build.out.join("flocks");
+        module::copy_sources(&sources)?;
+        for edit in edits {
+            edit.apply(&sources)?;
+        }
+        build.make(&[&format!("M={}", sources.display()), "modules"])?;
+        image.modules.push(sources.join(module::FILE));
+        Ok(Some(image))
+    }
+
     /// The image with this configuration besides the guest's, built from a source with these edits, unless it is in the
     /// cache. `None`: it would have taken too long, and may be left out.
     pub(crate) fn image(&self, config: &str, edits: &[Edit]) -> Result<Option<Image>> {
@@ -87,10 +116,7 @@ impl Bench {
         if kernel.exists() {
             return Ok(Some(Image { kernel, modules }));
         }
-        // One build directory per configuration: what is edited is compiled anew, and nothing else.
-        let mut hasher = DefaultHasher::new();
-        (&self.tree.stamp, &lines).hash(&mut hasher);
-        let build = self.configure(&format!("image-{:016x}", hasher.finish()), Toolchain::default(), &lines)?;
+        let build = self.image_build(&lines)?;
         let ours = build.out.join("ours");
         fs::create_dir_all(&ours)?;
         for file in MODULE_FILES {

@@ -140,7 +140,7 @@ const THRESHOLDS: [u64; 4] = [0, 300, 1000, 20_000];
 const HOLDS: [u64; 4] = [0, 40, 700, 30_000];
 
 /// How long a waiter may wait, in ns: with threshold and longest turn, in a machine where each CPU may be before it.
-fn longest_wait(threshold: u64, turn: u64) -> u64 {
+pub(crate) fn longest_wait(threshold: u64, turn: u64) -> u64 {
     let before = CPUS as u64 - 1;
     // A broken kernel may say anything.
     let away = threshold.saturating_add(turn.saturating_mul(2)).saturating_mul(NODES - 1);

@@ -6,6 +6,7 @@ mod compile;
 mod gates;
 mod guest;
 mod judge;
+mod module;
 mod mutants;
 mod tree;
 
@@ -84,6 +85,13 @@ const PARTS: &[Part] = &[
         run: compile::main_configurations,
     },
     Part {
+        name: "headers",
+        about: "the module compiles without warnings with the headers of Debian's 6.1 and 6.12",
+        minutes: 1,
+        quick: true,
+        run: module::headers,
+    },
+    Part {
         name: "boot",
         about: "one image boots, says that CNA is in use, and keeps hand-offs on a node",
         minutes: 6,
@@ -147,6 +155,13 @@ const PARTS: &[Part] = &[
         minutes: 3,
         quick: false,
         run: gates::user,
+    },
+    Part {
+        name: "module",
+        about: "the locks of the module exclude, progress and keep to their order; each seeded fault is caught",
+        minutes: 8,
+        quick: false,
+        run: module::tortured,
     },
     Part {
         name: "mutants",
