@@ -1,12 +1,13 @@
 //! What is checked without booting: style, and compilation in many configurations.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::build::{Bench, Build, Toolchain, script};
-use super::tree::Tree;
+use super::build::{Bench, Build, SHUFFLE, Toolchain, script};
+use super::tree::{Tree, files};
 use crate::child::{AGAINST_HANGS, Program};
 use crate::setup;
 use crate::steps::Tally;
@@ -30,14 +31,24 @@ const ARM: Toolchain = Toolchain { arch: "arm", variables: &["CROSS_COMPILE=arm-
 pub(crate) fn style(tree: &Tree) -> Result<Tally> {
     let mut tally = Tally::default();
     for patch in Tree::patches()? {
-        let mut command = Command::new("perl");
-        command.arg(script(tree, "checkpatch.pl")).arg("--strict").arg(&patch).current_dir(&tree.path);
-        let done = Program::new(command, AGAINST_HANGS).run()?;
-        let is_clean = done.ok() && done.stdout.contains("total: 0 errors, 0 warnings, 0 checks");
-        let name = patch.file_name().unwrap_or_default().to_string_lossy();
-        tally += report(&format!("checkpatch {name}"), if is_clean { "" } else { &done.stdout });
+        tally += checkpatch(tree, &[], &patch)?;
+    }
+    // Of our own files, those in C.
+    for directory in ["kernel/module", "kernel/test/modules"] {
+        for file in files(directory, &["c", "h"])? {
+            tally += checkpatch(tree, &["--file"], &file)?;
+        }
     }
     Ok(tally)
+}
+
+fn checkpatch(tree: &Tree, options: &[&str], file: &Path) -> Result<Tally> {
+    let mut command = Command::new("perl");
+    command.arg(script(tree, "checkpatch.pl")).arg("--strict").args(options).arg(file).current_dir(&tree.path);
+    let done = Program::new(command, AGAINST_HANGS).run()?;
+    let is_clean = done.ok() && done.stdout.contains("total: 0 errors, 0 warnings, 0 checks");
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    Ok(report(&format!("checkpatch {name}"), if is_clean { "" } else { &done.stdout }))
 }
 
 /// One line about a check, and all that speaks against it.
@@ -89,7 +100,9 @@ fn compile(bench: &Bench, directory: &str, toolchain: Toolchain, lines: &str) ->
 pub(crate) fn main_configurations(bench: &Bench) -> Result<Tally> {
     let mut tally = Tally::default();
     for (name, lines) in subsets(&[PARAVIRT, AWARE]) {
-        let complaints = compile(bench, &format!("main-{name}"), Toolchain::default(), &lines)?;
+        let more = if lines.contains(&format!("{AWARE}=y")) { format!("{SHUFFLE}=y\n") } else { String::new() };
+        // One directory for all: little is compiled twice.
+        let complaints = compile(bench, "main", Toolchain::default(), &format!("{lines}{more}"))?;
         tally += report(&format!("compiles: {name}"), &complaints);
     }
     Ok(tally)
@@ -173,7 +186,7 @@ fn arm(bench: &Bench) -> Result<String> {
 }
 
 /// The instructions of one function, or of all, without addresses.
-fn disassemble(object: &std::path::Path, function: &str, tool: &str) -> Result<String> {
+fn disassemble(object: &Path, function: &str, tool: &str) -> Result<String> {
     let mut command = Command::new(tool);
     command.args(["-dr", "--no-show-raw-insn", "--no-addresses"]).arg(object);
     let text = Program::new(command, AGAINST_HANGS).run()?.successful()?;

@@ -38,19 +38,20 @@ pub(crate) fn sound(console: &Console, expected: &[&str]) -> Tally {
 }
 
 /// A run of locktorture: nothing failed, every writer made progress.
-fn tortured(name: &str, run: &Run) -> Tally {
+pub(crate) fn tortured(name: &str, run: &Run) -> Tally {
     let writes = run.writes();
     let is_ok = writes.is_some_and(|writes| !writes.failed && writes.least > 0);
     check(format!("{name} excludes and serves everybody"), is_ok, format!("{writes:?}"))
 }
 
-fn shares(name: &str, run: &Run, is_ok: fn(f64) -> bool) -> Tally {
+pub(crate) fn shares(name: &str, run: &Run, is_ok: fn(f64) -> bool) -> Tally {
     let found = format!("{:.2} % of {} hand-offs on a node", run.share(), run.handoffs());
     check(name, run.handoffs() > 0 && is_ok(run.share()), found)
 }
 
-const SPIN: &str = "torture spin 10 torture_type=spin_lock\n";
-const URGENT: &str = "torture irq 5 torture_type=spin_lock_irq\ntorture fifo 5 torture_type=spin_lock writer_fifo=1\n";
+pub(crate) const SPIN: &str = "torture spin 10 torture_type=spin_lock\n";
+pub(crate) const URGENT: &str =
+    "torture irq 5 torture_type=spin_lock_irq\ntorture fifo 5 torture_type=spin_lock writer_fifo=1\n";
 
 /// The shortest proof that the rig works.
 pub(crate) fn boot(bench: &Bench) -> Result<Tally> {
@@ -157,7 +158,7 @@ fn waits(run: &Run) -> Option<(u64, u64, u64)> {
 }
 
 /// The longest wait of one boot's runs, beside the bound.
-pub(crate) fn within_bound(console: &Console, threshold: u64) -> Tally {
+pub(crate) fn within_bound(console: &Console, threshold: u64, longest: fn(u64, u64) -> u64) -> Tally {
     let mut tally = Tally::default();
     for hold in HOLDS {
         let name = format!("{}: threshold {threshold} us, held for {hold} us", console.name);
@@ -165,7 +166,7 @@ pub(crate) fn within_bound(console: &Console, threshold: u64) -> Tally {
             tally += check(name, false, "the module said nothing");
             continue;
         };
-        let most = longest_wait(1000 * threshold, turn);
+        let most = longest(1000 * threshold, turn);
         let found = format!("waited {} us of {} at most (turn {} us)", wait / 1000, most / 1000, turn / 1000);
         tally += check(name, wait <= most && least > 0, found);
     }
@@ -188,7 +189,7 @@ pub(crate) fn bound(bench: &Bench) -> Result<Tally> {
             let name = format!("bound-{threshold}{suffix}");
             let console = bound_boot(&name, threshold, layout).run(bench, &image)?;
             tally += sound(&console, &[]);
-            tally += within_bound(&console, threshold);
+            tally += within_bound(&console, threshold, longest_wait);
         }
     }
     // locktorture holds for 20 ms at most, now and then; a round of the simulated CPUs is added. In jiffies of 1 ms.
@@ -200,6 +201,19 @@ pub(crate) fn bound(bench: &Bench) -> Result<Tally> {
     Ok(tally)
 }
 
+/// What shows that all queue nodes of a CPU are used.
+pub(crate) const NESTED: [&str; 3] = ["lock_use_node2", "lock_use_node3", "lock_use_node4"];
+
+/// Locks of all levels of nesting exclude, and these events have happened.
+pub(crate) fn levels(name: &str, run: &Run, wanted: &[&str]) -> Tally {
+    let levels = run.text.matches(": excluded").count();
+    let mut tally = check(format!("{name}: locks of all levels exclude"), levels == 4, format!("{levels} of 4"));
+    for event in wanted {
+        tally += check(format!("{name}: {event}"), run.event(event) > 0, run.event(event));
+    }
+    tally
+}
+
 /// Four nested waits of a CPU at a time, and more than there are queue nodes for.
 pub(crate) fn nesting(bench: &Bench) -> Result<Tally> {
     let mut tally = Tally::default();
@@ -207,32 +221,32 @@ pub(crate) fn nesting(bench: &Bench) -> Result<Tally> {
     let one = [Edit { file: "kernel/locking/qspinlock.c", from: "#define MAX_NODES	4\n", to: "#define MAX_NODES	1\n" }];
     let single = bench.image("", &one)?.context("no image")?;
     for (name, image, append, wanted) in [
-        ("nesting", &full, "", &["lock_use_node2", "lock_use_node3", "lock_use_node4"][..]),
-        ("nesting-off", &full, "numa_spinlock=off", &["lock_use_node2", "lock_use_node3", "lock_use_node4"]),
+        ("nesting", &full, "", &NESTED[..]),
+        ("nesting-off", &full, "numa_spinlock=off", &NESTED),
         ("nesting-one-node", &single, "", &["lock_no_node"]),
     ] {
         let console = Boot::new(name, append, "nest nest 5\n").run(bench, image)?;
         let run = console.run("nest");
         tally += sound(&console, &[]);
-        let levels = run.text.matches(": excluded").count();
-        tally += check(format!("{name}: locks of all levels exclude"), levels == 4, format!("{levels} of 4"));
-        for event in wanted {
-            tally += check(format!("{name}: {event}"), run.event(event) > 0, run.event(event));
-        }
+        tally += levels(name, &run, wanted);
     }
     Ok(tally)
 }
 
 pub(crate) fn hotplug(bench: &Bench) -> Result<Tally> {
-    let image = image(bench)?;
+    unplugged("hotplug", "", bench, &image(bench)?)
+}
+
+/// CPUs come and go under torture.
+pub(crate) fn unplugged(name: &str, append: &str, bench: &Bench, image: &Image) -> Result<Tally> {
     // Twice as many writers as CPUs: they go where CPUs are.
     let plan = "torture spin 15 torture_type=spin_lock onoff_interval=1 onoff_holdoff=1 nwriters_stress=16\n";
-    let console = Boot::new("hotplug", "", plan).run(bench, &image)?;
+    let console = Boot::new(name, append, plan).run(bench, image)?;
     let run = console.run("spin");
     let mut tally = sound(&console, &[]);
-    tally += tortured("spin", &run);
+    tally += tortured(&format!("{name} spin"), &run);
     let [gone, back] = ["is now offline", "Booting Node"].map(|words| run.text.matches(words).count());
-    tally += check("CPUs come and go", gone > 0 && back > 0, format!("{gone} went, {back} came back"));
+    tally += check(format!("{name}: CPUs come and go"), gone > 0 && back > 0, format!("{gone} went, {back} came back"));
     Ok(tally)
 }
 

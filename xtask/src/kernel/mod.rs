@@ -8,6 +8,7 @@ mod guest;
 mod judge;
 mod module;
 mod mutants;
+mod shuffle;
 mod tree;
 
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ pub(crate) struct Options {
     /// target/kernel]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// With --quick: how long an image may take to build, in minutes
+    /// With --quick: how long an image may take to build, in minutes; 0: an image is used if there is one
     #[arg(long, value_name = "N", default_value_t = 5)]
     image_minutes: u64,
 }
@@ -155,6 +156,13 @@ const PARTS: &[Part] = &[
         minutes: 3,
         quick: false,
         run: gates::user,
+    },
+    Part {
+        name: "shuffle",
+        about: "the experimental variant, by the same gates and with seeded faults of its own",
+        minutes: 10,
+        quick: false,
+        run: shuffle::run,
     },
     Part {
         name: "module",

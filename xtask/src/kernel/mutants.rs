@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use super::build::Bench;
-use super::gates::{bound_boot, check, image, within_bound};
+use super::gates::{bound_boot, check, image, longest_wait, within_bound};
 use super::guest::{Boot, Layout};
 use super::judge::Console;
 use crate::edit::Edit;
@@ -106,7 +106,7 @@ pub(crate) fn run(bench: &Bench) -> Result<Tally> {
                 let threshold = 300;
                 let console = bound_boot(&name, threshold, Layout::Crowded).run(bench, &image)?;
                 complaint(&console).or_else(|| {
-                    let failed = within_bound(&console, threshold).failed;
+                    let failed = within_bound(&console, threshold, longest_wait).failed;
                     (failed > 0).then(|| format!("{failed} waits beyond the bound"))
                 })
             }
@@ -135,7 +135,7 @@ pub(crate) fn run(bench: &Bench) -> Result<Tally> {
 }
 
 /// What gives a fault away, if anything.
-fn complaint(console: &Console) -> Option<String> {
+pub(crate) fn complaint(console: &Console) -> Option<String> {
     if let Some(first) = console.complaints(&[]).first() {
         return Some((*first).to_owned());
     }

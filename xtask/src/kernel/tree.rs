@@ -43,17 +43,7 @@ impl Tree {
 
     /// The patches, in order.
     pub(crate) fn patches() -> Result<Vec<PathBuf>> {
-        let directory = workspace::path("kernel/patches");
-        let mut patches = Vec::new();
-        for entry in fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))? {
-            patches.push(entry?.path());
-        }
-        patches.retain(|path| path.extension().is_some_and(|extension| extension == "patch"));
-        patches.sort();
-        if patches.is_empty() {
-            bail!("no patches in {}", directory.display());
-        }
-        Ok(patches)
+        files("kernel/patches", &["patch"])
     }
 
     /// Does something while these edits are made, and takes them back.
@@ -65,4 +55,19 @@ impl Tree {
         }
         result
     }
+}
+
+/// The files of a directory of ours with one of these extensions, in order of their names. At least one.
+pub(crate) fn files(directory: &str, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+    let directory = workspace::path(directory);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))? {
+        files.push(entry?.path());
+    }
+    files.retain(|path| path.extension().is_some_and(|extension| extensions.iter().any(|wanted| extension == *wanted)));
+    files.sort();
+    if files.is_empty() {
+        bail!("no files with {extensions:?} in {}", directory.display());
+    }
+    Ok(files)
 }
