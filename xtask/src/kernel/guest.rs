@@ -6,7 +6,7 @@
 //! queue.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(crate) enum Layout {
 
 impl Layout {
     /// The node of each CPU.
-    fn nodes(self) -> [usize; CPUS] {
+    pub(crate) fn nodes(self) -> [usize; CPUS] {
         std::array::from_fn(|cpu| match self {
             Self::Interleaved => cpu % NODES,
             Self::One => 0,
@@ -57,12 +57,14 @@ pub(crate) struct Boot<'a> {
     pub(crate) layout: Layout,
     /// The CPU says that there is a hypervisor.
     pub(crate) knows: bool,
+    /// Further files, and where they are in the guest.
+    pub(crate) files: Vec<(PathBuf, String)>,
 }
 
 impl<'a> Boot<'a> {
     pub(crate) fn new(name: &'a str, append: &str, plan: &str) -> Self {
         let (append, plan) = (append.to_owned(), plan.to_owned());
-        Self { name, append, plan, layout: Layout::Interleaved, knows: false }
+        Self { name, append, plan, layout: Layout::Interleaved, knows: false, files: Vec::new() }
     }
 
     /// Boots and returns what the console said, however it ended.
@@ -97,7 +99,7 @@ impl<'a> Boot<'a> {
     }
 
     /// The guest's files.
-    fn initrd(&self, directory: &Path, image: &Image) -> Result<std::path::PathBuf> {
+    fn initrd(&self, directory: &Path, image: &Image) -> Result<PathBuf> {
         let root = directory.join("root");
         if root.exists() {
             fs::remove_dir_all(&root)?;
@@ -116,6 +118,11 @@ impl<'a> Boot<'a> {
         fs::rename(&contend, root.join("bin/contend"))?;
         for module in &image.modules {
             fs::copy(module, root.join("lib").join(module.file_name().context("a module without a name")?))?;
+        }
+        for (from, to) in &self.files {
+            let to = root.join(to.trim_start_matches('/'));
+            fs::create_dir_all(to.parent().context("a file without a directory")?)?;
+            fs::copy(from, &to).with_context(|| format!("{}", from.display()))?;
         }
         let initrd = directory.join("initrd");
         let mut cpio = Command::new("sh");

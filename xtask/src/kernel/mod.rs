@@ -9,6 +9,7 @@ mod judge;
 mod module;
 mod mutants;
 mod shuffle;
+mod suite;
 mod tree;
 
 use std::path::PathBuf;
@@ -163,6 +164,13 @@ const PARTS: &[Part] = &[
         minutes: 10,
         quick: false,
         run: shuffle::run,
+    },
+    Part {
+        name: "suite",
+        about: "flashlock itself in the guest: topology, getcpu and mbind, queues by node, conformance (needs a build)",
+        minutes: 10,
+        quick: false,
+        run: suite::run,
     },
     Part {
         name: "module",
