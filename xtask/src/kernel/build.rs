@@ -172,9 +172,12 @@ impl Build<'_> {
             fs::remove_dir_all(&self.out).with_context(|| format!("cannot empty {}", self.out.display()))?;
         }
         fs::create_dir_all(&self.out)?;
-        self.make(&["tinyconfig"])?;
-        let config = self.out.join(".config");
-        let tiny = fs::read_to_string(&config)?;
+        let (config, tiny) = (self.out.join(".config"), self.out.join("tiny.config"));
+        if !tiny.exists() {
+            self.make(&["tinyconfig"])?;
+            fs::copy(&config, &tiny)?;
+        }
+        let tiny = fs::read_to_string(&tiny)?;
         // The later of two lines counts.
         fs::write(&config, format!("{tiny}\n{lines}"))?;
         self.make(&["olddefconfig"])?;
