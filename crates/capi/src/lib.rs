@@ -31,7 +31,7 @@ use errors::{Answer, Failure, code};
 #[repr(C, align(8))]
 pub struct CLock {
     raw: Raw,
-    room: [u64; 7],
+    room: [u64; 5],
 }
 
 /// `flashlock_rcl_cond_t`
@@ -121,11 +121,12 @@ pub unsafe extern "C" fn flashlock_rcl_init(at: *mut CLock, kind: c_int, name: *
         let kind = match kind {
             0 => Kind::Ordinary,
             1 => Kind::Delegated,
+            2 => Kind::Adaptive,
             other => return Err(Failure::new(libc::EINVAL, format!("{other} is no enum flashlock_rcl_kind"))),
         };
-        let server = named::place(kind, text(name)?)?.map_or(0, Server::number);
-        // SAFETY: not null, so a place for a lock.
-        unsafe { at.write(CLock { raw: Raw::new(server), room: [0; 7] }) };
+        let raw = named::lock(kind, text(name)?)?;
+        // SAFETY: not null, so a place for a lock. What was there was no lock, or was destroyed.
+        unsafe { at.write(CLock { raw, room: [0; 5] }) };
         Ok(())
     })
 }
@@ -134,9 +135,14 @@ pub unsafe extern "C" fn flashlock_rcl_init(at: *mut CLock, kind: c_int, name: *
 /// As the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashlock_rcl_destroy(at: *mut CLock) -> c_int {
-    code(|| match lock(at)?.raw.is_held() {
-        true => Err(Failure::new(libc::EBUSY, "the lock is held")),
-        false => Ok(()),
+    code(|| {
+        if lock(at)?.raw.is_held() {
+            return Err(Failure::new(libc::EBUSY, "the lock is held"));
+        }
+        // SAFETY: a lock that nobody uses any more, as the header asks for. It is left as an ordinary one, which owns
+        // nothing.
+        drop(unsafe { std::mem::replace(&mut (*at).raw, Raw::new(0)) });
+        Ok(())
     })
 }
 

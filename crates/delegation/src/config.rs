@@ -16,8 +16,15 @@
 //!
 //! [locks]
 //! index = "hot"              # a server's name,
-//! log = "ordinary"           # or an ordinary lock
+//! log = "ordinary"           # or an ordinary lock,
+//! queue = "adaptive"         # or one that goes to a server when that pays
 //! "cache.*" = "hot"          # all names that begin so; the longest pattern that fits decides
+//!
+//! [adaptive]                 # from when on a server pays: `flashlock calibrate --delegation` measures it
+//! go = 0.2                   # the share of time in sections; or "never"
+//! back = 0.02                # the use rate at which a lock comes back
+//! handover-ns = 400          # a hand-over of the contended ordinary lock
+//! request-ns = 200           # a request to a server, besides the section
 //! ```
 //!
 //! A lock that is not named stays what its program makes it. Servers are opened when they are first needed. They are
@@ -29,6 +36,7 @@ use std::{env, fs, io};
 
 use serde::Deserialize;
 
+use crate::adapt::Thresholds;
 use crate::server::{Options, Scheduling};
 
 /// The variable with a list of locks.
@@ -40,6 +48,8 @@ pub const ENV_FILE: &str = "FLASHLOCK_RCL_CONFIG";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Ordinary,
+    /// Where it pays.
+    Adaptive,
     /// On the server of that name.
     Server(String),
 }
@@ -68,6 +78,7 @@ enum How {
 struct File {
     servers: BTreeMap<String, Described>,
     locks: BTreeMap<String, String>,
+    adaptive: Thresholds,
 }
 
 /// All of it.
@@ -76,7 +87,11 @@ pub(crate) struct Config {
     servers: BTreeMap<String, Described>,
     /// The list's come first.
     locks: [BTreeMap<String, Place>; 2],
+    adaptive: Thresholds,
 }
+
+/// Words that are no servers.
+const PLACES: [&str; 2] = ["ordinary", "adaptive"];
 
 fn bad(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
@@ -85,6 +100,7 @@ fn bad(text: String) -> io::Error {
 fn place(word: &str) -> Place {
     match word {
         "ordinary" => Place::Ordinary,
+        "adaptive" => Place::Adaptive,
         server => Place::Server(server.to_owned()),
     }
 }
@@ -111,10 +127,11 @@ impl Config {
 
     /// A file's text.
     fn parse(text: &str) -> io::Result<Self> {
-        let File { servers, locks } = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
-        if servers.contains_key("ordinary") {
-            return Err(bad("a server cannot be called `ordinary`: give it another name".to_owned()));
+        let File { servers, locks, adaptive } = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        if let Some(name) = PLACES.iter().find(|name| servers.contains_key(**name)) {
+            return Err(bad(format!("a server cannot be called `{name}`: give it another name")));
         }
+        adaptive.check().map_err(|error| bad(format!("adaptive: {error}")))?;
         for (name, described) in &servers {
             described.options().check().map_err(|error| bad(format!("servers.{name}: {error}")))?;
         }
@@ -129,7 +146,7 @@ impl Config {
                 )));
             }
         }
-        Ok(Self { servers, locks: [BTreeMap::new(), locks] })
+        Ok(Self { servers, locks: [BTreeMap::new(), locks], adaptive })
     }
 
     /// Adds a list.
@@ -137,11 +154,16 @@ impl Config {
         for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
             let (lock, word) = match entry.split_once('=') {
                 Some((lock, word)) if !lock.trim().is_empty() && !word.trim().is_empty() => (lock.trim(), word.trim()),
-                _ => return Err(bad(format!("`{entry}` must be LOCK=SERVER or LOCK=ordinary"))),
+                _ => return Err(bad(format!("`{entry}` must be LOCK=SERVER, LOCK=ordinary or LOCK=adaptive"))),
             };
             self.locks[0].insert(lock.to_owned(), place(word));
         }
         Ok(())
+    }
+
+    /// What is known of this machine.
+    pub(crate) fn thresholds(&self) -> Thresholds {
+        self.adaptive
     }
 
     /// Where the lock of that name is to be, if anything is said of it.
@@ -215,16 +237,31 @@ mod tests {
     }
 
     #[test]
+    fn thresholds_are_the_papers_unless_the_file_has_those_of_the_machine() {
+        assert_eq!(Config::parse(FILE).expect("valid").thresholds(), Thresholds::PAPER);
+        let file = "[adaptive]\ngo = \"never\"\nhandover-ns = 150\n[locks]\nqueue = \"adaptive\"\n";
+        let config = Config::parse(file).expect("valid");
+        assert_eq!(config.thresholds(), Thresholds { handover_ns: 150.0, ..Thresholds::NEVER });
+        assert_eq!(config.place("queue"), Some(&Place::Adaptive));
+        let again = toml::to_string(&config.thresholds()).expect("can be written");
+        assert_eq!(toml::from_str::<Thresholds>(&again).expect("valid"), config.thresholds());
+    }
+
+    #[test]
     fn what_is_wrong_is_told() {
         let parse = |text: &str| Config::parse(text).expect_err(text).to_string();
         assert!(parse("[servers.ordinary]").contains("another name"));
+        assert!(parse("[servers.adaptive]").contains("another name"));
+        assert!(parse("[adaptive]\ngo = 1.5").contains("adaptive: go must be 0 to 1, not 1.5"));
+        assert!(parse("[adaptive]\ngo = \"nver\"").contains("a share or \"never\""));
+        assert!(parse("[adaptive]\nrequest-ns = 0").contains("request-ns must be"));
         assert!(parse("[locks]\nindex = \"hto\"").contains("add [servers.hto]"));
         assert!(parse("[servers.hot]\nthreads = 0").contains("servers.hot: a server has 1 to 4094"));
         assert!(parse("[servers.hot]\ntimeout-ms = 0").contains("time-out"));
         assert!(parse("[servers.hot]\ncpus = 1").contains("unknown field"));
         assert!(parse("[lock]").contains("unknown field"));
         let add = |list: &str| Config::default().add(list).expect_err(list).to_string();
-        assert_eq!(add("index"), "`index` must be LOCK=SERVER or LOCK=ordinary");
+        assert_eq!(add("index"), "`index` must be LOCK=SERVER, LOCK=ordinary or LOCK=adaptive");
         assert!(add("=hot").contains("must be") && add("a=").contains("must be"));
     }
 }

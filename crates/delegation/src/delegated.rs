@@ -14,6 +14,7 @@ use flashlock_locks::closure::rcl::slot::Inline;
 use flashlock_locks::machine::Deadline;
 use flashlock_locks::wait::{SpinThenPark, WaitPolicy};
 
+use crate::adapt::Governor;
 use crate::cond::Cond;
 use crate::named::{self, Kind};
 use crate::raw::{Raw, Recursive};
@@ -105,8 +106,16 @@ impl<T> Delegated<T> {
     /// # Errors
     /// What is wrong with the configuration; why the server cannot be [opened](Server::open).
     pub fn named(name: &str, kind: Kind, value: T) -> io::Result<Self> {
-        let number = named::place(kind, Some(name))?.map_or(0, Server::number);
-        Ok(Self { lock: Raw::new(number), value: UnsafeCell::new(value) })
+        Ok(Self { lock: named::lock(kind, Some(name))?, value: UnsafeCell::new(value) })
+    }
+
+    /// With this value, under an [adaptive](crate::adapt) lock of that name, which the [configuration](crate::config)
+    /// may place elsewhere.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration; what the system says if it refuses the governor's thread.
+    pub fn adaptive(name: &str, value: T) -> io::Result<Self> {
+        Self::named(name, Kind::Adaptive, value)
     }
 
     /// With this value, under a lock of that server.
@@ -124,6 +133,11 @@ impl<T, W: WaitPolicy> Delegated<T, W> {
     /// As [`on`](Delegated::on), with any way of waiting.
     pub fn waiting_on(server: &Server, value: T) -> Self {
         Self { lock: Raw::new(server.number()), value: UnsafeCell::new(value) }
+    }
+
+    /// With this value, under an [adaptive](crate::adapt) lock of that governor.
+    pub fn governed(governor: &Governor, name: &str, value: T) -> Self {
+        Self { lock: Raw::adaptive(governor, Some(name)), value: UnsafeCell::new(value) }
     }
 
     /// The value, for who has it alone.
@@ -159,12 +173,22 @@ impl<T: ?Sized + Send, W: WaitPolicy> Delegated<T, W> {
     }
 
     /// Makes the lock that server's, or with `None` ordinary. It waits for the lock. Requests that wait elsewhere go
-    /// there.
+    /// there. An adaptive lock stays there until it is [unpinned](Delegated::unpin).
     ///
     /// # Panics
     /// In a section of the same value.
     pub fn assign(&self, server: Option<&Server>) {
         self.lock.assign(server.map_or(0, Server::number)).unwrap_or_else(|Recursive| recursive());
+    }
+
+    /// Has an [adaptive](crate::adapt) lock move again after it was [assigned](Delegated::assign).
+    pub fn unpin(&self) {
+        self.lock.unpin();
+    }
+
+    /// Whether it is [adaptive](crate::adapt).
+    pub fn is_adaptive(&self) -> bool {
+        self.lock.is_adaptive()
     }
 
     /// The number of the server that runs its sections; `None` if they are run by who asks. It may change at any time.

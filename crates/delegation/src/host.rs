@@ -102,6 +102,11 @@ impl Host {
         unsafe { host.as_ref() }.expect("a lock names a server that was never opened")
     }
 
+    /// Kernel ids of its servicing threads.
+    pub(crate) fn threads(&self) -> Vec<u32> {
+        self.ids.lock().expect("nobody panics with it").clone()
+    }
+
     /// Has the manager look.
     pub(crate) fn call_manager(&self) {
         self.bell.0.fetch_add(1, Release);

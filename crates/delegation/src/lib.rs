@@ -22,6 +22,7 @@
 //! | [`server`] | [`Server`]: what it is given, how it is opened and closed |
 //! | [`delegated`] | [`Delegated`]: a value, and a lock that may be a server's |
 //! | [`raw`] | the lock alone, which other languages' interfaces are made of |
+//! | [`adapt`] | locks that go to a server when that pays, and come back |
 //! | [`config`] | which server runs which lock: a file, and variables |
 //! | [`named`] | servers by name, where locks begin |
 //! | [`cond`] | condition variables for sections |
@@ -51,6 +52,7 @@
 //! when they are used, and servers can be opened. A lock whose section was running when another thread forked stays
 //! held there, as any mutex does.
 
+pub mod adapt;
 pub mod cond;
 pub mod config;
 pub mod delegated;

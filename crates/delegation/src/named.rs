@@ -6,7 +6,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use flashlock_locks::wait::WaitPolicy;
+
+use crate::adapt::{Governor, Thresholds};
 use crate::config::{Config, Place};
+use crate::raw::Raw;
 use crate::server::Server;
 
 /// What a program makes a lock, where nobody says otherwise.
@@ -17,6 +21,8 @@ pub enum Kind {
     /// A server runs its sections: the one that the [configuration](crate::config) names, or else that called
     /// [`DEFAULT`].
     Delegated,
+    /// It is ordinary, and goes to a server when that pays.
+    Adaptive,
 }
 
 /// The server of delegated locks of which nothing else is said.
@@ -52,18 +58,27 @@ pub fn is_named(server: &Server) -> bool {
     open.values().any(|named| std::ptr::eq(*named, server))
 }
 
-/// Where a lock of that name, if it has one, begins that its program makes so.
+/// The thresholds of this machine that the configuration has.
+pub(crate) fn thresholds() -> io::Result<Thresholds> {
+    Ok(config()?.thresholds())
+}
+
+/// A lock of that name, if it has one, which its program makes so.
 ///
 /// # Errors
-/// As [`server`].
-pub fn place(kind: Kind, name: Option<&str>) -> io::Result<Option<&'static Server>> {
+/// As [`server`]; what the system says if it refuses the thread of the governor.
+pub fn lock<W: WaitPolicy>(kind: Kind, name: Option<&str>) -> io::Result<Raw<W>> {
     let said = match name {
         Some(name) => config()?.place(name),
         None => None,
     };
-    match (said, kind) {
-        (Some(Place::Server(name)), _) => server(name).map(Some),
-        (Some(Place::Ordinary), _) | (None, Kind::Ordinary) => Ok(None),
-        (None, Kind::Delegated) => server(DEFAULT).map(Some),
-    }
+    let number = match (said, kind) {
+        (Some(Place::Server(name)), _) => server(name)?.number(),
+        (Some(Place::Ordinary), _) | (None, Kind::Ordinary) => 0,
+        (Some(Place::Adaptive), _) | (None, Kind::Adaptive) => {
+            return Ok(Raw::adaptive(Governor::of_process()?, name));
+        }
+        (None, Kind::Delegated) => server(DEFAULT)?.number(),
+    };
+    Ok(Raw::new(number))
 }

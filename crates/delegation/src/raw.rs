@@ -3,20 +3,63 @@
 //! What [`Delegated`](crate::Delegated) puts beside its value, and what the C interface is made of.
 
 use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::closure::rcl::{Lock, Section, acquire, assign, exec, release};
 use flashlock_locks::machine::Deadline;
 use flashlock_locks::wait::{SpinThenPark, WaitPolicy};
 
 use crate::Machine;
+use crate::adapt::Governor;
+use crate::adapt::meter::{self, Meter};
 use crate::cond::Cond;
 use crate::here::{self, Here};
+use crate::host::Host;
 
 /// A lock that may be a server's; all-zero is an ordinary, free one. Clients wait by policy `W`.
+///
+/// # Invariants
+/// 1. Only the holder writes `sections`.
+/// 2. `meter` is null, or owns a count of an `Arc`. It does not change.
 #[repr(C)]
 pub struct Raw<W: WaitPolicy = SpinThenPark> {
     lock: Lock<Machine>,
+    /// Sections of an adaptive lock: beside its word, for its holder has that line.
+    sections: AtomicU32,
+    meter: Option<Metered>,
     wait: PhantomData<fn() -> W>,
+}
+
+const _: () = assert!(size_of::<Raw>() == 24);
+
+/// An `Arc` that is null in zeroed memory.
+#[repr(transparent)]
+struct Metered(NonNull<Meter>);
+
+// SAFETY: it is an `Arc` of what is `Send` and `Sync`.
+unsafe impl Send for Metered {}
+// SAFETY: as above.
+unsafe impl Sync for Metered {}
+
+impl Metered {
+    fn new(meter: Arc<Meter>) -> Self {
+        Self(NonNull::new(Arc::into_raw(meter).cast_mut()).expect("an Arc is never null"))
+    }
+
+    #[inline(always)]
+    fn get(&self) -> &Meter {
+        // SAFETY: it owns a count (invariant 2).
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        // SAFETY: from `into_raw`, and its count is given back once (invariant 2).
+        drop(unsafe { Arc::from_raw(self.0.as_ptr()) });
+    }
 }
 
 /// Why nothing was done: the calling thread runs a section of this lock, and would wait for itself.
@@ -30,7 +73,22 @@ pub struct NotInside;
 impl<W: WaitPolicy> Raw<W> {
     /// A free lock, of the server of that number, or ordinary if it is 0.
     pub fn new(server: u32) -> Self {
-        Self { lock: Lock::of(server), wait: PhantomData }
+        Self { lock: Lock::of(server), sections: AtomicU32::new(0), meter: None, wait: PhantomData }
+    }
+
+    /// A free, ordinary lock, which that governor may move.
+    pub fn adaptive(governor: &Governor, name: Option<&str>) -> Self {
+        Self { meter: governor.meter(name).map(Metered::new), ..Self::new(0) }
+    }
+
+    #[inline(always)]
+    fn meter(&self) -> Option<&Meter> {
+        self.meter.as_ref().map(Metered::get)
+    }
+
+    /// Whether a governor may move it, if it is not pinned.
+    pub fn is_adaptive(&self) -> bool {
+        self.meter.is_some()
     }
 
     /// Has the section run under the lock. Its function calls [`inside`](Raw::inside). Not for who
@@ -41,13 +99,39 @@ impl<W: WaitPolicy> Raw<W> {
     #[inline]
     pub unsafe fn run(&self, section: Section<'_>) {
         // SAFETY: the caller's promise.
-        unsafe { exec::<Machine, W, _>(&self.lock, section, &Here) };
+        let run = || unsafe { exec::<Machine, W, _>(&self.lock, section, &Here) };
+        match self.meter() {
+            None => run(),
+            Some(meter) => meter::around(self.address(), meter, || self.server() == 0, run),
+        }
     }
 
     /// A section's work: while it runs, the calling thread is known to be inside this lock.
+    ///
+    /// An adaptive lock goes where it is wanted when its section has ended.
     #[inline]
     pub fn inside<R>(&self, work: impl FnOnce() -> R) -> R {
-        here::inside(self.address(), work)
+        let Some(meter) = self.meter() else { return here::inside(self.address(), work) };
+        // Relaxed: the lock orders them (invariant 1).
+        let count = self.sections.load(Relaxed).wrapping_add(1);
+        self.sections.store(count, Relaxed);
+        let result = here::inside(self.address(), || meter::inside(self.address(), meter, count, work));
+        if meter.wanted() != self.server() {
+            self.goes(meter);
+        }
+        result
+    }
+
+    /// Held by the caller, wherever it is -> there, where it is wanted, if that server is open. (It is closed in a child
+    /// that was forked.)
+    #[cold]
+    fn goes(&self, meter: &Meter) {
+        let wanted = meter.wanted();
+        if wanted == 0 || !Host::of(wanted).core.is_closed() {
+            // SAFETY: the caller runs a section of it, and so holds it. Should the server be closed, clients find out.
+            unsafe { assign(&self.lock, wanted, &Here) };
+            meter.moved(wanted);
+        }
     }
 
     /// Whether the calling thread runs a section of this lock.
@@ -74,7 +158,8 @@ impl<W: WaitPolicy> Raw<W> {
         Ok(cond.wait_between(until, release, || acquire::<Machine, W, _>(&self.lock, &Here)))
     }
 
-    /// Makes the lock that server's, or ordinary if the number is 0. It waits for the lock.
+    /// Makes the lock that server's, or ordinary if the number is 0. It waits for the lock. An adaptive lock is pinned
+    /// there.
     ///
     /// # Errors
     /// [`Recursive`].
@@ -82,13 +167,26 @@ impl<W: WaitPolicy> Raw<W> {
         if self.is_inside() {
             return Err(Recursive);
         }
+        if let Some(meter) = self.meter() {
+            meter.pin(server);
+        }
         acquire::<Machine, W, _>(&self.lock, &Here);
         // SAFETY: held. Should the server be closed later, clients find out.
         unsafe {
             assign(&self.lock, server, &Here);
             release(&self.lock, &Here);
         }
+        if let Some(meter) = self.meter() {
+            meter.moved(server);
+        }
         Ok(())
+    }
+
+    /// Has an adaptive lock move again that was [assigned](Raw::assign).
+    pub fn unpin(&self) {
+        if let Some(meter) = self.meter() {
+            meter.unpin();
+        }
     }
 
     /// The number of the server that runs its sections; 0 if who asks does. It may change at any time.
@@ -98,8 +196,6 @@ impl<W: WaitPolicy> Raw<W> {
 
     /// Whether somebody holds it. It may change at any time.
     pub fn is_held(&self) -> bool {
-        use std::sync::atomic::Ordering::Relaxed;
-
         flashlock_locks::closure::rcl::word::is_held(self.lock.word.0.load(Relaxed))
     }
 }

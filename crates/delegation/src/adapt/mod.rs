@@ -1,0 +1,45 @@
+//! # Locks that find out themselves whether a server pays
+//!
+//! An *adaptive* lock starts as an ordinary one. It goes to a server when it is hot, and comes back when it cools; it
+//! moves between servers when locks are in each other's way. Section 6 of the paper calls that its future work.
+//!
+//! ```
+//! use flashlock_delegation::Delegated;
+//!
+//! let index = Delegated::adaptive("index", Vec::new())?;
+//! index.run(|index| index.push(1));
+//! assert_eq!(index.into_inner(), [1]);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`policy`] | the decisions, as a function of measured numbers |
+//! | [`thresholds`] | from when on a server pays on this machine |
+//! | `meter` | what is measured of a lock, and how |
+//! | [`governor`] | who measures, asks the policy, and says where locks are to be |
+//!
+//! **What it costs.** A section of an adaptive lock counts itself, and looks at a line that hardly ever changes. One in
+//! about thirty is timed. A lock that is not adaptive pays for a comparison with null.
+//!
+//! **Pinning.** [`Delegated::assign`](crate::Delegated::assign) keeps the lock where it is told to be, until
+//! [`Delegated::unpin`](crate::Delegated::unpin). The [configuration](crate::config) pins as well: a lock that it places
+//! on a server or makes ordinary is not adaptive.
+//!
+//! **What it cannot see.**
+//! - CPUs that other processes use. The governor counts the CPUs that this process may use (affinity, cgroup), and takes
+//!   off what this process's own threads use.
+//! - Cache misses. It compares the sections that follow one of the same thread with those that follow another one's:
+//!   what these take longer is the lines that travel.
+//! - Threads that have a client number and are idle. They lower the use rate of their server, so a lock that is used by
+//!   few of many threads comes back sooner than it should.
+//! - Distances. It does not choose the CPU or the NUMA node of a server: its threads are free.
+
+pub mod governor;
+pub(crate) mod meter;
+pub mod policy;
+pub mod thresholds;
+
+pub use governor::{Decision, Governor, Report};
+pub use policy::Why;
+pub use thresholds::Thresholds;
