@@ -118,6 +118,11 @@ impl<T> Delegated<T> {
         Self::named(name, Kind::Adaptive, value)
     }
 
+    /// With this value, under an [adaptive](crate::adapt) lock of that governor.
+    pub fn governed(governor: &Governor, name: &str, value: T) -> Self {
+        Self { lock: Raw::adaptive(governor, Some(name)), value: UnsafeCell::new(value) }
+    }
+
     /// With this value, under a lock of that server.
     pub fn on(server: &Server, value: T) -> Self {
         Self::waiting_on(server, value)
@@ -133,11 +138,6 @@ impl<T, W: WaitPolicy> Delegated<T, W> {
     /// As [`on`](Delegated::on), with any way of waiting.
     pub fn waiting_on(server: &Server, value: T) -> Self {
         Self { lock: Raw::new(server.number()), value: UnsafeCell::new(value) }
-    }
-
-    /// With this value, under an [adaptive](crate::adapt) lock of that governor.
-    pub fn governed(governor: &Governor, name: &str, value: T) -> Self {
-        Self { lock: Raw::adaptive(governor, Some(name)), value: UnsafeCell::new(value) }
     }
 
     /// The value, for who has it alone.
