@@ -22,15 +22,8 @@ fn told(governor: &Governor, lock: Lock, server: Counted, cpus: f64) -> Option<W
     (0..CONFIRM * 2).find_map(|_| governor.step(&seen).first().map(|decision| decision.why))
 }
 
-const HOT: Lock = Lock {
-    id: 1,
-    at: None,
-    pinned: false,
-    sections: 100_000,
-    share: Some(0.9),
-    warm: Some(50.0),
-    cold: Some(200.0),
-};
+const HOT: Lock =
+    Lock { id: 1, at: None, pinned: false, sections: 100_000, share: Some(0.9), warm: Some(50.0), cold: Some(200.0) };
 
 /// Threads that count under the lock until told to stop, while this thread acts.
 fn meanwhile(data: &Delegated<u64>, act: impl FnOnce()) {

@@ -9,15 +9,8 @@ use proptest::prelude::*;
 const THRESHOLDS: Thresholds = Thresholds { go: Some(0.2), back: 0.02, handover_ns: 400.0, request_ns: 200.0 };
 
 /// Hot: half of its threads' time, and short sections.
-const HOT: Lock = Lock {
-    id: 1,
-    at: None,
-    pinned: false,
-    sections: 100_000,
-    share: Some(0.5),
-    warm: Some(100.0),
-    cold: Some(300.0),
-};
+const HOT: Lock =
+    Lock { id: 1, at: None, pinned: false, sections: 100_000, share: Some(0.5), warm: Some(100.0), cold: Some(300.0) };
 /// It mostly finds something.
 const BUSY: Server = Server { scans: 1_000, busy: 900, mixed: 0, sections: 100_000, clients: 200_000 };
 /// It mostly finds nothing.

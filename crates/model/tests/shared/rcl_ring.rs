@@ -83,6 +83,8 @@ pub(crate) struct Ring<C: Checker, W: WaitPolicy> {
     data: [C::Data; 3],
     /// What a section may wait for, until another one sets it.
     flag: Word<C>,
+    /// The server where the first lock is to be: its holders follow.
+    wanted: Word<C>,
     who: RefCell<Vec<Who<C>>>,
     /// All that was asked for, until the execution is over: a mutant may run a section too late.
     asked: RefCell<Vec<*mut Visit<C, W>>>,
@@ -138,6 +140,7 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
             locks: of.map(Lock::of),
             data: std::array::from_fn(|_| C::Data::new()),
             flag: Word::new(0),
+            wanted: Word::new(of[0]),
             who: RefCell::default(),
             asked: RefCell::default(),
             wait: PhantomData,
@@ -198,6 +201,19 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
     pub(crate) fn assign(&self, lock: usize, server: u32) {
         // SAFETY: the caller holds it.
         unsafe { assign(&self.locks[lock], server, self) };
+    }
+
+    /// Says where the first lock is to be, as a governor does: without the lock.
+    pub(crate) fn want(&self, server: u32) {
+        self.wanted.swap(server, Release);
+    }
+
+    /// Has the first lock go where it is wanted: to be called in a section of it, as an adaptive lock does at its end.
+    pub(crate) fn follow(&self) {
+        let (wanted, lock) = (self.wanted.load(Acquire), &self.locks[0]);
+        if wanted != lock.server() {
+            self.assign(0, wanted);
+        }
     }
 
     /// The calling thread is that worker until the server is closed.

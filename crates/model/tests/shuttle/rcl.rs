@@ -191,6 +191,57 @@ fn locks_move() {
     both("rcl, moving, stp, restless", 4000, RESTLESS, moving::<SpinThenPark>().body());
 }
 
+/// Adaptive locks: a governor, who has no lock, says where the lock is to be, and its holders follow: `follow` is what
+/// they do at the end of their sections.
+fn adaptive(
+    follow: Inside<Shuttled, Park>,
+    governs: fn(&Servers<Park>, u32),
+    looks: u32,
+) -> impl Fn() + Send + Sync + Clone {
+    move || {
+        let ring = Servers::<Park>::with_locks(2, 1, 2, [0, 1, 2]);
+        let gone = Arc::new(AtomicU32::new(0));
+        let play = Play { servers: 2, cap: 2, looks, ..Play::new(&[&[], &[], &[]]) };
+        let managers: Vec<_> = (1..=2).map(|number| play.manager(&ring, number, gone.clone())).collect();
+        let clients: Vec<_> = (0..3)
+            .map(|_| {
+                let (ring, gone) = (ring.clone(), gone.clone());
+                thread::spawn(move || {
+                    (0..3).for_each(|_| ring.section(0, follow));
+                    ring.leave();
+                    gone.fetch_add(1, SeqCst);
+                })
+            })
+            .collect();
+        for server in [1, 2, 0, 2] {
+            governs(&ring, server);
+            thread::yield_now();
+        }
+        clients.into_iter().for_each(|client| client.join().expect("no panic"));
+        (1..=2).for_each(|number| ring.host(number).close());
+        managers.into_iter().for_each(|manager| manager.join().expect("no panic"));
+        assert!(ring.visits(0) >= 9, "sections were lost");
+        ring.end();
+    }
+}
+
+fn follows(ring: &Arc<Servers<Park>>) {
+    thread::yield_now();
+    ring.follow();
+}
+
+#[test]
+fn adaptive_locks_go_where_they_are_wanted() {
+    both("rcl, adaptive, park", 3000, STILL, adaptive(follows, |ring, server| ring.want(server), 0));
+    both("rcl, adaptive, restless", 3000, RESTLESS, adaptive(follows, |ring, server| ring.want(server), 0));
+}
+
+/// A governor that moves the lock itself, as though it had it.
+#[test]
+fn who_moves_a_lock_must_hold_it() {
+    broken("moves a lock without it", STILL, adaptive(breaks, |ring, server| ring.assign(0, server), 300));
+}
+
 /// The server is closed while clients ask: what is left is done under an ordinary lock.
 fn closing<W: WaitPolicy>() -> impl Fn() + Send + Sync + Clone + 'static {
     || {

@@ -122,17 +122,19 @@ impl<M: Machine> Slot<M> {
     #[inline]
     pub(super) fn wait<W: WaitPolicy>(&self, blocks: impl FnOnce()) -> u32 {
         let is_answer = |seen| !matches!(seen, RUN | GRANT);
-        let mut end = None;
-        while W::SPINS {
-            let patience = W::patience(None, Patience::Budget);
-            if let Some(seen) = W::poll::<M>(&self.code, Acquire, patience, is_answer) {
-                return seen;
-            }
-            // The server would have to wake it, which takes longer than many sections. With a CPU for each thread it
-            // polls on, for a while.
-            let end = end.get_or_insert_with(|| M::sooner(STAY, None));
-            if M::crowded() || M::expired(end) {
-                break;
+        if W::SPINS {
+            let mut end = None;
+            loop {
+                let patience = W::patience(None, Patience::Budget);
+                if let Some(seen) = W::poll::<M>(&self.code, Acquire, patience, is_answer) {
+                    return seen;
+                }
+                // The server would have to wake it, which takes longer than many sections. With a CPU for each thread
+                // it polls on, for a while.
+                let end = end.get_or_insert_with(|| M::sooner(STAY, None));
+                if M::crowded() || M::expired(end) {
+                    break;
+                }
             }
         }
         self.sleep(blocks)
