@@ -23,6 +23,7 @@ mod compare;
 mod cpu;
 mod doctor;
 mod elf;
+mod embedded;
 mod evidence;
 mod failure;
 mod generate;

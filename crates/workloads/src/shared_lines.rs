@@ -121,6 +121,11 @@ impl<L: Lock, G: Ground, const LOCKS: usize> SharedLines<L, G, LOCKS> {
     pub fn new(mut lock: impl FnMut() -> L, job: Job) -> Self {
         Self { locks: array::from_fn(|_| Guarded::new(lock(), job.lines.max(1))), job }
     }
+
+    /// The first lock.
+    pub fn lock(&self) -> &L {
+        &self.locks[0].lock.0
+    }
 }
 
 impl<L: Lock, G: Ground, const LOCKS: usize> Workload for SharedLines<L, G, LOCKS> {

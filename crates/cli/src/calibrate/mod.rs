@@ -7,6 +7,7 @@
 //! | [`kernel`] | calls, wake-ups, switches, sleeps |
 //! | [`measure`] | all of it, in order, into a description |
 //! | [`distances`], [`system`] | of that, what goes by distance, and what the operating system takes |
+//! | [`delegation`] | from when on a server pays |
 //! | [`effort`] | how much is measured |
 //! | [`plausible`], [`order`] | what cannot be true of a machine; what is put in order |
 //! | [`sheet`], [`json`] | what was measured, how, and what was not: for people, and for programs |
@@ -14,6 +15,7 @@
 //!
 //! Figures are medians: on a machine that others use, too, means say more about the others.
 
+mod delegation;
 mod distances;
 mod effort;
 mod json;
@@ -54,6 +56,8 @@ Examples:
   flashlock calibrate --json | jq '.figures[] | {what, value, unit}'
       what was measured, for programs
   flashlock calibrate --evidence           what the default lock decides by
+  flashlock calibrate --delegation > rcl.toml
+      from when on a server pays; for FLASHLOCK_RCL_CONFIG
 
 Let nothing else run meanwhile. Needs no root; a CPU that this process may not
 use is not measured. The file says when it was measured, and which numbers are
@@ -98,6 +102,11 @@ pub(crate) struct Args {
     /// Measure only what the default lock decides by, and show what follows: it takes a moment
     #[arg(long, conflicts_with_all = ["output", "quick"])]
     evidence: bool,
+
+    /// Measure only from when on a server pays that runs critical sections (`rcl`), and print the table `[adaptive]` of
+    /// its configuration file: it takes 20 seconds
+    #[arg(long, conflicts_with_all = ["output", "evidence"])]
+    delegation: bool,
 }
 
 /// Runs the verb.
@@ -106,6 +115,9 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         let evidence = Evidence::measure();
         let text = if args.json { evidence.json()? } else { evidence.text(screen::width(libc::STDOUT_FILENO)) };
         return screen::emit(&text).map(|()| 0);
+    }
+    if args.delegation {
+        return delegated(args);
     }
     if let Some(file) = &args.output {
         check(file, args.force)?;
@@ -127,6 +139,18 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let source = format!("Measured by flashlock {version} ({how}) on {date}. {}", sheet.source(DEFAULTS));
     found.source = table::paragraph(&source, 120);
     deliver(args, &machine, &found, &sheet).map(|()| 0)
+}
+
+/// From when on a server pays.
+fn delegated(args: &Args) -> Result<u8, Failure> {
+    let machine = Machine::here(None);
+    let found = delegation::Found::measure(Effort { quick: args.quick })?;
+    if args.json {
+        return screen::emit(&found.json(&machine, args.quick)?).map(|()| 0);
+    }
+    let how = if args.quick { "calibrate --delegation --quick" } else { "calibrate --delegation" };
+    screen::tell(&found.text(&machine.to_string(), screen::width(libc::STDERR_FILENO)));
+    screen::emit(&found.toml(&machine, how)?).map(|()| 0)
 }
 
 /// Shows what was measured, and then keeps it: whatever fails, measuring it again would take minutes.
@@ -212,7 +236,14 @@ mod tests {
         let machine = Machine::default();
         let mut found = Description::find(DEFAULTS).unwrap();
         found.scheduler.slice_us = 0.25;
-        let args = Args { output: Some(file.clone()), force: true, quick: true, json: false, evidence: false };
+        let args = Args {
+            output: Some(file.clone()),
+            force: true,
+            quick: true,
+            json: false,
+            evidence: false,
+            delegation: false,
+        };
         let failure = deliver(&args, &machine, &found, &Sheet::default()).unwrap_err().to_string();
         let text = fs::read_to_string(&file).unwrap();
         fs::remove_file(&file).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use flashlock_locks::catalogue::{DEFAULT, PRINCIPAL};
+use flashlock_locks::catalogue::{APART, ApartInfo, DEFAULT, PRINCIPAL};
 use flashlock_native::settings::{self, split_list};
 use flashlock_rivals::{RIVALS, Rival};
 
@@ -25,6 +25,8 @@ pub(super) enum Contestant {
     Lock(LockChoice),
     /// With its library, if it needs one.
     Rival(&'static Rival, Option<PathBuf>),
+    /// One of ours that a program must be written for.
+    Closure(&'static ApartInfo),
 }
 
 impl Contestant {
@@ -33,6 +35,7 @@ impl Contestant {
             Self::Glibc => GLIBC,
             Self::Lock(lock) => &lock.text,
             Self::Rival(rival, _) => rival.name,
+            Self::Closure(lock) => lock.name,
         }
     }
 }
@@ -67,6 +70,32 @@ pub(super) fn chosen_locks(lists: &[String], is_map: bool) -> Result<Vec<LockCho
         ));
     }
     Ok(locks)
+}
+
+/// The locks that run closures.
+pub(super) fn closures() -> impl Iterator<Item = &'static ApartInfo> {
+    APART.iter().filter(|lock| lock.interface != "mutex")
+}
+
+/// The closure locks that `--closures` names.
+pub(super) fn chosen_closures(names: &[String]) -> Result<Vec<Contestant>, Failure> {
+    let named = |name: &String| {
+        let found = closures().find(|lock| lock.name == name.as_str());
+        found.map(Contestant::Closure).ok_or_else(|| {
+            let known = || closures().map(|lock| lock.name);
+            let what = did_you_mean(name, known())
+                .unwrap_or_else(|| format!("must be one of {}", known().collect::<Vec<_>>().join(", ")));
+            Failure::usage(format_args!("--closures '{name}': {what}"))
+        })
+    };
+    let mut chosen: Vec<Contestant> = names.iter().map(named).collect::<Result<_, _>>()?;
+    let mut seen = Vec::new();
+    chosen.retain(|lock| {
+        let is_new = !seen.contains(&lock.name().to_owned());
+        seen.push(lock.name().to_owned());
+        is_new
+    });
+    Ok(chosen)
 }
 
 /// The rivals that `--rivals` names; all if it does not.
@@ -111,6 +140,18 @@ mod tests {
         assert_eq!(texts("tas,glibc,shfl:bound=5,ahead=0,tas").unwrap(), ["tas", "shfl:bound=5,ahead=0"]);
         assert!(texts("glibc").unwrap_err().to_string().contains("name another"));
         assert!(texts("tas,mcz").unwrap_err().to_string().contains("unknown lock 'mcz'; did you mean 'mcs'?"));
+    }
+
+    #[test]
+    fn closure_locks_are_named() {
+        let of = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            chosen_closures(&names).map(|all| all.iter().map(|lock| lock.name().to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&["rcl", "cc-synch", "rcl"]).unwrap(), ["rcl", "cc-synch"]);
+        assert!(of(&[]).unwrap().is_empty());
+        assert!(of(&["rcll"]).unwrap_err().to_string().contains("did you mean 'rcl'?"));
+        assert!(of(&["null"]).unwrap_err().to_string().contains("must be one of flat-combining, cc-synch, rcl"));
     }
 
     #[test]

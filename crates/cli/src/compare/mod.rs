@@ -56,6 +56,7 @@ Examples:
   flashlock compare --threads 1,8,64 -- ./bench --threads {threads}
   flashlock compare --metric 'ops/sec: ([0-9.]+)' -- ./bench
   flashlock compare --metric 'p99=([0-9.]+)ms' --lower-is-better -- ./bench
+  flashlock compare --rivals none --closures rcl,flat-combining,cc-synch
   flashlock compare --plot result.svg --json -- ./bench > results.json
 
 What is compared: the run time, or with --metric a number that the program
@@ -68,7 +69,8 @@ in operations per microsecond, once with no work outside the lock and once with
 2 µs of it. The mutex is glibc's, one of flashlock's locks, or one that programs
 embed instead: std (Rust), parking_lot-0.12, parking_lot-0.13, tbb, absl, nsync.
 The last three are C++: they need a compiler and Debian's libtbb-dev, libabsl-dev,
-libnsync-dev. What is not installed is left out, which a line says.
+libnsync-dev. What is not installed is left out, which a line says. --closures
+adds locks that run closures for each other: flat-combining, cc-synch, rcl.
 
 How: first the program is run under glibc, to see that it works and how long it
 takes; that run does not count. Then every round runs it under glibc's mutex and
@@ -119,6 +121,11 @@ pub(crate) struct Args {
     /// parking_lot-0.13, tbb, absl and nsync, or none; by default all that are installed
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
     rivals: Vec<String>,
+
+    /// Locks that run closures, to compare with when there is no CMD: some of flat-combining, cc-synch and rcl. (rcl has
+    /// a server besides the threads.)
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
+    closures: Vec<String>,
 
     /// Numbers of threads: each replaces `{threads}` in CMD; by default 1, as many as CPUs, and four times as many.
     /// Without CMD:

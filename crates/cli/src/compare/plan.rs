@@ -11,7 +11,7 @@ use flashlock_report::provenance::Provenance;
 use flashlock_report::results::{Group, Method, Point, Results, SCHEMA, VERSION};
 
 use super::Args;
-use super::contestant::{Contestant, Rivals, chosen_locks, chosen_rivals};
+use super::contestant::{Contestant, Rivals, chosen_closures, chosen_locks, chosen_rivals};
 use super::merit::Merit;
 use super::worker;
 use crate::failure::Failure;
@@ -52,7 +52,7 @@ pub(super) struct Cell {
 
 /// All that is to be done.
 pub(super) struct Plan {
-    /// What glibc's mutex is compared with, itself first: what a program can be put under.
+    /// What glibc's mutex is compared with, itself first: what a program can be put under; then closure locks.
     pub(super) contestants: Vec<Contestant>,
     /// What the map is run with besides.
     pub(super) rivals: Rivals,
@@ -89,7 +89,10 @@ impl Plan {
         let in_panel = |panel| threads.iter().map(move |&threads| Cell { panel, threads });
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Ok(Self {
-            contestants: std::iter::once(Contestant::Glibc).chain(locks.into_iter().map(Contestant::Lock)).collect(),
+            contestants: std::iter::once(Contestant::Glibc)
+                .chain(locks.into_iter().map(Contestant::Lock))
+                .chain(chosen_closures(&args.closures)?)
+                .collect(),
             rivals,
             cells: (0..panels.len()).flat_map(in_panel).collect(),
             panels,
@@ -117,7 +120,7 @@ impl Plan {
         };
         let lock = match contestant {
             Contestant::Lock(lock) => Some((self.library.as_path(), lock.text.as_str())),
-            Contestant::Glibc | Contestant::Rival(..) => None,
+            Contestant::Glibc | Contestant::Rival(..) | Contestant::Closure(_) => None,
         };
         preload::put_under(&mut command, lock);
         Ok(command)
@@ -143,7 +146,8 @@ impl Plan {
         let merit = metrics.first().map(|metric| metric.name.clone()).unwrap_or_default();
         let axis = if cells.iter().all(|cell| cell.threads.is_none()) { "" } else { "threads" };
         let names: Vec<String> = contestants.iter().map(|contestant| contestant.name().to_owned()).collect();
-        let rivals = contestants.iter().filter(|contestant| matches!(contestant, Contestant::Rival(..)));
+        let is_embedded = |of: &&Contestant| matches!(of, Contestant::Rival(..) | Contestant::Closure(_));
+        let rivals = contestants.iter().filter(is_embedded);
         let group = |(number, panel): (usize, &Panel)| Group {
             title: panel.title.clone(),
             axis: axis.to_owned(),

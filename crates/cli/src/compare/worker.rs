@@ -1,5 +1,5 @@
 //! One run of the key-value map: a process of its own, so that its pthread mutex is whatever the dynamic linker gives it, as in
-//! any program; or with a rival's mutex, which needs a library perhaps.
+//! any program; or with a rival's mutex or a closure lock, which needs a library perhaps.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CString, c_void};
@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flashlock_locks::catalogue::ApartId;
+use flashlock_locks::closure::{CcSynch, FlatCombining};
+use flashlock_locks::wait::SpinThenPark;
 use flashlock_rivals::functions::{Call, Init};
 use flashlock_rivals::mutex::Guard;
 use flashlock_rivals::{Code, Functions, Rival, SHIM_INIT, SHIM_LOCK, SHIM_UNLOCK};
@@ -20,7 +23,8 @@ use flashlock_workloads::random::XorShift;
 use flashlock_workloads::{Ground, Here, KeyValue, Lock, Workload};
 use serde::{Deserialize, Serialize};
 
-use super::contestant::Contestant;
+use super::contestant::{Contestant, closures};
+use crate::embedded::{Combined, Served};
 use crate::failure::Failure;
 use crate::pthread::{self, Mutex};
 use crate::{preload, screen};
@@ -47,6 +51,9 @@ pub(crate) struct Args {
     /// With the mutex of this rival
     #[arg(long)]
     rival: Option<String>,
+    /// With this closure lock
+    #[arg(long, conflicts_with = "rival")]
+    closure: Option<String>,
     /// Its library, if it has one
     #[arg(long, requires = "rival")]
     library: Option<PathBuf>,
@@ -70,11 +77,13 @@ impl Sample {
     pub(super) fn read(text: &str, meant: &Contestant) -> Result<Self, String> {
         let sample: Self = serde_json::from_str(text).map_err(|error| format!("it printed no result: {error}"))?;
         let is_ours = preload::is_ours(std::ffi::OsStr::new(&sample.provider));
-        let is_rival = Rival::named(&sample.provider).is_some();
+        let is_closure = closures().any(|lock| lock.name == sample.provider);
+        let is_rival = is_closure || Rival::named(&sample.provider).is_some();
         let is_meant = match meant {
             Contestant::Glibc => !is_ours && !is_rival,
             Contestant::Lock(_) => is_ours,
             Contestant::Rival(rival, _) => sample.provider == rival.name,
+            Contestant::Closure(lock) => sample.provider == lock.name,
         };
         if !is_meant {
             return Err(format!(
@@ -192,6 +201,9 @@ pub(super) fn command(
         command.args(["--rival", rival.name]);
         command.args(library.iter().flat_map(|file| [std::ffi::OsStr::new("--library"), file.as_os_str()]));
     }
+    if let Contestant::Closure(lock) = contestant {
+        command.args(["--closure", lock.name]);
+    }
     Ok(command)
 }
 
@@ -217,6 +229,7 @@ pub(super) fn rounds_of_work(ns: u32) -> u32 {
 /// Runs the hidden verb.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let sample = match &args.rival {
+        None if args.closure.is_some() => measure_closure(args)?,
         None => measure(args, Mutex::new(), pthread::provider("pthread_mutex_lock").unwrap_or_default()),
         Some(name) => {
             let rival = Rival::named(name).ok_or_else(|| Failure::usage(format_args!("no rival is called {name}")))?;
@@ -225,6 +238,17 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     };
     screen::emit(&serde_json::to_string(&sample).map_err(Failure::new)?)?;
     Ok(0)
+}
+
+/// With a closure lock, whose clients wait in its usual way.
+fn measure_closure(args: &Args) -> Result<Sample, Failure> {
+    let name = args.closure.as_deref().unwrap_or_default();
+    Ok(match ApartId::from_name(name) {
+        Some(ApartId::FlatCombining) => measure(args, Combined::<FlatCombining<SpinThenPark>>::new(), name.to_owned()),
+        Some(ApartId::CcSynch) => measure(args, Combined::<CcSynch<SpinThenPark>>::new(), name.to_owned()),
+        Some(ApartId::Rcl) => measure(args, Served::new()?, name.to_owned()),
+        _ => return Err(Failure::usage(format_args!("no closure lock is called {name}"))),
+    })
 }
 
 fn measure<L: Lock + Send>(args: &Args, lock: L, provider: String) -> Sample {
@@ -299,6 +323,10 @@ mod tests {
         let (glibc, ours) = (sample("/lib/libc.so.6", None), sample("/x/libflashlock_preload.so", None));
         let lock = Contestant::Lock(LockChoice::parse("flash", "").unwrap());
         let rival = Contestant::Rival(&RIVALS[0], None);
+        let closure = Contestant::Closure(ApartId::Rcl.info());
+        let rcl = sample("rcl", None);
+        assert!(Sample::read(&rcl, &closure).is_ok() && Sample::read(&rcl, &Contestant::Glibc).is_err());
+        assert!(Sample::read(&glibc, &closure).unwrap_err().contains("not intended"));
         assert_eq!(Sample::read(&glibc, &Contestant::Glibc).unwrap().ops_per_us(), 5.0);
         assert!(Sample::read(&ours, &lock).is_ok() && Sample::read(&sample(RIVALS[0].name, None), &rival).is_ok());
         for (text, meant) in [(&glibc, &lock), (&ours, &Contestant::Glibc), (&glibc, &rival), (&ours, &rival)] {

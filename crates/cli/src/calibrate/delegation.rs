@@ -1,0 +1,232 @@
+//! `flashlock calibrate --delegation`: from when on a server pays on this machine.
+//!
+//! Threads read and write a shared line in sections of one lock, with a delay between them, as in section 4.1 of *Remote
+//! Core Locking* (USENIX ATC 2012). For each delay: how many sections they do under the ordinary lock, and which share of
+//! their time that takes; and how many with a server. As in the paper, the server takes the CPU of a thread: N threads
+//! are compared with N - 1 and a server. The threshold is the share from which the server is always ahead by [`AHEAD`].
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flashlock_delegation::adapt::{Governor, Thresholds};
+use flashlock_report::machine::Machine;
+use flashlock_report::provenance::Provenance;
+use flashlock_report::{date, table, units};
+use flashlock_workloads::shared_lines::{Job, SharedLines};
+use flashlock_workloads::{Here, Lock, Workload};
+use serde::Serialize;
+
+use super::effort::Effort;
+use crate::embedded::Served;
+use crate::failure::Failure;
+use crate::screen::{HEADING, styled};
+
+/// The kind of result; docs/cli/json.md says what its fields mean.
+const SCHEMA: &str = "flashlock.delegation";
+/// The version of its schema.
+const VERSION: u32 = 1;
+/// Delays between sections, in ns.
+const DELAYS: [u32; 8] = [0, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000];
+/// A server must be so many times as fast.
+const AHEAD: f64 = 1.05;
+/// More threads than this say nothing more.
+const MOST: usize = 64;
+/// Of the use rate at the threshold a lock keeps its server down to this share.
+const KEEPS: f64 = 0.5;
+
+/// What was measured with one delay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Row {
+    delay_ns: u32,
+    /// Sections a second under the ordinary lock, …
+    ordinary: f64,
+    /// … and with a server.
+    served: f64,
+    /// Under the ordinary lock: the share of time in sections.
+    share: f64,
+    /// The server's use rate, over all scans.
+    heat: f64,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Found {
+    threads: usize,
+    rows: Vec<Row>,
+    thresholds: Thresholds,
+}
+
+/// Sections a second of so many threads, for so long.
+fn rate<L: Lock + Send>(lock: L, threads: usize, delay: u32, long: Duration) -> (f64, SharedLines<L, Here>) {
+    let mut lock = Some(lock);
+    let make = || lock.take().expect("one lock is made");
+    let lines: SharedLines<L, Here> = SharedLines::new(make, Job::LINES.with_delay(delay));
+    let (stop, start) = (AtomicBool::new(false), Barrier::new(threads + 1));
+    let work = |number: usize| {
+        let mut client = lines.client(1, number as u32);
+        start.wait();
+        let mut done = 0_u64;
+        while !stop.load(Relaxed) {
+            lines.operate(&mut client);
+            done += 1;
+        }
+        done
+    };
+    let work = &work;
+    let rate = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|number| scope.spawn(move || work(number))).collect();
+        start.wait();
+        let begun = Instant::now();
+        thread::sleep(long);
+        stop.store(true, Relaxed);
+        let done: u64 = workers.into_iter().map(|worker| worker.join().unwrap_or(0)).sum();
+        done as f64 / begun.elapsed().as_secs_f64()
+    });
+    (rate, lines)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+impl Found {
+    /// Measured now.
+    pub(super) fn measure(effort: Effort) -> Result<Self, Failure> {
+        let cpus = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = cpus.clamp(2, MOST);
+        let (times, long) = if effort.quick { (3, 50) } else { (5, 200) };
+        let long = Duration::from_millis(long);
+        let mut rows = Vec::new();
+        for delay_ns in DELAYS {
+            let mut all: [Vec<f64>; 4] = Default::default();
+            for _ in 0..times {
+                let governor = Governor::new(Thresholds::NEVER);
+                let (ordinary, _lines) = rate(Served::measured(&governor), threads, delay_ns, long);
+                let share = governor.measure().locks.first().and_then(|lock| lock.share).unwrap_or(0.0);
+                let (served, lines) = rate(Served::new()?, threads - 1, delay_ns, long);
+                let counted = lines.lock().statistics();
+                let heat = counted.use_rate() * counted.busy_scans as f64 / counted.scans.max(1) as f64;
+                for (all, value) in all.iter_mut().zip([ordinary, served, share, heat]) {
+                    all.push(value);
+                }
+            }
+            let [ordinary, served, share, heat] = all.map(median);
+            rows.push(Row { delay_ns, ordinary, served, share, heat });
+        }
+        let thresholds = thresholds(&rows);
+        Ok(Self { threads, rows, thresholds })
+    }
+
+    /// The table of a configuration file, with what it was made from as a comment.
+    pub(super) fn toml(&self, machine: &Machine, how: &str) -> Result<String, Failure> {
+        let (version, date) = (env!("CARGO_PKG_VERSION"), date::now());
+        let mut text = format!("# Measured by flashlock {version} ({how}) on {date}: {machine}\n[adaptive]\n");
+        text.push_str(&toml::to_string(&self.thresholds).map_err(Failure::new)?);
+        Ok(text)
+    }
+
+    /// For people.
+    pub(super) fn text(&self, title: &str, width: u16) -> String {
+        let heads = ["delay", "share of time", "ordinary, 1/µs", "served, 1/µs", "served : ordinary"];
+        let mut table = table::new(heads, width);
+        table::numbers(&mut table, [0, 1, 2, 3, 4]);
+        for row in &self.rows {
+            let per_us = [row.ordinary, row.served].map(|rate| units::three_digits(rate / 1e6));
+            let [ordinary, served] = per_us;
+            let (delay, share) = (format!("{} ns", row.delay_ns), format!("{:.0} %", 100.0 * row.share));
+            table.add_row([delay, share, ordinary, served, format!("{:.2}", row.served / row.ordinary.max(1.0))]);
+        }
+        let told = match self.thresholds.go {
+            Some(go) => format!("a lock goes to a server from {:.0} % of its threads' time on", 100.0 * go),
+            None => "a server never pays here: adaptive locks stay ordinary".to_owned(),
+        };
+        let threads = format!("{} threads, or {} and a server; {told}", self.threads, self.threads - 1);
+        let lines = table::field("-", &threads, 1, width);
+        format!("{}\n\n{}\n{lines}", styled(HEADING, title), table::text(&table))
+    }
+
+    /// For programs.
+    pub(super) fn json(&self, machine: &Machine, quick: bool) -> Result<String, Failure> {
+        #[derive(Serialize)]
+        struct Output<'a> {
+            #[serde(flatten)]
+            provenance: Provenance,
+            quick: bool,
+            #[serde(flatten)]
+            found: &'a Found,
+        }
+        let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        let provenance = Provenance::now(SCHEMA, VERSION, command, machine.clone());
+        let output = Output { provenance, quick, found: self };
+        serde_json::to_string_pretty(&output).map(|text| text + "\n").map_err(Failure::new)
+    }
+}
+
+/// What follows from rows of rising delays. A share that a longer delay has, too, decides once: at the longer one.
+fn thresholds(rows: &[Row]) -> Thresholds {
+    let ahead = |row: &&Row| row.served >= AHEAD * row.ordinary;
+    // From the shortest delay on, as long as the server is ahead.
+    let last = rows.iter().take_while(ahead).last();
+    let ns = |rate: f64| rounded(1e9 / rate.max(1.0));
+    let hottest = rows.first().copied().unwrap_or_default();
+    Thresholds {
+        go: last.map(|row| rounded(row.share)),
+        back: last.map_or(Thresholds::PAPER.back, |row| rounded(KEEPS * row.heat)),
+        handover_ns: ns(hottest.ordinary),
+        request_ns: ns(hottest.served),
+    }
+}
+
+/// Two digits: more would only look like knowledge.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.1e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(delay_ns: u32, share: f64, ordinary: f64, served: f64) -> Row {
+        Row { delay_ns, share, ordinary, served, heat: share / 2.0 }
+    }
+
+    #[test]
+    fn the_threshold_is_where_the_server_stops_being_ahead() {
+        let rows = [row(0, 0.98, 2e6, 5e6), row(1_000, 0.8, 2e6, 4e6), row(3_000, 0.42, 1.9e6, 2.1e6)];
+        let never = [row(10_000, 0.1, 1e6, 1.04e6), row(30_000, 0.05, 5e5, 6e5)];
+        let found = thresholds(&[&rows[..], &never[..]].concat());
+        let expected = Thresholds { go: Some(0.42), back: 0.11, handover_ns: 500.0, request_ns: 200.0 };
+        assert_eq!(found, Thresholds { back: found.back, ..expected });
+        assert!((found.back - 0.105).abs() < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn never_is_an_answer() {
+        let rows = [row(0, 0.98, 5e6, 2e6), row(1_000, 0.5, 1e6, 2e6)];
+        assert_eq!(thresholds(&rows).go, None);
+        assert_eq!(thresholds(&[]).go, None);
+    }
+
+    #[test]
+    fn the_file_is_read_as_it_was_written() {
+        let rows = vec![row(0, 0.98, 5e6, 2e6)];
+        let found = Found { threads: 2, thresholds: thresholds(&rows), rows };
+        let text = found.toml(&Machine::default(), "calibrate --delegation").unwrap();
+        assert!(text.contains("[adaptive]\ngo = \"never\"\n"), "{text}");
+        #[derive(serde::Deserialize)]
+        struct File {
+            adaptive: Thresholds,
+        }
+        assert_eq!(toml::from_str::<File>(&text).unwrap().adaptive, found.thresholds);
+    }
+
+    #[test]
+    fn sections_are_counted() {
+        let (rate, mut lines) = rate(Served::new().unwrap(), 2, 0, Duration::from_millis(5));
+        assert!(rate > 0.0);
+        assert!(lines.check(0).is_err(), "sections were done");
+    }
+}

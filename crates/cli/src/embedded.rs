@@ -1,0 +1,75 @@
+//! Closure locks on this computer, as workloads use them: `flashlock compare` and `calibrate` do.
+
+use flashlock_delegation::adapt::Governor;
+use flashlock_delegation::{Delegated, Options, Server};
+use flashlock_locks::closure::{Delegate, RawClosure};
+use flashlock_native::{Native, NoStats};
+use flashlock_workloads::Lock;
+
+use crate::failure::Failure;
+
+const NOT_HELD: &str = "workloads that hold a lock are not run with closure locks";
+
+/// One whose requests are run by whichever thread is at it.
+pub(crate) struct Combined<L: RawClosure<Native<NoStats>>>(Delegate<Native<NoStats>, L, ()>);
+
+impl<L: RawClosure<Native<NoStats>>> Combined<L> {
+    pub(crate) fn new() -> Self {
+        Self(Delegate::new(()))
+    }
+}
+
+// SAFETY: a closure lock runs one request at a time, and each before `with` returns; nobody holds it.
+unsafe impl<L: RawClosure<Native<NoStats>, State: Sync>> Lock for Combined<L> {
+    fn acquire(&self) {
+        unreachable!("{NOT_HELD}");
+    }
+
+    fn release(&self) {
+        unreachable!("{NOT_HELD}");
+    }
+
+    fn section(&self, inside: impl FnOnce() + Send) {
+        self.0.with(|()| inside());
+    }
+}
+
+/// A lock that may be a server's; and that server, if it has one of its own.
+pub(crate) struct Served {
+    lock: Delegated<()>,
+    server: Option<Server>,
+}
+
+impl Served {
+    /// On a server of its own.
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let server = Server::open(Options::default())
+            .map_err(|error| Failure::new(format_args!("cannot open a server: {error}")))?;
+        Ok(Self { lock: Delegated::on(&server, ()), server: Some(server) })
+    }
+
+    /// Ordinary, and measured by that governor.
+    pub(crate) fn measured(governor: &Governor) -> Self {
+        Self { lock: Delegated::governed(governor, "measured", ()), server: None }
+    }
+
+    /// What its server has counted.
+    pub(crate) fn statistics(&self) -> flashlock_delegation::Statistics {
+        self.server.as_ref().map(Server::statistics).unwrap_or_default()
+    }
+}
+
+// SAFETY: a server, or whoever holds the ordinary lock, runs one section at a time, and each before `run` returns.
+unsafe impl Lock for Served {
+    fn acquire(&self) {
+        unreachable!("{NOT_HELD}");
+    }
+
+    fn release(&self) {
+        unreachable!("{NOT_HELD}");
+    }
+
+    fn section(&self, inside: impl FnOnce() + Send) {
+        self.lock.run(|()| inside());
+    }
+}
