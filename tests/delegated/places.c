@@ -50,6 +50,43 @@ CHECK(places, a_list_says_where_locks_are)
     CHECK_EQ(server_of(FLASHLOCK_RCL_DELEGATED, "log"), 0);
 }
 
+/* An adaptive lock begins as an ordinary one; the list places it elsewhere, and makes others adaptive. */
+CHECK(places, adaptive_locks)
+{
+    CHECK_OK(setenv("FLASHLOCK_RCL", "index=hot,log=adaptive", 1));
+    CHECK_EQ(server_of(FLASHLOCK_RCL_ADAPTIVE, "other"), 0);
+    CHECK_EQ(server_of(FLASHLOCK_RCL_ADAPTIVE, NULL), 0);
+    CHECK_EQ(server_of(FLASHLOCK_RCL_ADAPTIVE, "index"), number("hot"));
+    CHECK_EQ(server_of(FLASHLOCK_RCL_DELEGATED, "log"), 0);
+}
+
+static void *add(void *count)
+{
+    ++*(long *)count;
+    return NULL;
+}
+
+/* Sections of an adaptive lock are run; it can be pinned, and made and destroyed again and again. */
+CHECK(places, an_adaptive_lock_works)
+{
+    long count = 0;
+    for (int round = 0; round < 100; ++round) {
+        flashlock_rcl_t lock;
+        CHECK_OK(flashlock_rcl_init(&lock, FLASHLOCK_RCL_ADAPTIVE, "mine"));
+        for (int i = 0; i < 200; ++i) CHECK_OK(flashlock_rcl_exec(&lock, add, &count, NULL));
+        flashlock_rcl_server_t *server;
+        CHECK_OK(flashlock_rcl_server_named(&server, "pin"));
+        CHECK_OK(flashlock_rcl_assign(&lock, server));
+        CHECK_OK(flashlock_rcl_exec(&lock, add, &count, NULL));
+        CHECK_EQ(flashlock_rcl_server_of(&lock), flashlock_rcl_server_number(server));
+        CHECK_OK(flashlock_rcl_unpin(&lock));
+        CHECK_OK(flashlock_rcl_exec(&lock, add, &count, NULL));
+        CHECK_OK(flashlock_rcl_destroy(&lock));
+    }
+    CHECK_RC(flashlock_rcl_unpin(NULL), EINVAL);
+    CHECK_EQ(count, 100 * 202);
+}
+
 /* A configuration that is wrong is told with every lock that has a name. */
 static void refused(const char *words)
 {

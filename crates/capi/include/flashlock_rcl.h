@@ -66,6 +66,7 @@ typedef void *flashlock_rcl_section_t(void *context);
 enum flashlock_rcl_kind {
     FLASHLOCK_RCL_ORDINARY = 0,  /* who asks for a section runs it */
     FLASHLOCK_RCL_DELEGATED = 1, /* a server runs its sections */
+    FLASHLOCK_RCL_ADAPTIVE = 2,  /* ordinary; goes to a server when that pays, and comes back */
 };
 
 /* ---- Locks -------------------------------------------------------------------------------------------------- */
@@ -73,7 +74,8 @@ enum flashlock_rcl_kind {
 /*
  * Makes a lock. `name` may be NULL. Whoever starts the program can place a lock that has a name:
  * FLASHLOCK_RCL=index=hot,log=ordinary, or a TOML file that FLASHLOCK_RCL_CONFIG names (docs/delegation.md). A delegated
- * lock of which nothing is said belongs to the server "default". Servers are opened when they are first needed.
+ * lock of which nothing is said belongs to the server "default". Servers are opened when they are first needed. An
+ * adaptive lock owns memory: destroy it.
  *
  * EINVAL: `lock` is NULL, the kind is none, the name is not UTF-8, or the configuration is wrong or cannot be read.
  * ENOMEM, EAGAIN, ENFILE: the server cannot be opened.
@@ -93,9 +95,12 @@ int flashlock_rcl_exec(flashlock_rcl_t *lock, flashlock_rcl_section_t *section, 
 
 /*
  * Makes the lock that server's, or ordinary if `server` is NULL. It waits for the lock. Requests that wait elsewhere go
- * there. EINVAL: `lock` is NULL. EDEADLK: as above.
+ * there. An adaptive lock stays there. EINVAL: `lock` is NULL. EDEADLK: as above.
  */
 int flashlock_rcl_assign(flashlock_rcl_t *lock, flashlock_rcl_server_t *server);
+
+/* An adaptive lock that was assigned may move again. EINVAL: `lock` is NULL. */
+int flashlock_rcl_unpin(flashlock_rcl_t *lock);
 
 /* The number of the server that runs the lock's sections, or 0. It may change at any time. */
 uint32_t flashlock_rcl_server_of(const flashlock_rcl_t *lock);

@@ -45,6 +45,7 @@ namespace flashlock {
 enum class kind : int {
     ordinary = FLASHLOCK_RCL_ORDINARY,
     delegated = FLASHLOCK_RCL_DELEGATED,
+    adaptive = FLASHLOCK_RCL_ADAPTIVE,
 };
 
 namespace detail {

@@ -194,6 +194,13 @@ pub unsafe extern "C" fn flashlock_rcl_assign(at: *mut CLock, server: *const Ser
 /// # Safety
 /// As the header says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn flashlock_rcl_unpin(at: *mut CLock) -> c_int {
+    code(|| lock(at).map(|lock| lock.raw.unpin()))
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashlock_rcl_server_of(at: *const CLock) -> u32 {
     // SAFETY: null, or a lock.
     unsafe { at.as_ref() }.map_or(0, |lock| lock.raw.server())

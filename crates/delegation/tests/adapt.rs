@@ -43,7 +43,7 @@ fn meanwhile(data: &Delegated<u64>, act: impl FnOnce()) {
         act();
         stop.store(true, Relaxed);
     });
-    assert_eq!(data.run(|count| std::mem::take(count)), counted.load(Relaxed));
+    assert_eq!(data.run(std::mem::take), counted.load(Relaxed));
 }
 
 fn wait_for(what: impl Fn() -> bool) {

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::table::{How, Item, KEY, Stored, Sum, Table, VALUE};
+use crate::table::{How, Item, KEY, Outcome, Sum, Table, VALUE};
 
 /// A command's line, at most: a `get` of a hundred long keys.
 const LINE: u64 = 32 << 10;
@@ -194,11 +194,11 @@ impl Connection<'_> {
         let (key, data): (Box<[u8]>, Arc<[u8]>) = ((*key).into(), data.into());
         let stored = self.shared.table.section(move |table| table.store(how, key, flags, data));
         let text = match stored {
-            Stored::TooLarge => TOO_LARGE,
-            Stored::Stored => "STORED\r\n",
-            Stored::NotStored => "NOT_STORED\r\n",
-            Stored::Exists => "EXISTS\r\n",
-            Stored::NotFound => "NOT_FOUND\r\n",
+            Outcome::TooLarge => TOO_LARGE,
+            Outcome::Stored => "STORED\r\n",
+            Outcome::NotStored => "NOT_STORED\r\n",
+            Outcome::Exists => "EXISTS\r\n",
+            Outcome::NotFound => "NOT_FOUND\r\n",
         };
         self.answer(text, quietly)
     }

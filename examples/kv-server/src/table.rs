@@ -41,7 +41,7 @@ pub(crate) enum How {
 
 /// What became of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stored {
+pub(crate) enum Outcome {
     Stored,
     NotStored,
     Exists,
@@ -84,20 +84,20 @@ impl Contents {
         found
     }
 
-    pub(crate) fn store(&mut self, how: How, key: Box<[u8]>, mut flags: u32, mut data: Arc<[u8]>) -> Stored {
+    pub(crate) fn store(&mut self, how: How, key: Box<[u8]>, mut flags: u32, mut data: Arc<[u8]>) -> Outcome {
         self.counts.sets += 1;
         let known = self.items.get(&key).map(|item| item.version);
         match (how, known) {
-            (How::Add, Some(_)) | (How::Replace | How::Append | How::Prepend, None) => return Stored::NotStored,
-            (How::Cas(_), None) => return Stored::NotFound,
-            (How::Cas(asked), Some(version)) if asked != version => return Stored::Exists,
+            (How::Add, Some(_)) | (How::Replace | How::Append | How::Prepend, None) => return Outcome::NotStored,
+            (How::Cas(_), None) => return Outcome::NotFound,
+            (How::Cas(asked), Some(version)) if asked != version => return Outcome::Exists,
             _ => {}
         }
         if let (How::Append | How::Prepend, Some(before)) = (how, self.items.get(&key)) {
             let parts = if how == How::Append { [&before.data, &data] } else { [&data, &before.data] };
             let joined = parts.map(|part| &part[..]).concat();
             if joined.len() > VALUE {
-                return Stored::TooLarge;
+                return Outcome::TooLarge;
             }
             (flags, data) = (before.flags, joined.into());
         }
@@ -106,7 +106,7 @@ impl Contents {
         if let Some(before) = self.items.insert(key, Item { flags, version: self.version, data }) {
             self.counts.bytes -= before.data.len() as u64;
         }
-        Stored::Stored
+        Outcome::Stored
     }
 
     pub(crate) fn delete(&mut self, key: &[u8]) -> bool {
