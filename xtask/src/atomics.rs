@@ -2,6 +2,9 @@
 //! with one thread it is none. That this would be seen is shown with a glibc that does not say so ([`UNTOLD`]): then
 //! it executes as many as with two.
 //!
+//! The fast path of a delegated lock (`rcl`) is counted as well, of both sides: a request that is posted, run and answered
+//! by the one servicing thread that has the turn. It is to be none, and no fence either.
+//!
 //! Counted as they are executed, not as they stand in the code: the benchmark of uncontended pairs runs under
 //! callgrind, which counts each instruction by its address while it is inside one function, with all that this calls;
 //! which of them are atomic, the disassembly of the library says: those with a `lock` prefix, and exchanges with
@@ -66,7 +69,12 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     if cfg!(not(target_arch = "x86_64")) {
         bail!("atomic instructions are told by their x86-64 names");
     }
-    let locks = if options.lock.is_empty() { locks::interposable()? } else { locks::select(&options.lock)? };
+    let mutexes: Vec<String> = options.lock.iter().filter(|name| *name != RCL).cloned().collect();
+    let locks = match (options.lock.is_empty(), mutexes.is_empty()) {
+        (true, _) => locks::interposable()?,
+        (false, true) => Vec::new(),
+        (false, false) => locks::select(&mutexes)?,
+    };
     let pair = pair_program()?;
     let library = workspace::preload()?;
     let atomic = atomic_addresses(&disassembly(&library)?);
@@ -92,11 +100,50 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
             ]);
         }
     }
+    if options.lock.is_empty() || options.lock.iter().any(|name| name == RCL) {
+        let seen = watched(RCL, rcl)?;
+        tally += if seen == 0 { Tally::PASSED } else { Tally::FAILED };
+        let row = [RCL, "a second thread", "post, run, answer", RCL_FUNCTION, &seen.to_string(), "0"];
+        table.add_row(row.map(str::to_owned));
+    }
     println!("atomic instructions of each call:\n{table}");
     if tally.failed > 0 {
         println!("the catalogue says otherwise, or a process with one thread executes some");
     }
     Ok(tally)
+}
+
+/// The lock that programs use without the preload, and what does its fast path: `crates/delegation/examples`.
+const RCL: &str = "rcl";
+const RCL_PROGRAM: &str = "post_and_answer";
+const RCL_FUNCTION: &str = "flashlock_post_and_answer";
+
+/// How many atomic instructions and fences a section takes that one servicing thread runs while nobody sleeps.
+fn rcl() -> Result<u64> {
+    let build = ["build", "--release", "--package", "flashlock-delegation", "--example", RCL_PROGRAM];
+    workspace::cargo(&build, Duration::from_secs(900))?;
+    let program = workspace::path("target/release/examples").join(RCL_PROGRAM);
+    let program = workspace::require(program, "its build succeeded, so its name has changed")?;
+    let text = disassembly(&program)?;
+    let mut atomic = atomic_addresses(&text);
+    atomic.extend(addresses(&text, |instruction, _| instruction == "mfence"));
+    let out = workspace::scratch("callgrind")?.join("rcl");
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no", "--dump-instr=yes"]);
+    command.args([format!("--toggle-collect={RCL_FUNCTION}"), format!("--callgrind-out-file={}", out.display())]);
+    command.arg(&program).arg(CALLS.to_string());
+    let said = Program::new(command, Duration::from_secs(300)).run()?.successful()?;
+    if said.trim() != format!("sections={CALLS} membarrier=true") {
+        bail!("{RCL_PROGRAM} said: {said} (without membarrier there are fences)");
+    }
+    let profile = std::fs::read_to_string(&out).with_context(|| format!("cannot read {}", out.display()))?;
+    let counts = counts(&profile, RCL_PROGRAM)?;
+    // Tens of instructions a section: else something else was counted.
+    if counts.values().sum::<u64>() < 50 * CALLS {
+        bail!("callgrind saw no {CALLS} sections in {RCL_FUNCTION}");
+    }
+    let sum = counts.iter().filter(|(address, _)| atomic.contains(address)).map(|(_, count)| count).sum();
+    whole(sum, CALLS).with_context(|| format!("{sum} atomic instructions in {CALLS} sections"))
 }
 
 const MUTEX: &[&str] = &["pthread_mutex_lock", "pthread_mutex_unlock"];
@@ -211,14 +258,19 @@ fn disassembly(library: &Path) -> Result<String> {
 
 /// The addresses of a disassembly's atomic instructions.
 fn atomic_addresses(disassembly: &str) -> HashSet<u64> {
-    let atomic = |line: &str| {
+    let exchanges = |instruction: &str, operands: &str| instruction.starts_with("xchg") && operands.contains('(');
+    addresses(disassembly, |instruction, operands| instruction == "lock" || exchanges(instruction, operands))
+}
+
+/// The addresses of those of its instructions.
+fn addresses(disassembly: &str, is_one: impl Fn(&str, &str) -> bool) -> HashSet<u64> {
+    let found = |line: &str| {
         let (address, instruction) = line.trim_start().split_once(":\t")?;
-        let (instruction, operands) = instruction.trim().split_once(' ')?;
-        let exchanges = instruction.starts_with("xchg") && operands.contains('(');
+        let (instruction, operands) = instruction.trim().split_once(' ').unwrap_or((instruction.trim(), ""));
         let address = u64::from_str_radix(address, 16).ok()?;
-        (instruction == "lock" || exchanges).then_some(address)
+        is_one(instruction, operands).then_some(address)
     };
-    disassembly.lines().filter_map(atomic).collect()
+    disassembly.lines().filter_map(found).collect()
 }
 
 #[cfg(test)]
@@ -237,6 +289,13 @@ mod tests {
     1010:\tret
 ";
         assert_eq!(atomic_addresses(text), HashSet::from([0x1002, 0x1006, 0x100a]));
+    }
+
+    #[test]
+    fn fences_are_told() {
+        let fences =
+            addresses("    1000:\tmfence\n    1003:\tmov    %eax,%ebx\n", |instruction, _| instruction == "mfence");
+        assert_eq!(fences, HashSet::from([0x1000]));
     }
 
     #[test]
