@@ -48,6 +48,18 @@ impl Served {
         Ok(Self { lock: Delegated::on(&server, ()), server: Some(server) })
     }
 
+    /// Ordinary, for good.
+    pub(crate) fn ordinary() -> Self {
+        Self { lock: Delegated::new(()), server: None }
+    }
+
+    /// Where it pays, by the thresholds that the configuration has.
+    pub(crate) fn adaptive() -> Result<Self, Failure> {
+        let lock = Delegated::adaptive("map", ());
+        let lock = lock.map_err(|error| Failure::new(format_args!("cannot make an adaptive lock: {error}")))?;
+        Ok(Self { lock, server: None })
+    }
+
     /// Ordinary, and measured by that governor.
     pub(crate) fn measured(governor: &Governor) -> Self {
         Self { lock: Delegated::governed(governor, "measured", ()), server: None }

@@ -139,3 +139,22 @@ fn what_the_default_lock_decides_by_is_shown() {
     assert_eq!(section["findings"].as_array().map(Vec::len), Some(5));
     flashlock().args(["calibrate", "--evidence", "--quick"]).assert().code(2);
 }
+
+/// From when on a server pays: a table that the runtime reads, and the same for programs. "Never" is an answer.
+#[test]
+fn from_when_on_a_server_pays_is_measured() {
+    let shown = flashlock().args(["calibrate", "--delegation", "--quick"]).assert().success();
+    let table = "[adaptive]\ngo = ";
+    shown.stdout(contains(table).and(contains("request-ns = "))).stderr(contains("served : ordinary"));
+    let output = flashlock().args(["calibrate", "--delegation", "--quick", "--json"]).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["schema"], &found["version"]), (&"flashlock.delegation".into(), &1.into()));
+    let go = &found["thresholds"]["go"];
+    assert!(go == "never" || go.as_f64().is_some_and(|go| (0.0..=1.0).contains(&go)), "{go}");
+    for row in found["rows"].as_array().unwrap() {
+        let number = |name: &str| row[name].as_f64().unwrap();
+        assert!(number("ordinary") > 0.0 && number("served") > 0.0, "{row}");
+        assert!((0.0..=1.0).contains(&number("share")) && (0.0..=1.0).contains(&number("heat")), "{row}");
+    }
+    flashlock().args(["calibrate", "--delegation", "--evidence"]).assert().code(2);
+}

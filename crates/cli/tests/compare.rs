@@ -213,6 +213,23 @@ fn a_picture_is_drawn_only_where_one_is_asked_for() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
+/// Locks that run closures, of which no program can be put under, run the map natively, and exclude.
+#[test]
+fn closure_locks_are_compared_on_the_map() {
+    const ALL: [&str; 5] = ["rcl", "flat-combining", "cc-synch", "rcl-ordinary", "rcl-adaptive"];
+    let (status, results) =
+        read("closures", &[&BRIEF[..], &["--rivals", "none", "--closures", &ALL.join(",")]].concat());
+    assert_eq!(status, 0);
+    assert_eq!(results.rivals, ALL);
+    for lock in ALL {
+        let mut points = results.points.iter().filter(|point| point.lock == lock);
+        assert!(points.all(|point| point.failures.is_empty() && point.runs.len() == 1), "{lock}");
+    }
+    let wrong = compare(&["--closures", "rcll"]).assert().code(2).stdout(is_empty());
+    wrong.stderr(contains("--closures 'rcll': did you mean 'rcl'?"));
+    compare(&["--closures", "rcl", "--", "true"]).assert().code(2);
+}
+
 #[test]
 fn another_format_than_svg_is_refused() {
     let file = scratch("never-run");

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use flashlock_locks::catalogue::{APART, ApartInfo, DEFAULT, PRINCIPAL};
+use flashlock_locks::catalogue::{APART, DEFAULT, PRINCIPAL};
 use flashlock_native::settings::{self, split_list};
 use flashlock_rivals::{RIVALS, Rival};
 
@@ -26,7 +26,7 @@ pub(super) enum Contestant {
     /// With its library, if it needs one.
     Rival(&'static Rival, Option<PathBuf>),
     /// One of ours that a program must be written for.
-    Closure(&'static ApartInfo),
+    Closure(&'static str),
 }
 
 impl Contestant {
@@ -35,7 +35,7 @@ impl Contestant {
             Self::Glibc => GLIBC,
             Self::Lock(lock) => &lock.text,
             Self::Rival(rival, _) => rival.name,
-            Self::Closure(lock) => lock.name,
+            Self::Closure(name) => name,
         }
     }
 }
@@ -72,19 +72,23 @@ pub(super) fn chosen_locks(lists: &[String], is_map: bool) -> Result<Vec<LockCho
     Ok(locks)
 }
 
+/// A lock of `rcl` that stays ordinary, and one that goes to a server when that pays.
+pub(super) const RCL_ORDINARY: &str = "rcl-ordinary";
+pub(super) const RCL_ADAPTIVE: &str = "rcl-adaptive";
+
 /// The locks that run closures.
-pub(super) fn closures() -> impl Iterator<Item = &'static ApartInfo> {
-    APART.iter().filter(|lock| lock.interface != "mutex")
+pub(super) fn closures() -> impl Iterator<Item = &'static str> {
+    let apart = APART.iter().filter(|lock| lock.interface != "mutex").map(|lock| lock.name);
+    apart.chain([RCL_ORDINARY, RCL_ADAPTIVE])
 }
 
 /// The closure locks that `--closures` names.
 pub(super) fn chosen_closures(names: &[String]) -> Result<Vec<Contestant>, Failure> {
     let named = |name: &String| {
-        let found = closures().find(|lock| lock.name == name.as_str());
+        let found = closures().find(|known| *known == name.as_str());
         found.map(Contestant::Closure).ok_or_else(|| {
-            let known = || closures().map(|lock| lock.name);
-            let what = did_you_mean(name, known())
-                .unwrap_or_else(|| format!("must be one of {}", known().collect::<Vec<_>>().join(", ")));
+            let what = did_you_mean(name, closures())
+                .unwrap_or_else(|| format!("must be one of {}", closures().collect::<Vec<_>>().join(", ")));
             Failure::usage(format_args!("--closures '{name}': {what}"))
         })
     };

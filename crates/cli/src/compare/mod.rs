@@ -70,7 +70,7 @@ in operations per microsecond, once with no work outside the lock and once with
 embed instead: std (Rust), parking_lot-0.12, parking_lot-0.13, tbb, absl, nsync.
 The last three are C++: they need a compiler and Debian's libtbb-dev, libabsl-dev,
 libnsync-dev. What is not installed is left out, which a line says. --closures
-adds locks that run closures for each other: flat-combining, cc-synch, rcl.
+adds locks that run closures: flat-combining, cc-synch, rcl and its kin.
 
 How: first the program is run under glibc, to see that it works and how long it
 takes; that run does not count. Then every round runs it under glibc's mutex and
@@ -122,8 +122,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
     rivals: Vec<String>,
 
-    /// Locks that run closures, to compare with when there is no CMD: some of flat-combining, cc-synch and rcl. (rcl has
-    /// a server besides the threads.)
+    /// Locks that run closures, to compare with when there is no CMD: some of flat-combining, cc-synch, rcl (on a server,
+    /// besides the threads), rcl-ordinary (the same lock without a server) and rcl-adaptive (on a server when that pays)
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
     closures: Vec<String>,
 

@@ -23,7 +23,7 @@ use flashlock_workloads::random::XorShift;
 use flashlock_workloads::{Ground, Here, KeyValue, Lock, Workload};
 use serde::{Deserialize, Serialize};
 
-use super::contestant::{Contestant, closures};
+use super::contestant::{Contestant, RCL_ADAPTIVE, RCL_ORDINARY, closures};
 use crate::embedded::{Combined, Served};
 use crate::failure::Failure;
 use crate::pthread::{self, Mutex};
@@ -77,13 +77,13 @@ impl Sample {
     pub(super) fn read(text: &str, meant: &Contestant) -> Result<Self, String> {
         let sample: Self = serde_json::from_str(text).map_err(|error| format!("it printed no result: {error}"))?;
         let is_ours = preload::is_ours(std::ffi::OsStr::new(&sample.provider));
-        let is_closure = closures().any(|lock| lock.name == sample.provider);
+        let is_closure = closures().any(|name| name == sample.provider);
         let is_rival = is_closure || Rival::named(&sample.provider).is_some();
         let is_meant = match meant {
             Contestant::Glibc => !is_ours && !is_rival,
             Contestant::Lock(_) => is_ours,
             Contestant::Rival(rival, _) => sample.provider == rival.name,
-            Contestant::Closure(lock) => sample.provider == lock.name,
+            Contestant::Closure(name) => sample.provider == *name,
         };
         if !is_meant {
             return Err(format!(
@@ -201,8 +201,8 @@ pub(super) fn command(
         command.args(["--rival", rival.name]);
         command.args(library.iter().flat_map(|file| [std::ffi::OsStr::new("--library"), file.as_os_str()]));
     }
-    if let Contestant::Closure(lock) = contestant {
-        command.args(["--closure", lock.name]);
+    if let Contestant::Closure(name) = contestant {
+        command.args(["--closure", name]);
     }
     Ok(command)
 }
@@ -244,6 +244,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 fn measure_closure(args: &Args) -> Result<Sample, Failure> {
     let name = args.closure.as_deref().unwrap_or_default();
     Ok(match ApartId::from_name(name) {
+        None if name == RCL_ORDINARY => measure(args, Served::ordinary(), name.to_owned()),
+        None if name == RCL_ADAPTIVE => measure(args, Served::adaptive()?, name.to_owned()),
         Some(ApartId::FlatCombining) => measure(args, Combined::<FlatCombining<SpinThenPark>>::new(), name.to_owned()),
         Some(ApartId::CcSynch) => measure(args, Combined::<CcSynch<SpinThenPark>>::new(), name.to_owned()),
         Some(ApartId::Rcl) => measure(args, Served::new()?, name.to_owned()),
@@ -323,7 +325,7 @@ mod tests {
         let (glibc, ours) = (sample("/lib/libc.so.6", None), sample("/x/libflashlock_preload.so", None));
         let lock = Contestant::Lock(LockChoice::parse("flash", "").unwrap());
         let rival = Contestant::Rival(&RIVALS[0], None);
-        let closure = Contestant::Closure(ApartId::Rcl.info());
+        let closure = Contestant::Closure(ApartId::Rcl.info().name);
         let rcl = sample("rcl", None);
         assert!(Sample::read(&rcl, &closure).is_ok() && Sample::read(&rcl, &Contestant::Glibc).is_err());
         assert!(Sample::read(&glibc, &closure).unwrap_err().contains("not intended"));
