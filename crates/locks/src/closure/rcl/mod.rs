@@ -40,6 +40,28 @@
 //!    *grants* it, and the thread runs its section itself. So nested sections run in place, and a wait on a condition
 //!    variable gets its lock back.
 //!
+//! ## Adaptation
+//! The paper's future work (section 6): a lock starts ordinary, goes to a server when that pays, and comes back. The
+//! crate `flashlock-delegation` decides (`adapt`); here is what it stands on: departure 3. A *governor* measures once in
+//! 100 ms, and says where each lock is to be. It moves no lock. Whoever runs a section of the lock looks there at the
+//! section's end, and, as the holder, has it moved by `client::assign`. So nobody waits for a lock only to move it.
+//!
+//! | it goes | when |
+//! |---|---|
+//! | to a server | its threads spend the threshold's share of their time in its sections, a server would run them faster, and the CPUs can spare a server |
+//! | back | the server's use rate, over all scans, is low; or it does less than it did as an ordinary lock; or no CPU can be spared any more |
+//! | to another server | most scans of a busy server run sections of several locks (false serialization) |
+//!
+//! Each reason must hold for three windows. A lock that came back rests for two seconds, and twice as long each time.
+//! The share is the paper's (section 2.2): the time to acquire, run and release by the time of the threads. It is
+//! sampled. What a server gains follows from four numbers: a hand-over of the ordinary lock, a request to a server, and
+//! how long sections take if their lines are at hand and if they are not. So long sections count against a server, and
+//! many lines for it. `flashlock calibrate --delegation` measures the thresholds of a machine; "never" is an answer.
+//!
+//! **Missing.** The governor does not see cache misses, nor which CPUs other processes use, and it does not choose the
+//! CPU of a server. Decisions have not been measured on a machine with CPUs to spare. The simulator does not adapt.
+//! What `wanted` orders (a Release by the governor, an Acquire by the holder) is not weakened in a loom model.
+//!
 //! ## Faults of the printed algorithms
 //! Each is repaired here. The models run the printed lines with and without the repair, and find each fault
 //! (`crates/model/tests/shared/rcl_printed.rs`).
