@@ -5,7 +5,7 @@
 #
 #   examples/kv-server/measure.sh [ROUNDS [SECONDS [CONNECTIONS...]]]
 #
-# Needs memcaslap (Debian: libmemcached-tools) and a release build of kv-server. Ports from 20211 on are used.
+# Needs memcaslap (Debian: libmemcached-tools) and a release build of kv-server.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -14,21 +14,23 @@ shift $(($# < 2 ? $# : 2))
 connections=("$@")
 ((${#connections[@]} > 0)) || connections=(1 2 4 8 16 32 64)
 locks=(ordinary delegated adaptive)
-server=target/release/kv-server port=20211
+server=target/release/kv-server
 
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 
 once() { # LOCK CONNECTIONS
-    local said tps
-    port=$((port + 1))
-    "$server" --listen "127.0.0.1:$port" --lock "$1" >/dev/null &
-    local process=$!
-    until memcaslap -s "127.0.0.1:$port" -T 1 -c 1 -x 100 -w 1k >/dev/null 2>&1; do sleep 0.05; done
-    said=$(memcaslap -s "127.0.0.1:$port" -T "$(($2 < 2 ? 1 : 2))" -c "$2" -t "${seconds}s" -w 1k 2>&1)
-    kill "$process"
-    wait "$process" 2>/dev/null || true
-    tps=$(grep -o 'TPS: [0-9]*' <<<"$said" | grep -o '[0-9]*')
+    local said tps='' line address process
+    while [[ -z $tps ]]; do
+        coproc "$server" --listen 127.0.0.1:0 --lock "$1"
+        process=$COPROC_PID
+        read -r line <&"${COPROC[0]}"
+        address=${line#*listening on } address=${address%%,*}
+        said=$(memcaslap -s "$address" -T "$(($2 < 2 ? 1 : 2))" -c "$2" -t "${seconds}s" -w 1k 2>&1) || true
+        kill "$process"
+        wait "$process" 2>/dev/null || true
+        tps=$(sed -n 's/.*TPS: \([0-9]*\).*/\1/p' <<<"$said")
+    done
     echo "$tps"
 }
 

@@ -18,8 +18,8 @@ use std::sync::atomic::{
 
 use flashlock_native::{clock, futex};
 
-/// Of so many sections of a thread two are measured.
-const EVERY: u32 = 61;
+/// Of so many sections of a thread two are measured: a prime number, so that it does not fall into step with a program.
+const EVERY: u32 = 251;
 /// The second one must come within so many sections of other locks.
 const PATIENCE: u32 = 8;
 /// The holder publishes its count once in so many sections.
@@ -81,9 +81,12 @@ impl Histogram {
         self.0[bucket(ns)].fetch_add(1, Relaxed);
     }
 
-    /// The median since it was asked for last. `None` of too few.
+    /// The median since it was told last. `None` of too few, which are kept for the next time.
     fn take_median(&self) -> Option<f64> {
         const FEWEST: u32 = 8;
+        if self.0.iter().map(|count| count.load(Relaxed)).sum::<u32>() < FEWEST {
+            return None;
+        }
         let counts: Vec<u32> = self.0.iter().map(|count| count.swap(0, Relaxed)).collect();
         let all: u32 = counts.iter().sum();
         let mut passed = 0;
@@ -91,7 +94,7 @@ impl Histogram {
             passed += count;
             2 * passed >= all
         });
-        at.filter(|_| all >= FEWEST).map(middle)
+        at.map(middle)
     }
 }
 

@@ -20,7 +20,7 @@
 //! | [`governor`] | who measures, asks the policy, and says where locks are to be |
 //!
 //! **What it costs.** A section of an adaptive lock counts itself, and looks at a line that hardly ever changes. One in
-//! about thirty is timed. A lock that is not adaptive pays for a comparison with null.
+//! about 125 is timed. A lock that is not adaptive pays for a comparison with null.
 //!
 //! **Pinning.** [`Delegated::assign`](crate::Delegated::assign) keeps the lock where it is told to be, until
 //! [`Delegated::unpin`](crate::Delegated::unpin). The [configuration](crate::config) pins as well: a lock that it places
