@@ -1,28 +1,34 @@
 //! # flat-combining: a list of records, of which whoever holds the lock serves all
 //!
-//! **Problem.** Under a lock that is handed on, the protected data travel from thread to thread, and each hand-over is an access to lines that
-//! many want. **Idea.** Threads publish what they want done, each in a record of its own, and look at the lock only now and then: one of
-//! them acquires it and does what it finds in the records of all, on data that stay in its cache. **Source.** Hendler, Incze, Shavit &
-//! Tzafrir, *Flat Combining and the Synchronization-Parallelism Tradeoff*, SPAA 2010, sections 2 and 3; as a lock for any section, without combining
-//! requests into one, as in Lozi et al., *Remote Core Locking*, ATC 2012, figure 6.
+//! **Problem.** Under a lock that is handed over, the protected data travel from thread to thread, and each hand-over
+//! accesses lines that many threads want. **Idea.** Each thread publishes its request in a record of its own, and looks at
+//! the lock only now and then. One of the threads acquires the lock and runs the requests that it finds in all records, on
+//! data that stay in its cache. **Source.** Hendler, Incze, Shavit & Tzafrir, *Flat Combining and the
+//! Synchronization-Parallelism Tradeoff*, SPAA 2010, sections 2 and 3. It serves as a lock for any section, and does not
+//! combine several requests into one, as in Lozi et al., *Remote Core Locking*, ATC 2012, figure 6.
 //!
-//! **Use it** when all that is done under the lock is short, and the same threads want it all the time. **Rather not** when it is mostly free: the one that
-//! holds it looks at the records of all who have used it lately (ATC 2012, section 5.1 and figure 7), or when requests must be served in order.
+//! **Use it** when sections are short, and the same threads want the lock all the time. **Rather not** when the lock is
+//! mostly free, because its holder looks at the records of all threads that have used it lately (ATC 2012, section 5.1 and
+//! figure 7); or when requests must be served in order.
 //!
-//! **Departures.** (1) Who finds the lock free runs its request without publishing it. (2) A record belongs to the lock, not to a thread (threads
-//! come and go, and keep nothing that must be given back): a thread takes the one that it used last, if that is this lock's and idle, else any that is
-//! idle, else a new one. So there are as many as threads have waited at once. (3) Records that were not used for long leave the list that is
-//! looked through, as in the paper, but stay in another one, of all records. (4) A waiter may sleep after its spin budget; so that it does not sleep while
-//! nobody combines, it marks the lock before, and a lock that is marked is not released.
+//! **Departures.**
+//! 1. A thread that finds the lock free runs its request without publishing it.
+//! 2. A record belongs to the lock, not to a thread, so threads may come and go. A thread takes the record that it used
+//!    last, if that belongs to this lock and is idle; else any idle one; else a new one. So there are as many records as
+//!    threads have waited at once.
+//! 3. Records that were not used for long leave the list that the holder looks through, as in the paper. They stay in
+//!    another list, of all records.
+//! 4. A waiter may sleep after its spin budget. It marks the lock before, and a marked lock is not released. So no waiter
+//!    sleeps while no thread combines.
 //!
 //! ## State                                                     ## The records
 //! ```text
 //! | lock   | meaning                              |           active ──> [A] ──next─> [B] ──next─> [C] ──> 0
 //! |--------|--------------------------------------|                     WAITING      SERVED       IDLE for long
-//! | FREE   | nobody combines                      |
-//! | HELD   | somebody combines                    |           records ─> [D] ──also─> [C] ──also─> [B] ──also─> [A]
+//! | FREE   | no thread combines                   |
+//! | HELD   | a thread combines                    |           records ─> [D] ──also─> [C] ──also─> [B] ──also─> [A]
 //! | MARKED | HELD, and a waiter sleeps, or will,  |                     INACTIVE: in this list only
-//! |        | whom the combiner may not have seen  |           first: [A], by which each record says whose it is
+//! |        | which the combiner may not have seen |           first: [A]; each record names it
 //! ```
 //!
 //! ## A record
@@ -34,13 +40,15 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. The combiner is who has changed `lock` from FREE, or found HEAD in its record; only it runs requests, and changes links below `active`.
-//! 2. A record is made once, and stays the lock's until that is destroyed. Its `prev` names the lock's first record, marked, while, and only
-//!    while, it is the lock's: so a thread may ask any node whether it is one, by reading.
-//! 3. A record's request is written by the thread that has made it TAKEN, and by nobody else until that makes it IDLE.
-//! 4. A record that is neither INACTIVE, nor TAKEN by who found it so or has just made it, is in the list `active`.
-//! 5. The lock is not FREE while somebody sleeps whose request was not run: who will sleep sets MARKED after it has published, and the combiner
-//!    goes through the records after it has taken the mark away.
+//! 1. The combiner is the thread that has changed `lock` from FREE, or found HEAD in its record. Only it runs requests, and
+//!    changes links below `active`.
+//! 2. A record is made once, and belongs to the lock until the lock is destroyed. Meanwhile, and only then, its `prev` names
+//!    the lock's first record, marked. So a thread may ask any node whether it is such a record, by reading.
+//! 3. Only the thread that has made a record TAKEN writes its request, until it makes the record IDLE.
+//! 4. A record is in the list `active`, unless it is INACTIVE, or TAKEN by a thread that found it INACTIVE or has just made
+//!    it.
+//! 5. The lock is not FREE while a thread sleeps whose request was not run. A thread that will sleep sets MARKED after it
+//!    has published. The combiner goes through the records after it has taken the mark away.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -50,12 +58,13 @@
 //! | `active`, `records`: CAS, load | Release, Acquire | each other | the record, and its link |
 //! | `state` -> WAITING | Release | the combiner's load, Acquire | the request, and what it refers to |
 //! | `state` -> SERVED, HEAD | Release | the loads of `wait`, Acquire | the answer; the lock |
-//! | `state` IDLE, INACTIVE -> TAKEN | Acquire | the stores of these, Release | nobody reads the last request any more |
+//! | `state` IDLE, INACTIVE -> TAKEN | Acquire | the stores of these, Release | no thread reads the last request any more |
 //!
-//! No checker can tell those of `records` from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//! No checker can distinguish the orderings of `records` from Relaxed. [The
+//! models](../models.md#what-neither-can-tell) argue for them.
 //!
-//! **Cannot:** do what no [closure lock](super) can. A request that a combiner always just misses waits until its thread combines itself: not first come, first served.
-//! Destroying the lock gives the records back; one that is leaked keeps them.
+//! **Cannot:** do what no [closure lock](super) can. Nor does it serve requests in order: a request that each combiner just
+//! misses waits until its own thread combines. Destroying the lock gives the records back; a lock that is leaked keeps them.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -1,21 +1,24 @@
 //! # flash: whoever runs takes it, one head contends, the others sleep
 //!
-//! **Problem.** On a few CPUs a lock loses time in three ways: it stands still while somebody wakes up, its line travels
-//! although the last holder would have come back, and threads that wait take CPUs from those that work. **Idea.** A word
-//! that whoever finds it free may take. An arrival polls briefly, then offers its CPU to others, and sleeps only when that
-//! is cheap compared to the wait so far. Of those that wait for long, one is the *head* and contends; all others sleep.
+//! **Problem.** On a few CPUs a lock loses time in three ways. It stands still while a thread wakes up. Its line travels
+//! although the last holder would have come back. And waiting threads take CPUs from working ones. **Idea.** Any thread that
+//! finds the word free may take it. An arrival polls briefly, then offers its CPU to others. It sleeps only when a sleep is
+//! cheap compared to the wait so far. One of the threads that wait for long is the *head*, and contends; all others sleep.
 //! **Source.** This project. Competitive succession, spin-then-park and the standby thread: Dice, *Malthusian Locks*, §5.1,
 //! 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
 //!
-//! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot lock and
-//! each should have it soon: of a hundred threads each waits for a hundred times `bound=`. `shfl` serves more of them
-//! in turn, and completes a third fewer sections on simulated machines.
+//! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot lock
+//! and each should have it soon: if a hundred threads want it, each waits for about a hundred times `bound=`. `shfl` serves
+//! more of them in turn, and completes [0.53 to 0.93 times](../choosing.md#many-cpus) as many sections on simulated
+//! machines.
 //!
-//! **Departures.** From the standby thread of LOITER: (1) there is no inner lock; whoever is neither the head nor polls
-//! sleeps on a word of this one, in the kernel's order, so no queue nodes are needed. (2) The place of the head is passed
-//! on after the head's section, not before it. (3) A head that contends for a hot lock naps. (4) For how long a waiter
-//! offers its CPU, and after what time it looks twice, follow from what a sleep and a transfer of the line cost here,
-//! and from what it costs to move this lock.
+//! **Departures** from LOITER's standby thread:
+//! 1. There is no inner lock. A thread that is not the head and does not poll sleeps on a word of this lock, in the
+//!    kernel's order. So no queue nodes are needed.
+//! 2. The head passes its place on after its section, not before it.
+//! 3. A head that contends for a hot lock naps.
+//! 4. Measurements of this machine decide for how long a waiter offers its CPU, and after what time it looks twice: what a
+//!    sleep costs, what a transfer of the line costs, and what it costs to move this lock.
 //!
 //! ```text
 //!   arrivals ── poll, then offer their CPU ──┐
@@ -28,12 +31,12 @@
 //! ## State: 16 bytes
 //! | word | holds |
 //! |---|---|
-//! | `word` | 0: free. 1: held. 2: held, and somebody may sleep on the word. 3: the same, written by the head before it sleeps there |
+//! | `word` | 0: free. 1: held. 2: held, and a thread may sleep on the word. 3: the same, written by the head before it sleeps there |
 //! | `turn` | acquisitions (16 bits), and when a head last got the lock: see [`turn`] |
-//! | `state` | what there is to know of the waiters: see [`state`] |
+//! | `state` | what is known of the waiters: see [`state`] |
 //! | `calls` | how often a sleeper was called, above eight bits that say for how long the lock [stays](stay); on it they sleep |
 //!
-//! `word` follows glibc's protocol. glibc's code takes each value above 1 for a 2, and may write 2 over a 3: then the head,
+//! `word` follows glibc's protocol. glibc's code treats each value above 1 as a 2, and may write 2 over a 3: then the head,
 //! which sleeps only while it finds 3, looks again.
 //!
 //! ## How a thread waits
@@ -46,17 +49,16 @@
 //!
 //! Which figures decide, and where they come from, is in [`evidence`].
 //!
-//! **The second look.** A hot lock is taken again by the thread that released it, sooner than its line gets to another CPU.
-//! So a waiter that finds the word free looks again after a moment, and takes it only if nobody has had it in between. Where
-//! a move of the lock also moves the data of its sections, and that takes longer than the last holder stays away, the
-//! moment is as long as that: see [`stay`].
+//! **The second look.** The thread that released a hot lock takes it again before its line gets to another CPU. So a waiter
+//! that finds the word free looks again after a moment. It takes the lock only if no thread has had it in between. If
+//! moving the data of the sections takes longer than the last holder stays away, the moment is as long as that time: see [`stay`].
 //!
 //! ## The bound
-//! Let a thread come when n others want the lock or hold it, each of whose sections takes s at most. Let T be `bound=`, and
-//! d the longest time from waking a thread, or from its offering its CPU, to its running. Then it has the lock after at most
-//! **(n + 2) · (2 s + T + d) + d'**, where d' is what an arrival spends before it is counted, if
-//! - those who are woken run, and the threads before it do not stop;
-//! - it is not timed out, and code that bypasses the lock does not release it.
+//! Let a thread arrive when n others want the lock or hold it, each with sections of at most s. Let T be `bound=`, and let d
+//! be the longest time until a thread that was woken, or that offered its CPU, runs. Then the thread has the lock after at
+//! most **(n + 2) · (2 s + T + d) + d'**, where d' is the time that an arrival spends before it is counted, if
+//! - woken threads run, and the threads before it do not stop;
+//! - it does not time out, and code that bypasses the lock does not release it.
 //!
 //! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, whoever else wants it. A
 //! head that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks, and the
@@ -66,7 +68,7 @@
 //!
 //! ## Invariants
 //! 1. Whoever changes `word` from 0, or clears `GRANT`, holds the lock.
-//! 2. If somebody is counted, `HEAD` is set. Only a compare-and-swap that sees nobody counted clears it.
+//! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap that sees none counted clears it.
 //! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`].
 //! 4. `PASS` is set by the holder and taken back by its release; so at most one sleeper is called for each section of a head.
 //! 5. `TRANSIT` is set before `calls` changes. A sleeper reads `calls` before it is counted. So it cannot sleep through a call.
@@ -88,22 +90,22 @@
 //! | `state` CAS that clears `GRANT` | Acquire | the one before | sees the last section; changes between the two are read-modify-writes |
 //! | `state` CAS that sets `SLEEPS` | Release | the next | a release that sees it writes its 2 after the head's 3 |
 //! | `state` CAS of a release that takes `SLEEPS` back | Acquire | the one before | the same |
-//! | `calls.fetch_add` | AcqRel | `calls` load, Acquire | who sees the call sees `TRANSIT` |
+//! | `calls.fetch_add` | AcqRel | `calls` load, Acquire | a thread that sees the call sees `TRANSIT` |
 //! | other accesses of `state` | Relaxed | – | a compare-and-swap each: what it says is all that matters |
 //! | `turn`, and the low bits of `calls` | Relaxed | – | hints, and the holder's own |
 //!
 //! ## What it reaches
-//! `cargo xtask regret` compares it with what people embed, [on 2 CPUs](../results/regret.md) of an Intel Xeon. Over 70
+//! `cargo xtask regret` compares it with locks that programs embed, [on 2 CPUs](../results/regret.md) of an Intel Xeon. Over 70
 //! combinations of section, work outside and threads it has 0.990 of the best lock's throughput (`shfl` 0.885, nsync
-//! 0.872, glibc 0.854, `tbb::mutex` 0.784), over 35 that were held out 0.997, and 0.86 of what is physically possible,
-//! which does not count that data have to move. It is more than 5 % behind the best in three: with 256 threads (0.86),
-//! and with sections of 250 µs. Where 256 threads want more CPU than there is, the longest waits, 0.8 to 1.0 s, are 1.1
-//! to 1.5 times the bound without d, for a thread that is called waits for a CPU, too.
+//! 0.872, glibc 0.854, `tbb::mutex` 0.784), over 35 that were held out 0.997. It has 0.86 of a physical bound that does not count that data have to move. It is more
+//! than 5 % behind the best in three combinations: one with 256 threads (0.86), and two with sections of 250 µs. Where 256
+//! threads want more CPU than there is, the longest waits, 0.8 to 1.0 s, are 1.1 to 1.5 times the bound with d = 0: a
+//! called thread also waits for a CPU.
 //!
 //! ## What each mechanism is worth
-//! `cargo xtask regret --ablation --rivals none --ms 100` builds it without each of them, and compares the builds over
-//! the same 70 combinations, on 2 CPUs of an Intel Xeon. Throughput and CPU time per section, as multiples of what the
-//! whole lock has (geometric mean); and its throughput in the combination that loses most:
+//! `cargo xtask regret --ablation --rivals none --ms 100` builds the lock without each of them, and compares the builds over
+//! the same 70 combinations, on 2 CPUs of an Intel Xeon. The table shows throughput and CPU time per section as multiples
+//! of the complete lock's (geometric mean), and the throughput of the combination that loses most:
 //!
 //! | without | throughput | worst | CPU time | why it stays |
 //! |---|--:|--:|--:|---|
@@ -116,11 +118,11 @@
 //! | offers that end sooner after a vain sleep | 1.00 | 0.97 | 1.01 | CPU time with sections of 250 µs: 1.05 |
 //! | a releaser that offers its CPU to an overdue head | 1.00 | 0.97 | 0.99 | the longest wait: 1.6 times as long with a CPU hog |
 //!
-//! A mark for locks that are never hot, and a head that polls more slowly after a nap, were worth nothing: they are
-//! gone.
+//! Two more gained nothing and were removed: a mark for locks that are never hot, and a head that polls more slowly after a
+//! nap.
 //!
 //! **Cannot:** wake a head that naps. If the threads that made the lock hot leave it all at once, it stays free until the nap
-//! ends, 0.4 ms at most, unless somebody comes.
+//! ends, 0.4 ms at most, unless another thread arrives.
 
 pub mod arrival;
 pub mod evidence;

@@ -1,18 +1,22 @@
 //! # CNA: a compact NUMA-aware lock
 //!
-//! **Problem.** A first-come-first-served lock hands itself, and the data it protects, from socket to socket at almost every
-//! release. Hierarchical locks avoid that with a lock for each socket, and grow with the machine. **Idea.** One queue word, as
-//! in MCS. The holder passes over waiters of other sockets and sets them aside, in a **secondary queue**, as long as it finds one
-//! of its own socket in the main queue; now and then, and whenever it finds none, the secondary queue comes back.
-//! **Source.** Dice & Kogan, *Compact NUMA-Aware Locks*, EuroSys 2019: §4 (idea), §5 and figures 2–5 (code), §6 (optimizations).
+//! **Problem.** A first-come-first-served lock hands itself, and the data it protects, from socket to socket at almost
+//! every release. Hierarchical locks avoid that with a lock for each socket, and grow with the machine. **Idea.** One queue
+//! word, as in MCS. The holder prefers waiters of its own socket. It sets aside the waiters of other sockets that come
+//! before them, in a **secondary queue**. The secondary queue comes back now and then, and whenever the holder finds no
+//! waiter of its own socket. **Source.** Dice & Kogan, *Compact NUMA-Aware Locks*, EuroSys 2019: §4 (idea), §5 and figures
+//! 2–5 (code), §6 (optimizations).
 //!
-//! **Use it** when one lock is hot on a machine with several NUMA nodes, and each thread has a CPU. **Rather not** when there is one node (it is `mcs` then), or threads outnumber CPUs.
+//! **Use it** when one lock is hot on a machine with several NUMA nodes, and each thread has a CPU. **Rather not** when
+//! there is one node (`cna` does the same as `mcs` there), or when threads outnumber CPUs.
 //!
-//! **Departures.** Those of [`queue::aside`](crate::queue::aside): the holder keeps a node only while there is a secondary
-//! queue, whose tail stands in that node's state, as its head in the paper's `spin` word; it needs no `secTail`, for the list is circular.
-//! The lock names the node, or the first waiter: 8 bytes, the paper's one word.
-//! (1) "My socket" is the releaser's now, not that of its node when it queued. (2) When the main queue is found empty, those
-//! who join at the very moment at which the secondary queue comes back stand behind it; the paper lets the holder look among them.
+//! **Departures.** Those of [`queue::aside`](crate::queue::aside). The holder keeps a node only while there is a secondary
+//! queue. That node's state names the tail of the secondary queue, where the paper's `spin` word names its head. There is
+//! no `secTail`, because the list is circular. The lock names the node, or the first waiter, so it takes 8 bytes; the
+//! paper's takes one word.
+//! 1. "My socket" is the one on which the releaser runs now, not the one on which it queued.
+//! 2. If the main queue is empty, the secondary queue becomes the main queue. Waiters that join at that very moment stand
+//!    behind it. In the paper, the holder looks among them.
 //!
 //! ## The two queues, at hand-overs (§4, figure 1; `t4:0` waits on socket 0)
 //! ```text
@@ -30,9 +34,9 @@
 //! | empty | `reduction` says "do not look" | any | its first | – |
 //! | any | stay | first is local | its first | – |
 //! | any | stay | first local one is at place n | that one | the n − 1 before it, to the end of the secondary queue |
-//! | not empty | leave, or none is local | any | first of the secondary queue | all of it, before the main queue |
+//! | not empty | leave, or none is local | any | first of the secondary queue | the secondary queue, before the main queue |
 //! | empty | leave, or none is local | any | its first | – |
-//! | not empty | – | empty | first of the secondary queue | all of it: it is the main queue |
+//! | not empty | – | empty | first of the secondary queue | the secondary queue, which becomes the main queue |
 //!
 //! ## Options (§5, §6)
 //! | `FLASHLOCK=cna:…` | default | meaning |
@@ -42,18 +46,19 @@
 //! | `reduction=N` | 1 | while the secondary queue is empty, look for a local waiter at one hand-over in N (*shuffle reduction*; the paper's THRESHOLD2 + 1 was 256) |
 //! | `refresh=N` | 1 | a thread asks on which node it runs at one contended acquisition in N; for machines where that is slow |
 //!
-//! The node number travels with the link (§6): a local waiter is recognised without a look at its line, and the scan reads no
-//! line but those of the waiters that it passes over. It does so for nodes 0 to 13; for others, and for waiters that a broadcast moved here, the scan
-//! reads the waiter's line.
+//! The node number travels with the link (§6). So a local waiter is recognised without a look at its line, and the scan
+//! reads only the lines of the waiters that it passes over. This holds for nodes 0 to 13. For other nodes, and for waiters
+//! that a broadcast moved here, the scan reads the waiter's line.
 //!
 //! ## State, invariants and orderings
 //! Those of [`queue::aside`](crate::queue::aside). The scan follows links that may be written at that moment (Acquire: the
-//! waiter that a link names must be seen prepared) and stops before one that is 0, so that whom it moves has a successor (invariant 2 there).
-//! What it stores is Relaxed: nobody but the next holder reads it, and the hand-over orders it.
-//! No checker can tell the links' Release and Acquire from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//! waiter that a link names must be seen prepared). It stops before a link that is 0, so that each waiter that it moves has
+//! a successor (invariant 2 there). The scan's own stores are Relaxed: only the next holder reads them, and the hand-over
+//! orders them. No checker can distinguish the links' Release and Acquire from Relaxed. [The
+//! models](../models.md#what-neither-can-tell) argue for them.
 //!
-//! **Cannot:** what `mcs` cannot; and bound a wait in time: a waiter of another socket waits for N hand-overs on average,
-//! however long they take.
+//! **Cannot:** what `mcs` cannot; and bound a wait in time. A waiter of another socket waits for `threshold=` hand-overs on
+//! average, however long they take.
 
 use core::sync::atomic::Ordering::Relaxed;
 

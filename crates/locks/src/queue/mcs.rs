@@ -1,17 +1,22 @@
 //! # MCS: a queue in which each thread waits on its own line
 //!
 //! **Problem.** With one word to spin on, every release invalidates every waiter's line: hand-over cost grows with the
-//! number of waiters. **Idea.** Waiters form a list and each waits on a word in its own node; the holder hands the lock to its
-//! successor and to nobody else. **Source.** Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 5.
+//! number of waiters. **Idea.** Waiters form a list, and each waits on a word in its own node. The holder hands the lock to
+//! its successor, and touches no other waiter's line. **Source.** Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 5.
 //!
-//! **Use it** when waits must be in order, and each thread has a CPU of its own: throughput stays level however many wait. **Rather not** when threads outnumber CPUs (each hand-over may then wait for a time slice), or there are several NUMA nodes.
+//! **Use it** when waits must be in order, and each thread has a CPU of its own: throughput stays level however many
+//! threads wait. **Rather not** when threads outnumber CPUs (each hand-over may then wait for a time slice), or on several
+//! NUMA nodes.
 //!
-//! **Departures.** Those of the [queue](super::aside), of which this is the plain case: nobody is ever set aside. (1) Who waited holds the lock with his node, which the lock
-//! names; who did not wait has none, as in the variant K42 (Auslander et al., 2003). So any thread may release (POSIX), an uncontended
-//! acquisition touches no node, and a thread needs one node for each lock that it holds and has waited for. K42 has the holder give his node back as
-//! soon as he has acquired; but then he reads his link just when his successor writes it, and the line travels once more at each hand-over. (2) A waiter may sleep after its
-//! spin budget. (3) A waiter may leave by time-out; its node stays behind and the releaser that reaches it holds the lock with it instead; a queue full of such
-//! nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
+//! **Departures.** Those of the [queue](super::aside), of which this is the plain case: no waiter is ever set aside.
+//! 1. A holder that has waited keeps its node, which the lock names. A holder that has not waited has none, as in the
+//!    variant K42 (Auslander et al., 2003). So any thread may release (POSIX), and an uncontended acquisition touches no
+//!    node. A thread needs one node for each lock that it holds and has waited for. In K42 the holder gives its node back
+//!    as soon as it has acquired the lock. But then it reads its link at the moment when its successor writes it, and
+//!    the line travels once more at each hand-over.
+//! 2. A waiter may sleep after its spin budget.
+//! 3. A waiter may leave by time-out. Its node stays behind, and the releaser that reaches it holds the lock with it
+//!    instead. A queue full of such nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
 //!
 //! ## State                                                           ## The queue
 //! ```text
@@ -26,9 +31,12 @@
 //! ```
 //!
 //! ## Invariants
-//! Those of the [queue](super::aside), nobody being aside: the holder of A alone writes `front`, and so does the one waiter that finds HELD in `tail`; a node in the queue changes
-//! state by its own thread (WAITING -> PARKED, -> ABANDONED) and by the holder (-> HEAD), who gives his node back when he has handed the lock over; after HEAD is stored, or
-//! `tail` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
+//! Those of the [queue](super::aside), with no waiter aside:
+//! 1. Only the holder of A writes `front`, and the one waiter that finds HELD in `tail`.
+//! 2. The state of a queued node is changed by its own thread (WAITING -> PARKED, -> ABANDONED) and by the holder
+//!    (-> HEAD). The holder gives its own node back when it has handed the lock over.
+//! 3. After HEAD is stored, or `tail` set to 0, the releaser touches neither lock nor node, except that it wakes an
+//!    address.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -38,10 +46,12 @@
 //! | link store / load | Release / Acquire | each other | the successor's node must be seen prepared |
 //! | `state` -> HEAD | AcqRel | `state` load in `wait::turn` | hands over this section; takes the node of one that has given up |
 //!
-//! No checker can tell the links' orderings, nor what a waiter that gives up says with Release, from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//! No checker can distinguish the links' orderings, or the Release with which a waiter gives up, from Relaxed.
+//! [The
+//! models](../models.md#what-neither-can-tell) argue for them.
 //!
-//! **Cannot:** let a newcomer in while the first waiter is not running: a waiter that is stopped, or frozen in a signal handler,
-//! stops everybody behind it. Cannot share its mutex with code that bypasses flashlock.
+//! **Cannot:** let a newcomer in while the first waiter is not running: a waiter that is stopped, or frozen in a signal
+//! handler, stops every thread behind it. Nor can it share its mutex with code that bypasses flashlock.
 
 use core::marker::PhantomData;
 

@@ -2,20 +2,22 @@
 //!
 //! **Problem.** A lock for any number of threads on any number of CPUs that costs one atomic when nobody contends.
 //! **Idea.** The third state, *held and somebody may sleep*, tells the releaser whether the kernel must be called.
-//! **Source.** Drepper, *Futexes Are Tricky*, 2011, §5 ("mutex, take 2"); it is what glibc's default mutex does, and stands
-//! here as the honest "stock" lock.
+//! **Source.** Drepper, *Futexes Are Tricky*, 2011, §5 ("mutex, take 2"). glibc's default mutex does the same. This lock is
+//! here to compare with.
 //!
-//! **Use it** when you want to know what glibc would do; more threads than CPUs want the lock, and fairness does not matter. **Rather not** when sections are so short that each should be polled for, or a wait must be bounded.
+//! **Use it** when you want to know what glibc's algorithm would do; or when more threads than CPUs want the lock, and
+//! fairness does not matter. **Rather not** when sections are so short that polling is cheaper than sleeping, or when a
+//! wait must be bounded.
 //!
-//! **Departures.** (1) The waiters of a broadcast are moved to the word ([`adopt`](crate::raw::RawLock::adopt), invariant 4). (2) A waiter may give up; it
-//! leaves a 2 behind at most, which costs a wake-up that finds nobody.
+//! **Departures.** (1) A broadcast moves its waiters to the word ([`adopt`](crate::raw::RawLock::adopt), invariant 4).
+//! (2) A waiter may give up. It leaves a 2 behind at most, which costs a wake-up that finds no thread.
 //!
 //! ```text
-//!        ┌──────────── 0 -> 1: nobody was there ─────────────┐
+//!        ┌──────────── 0 -> 1: it was free ──────────────────┐
 //!        │                                                   v
 //!      free (0) <───────── release: a swap ──────────── held (1)
-//!        ^  │                                                │ somebody is about to sleep: swap 2
-//!        │  └── swap 2, by who has slept ────────┐           v
+//!        ^  │                                                │ a thread is about to sleep: swap 2
+//!        │  └── swap 2, by one that has slept ───┐           v
 //!        └── release, and a wake ────────── held, sleepers (2)   z z z
 //! ```
 //!
@@ -30,15 +32,15 @@
 //! 1. A thread sleeps only after it wrote 2, and only while the word holds 2 (the kernel checks).
 //! 2. A thread that has slept acquires with 2: others may still sleep, and their wake-up is now its duty.
 //! 3. After the releasing exchange only the *address* of the word is used, for the wake.
-//! 4. The waiters of a broadcast are moved to the word by the kernel, asleep, and acquire as those do who have slept (2). If the
-//!    lock is held then, its release wakes one of them; if not, the broadcaster does.
+//! 4. The waiters of a broadcast are moved to the word by the kernel, asleep, and acquire with 2. If the lock is
+//!    held then, its release wakes one of them; otherwise the broadcaster does.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | CAS 0 -> 1, swap 2 | Acquire | `hand_back(0)` | sees the last section |
 //! | `hand_back(0)` in `unlock`, an exchange | Release | both | hands over this section |
-//! | CAS 1 -> 2 in `adopt` | Relaxed | – | orders nothing. It comes after the moves: either the release sees it, and wakes, or the lock is free, which the broadcaster sees, and wakes |
+//! | CAS 1 -> 2 in `adopt` | Relaxed | – | orders nothing. It comes after the moves. So either the release sees it, and wakes; or the broadcaster sees the lock free, and wakes |
 //!
 //! **Cannot:** be fair. A running thread passes sleepers over without bound.
 

@@ -12,7 +12,7 @@
 //! **Rather not** when the lock is mostly free, when sections are long, or when the program needs every CPU: a busy
 //! server takes one.
 //!
-//! This page is the protocol: its words, and which thread may write them when. It makes no threads. The crate
+//! This page is the protocol: its words, and which thread may write each of them at what time. It makes no threads. The crate
 //! `flashlock-delegation` makes them.
 //!
 //! | file | holds |
@@ -92,21 +92,21 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. At most one thread of a server has its turn: who is named in `turn`. Only it changes the word of a lock of that
+//! 1. At most one thread of a server has its turn: the one that `turn` names. Only it changes the word of a lock of that
 //!    server from FREE, and only it begins to act upon a request.
 //! 2. `turn` names another thread only when the one before is inside a section, or gives it up. A thread looks at
 //!    `turn` between two sections, with a fence before, and the manager's fence is heavy: so a thread that lost its
 //!    turn in a section begins no other one.
-//! 3. A slot whose request is being run by a thread without the turn is marked in `busy`, before anybody else has the
-//!    turn, until it was answered. Nobody looks at it, nor at its lock, meanwhile.
-//! 4. The holder of a lock, and nobody else, changes a word that is (S, HELD). Any number of threads may change one
+//! 3. A slot whose request is being run by a thread without the turn is marked in `busy`, before another thread has
+//!    the turn, until it was answered. No thread looks at it, or at its lock, meanwhile.
+//! 4. Only the holder of a lock changes a word that is (S, HELD). Any number of threads may change one
 //!    that is (0, ·), by exchanges.
 //! 5. A slot's request is written by its client while `code` is EMPTY or MOVED, and answered by whoever has acted upon
 //!    it.
 //! 6. The lock is released before its request is answered: when `exec` returns, no other thread accesses the lock for
 //!    that request.
 //! 7. A server does not sleep while there is something that it can do: it looks again after it has said that it will.
-//! 8. A closed server acts upon nothing any more. Its locks become ordinary, by the first who finds that out.
+//! 8. A closed server acts upon nothing any more. The first thread that notices makes its locks ordinary.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -121,7 +121,7 @@
 //! | `code`, then `asleep`; `asleep`, then `code` | light, heavy fence | each other | an answer wakes its client |
 //! | `at`, then `turn`; `turn`, then `at` | light, heavy fence | each other | invariant 2 |
 //! | `live` taken / given | AcqRel | each other | the slot's last use |
-//! | `range` exchanges | AcqRel | each other | who lowers it has seen all numbers that were taken before |
+//! | `range` exchanges | AcqRel | each other | a thread that lowers it has seen all numbers that were taken before |
 //!
 //! **Cannot:** give up a request; be used in a request on the same lock; serve requests first come, first served (the
 //! order is that of the slots, round by round, so each is served within one scan).

@@ -1,27 +1,34 @@
 //! # CST readers-writer lock: readers count themselves apart
 //!
-//! **Problem.** With one counter, each reader takes its cache line from the one before, and on several NUMA nodes readers that share
-//! nothing else are as slow as that line travels. **Idea.** Readers count themselves on a line of their own NUMA node; a writer closes
-//! all of these counters, and waits until their sum is zero. **Source.** Kashyap, Min & Kim, *Scalable NUMA-aware Blocking
-//! Synchronization Primitives*, USENIX ATC'17 (CST); as the rival of ShflLocks, thesis defence, slides 79–80.
+//! **Problem.** With one counter, each reader takes its cache line from the reader before. On several NUMA nodes, readers
+//! that share nothing else are then as slow as that line travels. **Idea.** Readers count themselves on a line of their own
+//! NUMA node. A writer closes all of these counters, and waits until their sum is zero. **Source.** Kashyap, Min & Kim,
+//! *Scalable NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17 (CST); compared with ShflLocks in the thesis
+//! defence, slides 79–80.
 //!
-//! **Use it** when nearly all acquisitions are for reading, from many CPUs; a lock that is not so is a [`shfl-rw`](super::shfl). **Rather not** when
-//! writers are frequent (each looks at all counters), or such locks are many: each gets a side block.
+//! **Use it** when you do not know which readers-writer lock to use: it is the default. It gains when nearly all
+//! acquisitions are for reading, and come from many CPUs. Until then it is a [`shfl-rw`](super::shfl). **Rather not** when
+//! writers are frequent, because each looks at all counters; or when such locks are many, because each gets a side block.
 //!
-//! **Departures.** (1) Below it
-//! is a [`shfl-rw`](super::shfl), which is all there is until readers have met 512 times (`meetings=`), with few writers between, and where everybody waits. (2) The
-//! counters are the parts of a side block ([`side`](crate::side)). (3) There is a counter for each part of the machine ([`Machine::reader_part`]): of a few NUMA
-//! nodes each is divided further, for within a node, too, the line travels: two CPUs of one node make more sections on two counters than on one. (4) A
-//! reader comes and goes by the counter of the part where it runs then; should it leave by another one than it came by, or another thread
-//! release it, the sum is right. (5) A reader that finds a writer polls for a while before it queues, and one that finds readers sleeps only if they
-//! do not go soon. (6) Once 1,024 writers have come (`writers=`), readers count together again, until they have met as often anew: so a lock that is not read
-//! much any more does not stay dear to write.
+//! **Departures.**
+//! 1. Below it is a [`shfl-rw`](super::shfl), on which threads wait. There are no other counters until readers have met 512
+//!    times (`meetings=`), with few writers between.
+//! 2. The counters are the parts of a side block ([`side`](crate::side)).
+//! 3. There is a counter for each part of the machine ([`Machine::reader_part`]). If NUMA nodes are few, each is divided
+//!    further, because the line also travels within a node: two CPUs of one node complete more sections on two counters
+//!    than on one.
+//! 4. A reader uses the counter of the part on which it runs at that moment. If it leaves by another counter than it came
+//!    by, or another thread releases the lock, the sum is still right.
+//! 5. A reader that finds a writer polls for a while before it queues. A writer that finds readers sleeps only if they do
+//!    not leave soon.
+//! 6. After 1,024 writers (`writers=`), readers count together again, until they have met as often anew. So a lock that is
+//!    not read much any more does not stay expensive to write.
 //!
 //! ```text
 //!   lock:  base (shfl-rw) | heat | side ──> [index]  state: OPEN, DRAINING or WRITTEN
 //!                                             ├─ part 0 ──> [counter]  readers, CLOSED
 //!                                             ├─ part 1 ──> [counter]
-//!                                             └─ part 2     0: nobody has come from there
+//!                                             └─ part 2     0: no reader has come from there
 //! ```
 //!
 //! ## State: 20 bytes, and 128 for the side block and for each part in it
@@ -32,23 +39,26 @@
 //!
 //! | index | meaning | next |
 //! |---|---|---|
-//! | OPEN | no writer holds the counters | CLAIMED, by who holds `base` for writing |
+//! | OPEN | no writer holds the counters | CLAIMED, by the thread that holds `base` for writing |
 //! | CLAIMED | a writer closes the counters, and reads them | WRITTEN if the sum is 0, else DRAINING |
-//! | DRAINING | a writer waits for the sum to become 0 | CLAIMED; OPEN if it gives up, or does not exist in a forked child |
+//! | DRAINING | a writer waits for the sum to become 0 | CLAIMED; OPEN if the writer gives up, or does not exist in a forked child |
 //! | WRITTEN | held for writing | OPEN at the release, or FOLDED |
-//! | FOLDED | not in use; all counters are CLOSED | OPEN, by who holds `base` for writing |
+//! | FOLDED | not in use; all counters are CLOSED | OPEN, by the thread that holds `base` for writing |
 //!
 //! ## Invariants
-//! 1. `heat` gets to APART, and back, only in the hands of who holds `base` for writing (and the counters, if they are in use), and a counter is
-//!    added only by who holds it for reading. So whoever holds `base`, or a counter, knows by `heat` what holders count on.
-//! 2. A reader that has counted itself holds the lock if the counter was not CLOSED and no writer holds `base`; or, past a writer that
-//!    waits, if the index says DRAINING afterwards. Otherwise it takes itself out again.
-//! 3. A writer says CLAIMED before it reads the counters, by read-modify-writes: a reader that has counted itself later finds CLOSED, and
-//!    CLAIMED, or WRITTEN; one that has done so earlier is found, or has left by then. So there are readers, or it says WRITTEN. The sum may
-//!    be too large, by readers that are about to take themselves out: by the counter by which they came, so it is never too small.
-//! 4. The counters are opened before `base` is released, which is the last access; a reader that finds one open before that finds
-//!    `base` held. While they are not in use they are CLOSED. A reader's last access to the lock is to its counter.
-//! 5. A side block is given back by `destroy` alone.
+//! 1. Only the thread that holds `base` for writing (and the counters, if they are in use) sets `heat` to APART, and back.
+//!    Only a thread that holds `base` for reading adds a counter. So a thread that holds `base`, or a counter, knows by
+//!    `heat` on what holders count.
+//! 2. A reader that has counted itself holds the lock in two cases: the counter was not CLOSED and no writer holds `base`;
+//!    or, past a writer that waits, the index says DRAINING afterwards. Otherwise it takes itself out again.
+//! 3. A writer says CLAIMED before it reads the counters, by read-modify-writes. A reader that has counted itself later finds
+//!    CLOSED, and CLAIMED or WRITTEN. One that has done so earlier is found by the writer, or has left by then. So either
+//!    there are readers, or the writer says WRITTEN. The sum may be too large, by readers that are about to take themselves
+//!    out. They use the counter by which they came, so the sum is never too small.
+//! 4. The counters are opened before `base` is released, which is the last access. A reader that finds a counter open
+//!    before that finds `base` held. While the counters are not in use they are CLOSED. A reader's last access to the lock is
+//!    to its counter.
+//! 5. Only `destroy` gives a side block back.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -57,16 +67,19 @@
 //! | counter − 1 | Release | the writer's ors | hands over what was read |
 //! | counter or, and | AcqRel | both | as above |
 //! | index `state` store, load | Release, Acquire | each other | invariant 3 goes through the counter; this keeps the argument local |
-//! | `heat` = APART; fence in `adopt` | Release; Acquire | each other | who asks for orphans finds the epoch that `begin` has written |
-//! | `heat`, else | Relaxed | – | a hint; a fact for who holds the lock, by `base` or a counter (invariant 1) |
-//! | index `epoch` load, CAS | Acquire, AcqRel | each other | who asks later sees that another has asked, and no orphan where that one's process writes |
+//! | `heat` = APART; fence in `adopt` | Release; Acquire | each other | a thread that asks for orphans finds the epoch that `begin` has written |
+//! | `heat`, else | Relaxed | – | a hint; a fact for a thread that holds the lock, by `base` or a counter (invariant 1) |
+//! | index `epoch` load, CAS | Acquire, AcqRel | each other | a thread that asks later sees that another has asked, and no orphan where that one's process writes |
 //!
-//! Those of `side` and its parts: [`side`](crate::side); of the word on which a writer sleeps: [`counters`]. No checker can tell the Release
-//! with which a writer opens a counter from Relaxed: [the models](../models.md#what-neither-can-tell) say why.
+//! For `side` and its parts see [`side`](crate::side); for the word on which a writer sleeps,
+//! [`counters`]. No checker can distinguish the Release with which a writer opens a counter from
+//! Relaxed: [the models](../models.md#what-neither-can-tell) say why.
 //!
-//! **Cannot:** tell that a lock is released which nobody holds, while readers count apart. Let anybody in while a writer that is waiting for readers to go does not run, but readers past the bound. Give its side block back
-//! if the program frees the lock without destroying it; so the machine admits so many at once ([`Machine::admit_apart`]), and a lock that is not admitted stays
-//! without.
+//! **Cannot:**
+//! - detect the release of a lock that no thread holds, while readers count apart;
+//! - let a thread in while a writer that waits for readers to leave does not run, except readers past the bound;
+//! - give its side block back if the program frees the lock without destroying it. So the machine limits how many locks
+//!   have one ([`Machine::admit_apart`]). The others stay without.
 
 mod apart;
 mod counters;

@@ -1,53 +1,62 @@
 //! # Readers-writer ShflLock: a counter in front, one queue of readers and writers behind it
 //!
-//! **Problem.** A readers-writer lock that costs one atomic when nobody contends, lets neither readers nor writers starve, keeps its
-//! throughput with more threads than CPUs and on several NUMA nodes, and needs no memory beyond a few bytes. **Idea.** As in the
-//! [mutex](crate::shuffle::shfl), holders and waiters are decoupled. A central counter says who holds the lock; whoever has to wait,
-//! for reading or for writing, joins one queue, whose head alone contends for the counter, and whose waiters reorder it: writers next
-//! to writers, readers next to readers of their NUMA node. **Source.** Kashyap et al., SOSP'19; thesis defence, slides 71–72,
-//! 79–80; the split into a counter and a queue for its contenders is Linux's `qrwlock`.
+//! **Problem.** A readers-writer lock should cost one atomic operation without contention, and let neither readers nor
+//! writers starve. It should keep its throughput with more threads than CPUs and on several NUMA nodes. And it should need
+//! only a few bytes. **Idea.** As in the [mutex](crate::shuffle::shfl), holding and waiting are decoupled. A central counter
+//! says who holds the lock. A thread that has to wait, for reading or for writing, joins one queue. Only the head of the
+//! queue contends for the counter. The waiters reorder the queue: writers next to writers, readers next to readers of their
+//! NUMA node. **Source.** Kashyap et al., SOSP'19; thesis defence, slides 71–72, 79–80. The split into a counter and a queue
+//! of those that contend for it is Linux's `qrwlock`.
 //!
-//! **Use it** when you do not know which readers-writer lock to use: it is the default because it copes with everything. **Rather not** when nearly all acquisitions are for reading and come from many CPUs: all readers write one counter, which [`cst-rw`](super::cst) spares them.
+//! **Use it** when writers are frequent, or locks are many: it is small, and needs no side block. **Rather not** when nearly
+//! all acquisitions are for reading and come from many CPUs: all readers write one counter. The default,
+//! [`cst-rw`](super::cst), avoids that.
 //!
 //! **Departures.**
-//! 1. *The test-and-set word and the counter are one word* (there, 4 + 8 bytes): the writer's bit is what there is to test and set, and
-//!    the right to contend for it belongs to the head of the queue. So a release is one store, after which nothing is accessed.
-//! 2. *Readers count themselves first, and ask then* (one addition, which cannot fail under contention as a compare-and-exchange
-//!    does). One that was not to come in takes itself out again, before it queues.
-//! 3. *Bars, not phases.* A writer at the head that has polled in vain bars the door for readers while it goes on polling. It
-//!    sleeps behind a bar only if its wait is overdue (`bound`), or where writers are preferred: until then those who run may take the
-//!    lock, for a sleeper that it is kept for makes everybody wait. An overdue head of either kind bars other writers, too. So a head that
-//!    sleeps gets up once by itself, when the bound is over; then it sleeps until it is woken.
-//! 4. *Readers pass writers that wait* if they hold a read lock, and else after the bound; see [`rw`](super). Each reader that comes
-//!    past a head in this way doubles the wait of the next (up to [`MOST_DOUBLINGS`] times).
-//! 5. *A reader that comes in wakes the next at once* if that sleeps: it may read, too. A writer moves it to the counter, where its release wakes it.
-//! 6. *Waiters sleep until they are told*, as in the mutex. Readers that may pass waiting writers look for themselves when the bound is over, then after
-//!    twice as long, and so on without end; others only while they have not seen the head asleep. A head that does not run loses its bars,
-//!    and its place.
+//! 1. *The test-and-set word and the counter are one word* (4 + 8 bytes in the paper). The writer's bit is the one to test
+//!    and set, and only the head of the queue may contend for it. So a release is one store, after which nothing is
+//!    accessed.
+//! 2. *Readers count themselves first, and look then*: one addition, which cannot fail under contention as a
+//!    compare-and-exchange does. A reader that may not enter takes itself out again before it queues.
+//! 3. *Bars, not phases.* A writer at the head that has polled in vain bars new readers while it goes on polling. It
+//!    sleeps behind a bar only if its wait is overdue (`bound`), or where writers are preferred. Until then running threads
+//!    may take the lock, because a lock that is kept for a sleeper makes every thread wait. An overdue head of either kind
+//!    bars other writers, too. So a head that sleeps wakes up once by itself, when the bound is over. After that it sleeps
+//!    until it is woken.
+//! 4. *Readers pass waiting writers* if they hold a read lock, and otherwise after the bound; see [`rw`](super). Each
+//!    reader that passes a head in this way doubles the wait of the next one (up to [`MOST_DOUBLINGS`] times).
+//! 5. *A reader that enters wakes the next waiter at once* if that one sleeps: it may read, too. A writer moves the next
+//!    waiter to the counter, where the writer's release wakes it.
+//! 6. *Sleepers sleep until they are woken*, as in the mutex. There are two exceptions. Readers that may pass waiting
+//!    writers look for themselves when the bound is over, then after twice as long, and so on without end. Other waiters
+//!    look for themselves only as long as they have not seen the head asleep. A head that does not run loses its bars, and
+//!    its place.
 //!
 //! ## State: 12 bytes
 //! ```text
 //! count   31 ............................ 4   3        2            1            0
-//!         readers (and who asks to be one)    SLEEPER  BAR_WRITERS  BAR_READERS  WRITER
+//!         readers, and threads about to be    SLEEPER  BAR_WRITERS  BAR_READERS  WRITER
 //! ```
 //! | bit | set by | cleared by | meaning |
 //! |---|---|---|---|
-//! | [`WRITER`] | who acquires for writing | its release | held for writing |
-//! | [`BAR_READERS`] | a writer at the head | the head, when it has the lock, leaves or naps; who finds it stale | readers that come keep out |
-//! | [`BAR_WRITERS`] | the head, overdue | the same | writers that come keep out |
-//! | [`SLEEPER`] | the head, before it sleeps on `count`; a writer that has moved it there | the head, awake | who makes the lock free, or free of readers, wakes it |
+//! | [`WRITER`] | a thread that acquires for writing | its release | held for writing |
+//! | [`BAR_READERS`] | a writer at the head | the head, when it has the lock, leaves or naps; a thread that finds it stale | new readers stay out |
+//! | [`BAR_WRITERS`] | the head, overdue | the same | new writers stay out |
+//! | [`SLEEPER`] | the head, before it sleeps on `count`; a writer that has moved it there | the head, awake | the thread that makes the lock free, or free of readers, wakes the head |
 //!
 //! `head` and `tail`: see [`front`](crate::shuffle::front). [`turn`] is the wait in the queue, [`head`] that of the head.
 //!
 //! ## Invariants (beside those of `front`)
 //! 1. Whoever sets WRITER, while there are no readers, holds the lock for writing until it is cleared.
-//! 2. Whoever adds a reader while neither WRITER nor a bar that it must respect is set, holds the lock for reading until it takes that
-//!    reader out. Who has added one and sees WRITER, or such a bar, holds nothing, and takes it out again.
-//! 3. Only the head sleeps on `count`, after SLEEPER was set, while `count` is as it was then; or moved there by a writer that sets SLEEPER before it
-//!    releases.
-//! 4. The head leaves the queue only after it has cleared its name from `head`, which it and who evicts it compete for.
+//! 2. Whoever adds a reader while neither WRITER nor a bar that it must respect is set, holds the lock for reading until it
+//!    takes that reader out. A thread that has added one and sees WRITER, or such a bar, holds nothing, and takes it out
+//!    again.
+//! 3. Only the head sleeps on `count`. Either it falls asleep after SLEEPER was set, while `count` is as it was then. Or a
+//!    writer moves it there, and sets SLEEPER before it releases.
+//! 4. The head leaves the queue only after it has cleared its name from `head`, which it and the thread that
+//!    evicts it compete for.
 //! 5. After the release of WRITER, or of a reader, the releaser touches only nodes and futex addresses.
-//! 6. Bars keep nobody out for ever: the head that raised them says when it last ran, and stale ones are ignored.
+//! 6. Bars keep no thread out for ever: the head that raised them says when it last ran, and stale ones are ignored.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
