@@ -15,8 +15,8 @@ Where to begin:
   flashlock doctor PROGRAM            what can it do for this program?
   flashlock compare                   which lock is best on this machine, in a minute
   flashlock compare -- PROGRAM        which lock is best for this program
-  flashlock run --stats -- PROGRAM    run it as it is, then show what its locks did
-  flashlock simulate                  the same on a machine of two sockets, or eight
+  flashlock run --stats -- PROGRAM    run it unchanged, then show what its locks did
+  flashlock simulate                  compare locks on a simulated machine of 2 sockets
   flashlock locks                     which locks there are
 ";
 /// The variables that matter, for the help of more than one verb.
@@ -24,23 +24,24 @@ pub(crate) const ENVIRONMENT: &str = "\
 Environment:
   FLASHLOCK               the lock, where --lock is not given
   FLASHLOCK_RW            the readers-writer lock, where --rw is not given
-  FLASHLOCK_TOPOLOGY      NODESxCORESxSMT: let the locks imagine such a machine
+  FLASHLOCK_TOPOLOGY      NODESxCORESxSMT: the locks assume such a machine (for tests)
   FLASHLOCK_PRELOAD_PATH  where libflashlock_preload.so is, if not installed
-  FLASHLOCK_STATS_FD      set for programs by run --stats; not for you to set
+  FLASHLOCK_STATS_FD      set by run --stats for the program; do not set it
   LD_PRELOAD              kept, after flashlock's library
   NO_COLOR                no colours, unless --color=always
-  COLUMNS                 how wide output is that does not go to a terminal
+  COLUMNS                 width of output that does not go to a terminal
 ";
 const STATUS: &str = "\
-Exit status: 0 fine, 1 something failed or was found wrong, 2 wrong usage.
-`flashlock run` ends as the program ended; `flashlock compare` has more to say.";
-const HINT: &str = "See 'flashlock --help' for where to begin, 'flashlock VERB --help' for a verb.";
+Exit status: 0 success, 1 a failure, or a problem was found, 2 wrong usage.
+`flashlock run` ends as the program ended. `flashlock compare` has more statuses:
+see its help.";
+const HINT: &str = "'flashlock --help' shows where to begin; 'flashlock VERB --help' describes a verb.";
 
-/// Locks that scale, for programs as they are
+/// Faster pthread locks for unmodified programs
 ///
-/// flashlock replaces the pthread locks of a dynamically linked program while it starts: no root, no source, no relinking.
-/// It is meant for programs whose locks stop scaling: on machines with several NUMA nodes, with more threads than CPUs, or
-/// with critical sections that drag their data from core to core.
+/// flashlock replaces the pthread locks of a dynamically linked program when the program starts: no root, no source, no
+/// relinking. It is for programs whose locks stop scaling: with more threads than CPUs, with one lock that many threads
+/// want, or on machines with several NUMA nodes.
 #[derive(Parser)]
 #[command(name = "flashlock", version, max_term_width = 100)]
 #[command(after_help = HINT, after_long_help = format!("{EXAMPLES}\n{ENVIRONMENT}\n{STATUS}"))]
@@ -75,7 +76,7 @@ pub(crate) enum Verb {
 impl Cli {
     /// Reads the command line. The error is the exit status after a complaint, or after help.
     pub(crate) fn read() -> Result<Self, ExitCode> {
-        let words: Vec<OsString> = std::env::args_os().collect();
+        let words = help_as_an_option(std::env::args_os().collect());
         let when = wanted_color(&words);
         when.apply();
         let command = Self::command().color(when.for_help());
@@ -96,6 +97,16 @@ impl Cli {
             }
         })
     }
+}
+
+/// `help` is `--help`, and `help VERB` is `VERB --help`.
+fn help_as_an_option(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.truncate(2);
+        words.push("--help".into());
+    }
+    words
 }
 
 /// Removes hidden verbs from the verbs that a complaint suggests.
@@ -136,6 +147,14 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_is_a_verb_as_well() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(help_as_an_option(words("flashlock help")), words("flashlock --help"));
+        assert_eq!(help_as_an_option(words("flashlock help run")), words("flashlock run --help"));
+        assert_eq!(help_as_an_option(words("flashlock run help")), words("flashlock run help"));
     }
 
     #[test]

@@ -23,8 +23,8 @@ Examples:
 
 /// List the locks, or describe one
 ///
-/// The locks that `flashlock run` takes, as `--lock` and as `--rw`, with their cost, their fairness, and where they come from;
-/// and those that no program can be run under, and why.
+/// The locks that `flashlock run` takes, as `--lock` and as `--rw`, with their cost, their fairness, and where they come from.
+/// Then the locks that `run` cannot use, and why.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -72,14 +72,6 @@ impl Lock {
         }
     }
 
-    /// What it is, and why it is for no program, if it is not.
-    fn what(self) -> String {
-        match self {
-            Self::Apart(lock) => format!("{} ({})", lock.title, lock.apart),
-            _ => self.facts().title.to_owned(),
-        }
-    }
-
     /// Atomic read-modify-writes, for the list.
     fn atomics(self) -> String {
         match self {
@@ -111,9 +103,6 @@ impl Lock {
             Self::Rw(_) => format!("flashlock run --rw {name} --stats -- PROGRAM"),
             Self::Apart(ApartInfo { id: ApartId::Null, .. }) => {
                 format!("flashlock simulate --locks {name},mcs --threads 1")
-            }
-            Self::Apart(ApartInfo { id: ApartId::Rcl, .. }) => {
-                "a Rust program that uses the crate flashlock-delegation".to_owned()
             }
             Self::Apart(_) => format!("flashlock simulate --locks mcs,{name}"),
         }
@@ -233,7 +222,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
                 let known_locks = || format!("known are: {} {} {}", known(), known_rw(), known_apart());
                 let all = Lock::all().map(|lock| lock.facts().name);
                 let what = match name {
-                    settings::GLIBC => "it is not flashlock's, but what programs use without it".to_owned(),
+                    settings::GLIBC => "glibc's lock is the one that programs use without flashlock".to_owned(),
                     _ => did_you_mean(name, all).unwrap_or_else(known_locks),
                 };
                 Failure::usage(format_args!("unknown lock '{name}'; {what} (flashlock locks lists them)"))
@@ -256,10 +245,13 @@ fn json(value: &impl Serialize) -> Result<String, Failure> {
 fn list(width: u16) -> String {
     let mutexes = list_of("lock", LOCKS.iter().map(Lock::Mutex), width);
     let rw_locks = list_of("readers-writer", RW_LOCKS.iter().map(Lock::Rw), width);
-    let apart = list_of("for no program", APART.iter().map(Lock::Apart), width);
-    let legend = "* the default. bytes: of state in the lock. atomics: read-modify-writes to acquire + release it, uncontended; \
-                  of a readers-writer lock, and of those for no program, both together. More on one: flashlock locks NAME";
-    format!("{mutexes}\n{rw_locks}\n{apart}\n{}", table::paragraph(legend, width))
+    let apart = list_of("not for run", APART.iter().map(Lock::Apart), width);
+    let label = APART.iter().map(|lock| lock.name.len()).max().unwrap_or(0);
+    let reasons: String = APART.iter().map(|lock| table::field(lock.name, lock.apart, label, width)).collect();
+    let legend = "* the default. bytes: of state in the lock. atomics: read-modify-writes to acquire + release it without \
+                  contention; for readers-writer locks, and those not for run, the sum. To describe one lock: flashlock \
+                  locks NAME";
+    format!("{mutexes}\n{rw_locks}\n{apart}\n{reasons}\n{}", table::paragraph(legend, width))
 }
 
 fn list_of(what: &str, locks: impl Iterator<Item = Lock>, width: u16) -> String {
@@ -274,7 +266,7 @@ fn list_of(what: &str, locks: impl Iterator<Item = Lock>, width: u16) -> String 
             lock.atomics(),
             yes(facts.numa_aware).to_owned(),
             facts.waits.join(" "),
-            lock.what(),
+            facts.title.to_owned(),
         ]);
     }
     table::text(&table)
@@ -313,9 +305,9 @@ fn describe(lock: Lock, width: u16) -> String {
         say("cannot", format!("{}: {}", exception.check, exception.reason));
     }
     if let Lock::Apart(lock) = lock {
-        say("cannot", format!("be put under a program: {}", lock.apart));
+        say("cannot", format!("be used by flashlock run: {}", lock.apart));
     } else if facts.exceptions().next().is_none() {
-        say("cannot", "nothing that glibc's can do is known to fail".to_owned());
+        say("cannot", "no known failure: it can do what glibc's lock can".to_owned());
     }
     let mark = if lock.is_default() { ", the default" } else { "" };
     let label = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

@@ -25,31 +25,31 @@ const EXAMPLES: &str = "\
 Examples:
   flashlock run -- ./server --port 80            with the default lock
   flashlock run --lock mcs:wait=park -- ./server
-  flashlock run --rw cst-rw -- ./server          another readers-writer lock
-  flashlock run --stats -- ./server              with its own locks, counted
+  flashlock run --rw shfl-rw -- ./server         another readers-writer lock
+  flashlock run --stats -- ./server              with glibc's locks, counted
   flashlock run --stats --lock shfl -- ./server  with shfl, counted
   flashlock run --stats=json --stats-file s.json -- ./server
   flashlock run --lock futex                     no program: a demonstration
 
-Which locks there are: flashlock locks. Which options one takes, as
-NAME:OPTION=VALUE,OPTION=VALUE: flashlock locks NAME.
+'flashlock locks' lists the locks; 'flashlock locks NAME' lists the options of
+one: NAME:OPTION=VALUE,OPTION=VALUE.
 
-Replaced are the pthread and C11 mutexes and condition variables of the program
-and of its libraries; its readers-writer locks, by a lock of their own (--rw);
-its spinlocks and unnamed private semaphores, the same way under every lock. What
-only glibc can serve (robust, process-shared, priority-inheriting or -protected)
-stays glibc's. With --lock glibc nothing is replaced.
+What is replaced: pthread and C11 mutexes and condition variables of the program
+and its libraries; readers-writer locks, chosen separately (--rw); spinlocks and
+unnamed private semaphores, in the same way under every lock. Robust,
+process-shared, priority-inheriting and priority-protected objects stay glibc's.
+With --lock glibc nothing is replaced.
 
---stats counts what the program uses today, which is glibc's locks, unless you
-name another one: a lock that lets few threads circulate hides contention. The
-report says what carries the traffic, which locks threads waited for, how long,
-and how many threads waited on average. If that is less than 0.05, no lock will
-help much. There is a report however the program ends, even after SIGKILL.
+--stats counts the locks that the program uses today, glibc's, unless you name
+another one. (A lock that lets few threads circulate hides contention.) The
+report says which kind of object carries the traffic, which locks threads waited
+for and how long, and how many threads waited on average. If that is less than
+0.05, no lock will help much. There is a report however the program ends, even
+after SIGKILL.
 
-Without --stats, flashlock becomes the program: its signals, exit status and
-process id are the program's. With --stats, it waits for the program, passes
-signals on to it, and then ends as the program ended, by the same signal if it
-was one.
+Without --stats, flashlock becomes the program (exec). With --stats, it waits for
+the program, forwards signals to it, and then ends as the program ended: with the
+same exit status, or by the same signal.
 ";
 const STATUS: &str = "\
 Exit status: the program's; 125 flashlock itself failed, 126 the program cannot
@@ -60,18 +60,18 @@ be executed, 127 it was not found, 2 wrong usage.";
 /// Runs a dynamically linked program with its pthread mutexes and condition variables replaced by a lock of the
 /// catalogue (see `flashlock locks`). The program needs no change, and programs that it starts are covered too.
 ///
-/// Without a program, a demonstration is run instead: what `flashlock compare` does with this lock and many threads, for a
-/// few seconds.
+/// Without a program it runs a demonstration for a few seconds: the key-value map of `flashlock compare`, with many
+/// threads, under this lock and under glibc's.
 #[derive(clap::Args)]
 #[command(after_long_help = format!("{EXAMPLES}\n{ENVIRONMENT}\n{STATUS}"))]
 pub(crate) struct Args {
-    /// The lock and its options, or glibc: the program's own. By default what FLASHLOCK says; else the default lock,
-    /// but with --stats glibc
+    /// The lock and its options, or glibc: the program's own. By default the one in FLASHLOCK; if that is not set, the
+    /// default lock, or with --stats glibc
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     lock: Option<String>,
 
-    /// The readers-writer lock, or glibc. By default what FLASHLOCK_RW says; else glibc beside --lock glibc, and the
-    /// default one beside others. Its options, except wait=, hold for mutexes, too
+    /// The readers-writer lock, or glibc. By default the one in FLASHLOCK_RW; if that is not set, the default one, or
+    /// with --lock glibc glibc's. Its options, except wait=, also apply to mutexes
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::RW_LOCKS, hide_possible_values = true)]
     rw: Option<String>,
 

@@ -17,14 +17,14 @@ Examples:
   flashlock topology
   flashlock topology --json
   FLASHLOCK_TOPOLOGY=2x18x2 flashlock topology
-      an imagined machine: 2 nodes of 18 cores with 2 threads each
+      pretend: 2 nodes of 18 cores with 2 threads each
 
-What cannot be read, as in many containers, is shown as unknown. A virtual
-machine shows what its hypervisor chose to show.";
+Facts that cannot be read, as in many containers, are shown as unknown. In a
+virtual machine they are what the hypervisor shows.";
 
-/// Show what machine this is
+/// Show this machine, as the locks see it
 ///
-/// CPUs, cores, caches and NUMA nodes, and how a thread learns on which node it runs: what NUMA-aware locks go by.
+/// CPUs, cores, caches and NUMA nodes, and how a thread learns on which node it runs. NUMA-aware locks decide by these.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {

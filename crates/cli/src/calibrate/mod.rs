@@ -55,16 +55,16 @@ Examples:
       without -o the description is printed
   flashlock calibrate --json | jq '.figures[] | {what, value, unit}'
       what was measured, for programs
-  flashlock calibrate --evidence           what the default lock decides by
+  flashlock calibrate --evidence           the figures by which the default lock decides
   flashlock calibrate --delegation > rcl.toml
       from when on a server pays; for FLASHLOCK_RCL_CONFIG
 
-Let nothing else run meanwhile. Needs no root; a CPU that this process may not
-use is not measured. The file says when it was measured, and which numbers are
-another machine's because they could not be. What cannot be true is measured
-again, and if it stays so, a warning says what; where what is farther came out a
-little nearer, it is raised, and the file says so. It is text: what you know
-better, write into it.
+Run nothing else meanwhile. Root is not needed. CPUs that this process may not use
+are not measured. The file says when it was measured, and which figures could not
+be measured here and come from another machine. Implausible figures are measured
+again; if they stay implausible, a warning names them. If a farther CPU seems a
+little nearer than a near one, its figure is raised, and the file says so. The
+file is text: edit any value that you know more precisely.
 
 Exit status: 0 measured, 1 the file exists or cannot be written, or holds what
 cannot be simulated, 2 wrong usage.";
@@ -77,9 +77,9 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// Measure this machine, for the simulation
 ///
-/// Describes this machine as the simulation needs it: its shape and caches, what loads, stores, atomic operations and lines that
-/// travel between CPUs take, what the system takes to wake, switch and sleep. Takes half a minute, and some minutes with hundreds
-/// of CPUs: lines are carried between each pair of them.
+/// Writes a machine description for the simulation: topology and caches; the time of loads, stores, atomic operations
+/// and transfers between CPUs; the time that the system takes to wake, switch and sleep. Takes half a minute, or some
+/// minutes with hundreds of CPUs, because it measures each pair of them.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -99,7 +99,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Measure only what the default lock decides by, and show what follows: it takes a moment
+    /// Measure only the figures by which the default lock decides, and show them; this takes a moment
     #[arg(long, conflicts_with_all = ["output", "quick"])]
     evidence: bool,
 

@@ -65,50 +65,50 @@ the last match counts, and of a match its first group, if it has one. The
 decimal point is '.'; commas and underscores may group three digits.
 
 Without CMD: a key-value map behind one mutex (CNA, EuroSys 2019, section 7.1.1),
-in operations per microsecond, once with no work outside the lock and once with
+in operations per microsecond, once without work outside the lock and once with
 2 µs of it. The mutex is glibc's, one of flashlock's locks, or one that programs
 embed instead: std (Rust), parking_lot-0.12, parking_lot-0.13, tbb, absl, nsync.
 The last three are C++: they need a compiler and Debian's libtbb-dev, libabsl-dev,
-libnsync-dev. What is not installed is left out, which a line says. --closures
+libnsync-dev. Those that are not installed are left out, and named. --closures
 adds locks that run closures: flat-combining, cc-synch, rcl and its kin.
 
-How: first the program is run under glibc, to see that it works and how long it
-takes; that run does not count. Then every round runs it under glibc's mutex and
-under all locks, in random order, until the 95 % intervals of all ratios are
-within 2 % (after 8 rounds or more) or the time is up. Ratios are taken within a
-round. A lock is said to differ only if that is hardly chance, the number of locks
-considered; that no lock differs is an answer, too. An interruption (Ctrl-C) keeps
-what was measured.
+How: first the program runs under glibc, to see that it works and how long it
+takes; that run does not count. Then each round runs it under glibc's mutex and
+under all locks, in random order. Rounds go on until the 95 % intervals of all
+ratios are within 2 % (after at least 8 rounds) or the time is up. Ratios are
+taken within a round. A lock is said to differ only if chance is an unlikely
+explanation, corrected for the number of locks. That no lock differs is an answer,
+too. Ctrl-C ends it, and shows what was measured.
 
-How long: it says so when it begins, and keeps to it. A verdict needs 3 rounds.
-Locks for which --time has no room are left out, the last ones first; locks that
-turn out too slow for it are given up. Both are named.
+How long: it says so when it begins, and keeps to it. A verdict needs 3 rounds. If
+--time has no room for all locks, the last ones are left out; locks that turn out
+too slow for it are given up. Both are named.
 
-The program has nothing to read: its standard input is /dev/null. When its time
-is up, or after Ctrl-C, it gets SIGTERM, and SIGKILL a second later.
+The program's standard input is /dev/null. When its time is up, or after Ctrl-C,
+it gets SIGTERM, and SIGKILL a second later.
 
-A lock under which the program fails or times out is reported with the end of its
-output. After two failures, or one time-out, a lock is not tried again with that
-number of threads. A lock that is ten times slower than another has collapsed; how
-many times better the others are is then no gain, and is not shown.
+If the program fails or times out under a lock, the end of its output is shown.
+After two failures, or one time-out, a lock is not tried again with that number of
+threads. If glibc's lock is ten times slower than another, it has collapsed. That
+is no gain of the other lock, so the ratio is not shown.
 
-A program that ends within 50 ms does little but start: its run time is not
+A program that ends within 50 ms does little but start, so its run time is not
 ranked. Give it more work, or use --metric.
 
-Exit status: 0 there is an answer, also if a lock failed or timed out; 1 flashlock
+Exit status: 0 there is an answer, even if a lock failed or timed out; 1 flashlock
 itself failed; 2 wrong usage or an unknown lock; 3 there is no answer: too few
-rounds, too short a program, or it works under no lock; 4 there is none because
-the program fails under glibc; 5 the metric is not in its output; 126 it cannot be
-executed; 127 it was not found; 130 interrupted (what was measured is shown).
-With --runs 1 or 2 the figures are the answer.";
+rounds, too short a program, or it works under no lock; 4 there is no answer
+because the program fails under glibc; 5 the metric is not in the output; 126 the
+program cannot be executed; 127 it was not found; 130 interrupted (what was
+measured is shown). With --runs 1 or 2 the figures are the answer.";
 
 /// Which lock should I use? Run a program under several locks, and compare
 ///
 /// Runs a program under glibc's mutex and under several locks, again and again in random order, and says which lock to
 /// choose, how sure that is, and under which locks the program fails.
 ///
-/// Without a program, a small benchmark is run: a key-value map behind one mutex, with more and more threads, without
-/// work outside the lock and with 2 µs of it. It takes about a minute.
+/// Without a program it runs a small benchmark: a key-value map behind one mutex, with 1 to many threads, without work
+/// outside the lock and with 2 µs of it. That takes about a minute.
 #[derive(clap::Args, Default)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -117,19 +117,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     locks: Vec<String>,
 
-    /// Locks that a program must be written for, to compare with when there is no CMD: some of std, parking_lot-0.12,
-    /// parking_lot-0.13, tbb, absl and nsync, or none; by default all that are installed
+    /// Other locks to compare with when there is no CMD: some of std, parking_lot-0.12, parking_lot-0.13, tbb, absl and
+    /// nsync, or none; by default all that are installed. Programs use these by embedding them
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
     rivals: Vec<String>,
 
-    /// Locks that run closures, to compare with when there is no CMD: some of flat-combining, cc-synch, rcl (on a server,
-    /// besides the threads), rcl-ordinary (the same lock without a server) and rcl-adaptive (on a server when that pays)
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
-    closures: Vec<String>,
-
-    /// Numbers of threads: each replaces `{threads}` in CMD; by default 1, as many as CPUs, and four times as many.
-    /// Without CMD:
-    /// 1 to 16 times the CPUs
+libnsync-dev. Those that are not installed are left out, and named. --closures
+adds locks that run closures: flat-combining, cc-synch, rcl and its kin.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
 
@@ -137,12 +131,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
 
-    /// How long it may take, all in all; by default 60, or as long as 3 rounds take
+    /// The longest time for everything together; by default 60, or the time that 3 rounds take
     #[arg(long, value_name = "SECONDS", visible_alias = "max-time", value_parser = seconds, conflicts_with = "runs")]
     time: Option<f64>,
 
-    /// A run that takes longer than this many seconds is ended, and counts as timed out; by default 20 times as long as
-    /// under glibc, and 10 s at least, but less where the time is short
+    /// A run that takes longer than this is ended, and counts as timed out; by default 20 times as long as under glibc,
+    /// and at least 10 s, but less if --time is short
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<f64>,
 

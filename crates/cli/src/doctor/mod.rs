@@ -22,22 +22,23 @@ const SHARED_MEMORY: &str = "shared memory";
 const EXAMPLES: &str = "\
 Examples:
   flashlock doctor                  this system, and every lock tried once
-  flashlock doctor postgres         what flashlock can do for this program, then the same
+  flashlock doctor postgres         what flashlock can do for this program, then the system
   flashlock doctor --json ./server
 
-A program is looked at, never run. Libraries that it loads while it runs (dlopen) cannot be seen.
+The doctor reads the program's file and never runs it. So it does not see libraries
+that the program loads later (dlopen).
 
 Exit status: 0 fine, 1 a problem was found, 2 wrong usage; 126 the program cannot
 be executed, 127 it was not found.";
 
 /// Find out whether flashlock works here, and for a program
 ///
-/// Tells of a program whether its locks can be replaced, and which it has. Then looks at the system and at the
-/// environment, tries every lock in a child process, and measures what the default lock decides by.
+/// Says whether the locks of a program can be replaced, and which kinds of locks it has. Then checks the system and the
+/// environment, tries every lock in a child process, and measures the figures by which the default lock decides.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The program to look at, as one would run it
+    /// The program to look at: a name in PATH, or a path
     #[arg(value_name = "PROGRAM", value_hint = clap::ValueHint::CommandName)]
     program: Option<OsString>,
 

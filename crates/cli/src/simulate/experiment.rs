@@ -32,32 +32,32 @@ use super::ground::{LOG, Log, Preemption, Simulated, Timeline, Watched};
 pub(crate) enum Work {
     /// A search tree behind one lock, as in CNA (EuroSys 2019), section 7.1.1
     Kvmap,
-    /// Random reads of a shared array and of own ones, as in Malthusian Locks (EuroSys 2017), section 6.1
+    /// Random reads of a shared array and of private ones, as in Malthusian Locks (EuroSys 2017), section 6.1
     Randarray,
     /// The kernel's lock torture: random delays in the section, as in CNA, section 7.2.1
     Locktorture,
     /// The same with lock statistics: shared lines are written after each acquisition
     Lockstat,
-    /// will-it-scale's open1, by threads: two locks; lengths set from one thread's speed, number of lines guessed
+    /// will-it-scale's open1, with threads: two locks. Lengths follow from one thread's speed; the number of lines is guessed
     Open1,
-    /// will-it-scale's lock2, by threads: one lock
+    /// will-it-scale's lock2, with threads: one lock
     Lock2,
     /// leveldb's readrandom: its database lock
     LeveldbReadrandom,
-    /// Five buffers for all threads, by a condition variable, as in Malthusian Locks, section 6.11
+    /// Five buffers for all threads; threads wait on a condition variable, as in Malthusian Locks, section 6.11
     Buffers,
-    /// The same by a semaphore
+    /// The same; threads wait on a semaphore
     BuffersSem,
-    /// Three consumers (half of the threads, if these are fewer than six), and producers: a queue of 10,000 messages, as in Malthusian
-    /// Locks, section 6.7
+    /// A queue of 10,000 messages, three consumers (with fewer than six threads, half of them), and producers, as in
+    /// Malthusian Locks, section 6.7
     Messages,
-    /// Each thread lists a shared directory, or replaces a file in it (never, if --lookups does not say otherwise), as in ShflLocks'
-    /// slides 79 and 80: for readers-writer locks
+    /// Threads list a shared directory, or replace a file in it (only with --lookups below 100), as in ShflLocks' slides
+    /// 79 and 80: for readers-writer locks
     Readdir,
-    /// Sections that read and write shared lines, each of which says where the next one is (--lines), with a delay in between
-    /// (--delay): as in RCL (USENIX ATC 2012), section 4.1
+    /// Sections that follow a chain of shared lines (--lines) and write them, with a delay between sections (--delay), as
+    /// in RCL (USENIX ATC 2012), section 4.1
     RclLines,
-    /// Eleven such locks, of which two are hot, as in RCL, figure 13
+    /// The same with eleven locks, two of them hot, as in RCL, figure 13
     RclLocks,
     /// 1 µs under the lock, 5 µs outside: the example of Malthusian Locks, section 1
     OneInSix,

@@ -46,19 +46,19 @@ Examples:
   flashlock simulate --machine 2x18x2 --show-machine > my.toml
   flashlock calibrate -o here.toml && flashlock simulate --machine here.toml
 
-The locks are the very code that `flashlock run` uses; the machine is a model of
+The locks are the same code as under `flashlock run`. The machine is a model of
 caches, their coherence, and a scheduler, in virtual time. The same options give
-the same figures, byte for byte. docs/fidelity.md compares the model with what
-the papers measured on the machines themselves: read it before you believe a
-figure; orders and trends are more reliable than numbers.
+the same figures, byte for byte. docs/fidelity.md compares the model with
+measurements in papers: read it before you rely on a figure. The order of locks,
+and trends, are more reliable than numbers.
 
-Every lock is run with every number of threads, with every seed (what is drawn)
-and placement (which cores are drawn for threads). Ratios are to the first lock.
+Every lock runs with every number of threads, every seed and every placement of
+the threads. Ratios are to the first lock.
 
-The timeline of --trace opens in https://ui.perfetto.dev and in the Firefox
+The time line of --trace opens in https://ui.perfetto.dev and in the Firefox
 Profiler. docs/simulate.md describes workloads, figures and machine files.
 
-An interruption (Ctrl-C) shows what was done until then.
+Ctrl-C ends it, and shows what was done until then.
 
 Exit status: 0 simulated, 1 a run hung, lost an operation or did none, or a file
 cannot be written, 2 wrong usage, 130 interrupted.";
@@ -88,48 +88,50 @@ const OF_RUNS: [&str; 16] = [
 
 /// What happens at 36, 144 or 512 CPUs? Run the locks on a simulated machine
 ///
-/// Runs a workload under several locks on a machine that is described by a file: sockets, caches, latencies, scheduler. Shows
-/// throughput, fairness, and where the time goes.
+/// Runs a workload under several locks on a simulated machine, which a file describes: sockets, caches, latencies,
+/// scheduler. Shows throughput, fairness, and where the time goes.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What is done under the lock
+    /// What the threads do
     #[arg(value_enum, ignore_case = true, default_value_t = Work::Kvmap)]
     workload: Work,
 
-    /// The machine: one of those that are known (--list-machines), or a file; ./NAME is always a file
+    /// The machine: a known one (--list-machines), or a file; ./NAME is always a file
     #[arg(long, value_name = "NAME|FILE", default_value = "2x18x2", value_hint = clap::ValueHint::FilePath)]
     machine: String,
 
-    /// The locks, with their options as `flashlock run --lock` takes them; the others are compared with the first. By default
-    /// mcs:wait=spin, which papers compare with, and then tas, futex, ticket, mcs, cna, mcscr and shfl; of readdir the readers-writer locks. Beside these,
-    /// flat-combining, cc-synch and rcl, to which workloads give their sections; cas, a bare loop; and null, which is none, with one thread
+    /// The locks, with their options as `flashlock run --lock` takes them. Ratios are to the first. By default
+    /// mcs:wait=spin, tas, futex, ticket, mcs, cna, mcscr and shfl; for readdir, the readers-writer locks. Also
+    /// possible: flat-combining, cc-synch and rcl, which run sections as closures; cas, a bare loop; and null, which is
+    /// no lock, with one thread
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::ANY, hide_possible_values = true)]
     locks: Vec<String>,
 
-    /// Numbers of threads; by default 1, 2, 4, … up to all CPUs, and half as many again (messages needs two)
+    /// Numbers of threads; by default 1, 2, 4, … up to the number of CPUs, and 1.5 times that (messages needs two)
     #[arg(long, value_name = "N,…", allow_negative_numbers = true, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
 
-    /// Run everything with so many different seeds: what clients and locks draw
+    /// How many seeds to run everything with; a seed sets the random numbers of clients and locks
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
 
-    /// With each seed so many placements of the threads: each draws anew what --place leaves open. Hardware threads of the same
-    /// core come only when all cores have one; where a thread begins it stays, unless the scheduler moves it
+    /// How many placements of the threads to run with each seed; each draws anew what --place leaves open. A second
+    /// hardware thread of a core is used only when all cores have one. A thread stays where it starts, unless the
+    /// scheduler moves it
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     placements: u32,
 
-    /// Where threads begin
+    /// Where threads start
     #[arg(long, value_name = "WHERE", value_enum, default_value_t)]
     place: Where,
 
-    /// What the seeds begin with
+    /// The first seed
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
 
-    /// How long a run measures, in ms of virtual time; by default 4 to 40, as the workload needs it, but ten time slices with
-    /// more threads than CPUs
+    /// How long a run measures, in ms of virtual time; by default 4 to 40, by workload; with more threads than CPUs, ten
+    /// time slices
     #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = millis)]
     millis: Option<f64>,
 
@@ -137,32 +139,32 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=100))]
     lookups: Option<u32>,
 
-    /// Work outside, between two operations of the map, in ns (0)
+    /// Work outside the lock, between two operations of the map, in ns (0)
     #[arg(long, value_name = "NS", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     external: Option<u32>,
 
-    /// Shared lines that a section reads and writes: of rcl-lines and rcl-locks (1)
+    /// Shared lines that a section of rcl-lines or rcl-locks reads and writes (1)
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     lines: Option<u32>,
 
-    /// Between two sections of rcl-lines, in cycles of the machine's clock (100, RCL's high contention; its low one is 2000000);
-    /// an eighth less or more, each as likely
+    /// Work between two sections of rcl-lines, in cycles of the machine's clock (100, high contention in the RCL paper;
+    /// low contention is 2000000). It varies evenly by an eighth up and down
     #[arg(long, value_name = "CYCLES", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
     delay: Option<u32>,
 
-    /// Servers of a lock that has any (rcl), each on a CPU that no thread begins on (1). Locks belong to them in turn
+    /// Servers of rcl, each on a CPU on which no thread starts (1). Locks are assigned to them in turn
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=64))]
     servers: Option<u32>,
 
-    /// All latencies between caches and memory, so many times as long
+    /// Multiply all latencies between caches and memory
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true, default_value_t = 1.0, value_parser = factor)]
     latencies: f64,
 
-    /// Print the result as JSON, every run included; of --list-machines, the list
+    /// Print the result as JSON, every run included; with --list-machines, the list
     #[arg(long)]
     json: bool,
 
-    /// Draw the result as SVG, with bars over seeds and placements
+    /// Draw the result as SVG, with error bars over seeds and placements
     #[arg(long, value_name = "FILE.svg", value_parser = output::picture, value_hint = clap::ValueHint::FilePath)]
     plot: Option<PathBuf>,
 
@@ -170,7 +172,7 @@ pub(crate) struct Args {
     #[arg(long)]
     explain: bool,
 
-    /// Write the timeline of the first run, with waits, sections and hand-offs: one lock, one number of threads
+    /// Write the time line of the first run, with waits, sections and hand-offs: one lock, one number of threads
     #[arg(long, value_name = "FILE.json", value_parser = timeline, value_hint = clap::ValueHint::FilePath)]
     trace: Option<PathBuf>,
 
@@ -178,7 +180,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = OF_RUNS.iter().chain(&["show_machine", "machine", "latencies"]))]
     list_machines: bool,
 
-    /// Print the machine's description, to be changed and used as a file
+    /// Print the description of the machine, which you can edit and use as a file
     #[arg(long, conflicts_with_all = OF_RUNS.iter().chain(&["json"]))]
     show_machine: bool,
 }

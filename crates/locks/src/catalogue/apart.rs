@@ -1,6 +1,6 @@
 //! # Locks apart
 //!
-//! The list of those that no program can be run under. They can be simulated, and used by who writes code for them.
+//! The list of those that no program can be run under. They can be simulated, and used by code that is written for them.
 
 use core::ops::Deref;
 
@@ -27,11 +27,11 @@ macro_rules! for_each_lock_apart {
                 paper: "Lozi, David, Thomas, Lawall & Muller, ATC 2012, figure 6",
                 source: "spin/cas.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics: 1,
-                fair: "no: whose attempt comes first",
+                fair: "no: the first attempt after a release wins",
                 apart: "collapses under contention: to compare with, not in the preload",
             }),
             (FlatCombining, "flat-combining", closure, [stp => $crate::closure::FlatCombining<$crate::wait::SpinThenPark>, spin => $crate::closure::FlatCombining<$crate::wait::Spin>, park => $crate::closure::FlatCombining<$crate::wait::Park>, umwait => $crate::closure::FlatCombining<$crate::wait::Umwait>], {
-                title: "records of requests, which whoever holds the lock runs for all",
+                title: "records of requests; the thread that holds the lock runs all of them",
                 paper: "Hendler, Incze, Shavit & Tzafrir, SPAA 2010",
                 source: "closure/flat_combining.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics: 2,
@@ -39,7 +39,7 @@ macro_rules! for_each_lock_apart {
                 apart: "closure API only: not in the preload",
             }),
             (CcSynch, "cc-synch", closure, [stp => $crate::closure::CcSynch<$crate::wait::SpinThenPark>, spin => $crate::closure::CcSynch<$crate::wait::Spin>, park => $crate::closure::CcSynch<$crate::wait::Park>, umwait => $crate::closure::CcSynch<$crate::wait::Umwait>], {
-                title: "queue of requests, whose first one's thread runs the others",
+                title: "queue of requests; the first request's thread runs those of the others",
                 paper: "Fatourou & Kallimanis, PPoPP 2012, algorithm 1",
                 source: "closure/cc_synch.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics: 2,
@@ -47,12 +47,12 @@ macro_rules! for_each_lock_apart {
                 apart: "closure API only: not in the preload",
             }),
             (Rcl, "rcl", served, [stp => $crate::wait::SpinThenPark, spin => $crate::wait::Spin, park => $crate::wait::Park, umwait => $crate::wait::Umwait], {
-                title: "a line for each client's request; a server thread runs those of all",
+                title: "a cache line for each client's request; a server thread runs all of them",
                 paper: "Lozi, David, Thomas, Lawall & Muller, ATC 2012",
                 source: "closure/rcl/mod.rs",
                 bytes: 8, bytes_per_waiter: 64, atomics: 0,
                 fair: "round by round: each client is served once a scan",
-                apart: "needs a server, which the Rust crate flashlock-delegation makes: not in the preload",
+                apart: "needs a server thread, which libflashlock_rcl (C, C++) or the crate flashlock-delegation (Rust) makes: not in the preload",
             }),
         }
     };

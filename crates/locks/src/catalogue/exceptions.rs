@@ -25,25 +25,25 @@ pub const FOREIGN_CODE: &[Exception] = group! {
 
 /// Of locks that choose who is next.
 pub const NOT_RUNNING: &[Exception] = group! {
-    "the lock goes to a waiter that was chosen, whether it runs or not":
+    "the releaser chooses a waiter, which gets the lock whether it runs or not":
         "signals.frozen_*", "slow_motion.*stopped_anywhere_stops_nobody_else", "torture.freeze-waiter";
     "the lock may go to the thread whose handler waits": "signals.handler_blocks_on_another_mutex_inside_a_lock";
 };
 
 /// Of locks without a place for sleepers.
 pub const ONE_BY_ONE: &[Exception] = group! {
-    "a broadcast lets its waiters go one after the other: one that is frozen holds up the rest": "signals.frozen_*";
+    "a broadcast releases its waiters one after another: a frozen one delays the rest": "signals.frozen_*";
 };
 
 /// Of locks whose waiters poll for as long as they wait.
 pub const POLLS: &[Exception] = group! {
-    "waiters never sleep for good, but look at the lock again and again: its memory must be there":
+    "waiters look at the lock again and again, so its memory must exist":
         "exit.memory_gone_under_*waiter*";
 };
 
 /// Of a readers-writer lock that prefers as glibc's does.
 pub const STARVES_WRITERS: &[Exception] = group! {
-    "readers that overlap each other keep writers out for ever; so do glibc's": "rwlock_order.kind_0_writer*";
-    "writers are counted while they wait, also those that a forked child does not have; so do glibc's":
+    "readers that overlap each other keep writers out for ever, as under glibc": "rwlock_order.kind_0_writer*";
+    "waiting writers are counted, also those that a forked child does not have, as under glibc":
         "rwlock_life.kind_2_fork_with_writers_*";
 };

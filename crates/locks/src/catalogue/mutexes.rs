@@ -9,7 +9,7 @@ macro_rules! for_each_lock {
     ($use:path) => {
         $use! {
             (Tas, "tas", [stp => $crate::spin::Tas], {
-                title: "test-and-set, polite",
+                title: "test-and-set with back-off",
                 paper: "Anderson, TPDS 1990; back-off as in Malthusian Locks, section 5.1",
                 source: "spin/tas.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
@@ -63,11 +63,11 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (McsTp, "mcs-tp", [stp => $crate::queue::McsTp<$crate::wait::SpinThenPark>, spin => $crate::queue::McsTp<$crate::wait::Spin>, park => $crate::queue::McsTp<$crate::wait::Park>, umwait => $crate::queue::McsTp<$crate::wait::Umwait>], {
-                title: "MCS that passes over waiters which do not run",
+                title: "MCS that passes over waiters that do not run",
                 paper: "He, Scherer & Scott, HiPC 2005",
                 source: "queue/mcs_tp.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: false, fair: "no: who loses his CPU loses his place",
+                numa_aware: false, fair: "no: a preempted waiter loses its place",
                 strict: true, claims: [], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
@@ -130,7 +130,7 @@ macro_rules! for_each_lock {
                 paper: "Long & Zijlstra, qspinlock.c, Linux 5.6; CNA patch series v10, patch 2",
                 source: "queue/qspin/mod.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: false, fair: "yes: first come, first served, but for one waiter who need not queue",
+                numa_aware: false, fair: "yes: first come, first served, except one waiter that need not queue",
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
@@ -154,7 +154,7 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Mcscrn, "mcscrn", [stp => $crate::malthusian::Mcscrn<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscrn<$crate::wait::Spin>, park => $crate::malthusian::Mcscrn<$crate::wait::Park>, umwait => $crate::malthusian::Mcscrn<$crate::wait::Umwait>], {
-                title: "MCSCR whose circulating threads are of one NUMA node",
+                title: "MCSCR whose circulating threads run on one NUMA node",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 9.1",
                 source: "malthusian/mcscrn.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
@@ -163,7 +163,7 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Loiter, "loiter", [stp => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Umwait>, $crate::wait::Umwait>], {
-                title: "a word to barge for, in front of MCS, whose head contends for it",
+                title: "a word that arrivals may take, and behind it an MCS queue whose head contends",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "malthusian/loiter.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
@@ -172,7 +172,7 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (LoiterCna, "loiter-cna", [stp => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Umwait>, $crate::wait::Umwait>], {
-                title: "a word to barge for, in front of CNA, whose head contends for it",
+                title: "a word that arrivals may take, and behind it a CNA queue whose head contends",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "malthusian/loiter.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
@@ -208,7 +208,7 @@ macro_rules! for_each_lock {
                 exceptions: [],
             }),
             (Flash, "flash", [stp => $crate::flash::Flash], {
-                title: "whoever runs takes it, one head contends, the others sleep",
+                title: "any running thread may take it; one waiter contends, the others sleep",
                 paper: "this project; parts after Dice, Malthusian Locks, EuroSys 2017",
                 source: "flash/mod.rs",
                 bytes: 16, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,

@@ -1,4 +1,4 @@
-//! # CC-Synch: a queue of requests, of which the first one's thread runs the others
+//! # CC-Synch: a queue of requests; the first request's thread runs those of the others
 //!
 //! **Problem.** Under a queue lock the protected data travel with the lock, from each waiter to the next; and so does the line by which it is handed
 //! over. **Idea.** Let the data stay where they are: threads queue what they want done, and the one at the front does it for a number of those

@@ -1,4 +1,4 @@
-//! # flat-combining: a list of records, of which whoever holds the lock serves all
+//! # flat-combining: a list of requests; the thread that holds the lock runs all of them
 //!
 //! **Problem.** Under a lock that is handed over, the protected data travel from thread to thread, and each hand-over
 //! accesses lines that many threads want. **Idea.** Each thread publishes its request in a record of its own, and looks at

@@ -1,4 +1,4 @@
-//! # flash: whoever runs takes it, one head contends, the others sleep
+//! # flash: any running thread may take it; one waiter contends, the others sleep
 //!
 //! **Problem.** On a few CPUs a lock loses time in three ways. It stands still while a thread wakes up. Its line travels
 //! although the last holder would have come back. And waiting threads take CPUs from working ones. **Idea.** Any thread that

@@ -1,4 +1,4 @@
-//! # LOITER: an outer word to barge for, an inner lock to wait in
+//! # LOITER: an outer word that arrivals may take, an inner lock to wait in
 //!
 //! **Problem.** A test-and-set lock is never handed to a thread that does not run, and is the fastest there is where few contend;
 //! but nobody sleeps there, and nobody is served in turn. A queue lock is the opposite. **Idea.** *Outer-inner with throttling*: who

@@ -4,7 +4,7 @@
 //! hand-over until one has been woken. And they are made whole, for NUMA nodes that nobody uses. **Idea.** A node's part of the lock is made at first use. In
 //! it wait those that are awake, and, apart from them, those that **sleep**. The lock stays in the node for so many hand-overs, and goes to
 //! waiters that are awake; who sleeps is woken for a later turn of his node, while the lock is elsewhere. **Source.** Kashyap, Min & Kim, *Scalable
-//! NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17 (CST); as the rival of ShflLocks, thesis defence, slides 29–32, 70, 78; of CNA, Dice & Kogan,
+//! NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17 (CST); compared with ShflLocks, thesis defence, slides 29–32, 70, 78; of CNA, Dice & Kogan,
 //! EuroSys 2019, §2.
 //!
 //! **Use it** when one lock is hot on a machine with several NUMA nodes, and threads may outnumber CPUs. **Rather not** when locks are many or mostly free: each costs memory for each NUMA node that threads come from, and an acquisition takes two locks; `shfl` does as much with neither.

@@ -14,7 +14,7 @@ macro_rules! for_each_rw_lock {
     ($use:path) => {
         $use! {
             (FutexRw, "futex-rw", [park => $crate::rw::FutexRw], {
-                title: "stock lock: one counter, on which everybody sleeps",
+                title: "one counter, on which all waiters sleep: glibc's rules",
                 paper: "Courtois et al., CACM 1971; Drepper, Futexes Are Tricky, 2011",
                 source: "rw/futex.rs",
                 bytes: 8, bytes_per_waiter: 0, atomics_read: 2, atomics_write: 2,
@@ -24,7 +24,7 @@ macro_rules! for_each_rw_lock {
             }),
             (CstRw, "cst-rw", [stp => $crate::rw::CstRw<$crate::wait::SpinThenPark>, spin => $crate::rw::CstRw<$crate::wait::Spin>, park => $crate::rw::CstRw<$crate::wait::Park>, umwait => $crate::rw::CstRw<$crate::wait::Umwait>], {
                 title: "a counter of readers for each part of the machine",
-                paper: "Kashyap et al., USENIX ATC 2017; as the rival of ShflLocks: thesis defence, slides 79-80",
+                paper: "Kashyap et al., USENIX ATC 2017; compared with ShflLocks: thesis defence, slides 79-80",
                 source: "rw/cst/mod.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
                 numa_aware: true, fair: "bounded, as shfl-rw; readers that have waited for bound= microseconds pass a waiting writer",
@@ -36,7 +36,7 @@ macro_rules! for_each_rw_lock {
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 71-72",
                 source: "rw/shfl/mod.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
-                numa_aware: true, fair: "bounded: after bound= microseconds nobody passes the first waiter, but readers that must not wait for a writer",
+                numa_aware: true, fair: "bounded: after bound= microseconds only readers that must not wait for a writer pass the first waiter",
                 options: [Bound, Shuffles, Ahead],
                 exceptions: [],
             }),

@@ -1,12 +1,13 @@
-//! # Futex readers-writer lock: one counter, on which everybody sleeps
+//! # Futex readers-writer lock: one counter, on which all waiters sleep
 //!
-//! **Problem.** A readers-writer lock for any number of threads that costs one atomic when nobody contends, in a page of code.
-//! **Idea.** A counter of readers with flags that say who sleeps; readers are let in whenever no writer holds the lock, and sleepers are
-//! woken when they may go on, to try again. **Source.** Courtois, Heymans & Parnas, CACM 1971, problem 1, and 2 where the program
-//! prefers writers; the futex as in Drepper, *Futexes Are Tricky*, 2011. It is what glibc did before 2.25, and stands here as the honest
-//! "stock" lock.
+//! **Problem.** A readers-writer lock for any number of threads that costs one atomic operation without contention, in a page of code.
+//! **Idea.** A counter of readers, and flags that say whether readers or writers sleep. Readers enter whenever no writer holds the lock.
+//! Sleepers are woken when they may go on, and try again. **Source.** Courtois, Heymans & Parnas, CACM 1971, problem 1, and 2 where the program
+//! prefers writers; the futex as in Drepper, *Futexes Are Tricky*, 2011. glibc did the same before 2.25. This lock
+//! is here to compare with.
 //!
-//! **Use it** when you want to know what a readers-writer lock without any further idea does. **Rather not** when readers are many (they all write one counter), or writers must not starve.
+//! **Use it** when you want to know what the simplest readers-writer lock does. **Rather not** when readers are many (they all write one counter),
+//! or writers must not starve.
 //!
 //! **Departures.** (1) One lock for both of the paper's problems: `writers` is looked at by readers only where the program prefers writers. (2) The paper's
 //! semaphores are one word to sleep on; who is woken tries again.

@@ -8,8 +8,8 @@
 //! 5.4). A [policy](crate::policy) decides how waiters are grouped: by NUMA node, unless `policy=` says otherwise
 //! (`docs/policies.md`).
 //!
-//! **Use it** when the machine has several NUMA nodes and many CPUs, and each thread should have its turn soon. **Rather
-//! not** on a machine with few CPUs, where [`flash` is faster](../choosing.md#real-programs).
+//! **Use it** when the machine has several NUMA nodes and many CPUs, and each thread should have its turn soon.
+//! **Rather not** on a machine with few CPUs, where [`flash` is faster](../choosing.md#real-programs).
 //!
 //! ```text
 //!   word ── 1 ─── held by a thread that is in no queue      newcomer ──> takes the word if it is free; one of them polls it
