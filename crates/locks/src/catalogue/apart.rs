@@ -23,7 +23,7 @@ macro_rules! for_each_lock_apart {
                 apart: "excludes nobody: for benchmarks, not in the preload",
             }),
             (Cas, "cas", mutex, [spin => $crate::spin::Cas], {
-                title: "compare-and-swap in a loop: what papers call a spinlock",
+                title: "CAS in a loop: what papers call a spinlock",
                 paper: "Lozi, David, Thomas, Lawall & Muller, ATC 2012, figure 6",
                 source: "spin/cas.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics: 1,

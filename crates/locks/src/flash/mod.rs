@@ -12,7 +12,7 @@
 //! more of them in turn, and completes [0.53 to 0.93 times](../choosing.md#many-cpus) as many sections on simulated
 //! machines.
 //!
-//! **Departures** from LOITER's standby thread:
+//! **Departures.** From LOITER's standby thread:
 //! 1. There is no inner lock. A thread that is not the head and does not poll sleeps on a word of this lock, in the
 //!    kernel's order. So no queue nodes are needed.
 //! 2. The head passes its place on after its section, not before it.
