@@ -122,8 +122,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
     rivals: Vec<String>,
 
-libnsync-dev. Those that are not installed are left out, and named. --closures
-adds locks that run closures: flat-combining, cc-synch, rcl and its kin.
+    /// Locks that run closures, to compare with when there is no CMD: some of flat-combining, cc-synch, rcl (on a server,
+    /// besides the threads), rcl-ordinary (the same lock without a server) and rcl-adaptive (on a server when that pays)
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
+    closures: Vec<String>,
+
+    /// Numbers of threads: each replaces `{threads}` in CMD; by default 1, the number of CPUs, and four times that.
+    /// Without CMD, from 1 to 16 times the number of CPUs
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
 

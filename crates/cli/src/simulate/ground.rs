@@ -201,7 +201,9 @@ impl Log {
         lock.inside.push((thread, begin));
         if let Some(Timeline { sections, .. }) = &mut self.timeline {
             let (lock, cpu, now) = (number as u32, sim::thread_cpu(), Asked::now());
-            let (polled, parked) = (now.polled - asked.polled, now.parked - asked.parked);
+            // Where another thread runs the section, `now` is that thread's. `--trace` refuses such locks.
+            let polled = now.polled.saturating_sub(asked.polled);
+            let parked = now.parked.saturating_sub(asked.parked);
             sections.push(Section {
                 asked: asked.at,
                 polled,

@@ -163,7 +163,7 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Loiter, "loiter", [stp => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Umwait>, $crate::wait::Umwait>], {
-                title: "a word that arrivals may take, and behind it an MCS queue whose head contends",
+                title: "a word that arrivals may take; behind it an MCS queue",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "malthusian/loiter.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
@@ -172,7 +172,7 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (LoiterCna, "loiter-cna", [stp => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Umwait>, $crate::wait::Umwait>], {
-                title: "a word that arrivals may take, and behind it a CNA queue whose head contends",
+                title: "a word that arrivals may take; behind it a CNA queue",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "malthusian/loiter.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
