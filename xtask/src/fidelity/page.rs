@@ -93,35 +93,53 @@ fn head(report: &Report) -> String {
          # How far to trust the simulation\n\n\
          {}\n\
          ## How it was compared\n\n\
-         What the papers measured on the machines themselves, and what `flashlock simulate` says. No row is left out because it \
-         misses. Left out is what has no workload here: Malthusian Locks, sections 6.2 to 6.6 and 6.8 to 6.10; remote core locking's applications; \
-         of the slides' figures those of memory; of CNA's updates without lookups what other NUMA-aware locks do; and of shuffle reduction what the kernel's lock gains by it: [that is a page of its own](results/scans.md).\n\n\
-         Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command that makes it.\n\n\
-         - **Parameters** of machines are of three kinds; [each machine's text](#where-the-parameters-come-from) says which is which. *Published*: \
-         sizes of caches, and latencies of loads, of `2x18x2` for a smaller processor of its family, of the others in part, or of processors like theirs. *Set with \
-         three facts*, and only on `2x18x2` and `4x18x2`, for no other paper gives them: the time that a line takes between two caches (published for the first's family), \
-         one thread, which sets `step_ns`, and MCS at two threads, which sets `upgrade` on the first and what is between sockets on the second. *Assumed*: \
-         all else, among it the scheduler, what hardware threads take from each other, how many loads are under way at once, `step_ns` of all other machines, \
-         and on `sparc-t5` nearly every latency. Workloads have more: the work outside and the sections of the patch's loops, set with what is listed under \
-         [what was put in](#what-was-put-in) and with 320 ns (`TRAVEL`) that a section's lines took on the simulated machine itself, how many lines those sections touch (guessed), and the map's \
-         0.7 µs of external work, set with the curve of MCS. None is set with a row that counts as a test.\n\
-         - **Ours** is what the source tells of its runs: the mean over seeds and placements of the threads, and the quotient of two \
-         means, for CNA's paper and patch; medians for the others. Runs: two seeds with two placements \
-         each, with three up to 16 threads, with one for one thread, and with more (ten up to four threads, four up to 36) where threads may be anywhere; three seeds for fairness; for the Malthusian paper two seeds with one \
-         placement, so that their median is their mean, but three placements for its section 1, and two for its lock on the map; for the map of ShflLocks six seeds with one placement, for its \
-         readers-writer locks two with two. The JSON has the command of each row.\n\
-         - **In brackets** the least and the greatest of all single runs, those included with other latencies: 0.75 and 1.25 times `llc`, `transfer`, `clean`, `upgrade` and `dram`, all \
-         at once; the core's own (`l1`, `l2`, `rmw`, `store`, `pause`), `step_ns`, bandwidths and the scheduler's stay. With each of the two there are two \
-         runs of CNA's map and the patch's loops with 2 to 16 threads, and of ShflLocks' map (where threads may be anywhere six up to four threads, two up to 36), and of all others *one*: the brackets of most rows are of two to four runs of ours and two more, \
-         and no confidence interval. For a quotient they are of two runs each, of the same seed and placement where both sides have as many runs; else of one round after the other of each side, of which that with fewer begins again.\n\
-         - **Placements**: CNA's paper did not tie threads to CPUs, and left them to Linux, which puts a new thread where least is to do: so they begin in turn on all sockets \
-         here, as the paper says of its own (section 7.1.1: with two threads the lock is \"contended with threads running on different sockets\"). \
-         will-it-scale ties its own to one socket's cores after the other's (`--place packed`). Where the kernel puts those of its lock torture is not told, and it starts them as it \
-         wakes sleepers, near who wakes them, before it spreads them: their cores are drawn (`--place anywhere`). Malthusian Locks ran on Solaris, on one socket (our `sparc-t5`): its threads begin in turn on all cores here. \
-         Of the slides' nothing is told: packed, so that the first 24 threads are those of one socket.\n\
-         - **Verdict**: *met* if our figure is within the goal. *missed by* is the distance to the goal's nearer end. *(band \
-         reaches it)*, and of a goal that is met *(band leaves it)*: the verdict depends on what is not known better than this.\n\
-         - **Open**: the lock or the workload does not exist here yet, or the command does not run the one with the other.\n",
+         The tables compare figures that papers measured on real machines with those of `flashlock simulate`. No row is \
+         left out because it misses. These have no workload here, and are left out: sections 6.2 to 6.6 and 6.8 to 6.10 of \
+         Malthusian Locks; the applications of Remote Core Locking; memory figures on ShflLocks' slides; other NUMA-aware \
+         locks in CNA's test of updates without lookups. The gain of shuffle reduction in the kernel's lock has [a page of \
+         its own](results/scans.md).\n\n\
+         Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command that \
+         makes it.\n\n\
+         **Parameters** of machines are of three kinds; [each machine's text](#where-the-parameters-come-from) says which is \
+         which.\n\n\
+         - *Published*: sizes of caches, and latencies of loads. For `2x18x2` they are those of a smaller processor of its \
+         family. For the others they are published in part, or are those of similar processors.\n\
+         - *Set with three facts of a paper*, only on `2x18x2` and `4x18x2`, because no other paper gives them: the time of a \
+         line between two caches (published for the family of the first); the speed of one thread, which sets `step_ns`; and \
+         MCS at two threads, which sets `upgrade` on the first and the latencies between sockets on the second.\n\
+         - *Assumed*: all others. Among them are the scheduler, how hardware threads share a core, how many loads overlap, \
+         `step_ns` of all other machines, and on `sparc-t5` nearly every latency.\n\n\
+         **Workloads** have parameters, too. The work outside and the sections of the patch's loops are set with the facts \
+         under [what was put in](#what-was-put-in), and with the 320 ns (`TRAVEL`) that a section's lines take on the \
+         simulated machine. The number of lines in those sections is guessed. The map's 0.7 µs of external work is set with \
+         the curve of MCS. No parameter is set with a row that counts as a test.\n\n\
+         **Ours** is computed as the source does it: for CNA's paper and patch, the mean over seeds and placements, and the \
+         quotient of two means; for the others, the median. The number of runs varies; the JSON has the command of each row.\n\n\
+         - Usual: two seeds with two placements each; three placements up to 16 threads; one placement with one thread.\n\
+         - Where threads may be anywhere: ten placements up to four threads, four up to 36. Fairness: three seeds.\n\
+         - Malthusian Locks: two seeds with one placement, so the median is the mean; three placements for its section 1, two \
+         for its lock on the map.\n\
+         - ShflLocks: six seeds with one placement for the map, two with two for the readers-writer locks.\n\n\
+         **In brackets** are the least and the greatest of all single runs. They include runs with 0.75 and 1.25 times the \
+         latencies `llc`, `transfer`, `clean`, `upgrade` and `dram`, all at once. The core's own latencies (`l1`, `l2`, \
+         `rmw`, `store`, `pause`), `step_ns`, bandwidths and the scheduler stay. Most brackets come from two to four runs and \
+         one more with each factor. (CNA's map, the patch's loops with 2 to 16 threads, and ShflLocks' map have two more with \
+         each; where threads may be anywhere, six up to four threads, two up to 36.) So they are no confidence intervals. The \
+         bracket of a quotient pairs runs of the same seed and placement, where both sides have as many runs; otherwise it \
+         pairs them in order, and the side with fewer runs begins again.\n\n\
+         **Placements**, as far as the papers describe them:\n\n\
+         - CNA did not tie threads to CPUs. Linux puts a new thread on the least busy CPU, so threads start in turn on all \
+         sockets here. The paper says the same of its runs (section 7.1.1: with two threads the lock is \"contended with \
+         threads running on different sockets\").\n\
+         - will-it-scale ties its threads to the cores of one socket, then of the next (`--place packed`).\n\
+         - The kernel's lock torture does not say where its threads run. The kernel starts them near the thread that wakes \
+         them, and spreads them later, so their cores are drawn (`--place anywhere`).\n\
+         - Malthusian Locks ran on Solaris, on one socket (our `sparc-t5`): threads start in turn on all cores.\n\
+         - ShflLocks' slides do not say: packed, so that the first 24 threads are those of one socket.\n\n\
+         **Verdicts**: *met* if our figure is within the goal. *missed by* is the distance to the nearer end of the goal. \
+         *(band reaches it)*, and for a goal that is met *(band leaves it)*: the verdict depends on latencies that are not \
+         known better than this. *Open*: the lock or the workload does not exist here yet, or the command cannot combine \
+         them.\n\n",
         opening(report),
         made.date,
         made.command.join(" "),
@@ -129,19 +147,19 @@ fn head(report: &Report) -> String {
     )
 }
 
-/// Ten lines for who asks: can I trust it?
+/// Ten lines that answer: can I trust it?
 fn opening(report: &Report) -> String {
     let all = Count::of(&report.groups);
     let factors = Factors::of(report);
     format!(
-        "**Can I trust it?** Trust it for which lock is ahead and where a trend turns, less for by how much. Never take a\n\
-         figure of it as a measurement.\n\n\
-         - Papers measured these machines. Of {} figures in them that nothing was fitted to, it meets {} and misses {}.\n\
-         - Where the paper gives a number, half of ours are within {} % of it. {} of {} are off by more than a factor of two.\n\
-         - It misses most in: {}.\n\
-         - It was fitted with at most three facts of a machine. They are [listed](#what-was-put-in), and prove nothing.\n\
-         - Nobody has compared it with NUMA hardware that we had in our hands: the papers' figures are all there is.\n\
-         - Each table below shows what is missed, by how much, and why, if we know.\n\
+        "**Can I trust it?** Mostly for which lock is ahead, and where a trend turns; less for how large a difference is.\n\
+         Its figures are no measurements.\n\n\
+         - Papers measured these machines. Of {} of their figures, none of which was used to fit the model, it meets {} and misses {}.\n\
+         - Where the paper gives a number, half of ours differ by at most {} %. {} of {} differ by more than a factor of two.\n\
+         - The tables with the largest share of misses: {}.\n\
+         - Each machine was fitted with at most three facts. They are [listed](#what-was-put-in), and do not count as tests.\n\
+         - We had no NUMA hardware to compare it with, only the figures in papers.\n\
+         - Each table below shows what is missed, by how much, and why, where we know the reason.\n\
          - Before you rely on a difference, run it with `--seeds 5 --placements 5`, and `--latencies 0.75` and `1.25`.\n\
          - If you have the machine, use `flashlock compare` there.\n",
         all.met + all.missed + all.failed,
@@ -193,19 +211,26 @@ fn worst(report: &Report) -> String {
     groups.iter().take(2).map(named).collect::<Vec<_>>().join(", ")
 }
 
-/// Which rows are of other code than the rest.
+/// Which rows are of other code than the rest: how many of each table.
 fn made_later(report: &Report) -> String {
-    let mut rows: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    let mut rows: BTreeMap<(&str, &str), Vec<(&str, usize)>> = BTreeMap::new();
     for group in &report.groups {
         for row in &group.rows {
-            if let Some(Later { flashlock, date }) = &row.later {
-                rows.entry((date, flashlock)).or_default().push(format!("{}: {}", group.title, row.what));
+            let Some(Later { flashlock, date }) = &row.later else { continue };
+            let groups = rows.entry((date, flashlock)).or_default();
+            match groups.last_mut() {
+                Some((title, count)) if *title == group.title => *count += 1,
+                _ => groups.push((&group.title, 1)),
             }
         }
     }
-    let mut text = String::new();
-    for ((date, flashlock), rows) in rows {
-        let _ = writeln!(text, "- **Made later**, on {date} by flashlock {flashlock}: {}.", rows.join("; "));
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text = "**Rows made later** than the others (the JSON says which):\n\n".to_owned();
+    for ((date, flashlock), groups) in rows {
+        let groups: Vec<String> = groups.iter().map(|(title, count)| format!("{title}, {count}")).collect();
+        let _ = writeln!(text, "- on {date} by flashlock {flashlock}: {}.", groups.join("; "));
     }
     text
 }
@@ -425,8 +450,8 @@ mod tests {
         let new = old.clone().with(&made, &table(&["A / B", "C"])).expect("both are there");
         assert_eq!((&new.groups[0].rows[0].verdict, &new.groups[0].rows[1]), (&Verdict::Met, &other));
         assert!(render(&new).contains("flashlock 1."), "the rest is of the first run");
-        assert!(render(&new).contains("- **Made later**, on today by flashlock 2: G: A / B.\n"));
-        assert!(!render(&old).contains("Made later"));
+        assert!(render(&new).contains("- on today by flashlock 2: G, 1.\n"));
+        assert!(!render(&old).contains("made later"));
         // Rows that are new stand where the table has them, and those that it has no more are gone.
         let made = of("2", vec![Entry { what: "D".into(), ..other }]);
         let new = old.clone().with(&made, &table(&["D", "C"])).expect("both are there");
