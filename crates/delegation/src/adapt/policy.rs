@@ -9,8 +9,8 @@
 //! 2. **The way back.** A lock comes back when its server's use rate, over all its scans, is below
 //!    [`Thresholds::back`]; with several locks on that server, the one with the fewest sections does. So does a lock
 //!    that has hardly any share of its server's sections. And one that was faster as an ordinary lock.
-//! 3. **False serialization.** If scans of a busy server mostly find sections of several locks, one of these moves to
-//!    another server, if that leaves both with less to do, or if there is a CPU to spare for a new one.
+//! 3. **False serialization.** If more than [`SPLIT`] of a server's busy scans run sections of several locks, one of these
+//!    moves to another server, if that leaves both with less to do, or if there is a CPU to spare for a new one.
 //! 4. **The way to a server.** An ordinary lock goes there when the share of time that its threads spend in its sections
 //!    is [`Thresholds::go`] or more, and a server would run its sections faster ([`Thresholds::gain`]).
 //!

@@ -50,7 +50,7 @@
 //! |---|---|
 //! | to a server | its threads spend the threshold's share of their time in its sections, a server would run them faster, and the CPUs can spare a server |
 //! | back | the server's use rate, over all scans, is low; or it does less than it did as an ordinary lock; or no CPU can be spared any more |
-//! | to another server | most scans of a busy server run sections of several locks (false serialization) |
+//! | to another server | more than a fifth of the scans of a busy server run sections of several locks (false serialization) |
 //!
 //! Each reason must hold for three windows. A lock that came back rests for two seconds, and twice as long each time.
 //! The share is the paper's (section 2.2): the time to acquire, run and release by the time of the threads. It is
