@@ -309,7 +309,7 @@ fn describe(lock: Lock, width: u16) -> String {
     } else if facts.exceptions().next().is_none() {
         say("cannot", "no known failure: it can do what glibc's lock can".to_owned());
     }
-    let mark = if lock.is_default() { ", the default" } else { "" };
+    let mark = if lock.is_default() { " (default)" } else { "" };
     let label = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut out = format!("{}: {}{mark}\n", styled(HEADING, facts.name), facts.title);
     for (name, text) in &fields {

@@ -208,7 +208,7 @@ macro_rules! for_each_lock {
                 exceptions: [],
             }),
             (Flash, "flash", [stp => $crate::flash::Flash], {
-                title: "any running thread may take it; one waiter contends, the others sleep",
+                title: "running threads may take it; one waiter contends, others sleep",
                 paper: "this project; parts after Dice, Malthusian Locks, EuroSys 2017",
                 source: "flash/mod.rs",
                 bytes: 16, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
