@@ -31,7 +31,7 @@ macro_rules! for_each_lock_apart {
                 apart: "collapses under contention: to compare with, not in the preload",
             }),
             (FlatCombining, "flat-combining", closure, [stp => $crate::closure::FlatCombining<$crate::wait::SpinThenPark>, spin => $crate::closure::FlatCombining<$crate::wait::Spin>, park => $crate::closure::FlatCombining<$crate::wait::Park>, umwait => $crate::closure::FlatCombining<$crate::wait::Umwait>], {
-                title: "records of requests; the thread that holds the lock runs all of them",
+                title: "records of requests; the lock holder runs all of them",
                 paper: "Hendler, Incze, Shavit & Tzafrir, SPAA 2010",
                 source: "closure/flat_combining.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics: 2,
