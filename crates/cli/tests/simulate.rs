@@ -370,7 +370,8 @@ fn messages_begin_with_two_threads() {
     assert_eq!(cells, ["2", "3"]);
     let one = simulate(&["messages", "--threads", "4,1"]).assert().code(2).stdout(is_empty());
     let help = output(&["--help"]);
-    assert!(help.contains("Three consumers (half of the threads, if these are fewer than six)"), "{help}");
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("three consumers (with fewer than six threads, half of them)"), "{help}");
     one.stderr(contains("--threads: with 1 thread messages waits for ever").and(contains("2 at least")));
 }
 

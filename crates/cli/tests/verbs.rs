@@ -68,13 +68,16 @@ fn locks_for_no_program_are_listed_and_say_why() {
         ("cas", "mutex", "collapses under contention: to compare with, not in the preload"),
         ("flat-combining", "closure", "closure API only: not in the preload"),
         ("cc-synch", "closure", "closure API only: not in the preload"),
-        ("rcl", "served", "needs a server, which the Rust crate flashlock-delegation makes: not in the preload"),
+        (
+            "rcl",
+            "served",
+            "needs a server thread, which libflashlock_rcl (C, C++) or the crate flashlock-delegation (Rust) makes: not in the preload",
+        ),
     ] {
-        let told = list.split(&format!(" {name} ")).nth(1).expect(name);
-        assert!(told.split(')').next().is_some_and(|title| title.ends_with(why)), "{name}: {list}");
+        assert!(list.contains(&format!(" {name} {why}")), "{name}: {list}");
         let row = json(&["locks", name, "--json"]);
         assert_eq!((&row["kind"], &row["interposable"], &row["apart"]), (&kind.into(), &false.into(), &why.into()));
-        flashlock().args(["locks", name]).assert().success().stdout(contains("be put under a program"));
+        flashlock().args(["locks", name]).assert().success().stdout(contains("be used by flashlock run"));
     }
 }
 

@@ -401,9 +401,13 @@ mod tests {
         );
         assert!(page.contains("| 1.00 (0.500–2.00); B 3.00 | met (band leaves it) |"));
         // What was put in counts for nothing here either.
-        assert!(page.contains("Of 2 figures in them that nothing was fitted to, it meets 1 and misses 1."));
-        assert!(page.contains("half of ours are within 17 % of it. 0 of 3 are off by more than a factor of two."));
-        assert!(page.contains("It misses most in: [Kernel patch: a, b](#kernel-patch-a-b) (1 of 2).\n"));
+        assert!(
+            page.contains("Of 2 of their figures, none of which was used to fit the model, it meets 1 and misses 1.")
+        );
+        assert!(page.contains("half of ours differ by at most 17 %. 0 of 3 differ by more than a factor of two."));
+        assert!(page.contains(
+            "The tables with the largest share of misses: [Kernel patch: a, b](#kernel-patch-a-b) (1 of 2).\n"
+        ));
     }
 
     #[test]
