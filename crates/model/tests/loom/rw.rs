@@ -110,6 +110,13 @@ macro_rules! excluding {
             }
 
             #[test]
+            fn few_cpus() {
+                let crowded = Setup { crowded: true, ..SETUP };
+                explore(concat!(stringify!($name), " R+W crowded"), BOUND, crowded, sections::<$lock>(&[Do::Read, Do::Write]));
+                explore(concat!(stringify!($name), " W+W crowded"), BOUND, crowded, sections::<$lock>(&[Do::Write, Do::Write]));
+            }
+
+            #[test]
             fn two_readers_and_a_writer() {
                 let three = sections::<$lock>(&[Do::Read, Do::Read, Do::Write]);
                 explore(concat!(stringify!($name), " R+R+W"), Preemptions($three), SETUP, three);

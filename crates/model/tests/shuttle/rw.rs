@@ -245,6 +245,14 @@ macro_rules! modelled {
             }
 
             #[test]
+            fn few_cpus() {
+                let [still, flowing] = [STILL, FLOWING].map(|setup| Setup { crowded: true, ..setup });
+                both(concat!(stringify!($name), " crowded, still"), SCHEDULES, still, rounds::<$lock>(4, 3, false));
+                both(concat!(stringify!($name), " crowded, flowing"), SCHEDULES, flowing, rounds::<$lock>(4, 3, true));
+                both(concat!(stringify!($name), " crowded, freed"), 5000, still, last_frees::<$lock>);
+            }
+
+            #[test]
             fn many_shuffle() {
                 let nodes = Setup { nodes: 12, ..OVERDUE };
                 both(concat!(stringify!($name), " shuffling"), 5000, nodes, rounds::<$lock>(6, 2, false));
@@ -331,6 +339,8 @@ fn seeded_bugs_are_found() {
     find("readers count together too soon", By::Random, FEW, STILL, rounds::<TogetherTooSoon>(4, 3, false));
     let lost = Setup { fault: Some(Fault::NoWake(Field::RwCount)), ..STILL };
     find("wakes of the counter are lost", By::Random, FEW, lost, rounds::<ShflRw<Park>>(4, 3, false));
+    let lost = Setup { crowded: true, ..lost };
+    find("wakes of newcomers are lost", By::Random, FEW, lost, rounds::<ShflRw<Park>>(4, 3, false));
     let lost = Setup { fault: Some(Fault::NoWake(Field::Leavers)), ..STILL };
     find("wakes of who waits for readers are lost", By::Random, FEW, lost, rounds::<CstRw<Park>>(4, 3, false));
     let blind = Setup { fault: Some(Fault::ParkBlindly), ..STILL };

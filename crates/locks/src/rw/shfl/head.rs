@@ -17,7 +17,7 @@ use crate::node::{Node, state};
 use crate::policy::Admission;
 use crate::rw::Writer;
 use crate::rw::shfl::turn::Wait;
-use crate::rw::shfl::{BAR_READERS, BAR_WRITERS, BARS, SLEEPER, ShflRwState, Want, has_no_readers};
+use crate::rw::shfl::{ASLEEP, BAR_READERS, BAR_WRITERS, BARS, SLEEPER, ShflRwState, Want, has_no_readers};
 use crate::shuffle::front::{named, note_asleep, waited};
 use crate::shuffle::release::wake;
 use crate::shuffle::shuffler;
@@ -94,7 +94,7 @@ impl<M: Machine> ShflRwState<M> {
             }
         }
         if holding {
-            self.count.fetch_and(!(BARS | SLEEPER), Relaxed);
+            self.count.fetch_and(!(BARS | ASLEEP), Relaxed);
         }
         self.pass_on(me, want);
         Contended::Won
@@ -118,7 +118,7 @@ impl<M: Machine> ShflRwState<M> {
         let node = me.node::<M>();
         say_alive(node);
         if node.state.compare_exchange(state::NAPPING, state::HEAD, Relaxed, Relaxed).is_ok() {
-            self.count.fetch_and(!SLEEPER, Acquire);
+            self.count.fetch_and(!ASLEEP, Acquire);
             if named(self.queue.front()) != Some(me) {
                 M::wake(&raw const self.count, u32::MAX);
             }
@@ -127,7 +127,7 @@ impl<M: Machine> ShflRwState<M> {
 
     /// Leaves without the lock.
     fn give_up(&self, me: Handle) -> Contended {
-        self.count.fetch_and(!(BARS | SLEEPER), Relaxed);
+        self.count.fetch_and(!(BARS | ASLEEP), Relaxed);
         if let Some(next) = self.depart(me, None) {
             wake::<M>(next);
         }
@@ -166,7 +166,7 @@ impl<M: Machine> ShflRwState<M> {
                     shuffler::walk::<M, P>(me, &self.queue, || want.could(self.count.load(Relaxed)));
                 }
             }
-            won = want.could(seen) && self.admit(want, 0, BARS | SLEEPER);
+            won = want.could(seen) && self.admit(want, 0, BARS | ASLEEP);
             won
         };
         if !W::SPINS {
@@ -186,6 +186,7 @@ impl<M: Machine> ShflRwState<M> {
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
             return; // Evicted.
         }
+        node.check_at.store(0, Relaxed); // See `is_rarer`.
         let left = M::tunables().bound_us.checked_sub(waited(node)).filter(|left| *left > 0);
         if left.is_none() {
             note_asleep::<M>(me); // Until it is overdue, it gets up by itself.

@@ -31,18 +31,24 @@
 //!    writers look for themselves when the bound is over, then after twice as long, and so on without end. Other waiters
 //!    look for themselves only as long as they have not seen the head asleep. A head that does not run loses its bars, and
 //!    its place.
+//! 7. *With too few CPUs, a waiter competes before it queues*, until its wait is overdue. It sleeps on the counter, a release
+//!    wakes one such waiter, and that one competes with running threads. A queue would pass the lock from sleeper to
+//!    sleeper. Each of them must first get a CPU, and meanwhile all running threads would join the queue. Where the program
+//!    prefers writers, waiters queue at once.
 //!
 //! ## State: 12 bytes
 //! ```text
-//! count   31 ............................ 4   3        2            1            0
-//!         readers, and threads about to be    SLEEPER  BAR_WRITERS  BAR_READERS  WRITER
+//! count   31 .................... 6   5        4      3        2            1            0
+//!         readers, threads about to be AWAITED  WOKEN  SLEEPER  BAR_WRITERS  BAR_READERS  WRITER
 //! ```
 //! | bit | set by | cleared by | meaning |
 //! |---|---|---|---|
 //! | [`WRITER`] | a thread that acquires for writing | its release | held for writing |
 //! | [`BAR_READERS`] | a writer at the head | the head, when it has the lock, leaves or naps; a thread that finds it stale | new readers stay out |
 //! | [`BAR_WRITERS`] | the head, overdue | the same | new writers stay out |
-//! | [`SLEEPER`] | the head, before it sleeps on `count`; a writer that has moved it there | the head, awake | the thread that makes the lock free, or free of readers, wakes the head |
+//! | [`SLEEPER`] | the head, before it sleeps on `count`; a writer that has moved it there | the release that wakes the head; the head, awake | the thread that makes the lock free, or free of readers, wakes the head |
+//! | [`WOKEN`] | the release that wakes the head | the head, awake | the head was woken and has not run since: it needs no other wake-up, but it may be frozen |
+//! | [`AWAITED`] | a waiter outside the queue, before it sleeps on `count`; one that has slept, once it holds the lock | the release that wakes one of them | departure 7 |
 //!
 //! `head` and `tail`: see [`front`](crate::shuffle::front). [`turn`] is the wait in the queue, [`head`] that of the head.
 //!
@@ -56,7 +62,11 @@
 //! 4. The head leaves the queue only after it has cleared its name from `head`, which it and the thread that
 //!    evicts it compete for.
 //! 5. After the release of WRITER, or of a reader, the releaser touches only nodes and futex addresses.
-//! 6. Bars keep no thread out for ever: the head that raised them says when it last ran, and stale ones are ignored.
+//! 6. A release that clears SLEEPER wakes all that sleep on `count`. A thread that is about to sleep there sees that `count`
+//!    has changed.
+//! 7. Bars keep no thread out for ever: the head that raised them says when it last ran, and stale ones are ignored.
+//! 8. A release that clears AWAITED wakes one waiter outside the queue. That waiter sets it again once it holds the lock, and
+//!    before it sleeps again. If it leaves without the lock, it wakes another one.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -75,7 +85,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::node::state;
+use crate::node::{Node, state};
 use crate::policy::{Admission, RolesApart};
 use crate::rw::shfl::turn::{Elsewhere, Wait};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
@@ -92,12 +102,18 @@ pub const BAR_READERS: u32 = 1 << 1;
 pub const BAR_WRITERS: u32 = 1 << 2;
 /// The head sleeps on the counter.
 pub const SLEEPER: u32 = 1 << 3;
+/// A release has woken the head, which has not run since.
+pub const WOKEN: u32 = 1 << 4;
+/// A newcomer sleeps on the counter, before it queues.
+pub const AWAITED: u32 = 1 << 5;
 /// One reader.
-pub const READER: u32 = 1 << 4;
+pub const READER: u32 = 1 << 6;
 /// Both bars.
 pub const BARS: u32 = BAR_READERS | BAR_WRITERS;
 /// All that makes a release more than one store.
-const BUSY: u32 = BARS | SLEEPER;
+const BUSY: u32 = BARS | ASLEEP | AWAITED;
+/// What says that the head sleeps, or did when it was last heard of.
+pub(crate) const ASLEEP: u32 = SLEEPER | WOKEN;
 /// From this value on there are too many readers; the rest of the word is for those who do not know it yet.
 const FULL: u32 = 1 << 31;
 /// How often the wait of a reader that only a waiting writer keeps out may be doubled.
@@ -172,20 +188,44 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// (readers) -> (readers - 1), and wakes the head if it was the last: how many slept, then. (While a writer holds the lock, its release does so.)
-    fn take_out(&self) -> Option<u32> {
-        let address: *const M::Word = &raw const self.count;
-        let seen = self.count.fetch_add(READER.wrapping_neg(), Release);
-        // Invariant 5.
-        (seen & (SLEEPER | WRITER) == SLEEPER && has_no_readers(seen - READER)).then(|| rouse_head::<M>(address))
+    /// (readers) -> (readers - 1), for a caller that saw no sleeper. One that is there by now is woken.
+    fn take_out(&self) {
+        self.subtract(READER);
     }
 
-    /// (WRITER) -> (), and wakes the head: how many slept, then.
-    fn end_writing(&self) -> Option<u32> {
+    /// (WRITER) -> (), for a caller that saw no sleeper.
+    fn end_writing(&self) {
+        self.subtract(WRITER);
+    }
+
+    fn subtract(&self, what: u32) {
         let address: *const M::Word = &raw const self.count;
-        let seen = self.count.fetch_add(WRITER.wrapping_neg(), Release);
-        // Invariant 5.
-        (seen & SLEEPER != 0).then(|| rouse_head::<M>(address))
+        let seen = self.count.fetch_add(what.wrapping_neg(), Release);
+        // Invariant 5. The flags stay: the next release finds them.
+        if frees(seen, what) && seen & (SLEEPER | AWAITED) != 0 {
+            rouse_sleepers::<M>(address, seen);
+        }
+    }
+
+    /// Subtracts `what`, a READER or the WRITER. If that makes the lock free, it wakes the sleepers on the counter, and clears
+    /// their flags in the same step, so that no other release does it again. If the head was among them: how many woke.
+    fn give_back(&self, what: u32) -> Option<u32> {
+        let address: *const M::Word = &raw const self.count;
+        let mut seen = self.count.load(Relaxed);
+        loop {
+            let wakes = frees(seen, what) && seen & (SLEEPER | AWAITED) != 0;
+            let head = wakes && seen & SLEEPER != 0;
+            let left = seen.wrapping_sub(what) & if wakes { !(SLEEPER | AWAITED) } else { !0 };
+            let new = if head { left | WOKEN } else { left };
+            match self.count.compare_exchange(seen, new, Release, Relaxed) {
+                Ok(_) => {
+                    // Invariants 5 and 6.
+                    let woken = wakes.then(|| rouse_sleepers::<M>(address, seen));
+                    return woken.filter(|_| head);
+                }
+                Err(now) => seen = now,
+            }
+        }
     }
 
     /// (no WRITER, no bar) -> (readers + 1); what the counter was.
@@ -195,7 +235,7 @@ impl<M: Machine> ShflRwState<M> {
         if seen & (WRITER | BAR_READERS) == 0 && seen < FULL {
             return Some(seen);
         }
-        let _ = self.take_out(); // Invariant 2.
+        let _ = self.give_back(READER); // Invariant 2.
         None
     }
 
@@ -260,13 +300,16 @@ impl<M: Machine> ShflRwState<M> {
             self.count.fetch_and(!BUSY, Relaxed);
             head = None;
         }
-        let woken = if count & WRITER != 0 { self.end_writing() } else { self.take_out() };
+        let woken = self.give_back(if count & WRITER != 0 { WRITER } else { READER });
         // From here on nodes only.
-        match (head, woken) {
+        let Some(head) = head else { return };
+        let naps = || head.node::<M>().state.load(Relaxed) == state::NAPPING;
+        match woken {
             // It may be frozen.
-            (Some(head), Some(0)) if head.node::<M>().state.load(Relaxed) == state::NAPPING => rouse::<M>(head),
-            (Some(head), Some(_)) => note_awake::<M>(head),
-            _ => {}
+            Some(0) if naps() => rouse::<M>(head),
+            Some(_) => note_awake::<M>(head),
+            None if count & WOKEN != 0 && is_rarer(head.node::<M>()) && naps() => rouse::<M>(head),
+            None => {}
         }
     }
 
@@ -297,10 +340,26 @@ pub(crate) fn counted<M: Machine>(acquired: Result<(), Refusal>, event: Event) -
     acquired
 }
 
+/// Whether the lock is free, or free of readers, without `what`, which a release takes out. `seen` is what the counter was before.
+#[inline]
+fn frees(seen: u32, what: u32) -> bool {
+    what == WRITER || !is_written(seen) && has_no_readers(seen.wrapping_sub(READER))
+}
+
+/// Counts the releases since the head was woken. Whether this is one that checks if the head has run since: release 1, 2, 4,
+/// 8, and so on. The first do, so that a frozen head does not hold up a lock that is seldom released. The others are rare,
+/// because a head that only waits for a CPU needs no help. The count is a hint, in a word that a head does not use otherwise.
+fn is_rarer<M: Machine>(head: &Node<M>) -> bool {
+    let releases = head.check_at.load(Relaxed).wrapping_add(1);
+    head.check_at.store(releases, Relaxed);
+    releases.is_power_of_two()
+}
+
+/// Wakes all that sleep on the counter if the head is among them, and otherwise one. How many woke.
 #[cold]
-fn rouse_head<M: Machine>(address: *const M::Word) -> u32 {
+fn rouse_sleepers<M: Machine>(address: *const M::Word, seen: u32) -> u32 {
     M::trace(Event::Wake);
-    M::wake(address, u32::MAX)
+    M::wake(address, if seen & SLEEPER != 0 { u32::MAX } else { 1 })
 }
 
 impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
@@ -353,9 +412,9 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
         // Relaxed: as the caller holds the lock, it is seen whether for writing.
         let seen = state.count.load(Relaxed);
         if seen & (WRITER | BUSY) == 0 && seen >= READER {
-            let _ = state.take_out();
+            state.take_out();
         } else if seen & (WRITER | BUSY) == WRITER {
-            let _ = state.end_writing();
+            state.end_writing();
         } else if seen & WRITER != 0 || seen >= READER {
             state.unlock_slow(seen);
         }

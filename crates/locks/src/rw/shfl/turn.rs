@@ -10,7 +10,7 @@ use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::node::state;
 use crate::policy::{Admission, roles};
 use crate::rw::shfl::head::Contended;
-use crate::rw::shfl::{BAR_READERS, BARS, MOST_DOUBLINGS, SLEEPER, ShflRwState, Want};
+use crate::rw::shfl::{ASLEEP, AWAITED, BAR_READERS, BARS, MOST_DOUBLINGS, ShflRwState, Want};
 use crate::rw::{Reader, Writer};
 use crate::shuffle::ShflQueue;
 use crate::shuffle::front::{naming, start_clock};
@@ -81,6 +81,9 @@ impl<M: Machine> ShflRwState<M> {
         if W::SPINS && self.queue.arrive(&self.count, |seen| want.could(seen) && self.admit(want, want.bars(), 0)) {
             return Ok(());
         }
+        if W::PARKS && M::crowded() && self.wait_outside(wait, until) {
+            return Ok(());
+        }
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
         let take = || self.admit_out_of_turn(wait, late()) || wait.is_over();
         if let Some(ended) = self.queue.left().keep_out(until, take) {
@@ -103,6 +106,44 @@ impl<M: Machine> ShflRwState<M> {
                 Contended::TimedOut => return Err(TimedOut),
                 Contended::Evicted => turn = self.line_up::<W, P>(me, wait, until),
             }
+        }
+    }
+
+    /// Departure 7: sleeps on the counter and competes for the lock when woken, until the wait is overdue or the deadline has
+    /// passed. Whether the lock was acquired.
+    fn wait_outside(&self, wait: &Wait<'_>, until: Option<Deadline>) -> bool {
+        let want = wait.want;
+        if matches!(want, Want::Read(Reader::Behind) | Want::Write(Writer::Preferred)) {
+            return false;
+        }
+        let waited = || M::micros().wrapping_sub(wait.since);
+        let late = || until.is_some_and(|deadline| M::expired(&deadline));
+        let mut slept = false;
+        while let Some(left) = M::tunables().bound_us.checked_sub(waited()).filter(|left| *left > 0 && !late()) {
+            if self.admit(want, want.bars(), 0) {
+                if slept {
+                    self.pass_wake_on(want);
+                }
+                return true;
+            }
+            let seen = self.count.fetch_or(AWAITED, Relaxed) | AWAITED; // Relaxed: flags order nothing.
+            if !want.could(seen) || seen & want.bars() != 0 {
+                M::trace(Event::Park);
+                M::park(&self.count, seen, Some(M::sooner(left, until)));
+                slept = true;
+            }
+        }
+        if slept {
+            M::wake(&raw const self.count, 1); // Invariant 8: this one may have been woken for the lock, and leaves without it.
+        }
+        false
+    }
+
+    /// Invariant 8, for a waiter that has slept and holds the lock now. Beside a reader, other readers may enter.
+    fn pass_wake_on(&self, want: Want) {
+        self.count.fetch_or(AWAITED, Relaxed); // The holder's own flag, to its release.
+        if !want.writes() {
+            M::wake(&raw const self.count, 1);
         }
     }
 
@@ -156,13 +197,13 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// Whether the head sleeps on the counter, and rightly so: then a release wakes it, or hears from the kernel that it does not sleep; and whether a
+    /// Whether the head sleeps on the counter, and rightly so: then a release wakes it, and later ones look whether it has run since; and whether a
     /// waiter that joined `behind` somebody is linked. Relaxed: what is seen is of now, or of a moment ago, when it was true.
     fn is_in_good_hands(&self, want: Want, behind: Option<Handle>) -> bool {
         let asleep = |head: Handle| head.node::<M>().state.load(Relaxed) == state::NAPPING;
         let count = self.count.load(Relaxed);
         self.live_head().is_some_and(asleep)
-            && count & SLEEPER != 0
+            && count & ASLEEP != 0
             && !want.could(count)
             && behind.is_none_or(ShflQueue::<M>::is_linked)
     }
@@ -173,11 +214,11 @@ impl<M: Machine> ShflRwState<M> {
         let head = self.live_head();
         let idle = head.is_some_and(|head| wait.want.could(self.count.load(Relaxed)) && self.is_idle(head.node::<M>()));
         if head.is_none() || idle {
-            // Invariant 6. It raises them anew, should it run; and should it sleep, it does not do so for long. Where writers are
+            // Invariant 7. It raises them anew, should it run; and should it sleep, it does not do so for long. Where writers are
             // preferred, readers wait for one that does not run, too, as in glibc: it may only have no CPU.
             let prefers = matches!(wait.want, Want::Read(Reader::Behind) | Want::Write(Writer::Preferred));
             let kept = if idle && prefers { BAR_READERS } else { 0 };
-            let sleeper = if idle { SLEEPER } else { 0 };
+            let sleeper = if idle { ASLEEP } else { 0 };
             self.count.fetch_and(!((BARS | sleeper) & !kept), Relaxed);
             return self.admit(wait.want, kept & wait.want.bars(), 0);
         }
