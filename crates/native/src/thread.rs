@@ -64,10 +64,14 @@ static SPARES: [Spare; LINES] = [const { Spare(Word32(AtomicU32::new(0))) }; LIN
 /// The calling thread's line.
 #[inline]
 fn spare() -> &'static Word32 {
-    // Fibonacci hashing: storage lies at equal distances, as a rule, and then hardly any two have one line.
-    let at = LOCAL.with(|local| core::ptr::from_ref(local) as u64) >> 6;
-    let line = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - LINES.ilog2());
-    &SPARES[line as usize].0
+    &SPARES[line_of(LOCAL.with(|local| core::ptr::from_ref(local) as u64))].0
+}
+
+/// The line of the thread whose storage is at that address. Fibonacci hashing: storage lies at equal distances, as a
+/// rule, and then hardly any two threads have one line.
+#[inline]
+const fn line_of(storage: u64) -> usize {
+    ((storage >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - LINES.ilog2())) as usize
 }
 
 /// A node for the calling thread.
@@ -211,20 +215,19 @@ pub fn random() -> u32 {
 mod tests {
     use super::*;
 
+    /// Of threads whose storage lies at equal distances: stacks of 16 KiB to 8 MiB, with their guard pages.
     #[test]
     fn threads_of_one_size_hardly_ever_have_one_line() {
-        let gate = std::sync::Barrier::new(100);
-        let mut lines: Vec<usize> = std::thread::scope(|scope| {
-            let line = || {
-                gate.wait(); // All of them exist at once.
-                core::ptr::from_ref(spare()) as usize
-            };
-            let threads: Vec<_> = (0..100).map(|_| scope.spawn(line)).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        lines.sort_unstable();
-        lines.dedup();
-        assert!(lines.len() >= 90, "100 threads have {} lines", lines.len());
+        for stack in (14..=23).map(|power| 1 << power) {
+            for guard in [0, 1, 2, 16].map(|pages| pages * 4096) {
+                let mut lines: Vec<usize> =
+                    (0..100).map(|n| line_of(0x7f31_2a40_06c0 - n * (stack + guard))).collect();
+                lines.sort_unstable();
+                lines.dedup();
+                let apart = lines.len();
+                assert!(apart >= 90, "100 threads of {stack} + {guard} bytes have {apart} lines");
+            }
+        }
     }
 
     #[test]

@@ -173,11 +173,13 @@ fn million() -> Bench {
     Bench {
         name: "million",
         title: "Memory of a million mutexes",
-        about: "A million mutexes, each locked at least once by one of 64 threads, and some of them with contention. And on an imagined machine of eight \
-                NUMA nodes (`FLASHLOCK_TOPOLOGY=8x24x1`), with one thread on each, each locked once from one node, or once from each: the experiment of \
-                the ShflLocks thesis defence, slides 31, 32 and 78, with mutexes in the place of files. A hierarchical lock that is made whole at initialisation, \
-                as its paper makes it, has from the start what `hmcs` and the cohort locks have when all eight nodes have come; `cst` and the others \
-                here make a part when its node comes. So in bytes of a lock: `shfl` < glibc's < `cst` (one of eight) < a hierarchical lock made whole (all eight).",
+        about: "A million mutexes, each locked at least once by one of 64 threads, and some of them with contention. \
+                And on an imagined machine of eight NUMA nodes (`FLASHLOCK_TOPOLOGY=8x24x1`), with one thread on each, \
+                each locked once from one node, or once from each: the experiment of the ShflLocks thesis defence, \
+                slides 31, 32 and 78, with mutexes in the place of files. There a hierarchical lock is several times \
+                as large as others, because its paper makes it whole at initialisation. Here `hmcs`, `cst` and the \
+                cohort locks take their side blocks when a thread first waits. So in bytes of a lock that nobody has \
+                waited for: `shfl` < `hmcs` and `cst` < glibc's.",
         kind: Kind::Mutex,
         program: "million",
         groups: vec![
@@ -313,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compact_lock_is_smaller_than_glibcs_and_a_hierarchical_one_larger() {
+    fn a_lock_that_nobody_waited_for_is_smaller_than_glibcs_also_if_hierarchical() {
         let file = workspace::path("docs/results/million.json");
         let results = Results::read(&file).expect("the results are there");
         let bytes = |lock: &str, cell: &str| {
@@ -322,10 +324,10 @@ mod tests {
             assert!(!runs.is_empty(), "{lock}, {cell}: no run");
             (runs.iter().copied().fold(f64::INFINITY, f64::min), runs.into_iter().fold(0.0, f64::max))
         };
-        let order = [("shfl", "all eight"), ("glibc", "all eight"), ("cst", "one of eight"), ("hmcs", "all eight")];
-        for pair in order.windows(2) {
-            let [less, more] = [pair[0], pair[1]].map(|(lock, cell)| bytes(lock, cell));
-            assert!(less.1 < more.0, "{pair:?}: {less:?}, {more:?}");
+        let order = [["shfl", "hmcs"], ["shfl", "cst"], ["hmcs", "glibc"], ["cst", "glibc"]];
+        for (pair, cell) in order.iter().flat_map(|pair| ["one of eight", "all eight"].map(|cell| (pair, cell))) {
+            let [less, more] = pair.map(|lock| bytes(lock, cell));
+            assert!(less.1 < more.0, "{cell}: {pair:?}: {less:?}, {more:?}");
         }
     }
 }
