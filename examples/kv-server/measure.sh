@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures kv-server with memcaslap, one lock after the other, again and again, so that what disturbs the machine disturbs
-# all. Prints a table: the median of the rounds in operations a second, and of each round's ratio to the ordinary lock
-# the least, the median and the greatest.
+# Measures kv-server with memcaslap, one lock after the other, again and again, so that what disturbs the machine
+# disturbs all. Prints a table: the median of the rounds in operations a second, and of each round's ratio to the
+# ordinary lock the least, the median and the greatest.
 #
 #   examples/kv-server/measure.sh [ROUNDS [SECONDS [CONNECTIONS...]]]
 #

@@ -2,15 +2,16 @@
 
     mariadb.py DIR THREADS EVENTS WORD ...
 
-Makes a database in DIR, starts `WORD ... mariadbd` on it, and lets `WORD ... sysbench` make EVENTS events in all in THREADS threads, first of
-its own oltp_read_write on four tables, then of transfer.lua, which moves money between accounts and looks whether any is missing.
-Prints one line of key=value numbers; whether they are right is judged by the caller:
+Makes a database in DIR, starts `WORD ... mariadbd` on it, and lets `WORD ... sysbench` make EVENTS events in all in
+THREADS threads, first of its own oltp_read_write on four tables, then of transfer.lua, which moves money between
+accounts and looks whether any is missing. Prints one line of key=value numbers; whether they are right is judged by the
+caller:
 
     part=mariadb oltp=O oltp_per_second=S errors=E rows=R tables=T movements=M transfers=F balance=B bad_tables=C exit=X
 
-oltp and transfers: the events that sysbench has made; errors: those that it had to make again. rows, of the four tables, must be 1000 * tables;
-movements, the records of transfers, must be transfers; balance, the sum of all, must be 20000; bad_tables, those of all six of which
-CHECK TABLE EXTENDED says something else than OK, and exit must be 0.
+oltp and transfers: the events that sysbench has made; errors: those that it had to make again. rows, of the four
+tables, must be 1000 * tables; movements, the records of transfers, must be transfers; balance, the sum of all, must be
+20000; bad_tables, those of all six of which CHECK TABLE EXTENDED says something else than OK, and exit must be 0.
 """
 
 import os

@@ -2,15 +2,15 @@
 
     postgres.py DIR CLIENTS TRANSACTIONS WORD ...
 
-Makes a cluster in DIR, starts `WORD ... postgres` in it, and lets `WORD ... pgbench` make TRANSACTIONS transactions in all, in CLIENTS
-connections and as many threads. Each adds an amount to an account, a teller and the one branch, and records it. (Its server has no
-threads: its processes wait on semaphores in shared memory; pgbench has threads.) Prints one line of key=value numbers; whether they are
-right is judged by the caller:
+Makes a cluster in DIR, starts `WORD ... postgres` in it, and lets `WORD ... pgbench` make TRANSACTIONS transactions in
+all, in CLIENTS connections and as many threads. Each adds an amount to an account, a teller and the one branch, and
+records it. (Its server has no threads: its processes wait on semaphores in shared memory; pgbench has threads.) Prints
+one line of key=value numbers; whether they are right is judged by the caller:
 
     part=postgres transactions=T accounts=A tellers=B branches=C history=D rows=N exit=X
 
-A, B, C and D, sums of balances and of the recorded amounts, must be equal; rows, the number of records, must be T; exit must
-be 0. The indexes are checked, too: an error there ends this program.
+A, B, C and D, sums of balances and of the recorded amounts, must be equal; rows, the number of records, must be T; exit
+must be 0. The indexes are checked, too: an error there ends this program.
 """
 
 import glob

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// hotrw: one hot readers-writer lock, mostly read. One section in W, on average, writes L shared cache lines, the others read
-// them; outside a thread pauses for some cycles. Reports throughput, waiting times of readers and of writers, and what it cost.
+// hotrw: one hot readers-writer lock, mostly read. One section in W, on average, writes L shared cache lines, the
+// others read them; outside a thread pauses for some cycles. Reports throughput, waiting times of readers and of
+// writers, and what it cost.
 #include "bench.h"
 
 #include <getopt.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// million: what many mutexes cost in memory. Every mutex of a large array is locked once, or, with --everywhere, once by each
-// thread; then, unless --calm is given, threads lock random ones, every fourth from a hot few so that there is contention too.
+// million: what many mutexes cost in memory. Every mutex of a large array is locked once, or, with --everywhere, once
+// by each thread; then, unless --calm is given, threads lock random ones, every fourth from a hot few so that there is
+// contention too.
 #include "bench.h"
 
 #include <getopt.h>
@@ -136,8 +137,8 @@ int main(int argc, char **argv)
     mutexes = malloc(opt.mutexes * sizeof *mutexes);
     if (!mutexes)
         die("out of memory");
-    // As by PTHREAD_MUTEX_INITIALIZER; really written (a compiler makes calloc of malloc and memset, which writes nothing), so
-    // that the array's own pages are in the figure before.
+    // As by PTHREAD_MUTEX_INITIALIZER; really written (a compiler makes calloc of malloc and memset, which writes
+    // nothing), so that the array's own pages are in the figure before.
     __asm__ volatile("" : "+r"(mutexes));
     memset(mutexes, 0, opt.mutexes * sizeof *mutexes);
     struct memory before = memory_now();

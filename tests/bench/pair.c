@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// pair: what an uncontended lock+unlock costs, of a mutex, a spinlock, a semaphore (sem_wait+sem_post), or a readers-writer
-// lock, to read or to write. A second thread is alive (asleep) unless --single is given, because glibc takes a shortcut without
-// atomics while a process has one thread, which no real multi-threaded program sees.
+// pair: what an uncontended lock+unlock costs, of a mutex, a spinlock, a semaphore (sem_wait+sem_post), or a
+// readers-writer lock, to read or to write. A second thread is alive (asleep) unless --single is given, because glibc
+// takes a shortcut without atomics while a process has one thread, which no real multi-threaded program sees.
 #include "bench.h"
 
 #include <getopt.h>

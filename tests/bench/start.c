@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// start: what it takes to start a program that does nothing (`true`) and to see it end. It inherits what is preloaded into this one.
+// start: what it takes to start a program that does nothing (`true`) and to see it end. It inherits what is preloaded
+// into this one.
 #include "bench.h"
 
 #include <getopt.h>

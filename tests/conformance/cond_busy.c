@@ -1,6 +1,6 @@
 /*
- * A mutex that a waiter on a condition variable is to acquire again is in use, although nobody holds it: to destroy it is EBUSY, as
- * glibc answers. And when all waits have ended, however they did, it is not.
+ * A mutex that a waiter on a condition variable is to acquire again is in use, although nobody holds it: to destroy it
+ * is EBUSY, as glibc answers. And when all waits have ended, however they did, it is not.
  */
 #include "conformance.h"
 

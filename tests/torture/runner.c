@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// One scenario, one process, one watchdog. The parent polls; it shares nothing with the child but the board, so no lock of
-// the child can stop it.
+// One scenario, one process, one watchdog. The parent polls; it shares nothing with the child but the board, so no lock
+// of the child can stop it.
 #include "torture.h"
 
 #include <signal.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// sem, sem-signals, sem-destroy: no permit is lost or made, whatever interrupts whom; nothing is touched after the last wait.
+// sem, sem-signals, sem-destroy: no permit is lost or made, whatever interrupts whom; nothing is touched after the last
+// wait.
 #include "torture.h"
 
 #include <semaphore.h>
@@ -50,7 +51,7 @@ static bool wait_somehow(struct worker *w, sem_t *sem)
     return true;
 }
 
-// ---- sem: a few permits go round; those who have one are in a section that admits just so many ------------------------------------
+// ---- sem: a few permits go round; those who have one are in a section that admits just so many ----------------------
 
 enum { PERMITS = 3 };
 
@@ -94,7 +95,7 @@ void run_sem(struct run *run)
     expect(sem_destroy(&mutex), 0, "sem_destroy");
 }
 
-// ---- sem-signals: all threads post and wait; handlers that interrupt them anywhere post, too -------------------------------------
+// ---- sem-signals: all threads post and wait; handlers that interrupt them anywhere post, too ------------------------
 
 static _Atomic uint64_t posted, taken;
 static _Atomic int done;
@@ -166,7 +167,7 @@ void run_sem_signals(struct run *run)
         fail("%llu posted, %llu taken, %d left", (unsigned long long)posted, (unsigned long long)taken, value_of(&sem));
 }
 
-// ---- sem-destroy: who has waited destroys the semaphore and its memory; the post may be on its way out ---------------------------
+// ---- sem-destroy: who has waited destroys the semaphore and its memory; the post may be on its way out --------------
 
 struct mail {
     _Atomic(sem_t *) sem;

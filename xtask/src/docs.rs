@@ -7,7 +7,8 @@
 //! | `docs/locks/parts/*.md` | what the sources begin with that those refer to |
 //! | `docs/cli/reference/*.md` | `flashlock generate markdown DIR` |
 //!
-//! A link that leads nowhere, in these and in all other documents, is an error, and so is a check in `docs/promises.md` that does not exist.
+//! A link that leads nowhere, in these and in all other documents, is an error, and so is a check in `docs/promises.md`
+//! that does not exist.
 
 mod links;
 mod modules;
@@ -149,8 +150,8 @@ fn replaced(document: &str, middle: &str) -> Result<String> {
 /// A lock, field by field.
 type Row = serde_json::Map<String, Value>;
 
-/// The catalogue as a Markdown table: one row for each lock, one column for each field that any lock has. Exceptions are too long
-/// for a table.
+/// The catalogue as a Markdown table: one row for each lock, one column for each field that any lock has. Exceptions
+/// are too long for a table.
 fn catalogue_table(rows: &[Row]) -> String {
     let mut fields: Vec<&String> = Vec::new();
     for field in rows.iter().flat_map(Row::keys).filter(|field| !["exceptions", "source"].contains(&field.as_str())) {

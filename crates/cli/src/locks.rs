@@ -23,8 +23,8 @@ Examples:
 
 /// List the locks, or describe one
 ///
-/// The locks that `flashlock run` takes, as `--lock` and as `--rw`, with their cost, their fairness, and where they come from.
-/// Then the locks that `run` cannot use, and why.
+/// The locks that `flashlock run` takes, as `--lock` and as `--rw`, with their cost, their fairness, and where they
+/// come from. Then the locks that `run` cannot use, and why.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {

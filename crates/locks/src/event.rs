@@ -1,7 +1,7 @@
 //! # The event list
 //!
-//! Everything that a lock tells about itself, in one list: the statistics of `flashlock run --stats`, their JSON and their
-//! documentation are made from it.
+//! Everything that a lock tells about itself, in one list: the statistics of `flashlock run --stats`, their JSON and
+//! their documentation are made from it.
 
 /// Calls `$use` with every event: variant, name in JSON, what it counts.
 #[macro_export]
@@ -93,8 +93,8 @@ macro_rules! define_events {
 for_each_event!(define_events);
 
 impl Event {
-    /// Of an operation left to glibc: what counts the objects that are left to it for the same reason, where they must have been
-    /// initialised by a call.
+    /// Of an operation left to glibc: what counts the objects that are left to it for the same reason, where they must
+    /// have been initialised by a call.
     pub const fn objects(self) -> Option<Event> {
         match self {
             Self::GlibcRobust => Some(Self::RobustObject),

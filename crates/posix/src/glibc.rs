@@ -1,10 +1,11 @@
 //! # glibc's own functions
 //!
-//! Looked up behind us in the search order, once: all at load time, or one at its first use if that comes earlier. The condition
-//! variable has two symbol versions; the newer is asked for by name.
+//! Looked up behind us in the search order, once: all at load time, or one at its first use if that comes earlier. The
+//! condition variable has two symbol versions; the newer is asked for by name.
 //!
-//! Before glibc 2.34 a thread's first look-up allocates. A malloc that initialises its mutexes before we are loaded must not come
-//! to that, so `pthread_mutex_init` and `pthread_rwlock_init` are called by glibc's other names for them, which need no look-up.
+//! Before glibc 2.34 a thread's first look-up allocates. A malloc that initialises its mutexes before we are loaded
+//! must not come to that, so `pthread_mutex_init` and `pthread_rwlock_init` are called by glibc's other names for them,
+//! which need no look-up.
 
 use core::ffi::{CStr, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};

@@ -1,8 +1,8 @@
 //! # `libflashlock_preload.so`
 //!
-//! The symbols that stand in for glibc's, and nothing more: what they mean is `flashlock-posix`'s business. C11's initialisers are not
-//! among them: an object that glibc has initialised is a free lock of ours, and pthread's are only there to count objects of kinds
-//! that C11 does not have.
+//! The symbols that stand in for glibc's, and nothing more: what they mean is `flashlock-posix`'s business. C11's
+//! initialisers are not among them: an object that glibc has initialised is a free lock of ours, and pthread's are only
+//! there to count objects of kinds that C11 does not have.
 
 use core::ffi::{c_int, c_uint};
 

@@ -1,8 +1,8 @@
 //! # A simulated computer, of any size, on which flashlock's locks run
 //!
-//! The locks of `flashlock-locks` run here unchanged, on a computer that a [`Description`] describes: with many sockets, say, or
-//! more threads than CPUs. Simulated threads are coroutines; what they do takes virtual time; the run is deterministic: the same
-//! description, program and seed give the same bytes.
+//! The locks of `flashlock-locks` run here unchanged, on a computer that a [`Description`] describes: with many
+//! sockets, say, or more threads than CPUs. Simulated threads are coroutines; what they do takes virtual time; the run
+//! is deterministic: the same description, program and seed give the same bytes.
 //!
 //! | module | holds |
 //! |---|---|

@@ -8,7 +8,8 @@ use anyhow::Result;
 use super::{Files, read_directory};
 use crate::workspace;
 
-/// All documents, where some are to be as in `wanted`: in [`workspace::root`], and in `docs`, `examples` and `kernel` and below.
+/// All documents, where some are to be as in `wanted`: in [`workspace::root`], and in `docs`, `examples` and `kernel`
+/// and below.
 pub(super) fn documents(wanted: &Files) -> Result<Files> {
     let mut files = Files::new();
     let mut directories = vec![workspace::root()];

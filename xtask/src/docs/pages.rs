@@ -1,5 +1,5 @@
-//! A page for each lock: what the catalogue knows of it, and what its source file begins with. And one for each module that these pages refer to,
-//! directly or not, so that none of them leads into the code for what there is to know.
+//! A page for each lock: what the catalogue knows of it, and what its source file begins with. And one for each module
+//! that these pages refer to, directly or not, so that none of them leads into the code for what there is to know.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -45,7 +45,8 @@ pub(super) fn pages(rows: &[Row]) -> Result<Files> {
         let page = lock(row, &module, &mut book)?;
         files.insert(workspace::path(DIRECTORY).join(format!("{}.md", text(row.get("name")))), page.into_bytes());
     }
-    // Each may refer to further ones, and so may those, or again to it: a page is written when all who refer to it are known.
+    // Each may refer to further ones, and so may those, or again to it: a page is written when all who refer to it are
+    // known.
     let mut written = BTreeMap::new();
     while let Some(source) = book.unwritten(&written) {
         let module = Module::read(&source)?;
@@ -147,7 +148,8 @@ fn part(source: &str, heading: &str, body: &str, book: &Book) -> String {
     page
 }
 
-/// What a page must have in its text, and in its headings, if it is to say all that there is to say of a lock: the idea in a picture, …
+/// What a page must have in its text, and in its headings, if it is to say all that there is to say of a lock: the idea
+/// in a picture, …
 const IN_TEXT: [&str; 7] =
     ["**Problem.**", "**Idea.**", "**Source.**", "```text\n", "**Departures.**", "**Use it** ", "**Rather not** "];
 const IN_HEADINGS: [&str; 3] = ["state", "invariants", "orderings"];
@@ -160,7 +162,8 @@ fn lacking(body: &str) -> Vec<&'static str> {
     text.chain(IN_HEADINGS.into_iter().filter(missing)).map(str::trim_end).collect()
 }
 
-/// Which of a lock's pages do not show, themselves or by the pages that their sections lead to, what [`IN_HEADINGS`] asks for.
+/// Which of a lock's pages do not show, themselves or by the pages that their sections lead to, what [`IN_HEADINGS`]
+/// asks for.
 pub(super) fn unshown(pages: &Files) -> Vec<String> {
     let mut unshown = Vec::new();
     for path in pages.keys().filter(|path| path.parent() == Some(&workspace::path(DIRECTORY))) {
@@ -170,7 +173,8 @@ pub(super) fn unshown(pages: &Files) -> Vec<String> {
     unshown
 }
 
-/// Whether the sections of a page with such a heading, or those of a page that they lead to, hold a list, a table or a picture, or say that there is nothing.
+/// Whether the sections of a page with such a heading, or those of a page that they lead to, hold a list, a table or a
+/// picture, or say that there is nothing.
 fn shows(path: &Path, wanted: &str, pages: &Files, seen: &mut BTreeSet<PathBuf>) -> bool {
     let Some(page) = pages.get(path).filter(|_| seen.insert(path.to_owned())) else { return false };
     let page = String::from_utf8_lossy(page);

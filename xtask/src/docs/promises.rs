@@ -1,7 +1,7 @@
 //! Whether the checks that `docs/promises.md` names exist, and those that the catalogue names in its exceptions.
 //!
-//! A check stands in backticks in the second or fourth column of a table: `conformance NAME`, `torture NAME`, both with `*` for anything,
-//! `FILE.rs::NAME` or `FILE.rs` below `crates/`, or `cargo xtask NAME`. Anything else there is prose.
+//! A check stands in backticks in the second or fourth column of a table: `conformance NAME`, `torture NAME`, both with
+//! `*` for anything, `FILE.rs::NAME` or `FILE.rs` below `crates/`, or `cargo xtask NAME`. Anything else there is prose.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! `--quick`: the signs that a change of the simulator must not turn, whether the page is what its parts make, and whether this
-//! simulator, with these locks, is the one that made it.
+//! `--quick`: the signs that a change of the simulator must not turn, whether the page is what its parts make, and
+//! whether this simulator, with these locks, is the one that made it.
 
 use std::fs;
 

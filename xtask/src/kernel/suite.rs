@@ -18,8 +18,8 @@ use crate::workspace;
 /// The guest's own clock ends it after so many seconds.
 const LIMIT: u64 = 3000;
 
-/// What is conformed to, in a machine that is some fifty times slower than this one. Not what repeats itself for long, stops
-/// threads at each instruction, or is killed and watched from outside.
+/// What is conformed to, in a machine that is some fifty times slower than this one. Not what repeats itself for long,
+/// stops threads at each instruction, or is killed and watched from outside.
 const AREAS: [&str; 8] =
     ["attributes.*", "c11.*", "cond_basic.*", "errno_kept.*", "mutex_kinds.*", "rwlock.*", "sem.*", "spin.*"];
 

@@ -1,9 +1,10 @@
 //! `flashlock calibrate --delegation`: from when on a server pays on this machine.
 //!
-//! Threads read and write a shared line in sections of one lock, with a delay between them, as in section 4.1 of *Remote
-//! Core Locking* (USENIX ATC 2012). For each delay: how many sections they do under the ordinary lock, and which share of
-//! their time that takes; and how many with a server. As in the paper, the server takes the CPU of a thread: N threads
-//! are compared with N - 1 and a server. The threshold is the share from which the server is always ahead by [`AHEAD`].
+//! Threads read and write a shared line in sections of one lock, with a delay between them, as in section 4.1 of
+//! *Remote Core Locking* (USENIX ATC 2012). For each delay: how many sections they do under the ordinary lock, and
+//! which share of their time that takes; and how many with a server. As in the paper, the server takes the CPU of a
+//! thread: N threads are compared with N - 1 and a server. The threshold is the share from which the server is always
+//! ahead by [`AHEAD`].
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

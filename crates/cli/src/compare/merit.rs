@@ -137,8 +137,8 @@ fn printed(pattern: &Regex, run: &Finished) -> Result<f64, NoFigure> {
     }
 }
 
-/// A number, its digits perhaps in groups of three. A comma that groups anything else may be a decimal point, and to drop it
-/// would make another number.
+/// A number, its digits perhaps in groups of three. A comma that groups anything else may be a decimal point, and to
+/// drop it would make another number.
 fn number(text: &str) -> Option<f64> {
     static GROUPED: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"^[+-]?[0-9]{1,3}((,[0-9]{3})+|(_[0-9]{3})+|('[0-9]{3})+)(\.[0-9]+)?$").ok());

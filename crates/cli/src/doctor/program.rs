@@ -203,8 +203,8 @@ fn watched(parts: &[Part]) -> Option<Finding> {
     ))
 }
 
-/// Functions by which memory comes to be shared between programs. (Who forks may share what it has mapped: `system` says
-/// what holds for everybody.)
+/// Functions by which memory comes to be shared between programs. (Who forks may share what it has mapped: `system`
+/// says what holds for everybody.)
 const SHARERS: &[&str] = &["shm_open", "shmat"];
 
 /// Mutexes of the default kind may lie in memory that processes share.

@@ -1,4 +1,5 @@
-//! A lock that is to be simulated: one of the mutexes, of the readers-writer locks, or of those that no program can be run under.
+//! A lock that is to be simulated: one of the mutexes, of the readers-writer locks, or of those that no program can be
+//! run under.
 
 use flashlock_locks::catalogue::{APART, ApartId};
 use flashlock_locks::machine::Tunables;

@@ -130,8 +130,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
 
-    /// How long a run measures, in ms of virtual time; by default 4 to 40, by workload; with more threads than CPUs, ten
-    /// time slices
+    /// How long a run measures, in ms of virtual time; by default 4 to 40, by workload; with more threads than CPUs,
+    /// ten time slices
     #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = millis)]
     millis: Option<f64>,
 

@@ -371,7 +371,8 @@ impl<'a> Sweep<'a> {
         )
     }
 
-    /// How long a run with so many threads measures, in ms: where they must take turns, long enough for all of them to have run.
+    /// How long a run with so many threads measures, in ms: where they must take turns, long enough for all of them to
+    /// have run.
     fn millis(&self, threads: u32) -> f64 {
         let usual = usual_millis(self.args.workload);
         let crowded = threads > self.machine.cpus();

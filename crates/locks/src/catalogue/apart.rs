@@ -1,14 +1,15 @@
 //! # Locks apart
 //!
-//! The list of those that no program can be run under. They can be simulated, and used by code that is written for them.
+//! The list of those that no program can be run under. They can be simulated, and used by code that is written for
+//! them.
 
 use core::ops::Deref;
 
 use super::Facts;
 
-/// Calls `$use` with every lock apart: `(Variant, "name", interface, [wait => type, …], { facts })`. The interface is `mutex` for a
-/// [`RawLock`](crate::raw::RawLock), `closure` for a [`RawClosure`](crate::closure::RawClosure), `served` for a lock whose
-/// sections a server runs: then the type is how its clients wait. The rest is as in
+/// Calls `$use` with every lock apart: `(Variant, "name", interface, [wait => type, …], { facts })`. The interface is
+/// `mutex` for a [`RawLock`](crate::raw::RawLock), `closure` for a [`RawClosure`](crate::closure::RawClosure), `served`
+/// for a lock whose sections a server runs: then the type is how its clients wait. The rest is as in
 /// [`for_each_lock!`](crate::for_each_lock), and why it stands apart.
 #[macro_export]
 macro_rules! for_each_lock_apart {

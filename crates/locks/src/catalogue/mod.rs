@@ -120,8 +120,8 @@ for_each_lock!(define_catalogue);
 /// The lock used when the user names none.
 pub const DEFAULT: LockId = LockId::Flash;
 
-/// The locks that users are told to consider, and those that these are measured by: what is compared when the user names none. The
-/// further ones are the family's other members, made of the same parts.
+/// The locks that users are told to consider, and those that these are measured by: what is compared when the user
+/// names none. The further ones are the family's other members, made of the same parts.
 pub const PRINCIPAL: &[LockId] =
     &[LockId::Tas, LockId::Futex, LockId::Mcs, LockId::Cna, LockId::Mcscr, LockId::Shfl, LockId::Flash];
 

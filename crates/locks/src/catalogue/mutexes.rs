@@ -1,9 +1,10 @@
 //! The list of mutexes.
 
-/// Calls `$use` with every lock:
-/// `(Variant, "name", [wait => type, …], { facts })`. The waits are the values of `wait=` that the lock has, each with the
-/// type that implements it; the first is its default. Among the facts are what it claims
-/// ([`Claim`](crate::catalogue::Claim)), the further options that it takes, by their [`OptionId`](crate::catalogue::OptionId), and what it cannot do, by the names of groups of [`exceptions`](crate::catalogue::exceptions).
+/// Calls `$use` with every lock: `(Variant, "name", [wait => type, …], { facts })`. The waits are the values of `wait=`
+/// that the lock has, each with the type that implements it; the first is its default. Among the facts are what it
+/// claims ([`Claim`](crate::catalogue::Claim)), the further options that it takes, by their
+/// [`OptionId`](crate::catalogue::OptionId), and what it cannot do, by the names of groups of
+/// [`exceptions`](crate::catalogue::exceptions).
 #[macro_export]
 macro_rules! for_each_lock {
     ($use:path) => {

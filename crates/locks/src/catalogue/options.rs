@@ -1,7 +1,7 @@
 //! # Options: what users may tune
 //!
-//! A new option is one row here, and its name in the rows of the locks that take it. Beside these, each lock takes `wait=`, a choice
-//! among types.
+//! A new option is one row here, and its name in the rows of the locks that take it. Beside these, each lock takes
+//! `wait=`, a choice among types.
 
 use crate::order::Order;
 use crate::policy::chosen;
@@ -139,8 +139,8 @@ impl OrderInfo {
     }
 }
 
-/// Waits and bounds are compared in microseconds that wrap at 2^32: up to `BOUND_FACTOR` times the bound must be told from a time
-/// not yet come, so be less than half of that.
+/// Waits and bounds are compared in microseconds that wrap at 2^32: up to `BOUND_FACTOR` times the bound must be told
+/// from a time not yet come, so be less than half of that.
 const BOUND_FACTOR: u64 = 200;
 const _: () = assert!(OPTIONS[OptionId::Bound as usize].most as u64 * BOUND_FACTOR <= 1 << 31);
 

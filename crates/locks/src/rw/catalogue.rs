@@ -1,7 +1,7 @@
 //! # The catalogue of readers-writer locks
 //!
-//! The list from which the command line, the preload's dispatch, the tests and the documentation are generated. A new readers-writer
-//! lock is its file, one row here, and its page.
+//! The list from which the command line, the preload's dispatch, the tests and the documentation are generated. A new
+//! readers-writer lock is its file, one row here, and its page.
 
 use core::ops::Deref;
 
@@ -47,7 +47,8 @@ macro_rules! for_each_rw_lock {
 /// The readers-writer lock used when the user names none.
 pub const RW_DEFAULT: RwId = RwId::CstRw;
 
-/// What is known of a readers-writer lock. The options that it takes are the process's: the mutexes' lock goes by the same ones.
+/// What is known of a readers-writer lock. The options that it takes are the process's: the mutexes' lock goes by the
+/// same ones.
 #[derive(Clone, Copy, Debug)]
 pub struct RwInfo {
     /// Which one it is.

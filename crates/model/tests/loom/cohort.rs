@@ -1,5 +1,5 @@
-//! Cohort locks, with their side block made: two of a NUMA node, and of two, and with more levels of two groups of CPUs of a NUMA node, or two cores; time-outs; the lock
-//! freed after use; a forked child; seeded bugs.
+//! Cohort locks, with their side block made: two of a NUMA node, and of two, and with more levels of two groups of CPUs
+//! of a NUMA node, or two cores; time-outs; the lock freed after use; a forked child; seeded bugs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -68,7 +68,8 @@ const THREE_LEVELS: Setup = Setup { tunables: &Tunables { levels: 3, ..Tunables:
 /// The same, with cores below those.
 const FOUR_LEVELS: Setup = Setup { tunables: &Tunables { levels: 4, ..Tunables::DEFAULT }, ..SETUP };
 
-/// Where two threads run: side by side, or in two cores of a group, or in two groups of a NUMA node, or in two NUMA nodes.
+/// Where two threads run: side by side, or in two cores of a group, or in two groups of a NUMA node, or in two NUMA
+/// nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum On {
     One,
@@ -152,8 +153,8 @@ fn last_frees<L: Lock>(on: On) {
     threads.join().expect("no panic");
 }
 
-/// The child, forked by the holder when another thread had done so many steps of an acquisition, which waits for it: the holder releases, and both of
-/// two threads get in. Whether that thread's acquisition had ended, which cannot be.
+/// The child, forked by the holder when another thread had done so many steps of an acquisition, which waits for it:
+/// the holder releases, and both of two threads get in. Whether that thread's acquisition had ended, which cannot be.
 fn forked<L: Lock>(on: On, steps: u32) {
     let mutex = made::<L>(on);
     mutex.lock();
@@ -246,7 +247,8 @@ macro_rules! found {
     )*};
 }
 
-/// One that was handed the local lock and does not see that the global lock came with it sleeps, which loom tells from polling for ever.
+/// One that was handed the local lock and does not see that the global lock came with it sleeps, which loom tells from
+/// polling for ever.
 type McsTicket = Cohort<GlobalMcs<Park>, LocalTicket>;
 
 found! {

@@ -1,5 +1,5 @@
-//! Queues that are joined in two steps: a release waits for nobody who has joined and not linked himself, but leaves him a note. Here one joins as
-//! the lock is released, whatever else is in the queue, and finds it.
+//! Queues that are joined in two steps: a release waits for nobody who has joined and not linked himself, but leaves
+//! him a note. Here one joins as the lock is released, whatever else is in the queue, and finds it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};

@@ -1,5 +1,5 @@
-//! Ordering bugs, one at a time: each must be found. The algorithm is the production one; the machine does one operation on
-//! one kind of word with a weaker ordering.
+//! Ordering bugs, one at a time: each must be found. The algorithm is the production one; the machine does one
+//! operation on one kind of word with a weaker ordering.
 
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 

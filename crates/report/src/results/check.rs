@@ -128,7 +128,8 @@ fn check_ratio(ratio: &Ratio) -> Result<(), String> {
     }
     let in_order = match (low, high) {
         (None, None) => true,
-        // The ends of a very wide interval may be beyond what a number holds, and the mean be an end of a very narrow one.
+        // The ends of a very wide interval may be beyond what a number holds, and the mean be an end of a very narrow
+        // one.
         (Some(low), Some(high)) => low >= 0.0 && high.is_finite() && low <= mean * ROUNDED && mean <= high * ROUNDED,
         _ => false,
     };

@@ -184,8 +184,8 @@ impl Act {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(384))]
 
-    /// More threads than CPUs, often. What is asserted after each event is in [`Kernel::check`]. At the end, of machines whose cores
-    /// have one hardware thread: what the cores drew is what the threads did.
+    /// More threads than CPUs, often. What is asserted after each event is in [`Kernel::check`]. At the end, of
+    /// machines whose cores have one hardware thread: what the cores drew is what the threads did.
     #[test]
     fn invariants_hold_after_each_event(
         (cores, siblings) in (1..=2_u32, 1..=2_u32),

@@ -1,5 +1,5 @@
-//! What the catalogue claims of its locks, on simulated machines: each lock, waiting in each way, keeps what its row promises; and a lock that
-//! does not promise it breaks it, so that the check is one.
+//! What the catalogue claims of its locks, on simulated machines: each lock, waiting in each way, keeps what its row
+//! promises; and a lock that does not promise it breaks it, so that the check is one.
 
 mod broken;
 mod runs;
@@ -121,7 +121,8 @@ fn nobody_waits_for_longer_than_the_bounds_of_all() {
     const THREADS: u64 = 16;
     const FEW: Tunables = Tunables { max_shuffles: 4, ..SHORT };
     let plan = busy(THREADS, 12, &FEW);
-    // A bound, and the section that ends it, for each who waits; and again for each whom a shuffler may put before one of them.
+    // A bound, and the section that ends it, for each who waits; and again for each whom a shuffler may put before one
+    // of them.
     let most = |shuffles: u32| THREADS * (1 + u64::from(shuffles)) * (u64::from(FEW.bound_us) + 2);
     for (lock, name, run) in &split(Claim::Bounded)[0] {
         let longest = longest_wait(&run(&plan));
@@ -144,7 +145,8 @@ const STRETCHED: u64 = 50_000;
 proptest! {
     #![proptest_config(drawn(6))]
 
-    /// Sections of 0.01 to 100 bounds: with n others, (n + 2) sections, bounds and wake-ups, and what bounds are stretched for.
+    /// Sections of 0.01 to 100 bounds: with n others, (n + 2) sections, bounds and wake-ups, and what bounds are
+    /// stretched for.
     #[test]
     fn the_bound_holds_for_sections_of_any_length(others in 1_u64..=8, length in 0.0_f64..=4.0, outside in 0_u32..100_000) {
         let inside = (1_000.0 * 10_f64.powf(length)) as u32;
@@ -298,7 +300,8 @@ fn a_queue_restricts_nobody() {
     assert!(working_set(&of("mcs:wait=spin")(&one_in_three(16, &Tunables::DEFAULT)), 100) > 15.0);
 }
 
-/// How a lock does beside MCS that waits in the same way, where two threads are not too many: what part of its sections it makes.
+/// How a lock does beside MCS that waits in the same way, where two threads are not too many: what part of its sections
+/// it makes.
 fn beside_mcs(run: Run, wait: &str) -> (f64, Vec<Had>) {
     let plan = one_in_three(2, &Tunables::DEFAULT);
     let (history, mcs) = (run(&plan), of(&format!("mcs:{wait}"))(&plan));
@@ -340,7 +343,8 @@ const NAPS: [&str; 1] = ["flash"];
 /// Whose release may take a thread that polls for its successor just as that one goes.
 const MISSES: [&str; 2] = ["loiter", "loiter-cna"];
 
-/// The longest that a lock may be free: whoever was asleep is awake by then, after 17 us; whoever took a break, of 1 ms at most, has ended it.
+/// The longest that a lock may be free: whoever was asleep is awake by then, after 17 us; whoever took a break, of 1 ms
+/// at most, has ended it.
 fn longest_break(lock: &LockInfo) -> u64 {
     let late = BACK_OFF.iter().chain(&NAPS).chain(&MISSES);
     if late.into_iter().any(|name| *name == lock.name) { 1_100_000 } else { 50_000 }

@@ -8,8 +8,8 @@ use crate::fidelity::row::{Goal, Group, Paper, Row};
 const TWO: Setting = Setting::new("2x18x2", "kvmap");
 const FOUR: Setting = Setting::new("4x18x2", "kvmap");
 const UPDATES: Setting = TWO.with(&["--lookups", "0"]);
-/// The paper does not say how much work is outside; this much makes MCS do what the paper says of it: rise from one thread to
-/// two, and then stay where it is.
+/// The paper does not say how much work is outside; this much makes MCS do what the paper says of it: rise from one
+/// thread to two, and then stay where it is.
 const EXTERNAL: Setting = TWO.with(&["--external", "700"]).millis(20.0);
 /// A million acquisitions of the slower lock, …
 const MILLION: Setting = TWO.millis(700.0).effort(Effort::Few);

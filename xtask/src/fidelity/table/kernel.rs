@@ -1,5 +1,5 @@
-//! The cover letter of CNA's kernel patch, version 10 (April 2020): four tables of ten lines. And a fifth, of the series
-//! in `kernel/`, which nobody has measured on such a machine: it is compared with version 10.
+//! The cover letter of CNA's kernel patch, version 10 (April 2020): four tables of ten lines. And a fifth, of the
+//! series in `kernel/`, which nobody has measured on such a machine: it is compared with version 10.
 
 use super::{QSPIN, QSPIN_CNA, QSPIN_OURS, USUAL};
 use crate::fidelity::figure::Figure;

@@ -8,7 +8,8 @@ use crate::fidelity::row::{Goal, Group, Paper, Row};
 const ARRAY: Setting = Setting::new("sparc-t5", "randarray").millis(20.0).effort(Effort::Light).medians();
 /// Long enough that the circulating set is the one that stays: MCSCR-STP's is found in a few ms.
 const SETTLED: Setting = ARRAY.millis(100.0);
-/// MCSCR-S's is found in up to 120 ms with 32 threads; with 64 not even in this time. And MCS-STP's waiters sleep at first, until the arrays are in the caches.
+/// MCSCR-S's is found in up to 120 ms with 32 threads; with 64 not even in this time. And MCS-STP's waiters sleep at
+/// first, until the arrays are in the caches.
 const LATE: Setting = ARRAY.millis(250.0);
 const TWO_NODES: Setting = Setting::new("2x18x2", "randarray").millis(100.0).effort(Effort::Light).medians();
 const TWO_NODES_MAP: Setting = Setting::new("2x18x2", "kvmap").medians();
@@ -16,7 +17,8 @@ const TWO_NODES_MAP: Setting = Setting::new("2x18x2", "kvmap").medians();
 const CROWDED: Setting = ARRAY.millis(100.0);
 const FULL: Setting = ARRAY.millis(40.0);
 
-/// The columns of figure 4: as long as 50,000 acquisitions take with each of the latencies, or until the circulating set has long been what it stays.
+/// The columns of figure 4: as long as 50,000 acquisitions take with each of the latencies, or until the circulating
+/// set has long been what it stays.
 const COLUMNS: [(&str, Point); 4] = [
     ("MCS-S", ARRAY.millis(120.0).under(MCS, 32)),
     ("MCS-STP", ARRAY.millis(400.0).under(MCS_STP, 32)),
