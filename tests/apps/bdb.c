@@ -86,7 +86,8 @@ static void open_environment(void)
 	check(environment->set_lk_max_locks(environment, 20000), "set_lk_max_locks");
 	check(environment->set_lk_max_objects(environment, 20000), "set_lk_max_objects");
 	check(environment->set_lk_max_lockers(environment, 20000), "set_lk_max_lockers");
-	check(environment->open(environment, home, DB_CREATE | DB_THREAD | DB_INIT_MPOOL | DB_INIT_LOCK | DB_INIT_LOG | DB_INIT_TXN,
+	check(environment->open(environment, home,
+				DB_CREATE | DB_THREAD | DB_INIT_MPOOL | DB_INIT_LOCK | DB_INIT_LOG | DB_INIT_TXN,
 				0600), "environment");
 	accounts = open_table("accounts.db");
 	entries = open_table("entries.db");

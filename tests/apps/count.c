@@ -131,7 +131,8 @@ int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const s
 	return NEXT(pthread_cond_timedwait)(cond, mutex, deadline);
 }
 
-int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock, const struct timespec *deadline)
+int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
+			   const struct timespec *deadline)
 {
 	count(COND_WAIT);
 	return NEXT(pthread_cond_clockwait)(cond, mutex, clock, deadline);

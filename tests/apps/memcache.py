@@ -9,7 +9,8 @@ answer the same number twice. Then memcaslap makes OPERATIONS sets and gets and 
 of key=value numbers; whether they are right is judged by the caller:
 
     part=clients threads=T increments=N distinct=D counters=C wrong=W server_incr=I server_set=S client_set=Q
-    part=memcaslap operations=N gets=G sets=S get_misses=M verify_misses=V verify_failed=F server_gets=A server_sets=B exit=E
+    part=memcaslap operations=N gets=G sets=S get_misses=M verify_misses=V verify_failed=F server_gets=A
+        server_sets=B exit=E
     part=server exit=E
 
 Both exits must be 0; distinct, counters and server_incr must equal increments; wrong must be 0; server_set must equal

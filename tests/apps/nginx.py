@@ -120,8 +120,9 @@ def main():
         status = server.wait(60)
         logged = [line.split() for line in lines(f"{directory}/access.log")]
         servers.facts(
-            part="nginx", requests=sum(client.requests for client in clients), wrong=sum(client.wrong for client in clients),
-            bytes=sum(client.bytes for client in clients), logged=len(logged), logged_bytes=sum(int(size) for _, size in logged),
+            part="nginx", requests=sum(client.requests for client in clients),
+            wrong=sum(client.wrong for client in clients), bytes=sum(client.bytes for client in clients),
+            logged=len(logged), logged_bytes=sum(int(size) for _, size in logged),
             alerts=len(lines(error_log)), exit=status,
         )
         sys.stderr.write(open(error_log).read())

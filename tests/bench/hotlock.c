@@ -107,7 +107,8 @@ static void *aligned(size_t bytes)
 
 static double cpu_seconds(const struct rusage *u)
 {
-    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) + (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
+    double seconds = (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec);
+    return seconds + (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
 }
 
 // The share of operations done by the busier half of the threads: 0.5 is fair, 1 is one half starving the other. With
@@ -191,8 +192,8 @@ static void print_human(const struct result *r)
            opt.lines, (double)r->ops / r->elapsed_ms, r->elapsed_ms / 1e3, (unsigned long long)r->min_ops,
            (unsigned long long)r->max_ops, r->fairness);
     printf("wait: median %llu ns, p99 %llu ns, longest seen %llu ns (1 in %d timed)\n",
-           (unsigned long long)histogram_quantile(&r->waits, 0.5), (unsigned long long)histogram_quantile(&r->waits, 0.99),
-           (unsigned long long)r->waits.max, SAMPLE_EVERY);
+           (unsigned long long)histogram_quantile(&r->waits, 0.5),
+           (unsigned long long)histogram_quantile(&r->waits, 0.99), (unsigned long long)r->waits.max, SAMPLE_EVERY);
     printf("cost: %.2f CPU-seconds, %ld voluntary and %ld involuntary context switches\n", r->cpu_seconds, r->voluntary,
            r->involuntary);
 }

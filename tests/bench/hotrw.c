@@ -110,7 +110,8 @@ static void *aligned(size_t bytes)
 
 static double cpu_seconds(const struct rusage *u)
 {
-    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) + (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
+    double seconds = (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec);
+    return seconds + (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
 }
 
 static void collect(struct thread *threads, struct result *r)

@@ -12,7 +12,8 @@
 #include <string.h>
 
 const char *program = "million";
-const char *const usage_text = "usage: million [--mutexes N] [--threads N] [--seconds S] [--everywhere] [--calm] [--human]\n"
+const char *const usage_text = "usage: million [--mutexes N] [--threads N] [--seconds S] [--everywhere] [--calm] "
+                               "[--human]\n"
                                "  defaults: 1000000 mutexes, 64 threads, 1 second of random locking\n"
                                "  --everywhere  each mutex is locked by each thread at first, not by one\n"
                                "  --calm        no random locking\n";
@@ -94,16 +95,16 @@ static void print(const struct memory *before, const struct memory *after, uint6
     // Above the bare array: threads, and whatever the lock keeps elsewhere.
     double extra = (double)(after->rss - before->rss) * 1024 / (double)opt.mutexes;
     if (opt.human)
-        printf("%llu mutexes, %d threads, %llu acquisitions: VmRSS %ld KiB (%ld before the first lock, %+.1f bytes per mutex), "
-               "VmHWM %ld KiB, VmSize %ld KiB\n",
+        printf("%llu mutexes, %d threads, %llu acquisitions: VmRSS %ld KiB (%ld before the first lock, %+.1f bytes per "
+               "mutex), VmHWM %ld KiB, VmSize %ld KiB\n",
                (unsigned long long)opt.mutexes, opt.threads, (unsigned long long)ops, after->rss, before->rss, extra,
                after->hwm, after->size);
     else
         printf("{\"format\":\"%s\",\"bench\":\"million\",\"mutexes\":%llu,\"threads\":%d,\"seconds\":%g,\"ops\":%llu,"
                "\"rss_before_kib\":%ld,\"vm_rss_kib\":%ld,\"vm_hwm_kib\":%ld,\"vm_size_kib\":%ld,"
                "\"extra_bytes_per_mutex\":%.2f}\n",
-               BENCH_FORMAT, (unsigned long long)opt.mutexes, opt.threads, opt.seconds, (unsigned long long)ops, before->rss,
-               after->rss, after->hwm, after->size, extra);
+               BENCH_FORMAT, (unsigned long long)opt.mutexes, opt.threads, opt.seconds, (unsigned long long)ops,
+               before->rss, after->rss, after->hwm, after->size, extra);
 }
 
 static void parse(int argc, char **argv)

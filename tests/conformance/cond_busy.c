@@ -132,11 +132,11 @@ static void refused(int kind, bool shared)
     end(NULL, 0);
 }
 
-#define BUSY_CHECKS(title, kind)                                                                                          \
-    CHECK(cond_busy, a_##title##_mutex_until_all_are_woken) { woken(kind, false); }                                       \
-    CHECK(cond_busy, a_##title##_mutex_after_waits_that_timed_out) { timed_out(kind, false); }                            \
-    CHECK(cond_busy, a_##title##_mutex_until_all_are_cancelled) { cancelled(kind, false); }                               \
-    CHECK(cond_busy, a_##title##_mutex_until_all_are_woken_by_a_shared_condition) { woken(kind, true); }                  \
+#define BUSY_CHECKS(title, kind)                                                                                      \
+    CHECK(cond_busy, a_##title##_mutex_until_all_are_woken) { woken(kind, false); }                                   \
+    CHECK(cond_busy, a_##title##_mutex_after_waits_that_timed_out) { timed_out(kind, false); }                        \
+    CHECK(cond_busy, a_##title##_mutex_until_all_are_cancelled) { cancelled(kind, false); }                           \
+    CHECK(cond_busy, a_##title##_mutex_until_all_are_woken_by_a_shared_condition) { woken(kind, true); }              \
     CHECK(cond_busy, a_##title##_mutex_until_all_are_cancelled_at_a_shared_condition) { cancelled(kind, true); }
 
 KINDS(BUSY_CHECKS)

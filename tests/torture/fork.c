@@ -89,7 +89,8 @@ static _Noreturn void child(struct worker *w, uint64_t visits)
         worker_join(&crew[i]);
     uint64_t wanted = visits + 1 + (CHILD_THREADS + 1) * CHILD_VISITS;
     if (hot_probe.seq != wanted)
-        fail("child: %llu sections counted, expected %llu", (unsigned long long)hot_probe.seq, (unsigned long long)wanted);
+        fail("child: %llu sections counted, expected %llu", (unsigned long long)hot_probe.seq,
+             (unsigned long long)wanted);
     _exit(0);
 }
 

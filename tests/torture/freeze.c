@@ -75,7 +75,8 @@ void run_freeze_handler(struct run *run)
     atomic_store(&board->stop, true);
     crew_join(crew, run->threads);
     if (probe.seq != total_ops())
-        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(), (unsigned long long)probe.seq);
+        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(),
+             (unsigned long long)probe.seq);
     note("freezes=%llu", (unsigned long long)atomic_load(&freezes));
 }
 

@@ -29,7 +29,8 @@ static _Noreturn void tracee(struct run *run)
     struct worker *crew = crew_start(run, run->threads, tracee_body, NULL);
     crew_join(crew, run->threads);
     if (probe.seq != total_ops())
-        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(), (unsigned long long)probe.seq);
+        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(),
+             (unsigned long long)probe.seq);
     exit(0);
 }
 

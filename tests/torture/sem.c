@@ -88,7 +88,8 @@ void run_sem(struct run *run)
     expect(sem_init(&mutex, 0, 1), 0, "sem_init");
     crew_run(run, run->threads, sem_body, NULL);
     if (probe.seq != total_ops())
-        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(), (unsigned long long)probe.seq);
+        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(),
+             (unsigned long long)probe.seq);
     if (value_of(&sem) != PERMITS || value_of(&mutex) != 1)
         fail("%d and %d permits are left of %d and 1", value_of(&sem), value_of(&mutex), PERMITS);
     expect(sem_destroy(&sem), 0, "sem_destroy");

@@ -24,7 +24,8 @@ static void visit(struct worker *w)
 static void expect_counted(void)
 {
     if (probe.seq != total_ops())
-        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(), (unsigned long long)probe.seq);
+        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(),
+             (unsigned long long)probe.seq);
 }
 
 // ---- tsd ------------------------------------------------------------------------------------------------------------

@@ -8,12 +8,13 @@
 //! | `docs/cli/reference/*.md` | `flashlock generate markdown DIR` |
 //!
 //! A link that leads nowhere, in these and in all other documents, is an error, and so is a check in `docs/promises.md`
-//! that does not exist.
+//! that does not exist. So is a line, here or in a source, that is too wide.
 
 mod links;
 mod modules;
 mod pages;
 mod promises;
+mod width;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,6 +29,7 @@ use serde_json::Value;
 use crate::child::{AGAINST_HANGS, Program};
 use crate::locks;
 use crate::workspace;
+use crate::wrap::wrapped;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -49,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let page = workspace::path("docs/locks.md");
     let old = if page.exists() { fs::read_to_string(&page)? } else { format!("{NEW_PAGE}{BEGIN}\n{END}\n") };
     let rows: Vec<Row> = serde_json::from_str(&locks::catalogue()?).context("`flashlock locks --json`")?;
-    let tables = format!("{}\n{}", catalogue_table(&rows), exceptions_table(&rows));
+    let tables = wrapped(&format!("{}\n{}", catalogue_table(&rows), exceptions_table(&rows)));
     wanted.insert(page.clone(), replaced(&old, &tables).with_context(|| workspace::shown(&page))?.into_bytes());
     wanted.extend(pages::pages(&rows)?);
     let reference = workspace::path("docs/cli/reference");
@@ -73,6 +75,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let faults = [pages::unshown(&wanted), links::broken(&links::documents(&wanted)?), promises::broken()?].concat();
     if !faults.is_empty() {
         bail!("documents that name what does not exist:\n  {}", faults.join("\n  "));
+    }
+    let wide = width::wide()?;
+    if !wide.is_empty() {
+        bail!("lines that are too wide:\n  {}", wide.join("\n  "));
     }
     println!("{} generated documents, {} differed", wanted.len(), changes.len());
     Ok(())
@@ -178,7 +184,8 @@ fn exceptions_table(rows: &[Row]) -> String {
         "## What some of them cannot do\n\nHand over strictly, also to a waiter that does not run: {}.\n\n",
         links(&strict)
     );
-    table += "What follows from that, and what else a lock cannot do that glibc's can, in terms of the checks of the project's test suites that it is excepted from:\n\n| why | checks | locks |\n|---|---|---|\n";
+    table += "What follows from that, and what else a lock cannot do that glibc's can, in terms of the checks of the \
+              project's test suites that it is excepted from:\n\n| why | checks | locks |\n|---|---|---|\n";
     // By reason, and then by check: in the order in which they first come.
     let mut reasons: Vec<(String, Vec<String>, Vec<&Row>)> = Vec::new();
     for row in rows.iter().filter(|row| row.get("interposable") == Some(&Value::Bool(true))) {
@@ -233,15 +240,18 @@ mod tests {
     #[test]
     fn the_table_has_all_fields_of_all_rows() {
         let json = r#"[{"name":"a","bytes":4,"default":true,"exceptions":[]},
-            {"name":"b","waits":["x","y"],"options":[{"name":"o","most":9}],"exceptions":[{"check":"c","reason":"r"}]}]"#;
+            {"name":"b","waits":["x","y"],"options":[{"name":"o","most":9}],
+             "exceptions":[{"check":"c","reason":"r"}]}]"#;
         let table = catalogue_table(&serde_json::from_str::<Vec<Row>>(json).expect("valid"));
-        let expected = "| name | bytes | default | waits | options |\n|---|---|---|---|---|\n| [`a`](locks/a.md) | 4 | yes |  |  |\n| [`b`](locks/b.md) |  |  | x, y | o |\n";
+        let expected = "| name | bytes | default | waits | options |\n|---|---|---|---|---|\n\
+                        | [`a`](locks/a.md) | 4 | yes |  |  |\n| [`b`](locks/b.md) |  |  | x, y | o |\n";
         assert_eq!(table, expected);
     }
 
     #[test]
     fn locks_stand_beside_what_they_cannot_do() {
-        let json = r#"[{"name":"a","strict":true,"interposable":true,"exceptions":[{"check":"c.*","reason":"r"},{"check":"d","reason":"r"}]},
+        let json = r#"[{"name":"a","strict":true,"interposable":true,
+             "exceptions":[{"check":"c.*","reason":"r"},{"check":"d","reason":"r"}]},
             {"name":"b","interposable":true,"exceptions":[{"check":"c.*","reason":"r"}]},
             {"name":"n","interposable":false,"exceptions":[{"check":"*","reason":"none"}]}]"#;
         let table = exceptions_table(&serde_json::from_str::<Vec<Row>>(json).expect("valid"));

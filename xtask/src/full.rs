@@ -66,7 +66,8 @@ const PARTS: [Part; 10] = [
     },
     Part {
         name: "apps",
-        about: "all real programs (cargo xtask setup --apps), with 2, 8 and 32 threads, under the default lock, cna and mcscr",
+        about: "all real programs (cargo xtask setup --apps), with 2, 8 and 32 threads, under the default lock, cna \
+                and mcscr",
         minutes: 15,
         run: || apps::run(&apps::Options::all()),
     },

@@ -157,7 +157,8 @@ mod tests {
     use super::*;
 
     const PROFILE: &str = "version: 1\nevents: Ir\n\nob=/lib/libc.so.6\nfl=a.c\nfn=pthread_mutex_lock\n10 999\n\n\
-        ob=/x/libflashlock_preload.so\nfl=???\nfn=pthread_mutex_lock\n0 40\ncfn=slow\ncalls=2 0\n0 60\n\nfn=slow\n0 60\n\n\
+        ob=/x/libflashlock_preload.so\nfl=???\nfn=pthread_mutex_lock\n0 40\ncfn=slow\ncalls=2 0\n0 60\n\nfn=slow\n\
+        0 60\n\n\
         fn=pthread_mutex_unlock\n0 7\n\ntotals: 1066\n";
 
     #[test]

@@ -37,6 +37,7 @@ mod test;
 mod torture;
 mod verdicts;
 mod workspace;
+mod wrap;
 
 use std::process::ExitCode;
 

@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn machines_are_found_in_the_list() {
-        let list = "  machine   CPUs   what it is\n──────────\n  2x2          4   2 x Something:\n                   4 cores\n  t5         128   T5\n";
+        let list = "  machine   CPUs   what it is\n\
+                    ──────────\n  2x2          4   2 x Something:\n                   4 cores\n  t5         128   T5\n";
         assert_eq!(shipped(list).expect("some"), ["2x2", "t5"]);
         assert!(shipped("nothing").is_err());
     }

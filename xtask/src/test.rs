@@ -204,7 +204,8 @@ mod tests {
 
     #[test]
     fn adds_up_all_programs() {
-        let output = "running 3 tests\ntest result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.20s\n\
+        let output = "running 3 tests\n\
+             test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.20s\n\
              test result: FAILED. 2 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.20s\n";
         assert_eq!(count(output).expect("two results"), Tally { passed: 5, failed: 4, skipped: 1 });
     }

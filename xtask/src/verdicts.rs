@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn reads_all_three() {
-        let script = "echo 'ok a.b'; echo 'ok c threads=8'; echo 'not ok d: 3: x'; echo 'skip e: no'; echo '2 passed, 1 failed, 1 skipped'; exit 1";
+        let script = "echo 'ok a.b'; echo 'ok c threads=8'; echo 'not ok d: 3: x'; echo 'skip e: no'; echo '2 passed, \
+                      1 failed, 1 skipped'; exit 1";
         let expected = [
             ("a.b", Verdict::Passed),
             ("c", Verdict::Passed),

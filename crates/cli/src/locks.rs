@@ -248,9 +248,9 @@ fn list(width: u16) -> String {
     let apart = list_of("not for run", APART.iter().map(Lock::Apart), width);
     let label = APART.iter().map(|lock| lock.name.len()).max().unwrap_or(0);
     let reasons: String = APART.iter().map(|lock| table::field(lock.name, lock.apart, label, width)).collect();
-    let legend = "* the default. bytes: of state in the lock. atomics: read-modify-writes to acquire + release it without \
-                  contention; for readers-writer locks, and those not for run, the sum. To describe one lock: flashlock \
-                  locks NAME";
+    let legend = "* the default. bytes: of state in the lock. atomics: read-modify-writes to acquire + release it \
+                  without contention; for readers-writer locks, and those not for run, the sum. To describe one lock: \
+                  flashlock locks NAME";
     format!("{mutexes}\n{rw_locks}\n{apart}\n{reasons}\n{}", table::paragraph(legend, width))
 }
 

@@ -50,8 +50,8 @@
 //!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue;
 //!                         the first of those that are moved is CLAIMED there --> HEAD (see `cond/chain`)
 //!                         QUEUED --time-out, cancellation--> LEAVING
-//!   closure locks:        WAITING, PARKED --run--> SERVED;  WAITING, PARKED --shall run those of others--> HEAD
-//!   semaphores:           WAITS --post--> CALLED --woken--> TOLD;  any --goes--> LEAVING, or ABANDONED (see `sem/call`)
+//!   closure locks:        WAITING, PARKED --run--> SERVED; WAITING, PARKED --shall run those of others--> HEAD
+//!   semaphores:           WAITS --post--> CALLED --woken--> TOLD; any --goes--> LEAVING, or ABANDONED (see `sem/call`)
 //! ```
 
 use core::sync::atomic::Ordering;

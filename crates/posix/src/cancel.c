@@ -12,8 +12,8 @@
 
 /* `wait` is glibc's own: the names are ours. 0: woken; ETIMEDOUT: the deadline has passed; EINTR: a signal handler has
  * run. errno is left as it was. */
-int flashlock_wait_cancellable(int (*wait)(sem_t *, clockid_t, const struct timespec *), sem_t *semaphore, clockid_t clock,
-			       const struct timespec *until, void (*cleanup)(void *), void *arg)
+int flashlock_wait_cancellable(int (*wait)(sem_t *, clockid_t, const struct timespec *), sem_t *semaphore,
+			       clockid_t clock, const struct timespec *until, void (*cleanup)(void *), void *arg)
 {
 	/* Volatile, for pthread_cleanup_push may be a setjmp. */
 	volatile int saved = errno, result = 0;

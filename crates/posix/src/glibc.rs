@@ -60,7 +60,10 @@ macro_rules! real {
                 pub(super) fn $name() -> *mut c_void {
                     static CELL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
                     let known = CELL.load(Relaxed);
-                    if known.is_null() { find(&CELL, concat!(stringify!($name), "\0"), version!($($version)?)) } else { known }
+                    if !known.is_null() {
+                        return known;
+                    }
+                    find(&CELL, concat!(stringify!($name), "\0"), version!($($version)?))
                 }
             )*
         }
@@ -109,8 +112,10 @@ real! {
     pthread_mutex_destroy(mutex: *mut pthread_mutex_t);
     pthread_cond_init(cond: *mut pthread_cond_t, attr: *const pthread_condattr_t) @ COND_VERSION;
     pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) @ COND_VERSION;
-    pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec) @ COND_VERSION;
-    pthread_cond_clockwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec);
+    pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec)
+        @ COND_VERSION;
+    pthread_cond_clockwait(
+        cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec);
     pthread_cond_signal(cond: *mut pthread_cond_t) @ COND_VERSION;
     pthread_cond_broadcast(cond: *mut pthread_cond_t) @ COND_VERSION;
     pthread_cond_destroy(cond: *mut pthread_cond_t) @ COND_VERSION;

@@ -9,4 +9,7 @@ struct stat;
 
 __attribute__((visibility("hidden"))) int fstat64(int fd, struct stat *to) { return (int)syscall(SYS_fstat, fd, to); }
 
-__attribute__((visibility("hidden"))) int stat64(const char *path, struct stat *to) { return (int)syscall(SYS_stat, path, to); }
+__attribute__((visibility("hidden"))) int stat64(const char *path, struct stat *to)
+{
+	return (int)syscall(SYS_stat, path, to);
+}

@@ -58,7 +58,8 @@ export! {
     pthread_cond_init(c: *mut pthread_cond_t, a: *const pthread_condattr_t) = cond_init;
     pthread_cond_wait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t) = cond_wait;
     pthread_cond_timedwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, t: *const timespec) = cond_timedwait;
-    pthread_cond_clockwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, k: clockid_t, t: *const timespec) = cond_clockwait;
+    pthread_cond_clockwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, k: clockid_t, t: *const timespec)
+        = cond_clockwait;
     pthread_cond_signal(c: *mut pthread_cond_t) = cond_signal;
     pthread_cond_broadcast(c: *mut pthread_cond_t) = cond_broadcast;
     pthread_cond_destroy(c: *mut pthread_cond_t) = cond_destroy;

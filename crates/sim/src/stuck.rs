@@ -45,7 +45,8 @@ impl fmt::Display for Stuck {
                 let seconds = ns as f64 / 1e9;
                 write!(
                     f,
-                    "no progress for {seconds} s of virtual time, stopped after {at} ns: a deadlock of who polls, or a machine too slow"
+                    "no progress for {seconds} s of virtual time, stopped after {at} ns: a deadlock of who polls, or a \
+                     machine too slow"
                 )?;
             }
         }

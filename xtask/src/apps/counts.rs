@@ -146,8 +146,8 @@ impl Counts {
 
     /// One cell for each of `NAMES`.
     pub(crate) fn cells(&self) -> [String; NAMES.len()] {
-        let [mutex_lock, mutex_waited, shared, trylock, cond_wait, cond_wake, rw_lock, rw_waited, sem_wait, sem_waited] =
-            self.0;
+        let [mutex_lock, mutex_waited, shared, trylock, rest @ ..] = self.0;
+        let [cond_wait, cond_wake, rw_lock, rw_waited, sem_wait, sem_waited] = rest;
         [
             format!("{mutex_lock}/{mutex_waited}"),
             shared.to_string(),

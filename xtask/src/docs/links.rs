@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn links_to_what_is_there_are_not_broken() {
-        let a = "# A\n[b](parts/b.md) [`c`](https://x.org/c.md#d) [d](#what-is-it) [e](parts/b.md#the-b_s-head)\n## What is it?\n";
+        let a = "# A\n[b](parts/b.md) [`c`](https://x.org/c.md#d) [d](#what-is-it) [e](parts/b.md#the-b_s-head)\n\
+                 ## What is it?\n";
         let pages = [
             ("a.md", a),
             ("parts/b.md", "## The `b_s` head\n[a](../a.md) [x](../../../Cargo.toml) [y](../../../xtask)"),

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::modules::{Module, SOURCES};
 use super::{Files, Row, links, name, text};
 use crate::workspace;
+use crate::wrap::wrapped;
 
 /// The directory of the pages, and within it that of the modules' that are no locks.
 pub(super) const DIRECTORY: &str = "docs/locks";
@@ -132,7 +133,7 @@ fn lock(row: &Row, module: &Module, book: &mut Book) -> Result<String> {
     }
     let source = format!("[Source](../../{SOURCES}/{})", module.source);
     let _ = write!(page, "\n{body}\n\n{}{source} · [all locks](../locks.md)\n", cannot(row));
-    Ok(page)
+    Ok(wrapped(&page))
 }
 
 /// The page of another module.
@@ -145,7 +146,7 @@ fn part(source: &str, heading: &str, body: &str, book: &Book) -> String {
         let _ = write!(page, "Referred to by {}.\n\n", links.join(", "));
     }
     let _ = write!(page, "{body}\n\n[Source](../../../{SOURCES}/{source}) · [all locks](../../locks.md)\n");
-    page
+    wrapped(&page)
 }
 
 /// What a page must have in its text, and in its headings, if it is to say all that there is to say of a lock: the idea
@@ -157,7 +158,9 @@ const IN_HEADINGS: [&str; 3] = ["state", "invariants", "orderings"];
 /// What a page lacks of that.
 fn lacking(body: &str) -> Vec<&'static str> {
     let headings: Vec<String> = body.lines().filter(|line| line.starts_with("## ")).map(str::to_lowercase).collect();
-    let text = IN_TEXT.into_iter().filter(|wanted| !body.contains(wanted));
+    // A line may end within a label.
+    let flat = body.replace('\n', " ").replace("```text ", "```text\n");
+    let text = IN_TEXT.into_iter().filter(move |wanted| !flat.contains(wanted));
     let missing = |wanted: &&str| !headings.iter().any(|heading| heading.contains(wanted));
     text.chain(IN_HEADINGS.into_iter().filter(missing)).map(str::trim_end).collect()
 }
@@ -208,7 +211,8 @@ mod tests {
 
     #[test]
     fn what_a_page_lacks_is_named() {
-        let whole = "**Problem.** **Idea.** **Source.** **Departures.** **Use it** x **Rather not** y\n```text\n```\n## State: 4 bytes\n## Invariants and orderings\n";
+        let whole = "**Problem.** **Idea.** **Source.** **Departures.** **Use it** x **Rather not** y\n```text\n```\n\
+                     ## State: 4 bytes\n## Invariants and orderings\n";
         assert_eq!(lacking(whole), Vec::<&str>::new());
         assert_eq!(lacking(&whole.replace("```", "")), ["```text"]);
         assert_eq!(lacking(&whole.replace("Invariants and", "Other")), ["invariants"]);

@@ -137,7 +137,8 @@ mod tests {
     #[test]
     fn checks_that_exist_are_found() {
         let page = "| promise | checks | where | seed |\n|---|---|---|---|\n\
-            | a | `conformance fork.*`, `torture counter` | CI | a `word` |\n| b | `a/tests/b.rs::works` | CI | `cargo xtask apps` |\n";
+            | a | `conformance fork.*`, `torture counter` | CI | a `word` |\n\
+            | b | `a/tests/b.rs::works` | CI | `cargo xtask apps` |\n";
         assert_eq!(known().broken_in(page), Vec::<String>::new());
     }
 

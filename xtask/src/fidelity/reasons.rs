@@ -68,7 +68,7 @@ mod tests {
             assert!(!of_table.is_empty(), "reasons.md speaks of {title}, which is no table");
             assert!(!part.is_empty(), "{title}");
             for name in names(part) {
-                assert!(of_table.iter().any(|what| fits(name, what)), "{title} has no row '{name}'");
+                assert!(of_table.iter().any(|what| fits(&name, what)), "{title} has no row '{name}'");
             }
         }
         assert!(parts(WRITTEN).count() > 0);

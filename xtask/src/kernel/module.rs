@@ -334,8 +334,8 @@ pub(crate) fn tortured(bench: &Bench) -> Result<Tally> {
 mod tests {
     use super::*;
 
-    const LINE: &str = "rig: begin cna-spin\n[    3.1] flocks: cna-spin threads 8 writes 100 reads 0 least 7 wait 123 turn 45 \
-         local 90 of 100 parked 0 time 2000000000: excluded\nrig: end cna-spin\n";
+    const LINE: &str = "rig: begin cna-spin\n[    3.1] flocks: cna-spin threads 8 writes 100 reads 0 least 7 wait 123 \
+         turn 45 local 90 of 100 parked 0 time 2000000000: excluded\nrig: end cna-spin\n";
 
     #[test]
     fn a_line_is_read() {

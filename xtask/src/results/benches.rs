@@ -100,9 +100,9 @@ fn pair() -> Bench {
     Bench {
         name: "pair",
         title: "Lock and unlock without contention",
-        about: "One thread locks and unlocks one mutex, again and again, or a spinlock, or takes and gives the one permit of a \
-                semaphore. While a process has one thread, glibc leaves out a mutex's atomic instructions, and flashlock those of \
-                mutexes and semaphores; a second one, asleep, ends that.",
+        about: "One thread locks and unlocks one mutex, again and again, or a spinlock, or takes and gives the one \
+                permit of a semaphore. While a process has one thread, glibc leaves out a mutex's atomic instructions, \
+                and flashlock those of mutexes and semaphores; a second one, asleep, ends that.",
         kind: Kind::Mutex,
         program: "pair",
         groups: vec![
@@ -130,9 +130,10 @@ fn hot() -> Bench {
     Bench {
         name: "hot",
         title: "One hot lock",
-        about: "All threads take the same mutex: in it they read and write some shared cache lines, outside they pause for \
-                about 100 cycles. With 4 threads and 16 lines `shfl` is below glibc: its waiters keep awake (see the CPU time), so \
-                that threads of both CPUs take turns, and the lines travel; glibc's sleep, and leave the lock to one thread.",
+        about: "All threads take the same mutex: in it they read and write some shared cache lines, outside they pause \
+                for about 100 cycles. With 4 threads and 16 lines `shfl` is below glibc: its waiters keep awake (see \
+                the CPU time), so that threads of both CPUs take turns, and the lines travel; glibc's sleep, and leave \
+                the lock to one thread.",
         kind: Kind::Mutex,
         program: "hotlock",
         groups: LINES.iter().map(|&lines| group(lines)).collect(),
@@ -173,11 +174,13 @@ fn million() -> Bench {
     Bench {
         name: "million",
         title: "Memory of a million mutexes",
-        about: "A million mutexes, each locked at least once by one of 64 threads, and some of them with contention. And on an imagined machine of eight \
-                NUMA nodes (`FLASHLOCK_TOPOLOGY=8x24x1`), with one thread on each, each locked once from one node, or once from each: the experiment of \
-                the ShflLocks thesis defence, slides 31, 32 and 78, with mutexes in the place of files. A hierarchical lock that is made whole at initialisation, \
-                as its paper makes it, has from the start what `hmcs` and the cohort locks have when all eight nodes have come; `cst` and the others \
-                here make a part when its node comes. So in bytes of a lock: `shfl` < glibc's < `cst` (one of eight) < a hierarchical lock made whole (all eight).",
+        about: "A million mutexes, each locked at least once by one of 64 threads, and some of them with contention. \
+                And on an imagined machine of eight NUMA nodes (`FLASHLOCK_TOPOLOGY=8x24x1`), with one thread on each, \
+                each locked once from one node, or once from each: the experiment of the ShflLocks thesis defence, \
+                slides 31, 32 and 78, with mutexes in the place of files. A hierarchical lock that is made whole at \
+                initialisation, as its paper makes it, has from the start what `hmcs` and the cohort locks have when \
+                all eight nodes have come; `cst` and the others here make a part when its node comes. So in bytes of a \
+                lock: `shfl` < glibc's < `cst` (one of eight) < a hierarchical lock made whole (all eight).",
         kind: Kind::Mutex,
         program: "million",
         groups: vec![
@@ -206,8 +209,9 @@ fn start() -> Bench {
     Bench {
         name: "start",
         title: "Start of a program",
-        about: "A program that does nothing, `true`, is started and ends, again and again. What flashlock adds is for the most part the dynamic \
-                linker's: a library more to open, to map and to relocate. It is the same whichever lock is chosen.",
+        about: "A program that does nothing, `true`, is started and ends, again and again. What flashlock adds is for \
+                the most part the dynamic linker's: a library more to open, to map and to relocate. It is the same \
+                whichever lock is chosen.",
         kind: Kind::Mutex,
         program: "start",
         groups: vec![Group { title: "One start".to_owned(), axis: "program", cells: vec![cell] }],
@@ -268,8 +272,8 @@ fn rw_hot() -> Bench {
     Bench {
         name: "rw-hot",
         title: "One hot readers-writer lock",
-        about: "All threads take the same readers-writer lock, mostly to read: in it they read, or write, a shared cache \
-                line, outside they pause for about 100 cycles.",
+        about: "All threads take the same readers-writer lock, mostly to read: in it they read, or write, a shared \
+                cache line, outside they pause for about 100 cycles.",
         kind: Kind::Rw,
         program: "hotrw",
         groups: WRITE_ONE_IN.iter().map(|&one_in| group(one_in)).collect(),

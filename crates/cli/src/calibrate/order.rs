@@ -67,8 +67,8 @@ fn levels(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
             let to = rounded(near + more);
             let [there, nearer, to_be, more] = [*value, near, to, more].map(three_digits);
             sheet.remark(format!(
-                "{name}: not measured, and the {there} ns of {DEFAULTS} are no more than the {nearer} of {}: {to_be} ns are written, \
-                 for there it takes {more} more",
+                "{name}: not measured, and the {there} ns of {DEFAULTS} are no more than the {nearer} of {}: {to_be} \
+                 ns are written, for there it takes {more} more",
                 names[at - 1]
             ));
             *value = to;

@@ -132,7 +132,8 @@ fn printed(pattern: &Regex, run: &Finished) -> Result<f64, NoFigure> {
         Some(number) if number.is_finite() && number > 0.0 => Ok(number),
         Some(_) => Err(NoFigure::Bad(format!("the metric is '{found}', and only positive numbers have ratios"))),
         None => Err(NoFigure::Bad(format!(
-            "the metric is '{found}', which is not a number (the decimal point is '.'; ',' and '_' may group three digits)"
+            "the metric is '{found}', which is not a number (the decimal point is '.'; ',' and '_' may group three \
+             digits)"
         ))),
     }
 }

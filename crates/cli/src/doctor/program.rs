@@ -237,8 +237,8 @@ fn later(parts: &[Part]) -> Option<Finding> {
     let loads = |part: &&Part| part.elf.imports.iter().any(|name| name == "dlopen" || name == "dlmopen");
     let loaders: Vec<&str> = parts.iter().filter(loads).map(|part| part.name.as_str()).collect();
     let text = format!(
-        "may be loaded while it runs, by {}, and were not looked at; their locks are replaced too, unless they are loaded \
-         with RTLD_DEEPBIND",
+        "may be loaded while it runs, by {}, and were not looked at; their locks are replaced too, unless they are \
+         loaded with RTLD_DEEPBIND",
         shorten(&loaders)
     );
     (!loaders.is_empty()).then(|| Finding::ok("plug-ins", text))

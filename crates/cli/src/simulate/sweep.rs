@@ -102,7 +102,8 @@ impl<'a> Sweep<'a> {
         if let Some(few) = threads.first().filter(|few| **few < fewest) {
             let (name, few) = (name(args.workload), units::counted(u64::from(*few), "thread"));
             return Err(Failure::usage(format_args!(
-                "--threads: with {few} {name} waits for ever, for some of its threads wait for what others do: {fewest} at least"
+                "--threads: with {few} {name} waits for ever, for some of its threads wait for what others do: \
+                 {fewest} at least"
             )));
         }
         locks.iter().try_for_each(|lock| lock.check(args.workload, machine, &threads, args.trace.is_some()))?;
@@ -366,8 +367,8 @@ impl<'a> Sweep<'a> {
         let (machine, warm_up) = (&self.machine.title, millis / 4.0);
         let longer = self.longer(millis).unwrap_or_default();
         format!(
-            "{work}{mix}. Machine: {machine}{latencies}{placed}. Each run: {millis} ms of virtual time, after {warm_up} ms that do \
-             not count.{longer}"
+            "{work}{mix}. Machine: {machine}{latencies}{placed}. Each run: {millis} ms of virtual time, after \
+             {warm_up} ms that do not count.{longer}"
         )
     }
 

@@ -15,13 +15,13 @@
 //! thread keeps none. (3) A node carries the address of the request, and the answer is written there. (4) A waiter may
 //! sleep after its spin budget.
 //!
-//! ## State                                                     ## The queue
+//! ## State                                               ## The queue
 //! ```text
-//! | tail | meaning                                   |           tail ───────────────────────────────────────┐
-//! |------|-------------------------------------------|                                                       v
-//! | 0    | free                                      |           (combiner, has run A) ─> [B] ──next─> [C] ──> [ ]
-//! | node | somebody combines, or is about to; the    |                                    WAITING      PARKED  WAITING
-//! |      | node is nobody's request yet              |                                    B's request  C's     whose request
+//! | tail | meaning                                   |     tail ───────────────────────────────────────┐
+//! |------|-------------------------------------------|                                                 v
+//! | 0    | free                                      |     (combiner, has run A) ─> [B] ──next─> [C] ──> [ ]
+//! | node | somebody combines, or is about to; the    |                              WAITING      PARKED  WAITING
+//! |      | node is nobody's request yet              |                              B's request  C's     whose request
 //! ```
 //! Who joins leaves an empty node behind at the tail, and writes its request into the one that it finds there: so a
 //! node is named by `tail` before it carries a request.
@@ -29,7 +29,8 @@
 //! ## A node
 //! ```text
 //!   WAITING | PARKED ── its request was run ──> SERVED: its thread gives it back
-//!   WAITING | PARKED ── it is its turn ───────> HEAD: its thread runs its own request and combines (so may one that has not written it yet)
+//!   WAITING | PARKED ── it is its turn ───────> HEAD: its thread runs its own request and combines
+//!                                                   (so may one that has not written it yet)
 //!   WAITING ── the last of the queue, empty ──> given back by the combiner, with tail -> 0
 //! ```
 //!

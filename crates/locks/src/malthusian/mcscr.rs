@@ -20,10 +20,10 @@
 //!
 //! ## The two lists
 //! ```text
-//!   main queue:    next ─> [S] ──> [T] <── tail           S is surplus, as T waits too: the next release culls S, serves T
+//!   main queue:    next ─> [S] ──> [T] <── tail       S is surplus, as T waits too: the next release culls S, serves T
 //!   passive list:  aside ────────────────┐
-//!                    ┌─> [P] ──> [Q] ──> [R] ─┐           P became passive last, R first (the eldest)
-//!                    └────────────────────────┘           prev: Q -> P, R -> Q; P is the newest, its prev means nothing
+//!                    ┌─> [P] ──> [Q] ──> [R] ─┐       P became passive last, R first (the eldest)
+//!                    └────────────────────────┘       prev: Q -> P, R -> Q; P is the newest, its prev means nothing
 //! ```
 //!
 //! ## The release

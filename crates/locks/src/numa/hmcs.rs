@@ -14,11 +14,11 @@
 //! each NUMA node, and an acquisition takes as many locks as there are levels.
 //!
 //! ```text
-//!   levels=2          levels=3            levels=4
-//!     machine  tail     machine    tail     machine    tail
-//!     node     part     node       part     node       part    passes=: its hand-overs to other caches, until the next node
-//!                       cache, or             cache      part    near=: its hand-overs to other cores, until the next cache
-//!                       core         part       core       part    near=: hand-overs within it, until the next core
+//! levels=2         levels=3           levels=4
+//!   machine  tail    machine    tail    machine    tail
+//!   node     part    node       part    node       part   passes=: its hand-overs to other caches, until the next node
+//!                    cache, or            cache      part   near=: its hand-overs to other cores, until the next cache
+//!                    core         part      core       part   near=: hand-overs within it, until the next core
 //! ```
 //!
 //! **Departures.** Those of [`cohort`](super::cohort), and those of [`queue::k42`](crate::queue::k42) at all levels: so

@@ -25,8 +25,8 @@
 //! ```text
 //!  head  main queue                secondary queue   what the head does
 //!  t1:0  t2:1 t3:1 t4:0 t5:1       –                 pre-scan: finds t4, t2 and t3 are moved (splice-tail)
-//!  t4:0  t5:1                      t2:1 t3:1         pre-scan: nobody; post-scan, when it holds the lock: from t5 on. Nobody:
-//!  t2:1  t3:1 t5:1                 –                 the secondary queue comes back, before t5 (splice-head)
+//!  t4:0  t5:1                      t2:1 t3:1         pre-scan: nobody; post-scan, when it holds the lock: from t5 on.
+//!  t2:1  t3:1 t5:1                 –                 Nobody: the secondary queue comes back, before t5 (splice-head)
 //!
 //!  node of the head:  prev ───────────────┐  the last of the secondary queue, which is a circle
 //!                                         v

@@ -12,10 +12,10 @@
 //! **Rather not** on a machine with few CPUs, where [`flash` is faster](../choosing.md#real-programs).
 //!
 //! ```text
-//!   word ── 1 ─── held by a thread that is in no queue      newcomer ──> takes the word if it is free; one of them polls it
-//!   head ──> [A:0]  alone of the queue polls the word, then sleeps on it
-//!              └──> [B:0] ──> [C:1] ──> [D:0] ──> [E:1] <── tail       (node 0 or 1)
-//!   shuffled:       [B:0] ──> [D:0] ──> [C:1] ──> [E:1]                by A, or by B, while they wait; D may be woken early
+//!  word ── 1 ─── held by a thread that is in no queue  newcomer ──> takes the word if it is free; one of them polls it
+//!  head ──> [A:0]  alone of the queue polls the word, then sleeps on it
+//!             └──> [B:0] ──> [C:1] ──> [D:0] ──> [E:1] <── tail   (node 0 or 1)
+//!  shuffled:       [B:0] ──> [D:0] ──> [C:1] ──> [E:1]            by A, or by B, while they wait; D may be woken early
 //! ```
 //!
 //! **Departures.**

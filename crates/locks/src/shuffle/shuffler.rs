@@ -68,8 +68,8 @@ struct Group {
 }
 
 impl Group {
-    /// before -> here -> x, last -> y   ==>   before -> x, last -> here -> y. `here` has a successor. Whether it was moved; it is not
-    /// if it stood there already.
+    /// before -> here -> x, last -> y   ==>   before -> x, last -> here -> y. `here` has a successor. Whether it was
+    /// moved; it is not if it stood there already.
     fn take<M: Machine>(&mut self, before: Handle, here: Handle) -> bool {
         let (last, current) = (self.last.node::<M>(), here.node::<M>());
         let moved = before != self.last;

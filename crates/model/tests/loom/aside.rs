@@ -162,7 +162,8 @@ macro_rules! two_lists {
             fn check(what: &str, setup: Setup, body: fn(Racers)) -> u64 {
                 let name = format!("{} {what}", stringify!($name));
                 let moved = |totals: Totals| totals.of(Event::Alteration) + totals.of(Event::Cull);
-                Racers::BOTH.map(|racers| moved(explore(&name, racers.depth(), setup, move || body(racers)))).into_iter().min().unwrap_or(0)
+                let explored = |racers: Racers| moved(explore(&name, racers.depth(), setup, move || body(racers)));
+                Racers::BOTH.map(explored).into_iter().min().unwrap_or(0)
             }
 
             #[test]

@@ -191,28 +191,50 @@ macro_rules! cohorts {
             #[test]
             fn exclude_when_it_is_free() {
                 for &on in ON {
-                    explore(concat!(stringify!($name), " free"), Preemptions(2), $setup, move || sections::<$lock>(on)).shows(&[Event::SideBlock]);
+                    explore(
+                        concat!(stringify!($name), " free"),
+                        Preemptions(2),
+                        $setup,
+                        move || sections::<$lock>(on),
+                    )
+                    .shows(&[Event::SideBlock]);
                 }
             }
 
             #[test]
             fn time_out() {
                 for &on in ON {
-                    explore(concat!(stringify!($name), " timed"), BOUND, $setup, move || timed::<InLine<$lock>>(on)).shows(&[Event::TimedOut]);
+                    explore(
+                        concat!(stringify!($name), " timed"),
+                        BOUND,
+                        $setup,
+                        move || timed::<InLine<$lock>>(on),
+                    )
+                    .shows(&[Event::TimedOut]);
                 }
             }
 
             #[test]
             fn touch_nothing_after_release() {
                 for &on in ON {
-                    explore(concat!(stringify!($name), " freed"), BOUND, $setup, move || last_frees::<InLine<$lock>>(on));
+                    explore(
+                        concat!(stringify!($name), " freed"),
+                        BOUND,
+                        $setup,
+                        move || last_frees::<InLine<$lock>>(on),
+                    );
                 }
             }
 
             #[test]
             fn work_in_a_forked_child() {
                 for (on, steps) in ON.iter().flat_map(|&on| (1..20).map(move |steps| (on, steps))) {
-                    explore(concat!(stringify!($name), " forked"), Preemptions(1), $setup, move || forked::<InLine<$spin>>(on, steps));
+                    explore(
+                        concat!(stringify!($name), " forked"),
+                        Preemptions(1),
+                        $setup,
+                        move || forked::<InLine<$spin>>(on, steps),
+                    );
                 }
             }
         }
@@ -229,7 +251,12 @@ cohorts! {
     hmcs_of_three_levels: Hmcs<Park>, Hmcs<Spin>, BOUND, THREE_LEVELS,
         [(On::One, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
     hmcs_of_four_levels: Hmcs<Park>, Hmcs<Spin>, BOUND, FOUR_LEVELS,
-        [(On::One, Event::CohortNear), (On::Cores, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
+        [
+            (On::One, Event::CohortNear),
+            (On::Cores, Event::CohortNear),
+            (On::Groups, Event::CohortPass),
+            (On::Two, Event::CohortMove),
+        ];
 }
 
 const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {

@@ -50,7 +50,13 @@ macro_rules! notes {
             #[test]
             fn are_found_behind_who_leaves() {
                 let name = concat!(stringify!($name), " note, leaver");
-                explore(name, Preemptions(2), SETUP, comes_as_one_leaves::<$lock>).shows(&[Event::Given, Event::TimedOut]);
+                explore(
+                    name,
+                    Preemptions(2),
+                    SETUP,
+                    comes_as_one_leaves::<$lock>,
+                )
+                .shows(&[Event::Given, Event::TimedOut]);
             }
 
             #[test]

@@ -106,14 +106,29 @@ macro_rules! excluding {
 
             #[test]
             fn overdue() {
-                explore(concat!(stringify!($name), " R+W overdue"), BOUND, OVERDUE, sections::<$lock>(&[Do::Read, Do::Write]));
+                explore(
+                    concat!(stringify!($name), " R+W overdue"),
+                    BOUND,
+                    OVERDUE,
+                    sections::<$lock>(&[Do::Read, Do::Write]),
+                );
             }
 
             #[test]
             fn few_cpus() {
                 let crowded = Setup { crowded: true, ..SETUP };
-                explore(concat!(stringify!($name), " R+W crowded"), BOUND, crowded, sections::<$lock>(&[Do::Read, Do::Write]));
-                explore(concat!(stringify!($name), " W+W crowded"), BOUND, crowded, sections::<$lock>(&[Do::Write, Do::Write]));
+                explore(
+                    concat!(stringify!($name), " R+W crowded"),
+                    BOUND,
+                    crowded,
+                    sections::<$lock>(&[Do::Read, Do::Write]),
+                );
+                explore(
+                    concat!(stringify!($name), " W+W crowded"),
+                    BOUND,
+                    crowded,
+                    sections::<$lock>(&[Do::Write, Do::Write]),
+                );
             }
 
             #[test]

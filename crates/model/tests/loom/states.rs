@@ -81,7 +81,12 @@ macro_rules! adopting {
                 explore(concat!(stringify!($name), " 1 moved"), ALL, SETUP, || moved::<$lock>(1));
                 explore(concat!(stringify!($name), " 1 moved, overdue"), ALL, OVERDUE, || moved::<$lock>(1));
                 explore(concat!(stringify!($name), " 2 moved"), Preemptions($moved), SETUP, || moved::<$lock>(2));
-                explore(concat!(stringify!($name), " 2 moved, overdue"), Preemptions($moved), OVERDUE, || moved::<$lock>(2));
+                explore(
+                    concat!(stringify!($name), " 2 moved, overdue"),
+                    Preemptions($moved),
+                    OVERDUE,
+                    || moved::<$lock>(2),
+                );
                 explore(concat!(stringify!($name), " 3 moved"), Preemptions(2), SETUP, || moved::<$lock>(3));
             }
 

@@ -114,7 +114,8 @@ fn check_numbers(point: &Point) -> Result<(), String> {
     for (name, Spread { median, min, max }) in &point.figures {
         if ![median, min, max].into_iter().all(|value| is_figure(*value)) || min > median || median > max {
             return Err(format!(
-                "figures has {min}, {median}, {max} as the least, median and greatest '{name}': they must be finite, not negative, and in this order"
+                "figures has {min}, {median}, {max} as the least, median and greatest '{name}': they must be finite, \
+                 not negative, and in this order"
             ));
         }
     }

@@ -219,7 +219,10 @@ proptest! {
         let (busy, polled) = (drawn[Draw::Busy as usize], drawn[Draw::Poll as usize] + drawn[Draw::Rest as usize]);
         if siblings == 1 {
             let polling = of(&[Use::Polling]);
-            prop_assert!((busy - (all - polling)).abs() < 0.1 && (polled - polling).abs() < 0.1, "{drawn:?} {outcome:?}");
+            prop_assert!(
+                (busy - (all - polling)).abs() < 0.1 && (polled - polling).abs() < 0.1,
+                "{drawn:?} {outcome:?}"
+            );
         } else {
             prop_assert!(busy + polled <= all + 0.1 && 2.0 * (busy + polled) >= all - 0.1, "{drawn:?} {outcome:?}");
         }

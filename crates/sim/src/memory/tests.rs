@@ -93,7 +93,7 @@ fn shared(cores: &[u32]) -> Bench {
     Bench::shared_by(&machine(), cores)
 }
 
-// ---------------------------------------------------------------------------------------------------- another core's own
+// ------------------------------------------------------------------------------------------------- another core's own
 
 #[test]
 fn what_another_core_has_for_itself_is_transferred_from_there() {

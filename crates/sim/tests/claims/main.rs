@@ -45,7 +45,10 @@ proptest! {
     #![proptest_config(drawn(12))]
 
     #[test]
-    fn who_comes_first_is_served_first(breaks in prop::collection::vec(0_u64..20_000, 2..15), long in 300_000_u32..900_000) {
+    fn who_comes_first_is_served_first(
+        breaks in prop::collection::vec(0_u64..20_000, 2..15),
+        long in 300_000_u32..900_000,
+    ) {
         for (_, name, run) in &split(Claim::InOrder)[0] {
             let history = run(&arrivals(&breaks, long));
             prop_assert!(in_order(&history), "{name}: {history:?}");
@@ -53,7 +56,11 @@ proptest! {
     }
 
     #[test]
-    fn nobody_is_passed_over_by_the_same_thread_again(threads in 2_u64..=16, inside in 200_u32..3_000, outside in 0_u32..3_000) {
+    fn nobody_is_passed_over_by_the_same_thread_again(
+        threads in 2_u64..=16,
+        inside in 200_u32..3_000,
+        outside in 0_u32..3_000,
+    ) {
         let plan = Plan { inside, outside, ..busy(threads, 1, &Tunables::DEFAULT) };
         for (_, name, run) in &split(Claim::InOrder)[0] {
             // Once by who asked a moment later, and joined a moment sooner.
@@ -148,7 +155,11 @@ proptest! {
     /// Sections of 0.01 to 100 bounds: with n others, (n + 2) sections, bounds and wake-ups, and what bounds are
     /// stretched for.
     #[test]
-    fn the_bound_holds_for_sections_of_any_length(others in 1_u64..=8, length in 0.0_f64..=4.0, outside in 0_u32..100_000) {
+    fn the_bound_holds_for_sections_of_any_length(
+        others in 1_u64..=8,
+        length in 0.0_f64..=4.0,
+        outside in 0_u32..100_000,
+    ) {
         let inside = (1_000.0 * 10_f64.powf(length)) as u32;
         let until = (u64::from(inside) * 20).max(2 * MS);
         let plan = Plan { inside, outside, until, rounds: 400, ..busy(others + 1, 1, &IN_TURN) };
@@ -157,7 +168,8 @@ proptest! {
             let section = history.iter().map(|had| had.end - had.begin).max().unwrap_or(0) / 1_000;
             let most = (others + 2) * (section + u64::from(IN_TURN.bound_us) + WAKING);
             let most = if lock.claims.contains(&Claim::Twice) { 2 * most } else { most } + STRETCHED;
-            prop_assert!(longest_wait(&history) <= most, "{name}: {} of {most} us, sections of {section}", longest_wait(&history));
+            let longest = longest_wait(&history);
+            prop_assert!(longest <= most, "{name}: {longest} of {most} us, sections of {section}");
         }
     }
 }
@@ -183,7 +195,13 @@ proptest! {
 
     /// Thresholds of 1 µs to 3 ms, and sections from a thousandth of that to a thousand times as much.
     #[test]
-    fn the_kernels_bound_holds(threads in 2_u64..=16, nodes in prop::sample::select(vec![2_u64, 4]), stay in 0.0_f64..=3.5, length in -3.0_f64..=3.0, outside in 0_u32..20_000) {
+    fn the_kernels_bound_holds(
+        threads in 2_u64..=16,
+        nodes in prop::sample::select(vec![2_u64, 4]),
+        stay in 0.0_f64..=3.5,
+        length in -3.0_f64..=3.0,
+        outside in 0_u32..20_000,
+    ) {
         let threshold = 10_f64.powf(stay) as u32;
         let inside = (10_f64.powf(stay + length) * 1_000.0).clamp(50.0, 2e7) as u32;
         let until = (u64::from(inside) * 60).max(u64::from(threshold) * 20_000).min(400 * MS);
@@ -238,7 +256,11 @@ proptest! {
     #![proptest_config(drawn(3))]
 
     #[test]
-    fn hand_overs_stay_on_a_node_until_the_bound(threads in 14_u64..=16, inside in 800_u32..1_500, outside in 0_u32..500) {
+    fn hand_overs_stay_on_a_node_until_the_bound(
+        threads in 14_u64..=16,
+        inside in 800_u32..1_500,
+        outside in 0_u32..500,
+    ) {
         let plan = Plan { inside, outside, ..busy(threads, 4, &SHORT) };
         for (lock, name, run) in split(Claim::Local)[0].iter().filter(|(_, name, _)| *name != ASLEEP) {
             let history = run(&plan);

@@ -34,7 +34,8 @@
 //! ```text
 //!   lock:  global | home ──────────────┐
 //!          side ──> [block] ─ node 0 ─> [part: local lock, passes = 3]  held with the global lock: the 3rd hand-over
-//!                           ├ node 1 ─> [part: local lock, passes = 0]  held by who waits for the global lock; others behind it
+//!                           ├ node 1 ─> [part: local lock, passes = 0]  held by who waits for the global lock;
+//!                           │                                           others behind it
 //!                           └ node 2    0: nobody has come from there
 //! ```
 //!
