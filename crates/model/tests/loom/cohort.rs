@@ -251,12 +251,8 @@ cohorts! {
     hmcs_of_three_levels: Hmcs<Park>, Hmcs<Spin>, BOUND, THREE_LEVELS,
         [(On::One, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
     hmcs_of_four_levels: Hmcs<Park>, Hmcs<Spin>, BOUND, FOUR_LEVELS,
-        [
-            (On::One, Event::CohortNear),
-            (On::Cores, Event::CohortNear),
-            (On::Groups, Event::CohortPass),
-            (On::Two, Event::CohortMove),
-        ];
+        [(On::One, Event::CohortNear), (On::Cores, Event::CohortNear), (On::Groups, Event::CohortPass),
+         (On::Two, Event::CohortMove)];
 }
 
 const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {
