@@ -9,6 +9,7 @@ use flashlock_report::table;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::json;
 use crate::lock_choice::{LockNames, explained, explained_order, known, known_apart, known_rw};
 use crate::screen::{self, HEADING, styled};
 use crate::suggest::did_you_mean;
@@ -227,19 +228,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
                 };
                 Failure::usage(format_args!("unknown lock '{name}'; {what} (flashlock locks lists them)"))
             })?;
-            if args.json { json(&Row::from(lock))? } else { describe(lock, width) }
+            if args.json { json::text(&Row::from(lock))? } else { describe(lock, width) }
         }
-        None if args.json => json(&Lock::all().map(Row::from).collect::<Vec<_>>())?,
+        None if args.json => json::text(&Lock::all().map(Row::from).collect::<Vec<_>>())?,
         None => list(width),
     };
     screen::emit(&text)?;
     Ok(0)
-}
-
-fn json(value: &impl Serialize) -> Result<String, Failure> {
-    let mut text = serde_json::to_string_pretty(value).map_err(Failure::new)?;
-    text.push('\n');
-    Ok(text)
 }
 
 fn list(width: u16) -> String {

@@ -28,6 +28,7 @@ mod evidence;
 mod failure;
 mod generate;
 mod inspect;
+mod json;
 mod launch;
 mod lock_choice;
 mod locks;

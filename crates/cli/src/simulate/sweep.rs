@@ -26,6 +26,7 @@ use super::candidate::Candidate;
 use super::experiment::{Experiment, Sample, Work};
 use super::ground::Timeline;
 use crate::failure::Failure;
+use crate::json;
 use crate::launch::signals::Interruption;
 
 /// What the others are compared with if nobody says otherwise: what the papers compare with.
@@ -295,7 +296,6 @@ impl<'a> Sweep<'a> {
 
     /// The result, before anything is run.
     fn results(&self) -> Results {
-        let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let cells: Vec<String> = self.threads.iter().map(u32::to_string).collect();
         let names: Vec<String> = self.locks.iter().map(|lock| lock.text.clone()).collect();
         let title = name(self.args.workload);
@@ -314,7 +314,7 @@ impl<'a> Sweep<'a> {
         };
         let millis = self.millis(1);
         Results {
-            provenance: Provenance::now(SCHEMA, VERSION, command, self.simulated()),
+            provenance: Provenance::now(SCHEMA, VERSION, json::command(), self.simulated()),
             name: "simulate".into(),
             title: format!("{title} on {}, simulated", self.machine.name),
             about: self.about(millis),
