@@ -4,8 +4,8 @@
  *     ./counter                                  its own locks: glibc's
  *     flashlock run --stats -- ./counter         flashlock's, and what they did
  *
- * counter [THREADS [MILLISECONDS]]: each thread moves money between the accounts of one bank, which a mutex protects. At
- * the end no money may be missing. Exit status: 0 all is there, 1 some is missing, 2 wrong usage.
+ * counter [THREADS [MILLISECONDS]]: each thread moves money between the accounts of one bank, which a mutex protects.
+ * At the end no money may be missing. Exit status: 0 all is there, 1 some is missing, 2 wrong usage.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # headers.sh DIR PACKAGE: fetches the headers that Debian's package PACKAGE (such as linux-headers-amd64) stands for, by
-# apt, and unpacks them below DIR, where they need no installation: since 6.12, that would install a kernel, too. The last
-# line says where they are. What is there already is left alone.
+# apt, and unpacks them below DIR, where they need no installation: since 6.12, that would install a kernel, too. The
+# last line says where they are. What is there already is left alone.
 set -eu
 
 [ $# -eq 2 ] || { echo "usage: $0 DIR PACKAGE" >&2; exit 2; }

@@ -1,11 +1,11 @@
-//! Builds the shim for cancellation points, which needs `pthread_cleanup_push`, a C macro, and sees to it that a library built on
-//! a new glibc loads on an old one ([`link_as_on_glibc_2_31`]).
+//! Builds the shim for cancellation points, which needs `pthread_cleanup_push`, a C macro, and sees to it that a
+//! library built on a new glibc loads on an old one ([`link_as_on_glibc_2_31`]).
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Functions which today's glibc has in `libc.so.6` with the version `GLIBC_2.34`: the library, the version and their names, as
-/// every glibc since 2.31 has them, too. x86-64's versions; a version includes those above it.
+/// Functions which today's glibc has in `libc.so.6` with the version `GLIBC_2.34`: the library, the version and their
+/// names, as every glibc since 2.31 has them, too. x86-64's versions; a version includes those above it.
 const MOVED: [(&str, &str, &[&str]); 3] = [
     (
         "libpthread.so.0",
@@ -52,11 +52,11 @@ fn main() {
     shim.compile("flashlock_cancel");
 }
 
-/// Makes the linker take [`MOVED`] from where glibc 2.31 has them. glibc 2.34 merged `libpthread` and `libdl` into `libc`, under a
-/// new symbol version, and a library linked there does not load on an older glibc; but the old names, with libraries that are
-/// empty by now, are still served. So the linker is shown, before the real `libc.so.6`, a `libpthread.so.0` and a
-/// `libdl.so.2` as they were: libraries with these symbols and nothing behind them, used for linking only. The price: the dynamic
-/// linker opens two empty libraries more when a program starts.
+/// Makes the linker take [`MOVED`] from where glibc 2.31 has them. glibc 2.34 merged `libpthread` and `libdl` into
+/// `libc`, under a new symbol version, and a library linked there does not load on an older glibc; but the old names,
+/// with libraries that are empty by now, are still served. So the linker is shown, before the real `libc.so.6`, a
+/// `libpthread.so.0` and a `libdl.so.2` as they were: libraries with these symbols and nothing behind them, used for
+/// linking only. The price: the dynamic linker opens two empty libraries more when a program starts.
 fn link_as_on_glibc_2_31() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     println!("cargo::rustc-link-search=native={}", out.display());

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures kv-server with memcaslap, one lock after the other, again and again, so that what disturbs the machine disturbs
-# all. Prints a table: the median of the rounds in operations a second, and of each round's ratio to the ordinary lock
-# the least, the median and the greatest.
+# Measures kv-server with memcaslap, one lock after the other, again and again, so that what disturbs the machine
+# disturbs all. Prints a table: the median of the rounds in operations a second, and of each round's ratio to the
+# ordinary lock the least, the median and the greatest.
 #
 #   examples/kv-server/measure.sh [ROUNDS [SECONDS [CONNECTIONS...]]]
 #
@@ -46,7 +46,8 @@ done
 
 awk -v locks="${locks[*]}" -v order="${connections[*]}" -v rounds="$rounds" '
     function sorted(list, n,    i, j, t) {
-        for (i = 2; i <= n; i++) for (j = i; j > 1 && list[j] < list[j - 1]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
+        for (i = 2; i <= n; i++)
+            for (j = i; j > 1 && list[j] < list[j - 1]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
     }
     { tps[$1, $2, $3] = $4 }
     END {
@@ -60,6 +61,7 @@ awk -v locks="${locks[*]}" -v order="${connections[*]}" -v rounds="$rounds" '
             }
             sorted(value, rounds); sorted(ratio, rounds)
             middle = int((rounds + 1) / 2)
-            printf "| %d | %s | %d | %.2f, %.2f, %.2f |\n", count[c], name[l], value[middle], ratio[1], ratio[middle], ratio[rounds]
+            printf "| %d | %s | %d | ", count[c], name[l], value[middle]
+            printf "%.2f, %.2f, %.2f |\n", ratio[1], ratio[middle], ratio[rounds]
         }
     }' "$results"

@@ -11,14 +11,14 @@ import java.util.concurrent.atomic.AtomicLong;
  *
  * <p>{@code java -XX:+UseParallelGC -XX:ParallelGCThreads=N Collect THREADS ROUNDS}
  *
- * <p>In each round every thread builds a tree, keeps it for some rounds beside others, and adds up an old one, which collections have moved
- * by then. All share one map under its monitor, hand numbers on through a queue with wait and notify, and meet at a barrier. Prints one line
- * of key=value numbers; whether they are right is judged by the caller:
+ * <p>In each round every thread builds a tree, keeps it for some rounds beside others, and adds up an old one, which
+ * collections have moved by then. All share one map under its monitor, hand numbers on through a queue with wait and
+ * notify, and meet at a barrier. Prints one line of key=value numbers; whether they are right is judged by the caller:
  *
  * <pre>part=java threads=T trees=N wrong=W shared=S handed=H received=R sum=A expected_sum=E collections=C</pre>
  *
- * <p>wrong, trees that do not add up, must be 0; shared, the sum of the map, must be trees; received must be handed, and sum expected_sum;
- * collections, young and full ones, must be some.
+ * <p>wrong, trees that do not add up, must be 0; shared, the sum of the map, must be trees; received must be handed,
+ * and sum expected_sum; collections, young and full ones, must be some.
  */
 public final class Collect {
     private static final int DEPTH = 9;
@@ -127,8 +127,9 @@ public final class Collect {
         long expected = (long) rounds * (rounds - 1) / 2 * (threads / 2);
         long handed = (long) rounds * (threads / 2);
         long count = collect.shared.values().stream().mapToLong(Long::longValue).sum();
-        System.out.println("part=java threads=" + threads + " trees=" + (long) threads * rounds + " wrong=" + collect.wrong
-            + " shared=" + count + " handed=" + handed + " received=" + collect.received + " sum=" + collect.sum
+        System.out.println("part=java threads=" + threads + " trees=" + (long) threads * rounds
+            + " wrong=" + collect.wrong + " shared=" + count + " handed=" + handed
+            + " received=" + collect.received + " sum=" + collect.sum
             + " expected_sum=" + expected + " collections=" + collections);
     }
 }

@@ -3,10 +3,10 @@
  *     bdb DIR THREADS SECONDS
  *
  * The environment's mutexes lie in files that every process maps: they are process-shared pthread mutexes and condition
- * variables at a different address in each process. Each round is one transaction that moves an amount between two accounts
- * (read for update, written back, so a lost update changes the total) and inserts one row. THREADS is the number over all
- * processes: two processes for up to three threads, else four. Prints one line of key=value numbers; whether they agree is
- * judged by the caller:
+ * variables at a different address in each process. Each round is one transaction that moves an amount between two
+ * accounts (read for update, written back, so a lost update changes the total) and inserts one row. THREADS is the
+ * number over all processes: two processes for up to three threads, else four. Prints one line of key=value numbers;
+ * whether they agree is judged by the caller:
  *
  *     processes=P threads=T rounds=R rows=N sum=S expected_sum=E balance=B accounts=A deadlocks=D
  *
@@ -86,7 +86,8 @@ static void open_environment(void)
 	check(environment->set_lk_max_locks(environment, 20000), "set_lk_max_locks");
 	check(environment->set_lk_max_objects(environment, 20000), "set_lk_max_objects");
 	check(environment->set_lk_max_lockers(environment, 20000), "set_lk_max_lockers");
-	check(environment->open(environment, home, DB_CREATE | DB_THREAD | DB_INIT_MPOOL | DB_INIT_LOCK | DB_INIT_LOG | DB_INIT_TXN,
+	check(environment->open(environment, home,
+				DB_CREATE | DB_THREAD | DB_INIT_MPOOL | DB_INIT_LOCK | DB_INIT_LOG | DB_INIT_TXN,
 				0600), "environment");
 	accounts = open_table("accounts.db");
 	entries = open_table("entries.db");

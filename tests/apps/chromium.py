@@ -2,14 +2,15 @@
 
     chromium.py DIR WORKERS WORD ...
 
-Serves page.html and worker.js on a port of this machine, and lets `WORD ... chromium` load the page and print it. The last script of the
-page is answered when the page has sent its result: only then it is loaded. Prints one line of key=value numbers, as the page was printed;
-whether they are right is judged by the caller:
+Serves page.html and worker.js on a port of this machine, and lets `WORD ... chromium` load the page and print it. The
+last script of the page is answered when the page has sent its result: only then it is loaded. Prints one line of
+key=value numbers, as the page was printed; whether they are right is judged by the caller:
 
     part=chromium workers=N counter=C rounds=R primes=P pixels=X hash=H sent=S
 
-counter, a plain number that the workers have added to under a lock, must be rounds; primes must be 17984 for each worker; pixels and hash
-must always be the same for as many workers; sent, whether the page sent what it shows, must be 1.
+counter, a plain number that the workers have added to under a lock, must be rounds; primes must be 17984 for each
+worker; pixels and hash must always be the same for as many workers; sent, whether the page sent what it shows, must
+be 1.
 """
 
 import html

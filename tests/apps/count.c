@@ -26,7 +26,8 @@ enum slot {
 /* In glibc's __kind. */
 enum { PROCESS_SHARED = 0x80 };
 
-/* Locks are taken before any constructor runs; until the file is mapped the counts go here and are then carried over. */
+/* Locks are taken before any constructor runs; until the file is mapped the counts go here and are then carried
+ * over. */
 static uint64_t early[SLOTS];
 static uint64_t *counters = early;
 
@@ -51,8 +52,8 @@ static void map_counters(void)
 	__atomic_store_n(&counters, mapped, __ATOMIC_RELEASE);
 }
 
-/* The functions called here, and their symbol version where there are several: the older condition variables have another
- * layout. */
+/* The functions called here, and their symbol version where there are several: the older condition variables have
+ * another layout. */
 #define FUNCTIONS(FUNCTION)                                      \
 	FUNCTION(pthread_mutex_lock, NULL)                       \
 	FUNCTION(pthread_mutex_trylock, NULL)                    \
@@ -130,7 +131,8 @@ int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const s
 	return NEXT(pthread_cond_timedwait)(cond, mutex, deadline);
 }
 
-int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock, const struct timespec *deadline)
+int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
+			   const struct timespec *deadline)
 {
 	count(COND_WAIT);
 	return NEXT(pthread_cond_clockwait)(cond, mutex, clock, deadline);

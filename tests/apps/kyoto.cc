@@ -2,26 +2,28 @@
  *
  *     kyoto [--mix wicked|get] [--keys N] [--threads T] [--seconds S] [--seed N]
  *
- * The `wicked` test of Kyoto Cabinet's kccachetest, as CNA's authors (EuroSys'19, section 7.1.3) and Dice (Malthusian locks,
- * EuroSys'17, section 6.6) changed it: a pthread mutex, a fixed time, and keys from a range that does not depend on the number of
- * threads, 10,000,000 unless told otherwise. The database, a CacheDB, is empty at first.
+ * The `wicked` test of Kyoto Cabinet's kccachetest, as CNA's authors (EuroSys'19, section 7.1.3) and Dice (Malthusian
+ * locks, EuroSys'17, section 6.6) changed it: a pthread mutex, a fixed time, and keys from a range that does not depend
+ * on the number of threads, 10,000,000 unless told otherwise. The database, a CacheDB, is empty at first.
  *
- * What differs from theirs: the mutex stands in front of the library, because the library is the distribution's: its own locks (a
- * readers-writer lock, and a mutex for each of 16 slots) are taken inside, and nobody ever waits for them. And as one mutex cannot be held
- * across a transaction, there are no transactions.
+ * What differs from theirs: the mutex stands in front of the library, because the library is the distribution's: its
+ * own locks (a readers-writer lock, and a mutex for each of 16 slots) are taken inside, and nobody ever waits for them.
+ * And as one mutex cannot be held across a transaction, there are no transactions.
  *
- *     wicked   of nine operations, two are get and one each set, add, append, increment, cas, remove, and a cursor's (visit and
- *              change or remove the record, step on; one of ten jumps). A value is the key, or, one time in ten, up to 1,023 bytes.
- *              One time in a hundred up to nine keys follow in one bulk operation
+ *     wicked   of nine operations, two are get and one each set, add, append, increment, cas, remove, and a cursor's
+ *              (visit and change or remove the record, step on; one of ten jumps). A value is the key, or, one time in
+ *              ten, up to 1,023 bytes. One time in a hundred up to nine keys follow in one bulk operation
  *     get      only get, of an empty database: the shortest section
  *
  * Prints one line:
  *
- *     mix=M keys=N threads=T seconds=S operations=O operations_per_second=P least=L most=M inside=I met=E records=R visited=V wrong=W
+ *     mix=M keys=N threads=T seconds=S operations=O operations_per_second=P least=L most=M inside=I met=E
+ *         records=R visited=V wrong=W
  *
- * least and most: operations of the slowest and of the fastest thread. inside, a plain number that every section adds one to, must be
- * O; met, how often somebody was inside already, must be 0; visited, the records that a walk over the database finds, must be R, what it says itself; wrong, those of them that cannot be, must
- * be 0. Exit status: 0 if so, 1 if not or on any error.
+ * least and most: operations of the slowest and of the fastest thread. inside, a plain number that every section adds
+ * one to, must be O; met, how often somebody was inside already, must be 0; visited, the records that a walk over the
+ * database finds, must be R, what it says itself; wrong, those of them that cannot be, must be 0. Exit status: 0 if so,
+ * 1 if not or on any error.
  */
 #include <kccachedb.h>
 #include <pthread.h>
@@ -219,8 +221,9 @@ int main(int count, char **words)
 	int64_t records = db.count();
 	std::printf("mix=%s keys=%llu ", mix.c_str(), (unsigned long long)keys);
 	done.print();
-	std::printf(" inside=%llu met=%llu records=%lld visited=%llu wrong=%llu\n", (unsigned long long)inside, (unsigned long long)met,
-		    (long long)records, (unsigned long long)census.visited, (unsigned long long)census.wrong);
+	std::printf(" inside=%llu met=%llu records=%lld visited=%llu wrong=%llu\n", (unsigned long long)inside,
+		    (unsigned long long)met, (long long)records, (unsigned long long)census.visited,
+		    (unsigned long long)census.wrong);
 	db.close();
 	return met || inside != done.sum() || records != (int64_t)census.visited || census.wrong;
 }

@@ -2,24 +2,26 @@
  *
  *     leveldb --db DIR --mix fill|readrandom|readwhilewriting [--keys N] [--threads T] [--seconds S] [--seed N]
  *
- * As LevelDB's own db_bench does, with the changes of CNA's authors (EuroSys'19, section 7.1.2) and of Dice (Malthusian locks,
- * EuroSys'17, section 6.5): a fixed time instead of a fixed number of operations, and the throughput of all threads together.
+ * As LevelDB's own db_bench does, with the changes of CNA's authors (EuroSys'19, section 7.1.2) and of Dice (Malthusian
+ * locks, EuroSys'17, section 6.5): a fixed time instead of a fixed number of operations, and the throughput of all
+ * threads together.
  *
- *     fill               makes the database in DIR: keys 0 to N-1 (1,000,000 unless told otherwise; 0: an empty database), with
- *                        values of 100 bytes, in order
+ *     fill               makes the database in DIR: keys 0 to N-1 (1,000,000 unless told otherwise; 0: an empty
+ *                        database), with values of 100 bytes, in order
  *     readrandom         T threads read random keys
- *     readwhilewriting   the same, while one more thread overwrites random keys; its writes are not counted as operations
+ *     readwhilewriting   the same, while one more thread overwrites random keys; its writes are not counted as
+ *                        operations
  *
- * Each read takes the database's one mutex twice, for short, and that of a shard of the block cache for each block. With an empty
- * database only the first is left. (The lock of the papers' LevelDB versions 1.18 and 1.20 is the same.)
+ * Each read takes the database's one mutex twice, for short, and that of a shard of the block cache for each block.
+ * With an empty database only the first is left. (The lock of the papers' LevelDB versions 1.18 and 1.20 is the same.)
  *
- * A value holds its key, the number of the write that made it, and a checksum of both in all its bytes. A read is wrong if it
- * finds something else, or an older value than one whose write had ended before the read began. Prints one line:
+ * A value holds its key, the number of the write that made it, and a checksum of both in all its bytes. A read is wrong
+ * if it finds something else, or an older value than one whose write had ended before the read began. Prints one line:
  *
  *     mix=M keys=N threads=T seconds=S operations=O operations_per_second=P least=L most=M found=F wrong=W writes=X
  *
- * least and most: operations of the slowest and of the fastest thread. found must be O, or 0 in an empty database; wrong must be 0.
- * Exit status: 0 if so, 1 if not or on any error.
+ * least and most: operations of the slowest and of the fastest thread. found must be O, or 0 in an empty database;
+ * wrong must be 0. Exit status: 0 if so, 1 if not or on any error.
  */
 #include <leveldb/db.h>
 #include <leveldb/write_batch.h>

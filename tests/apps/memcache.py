@@ -2,18 +2,19 @@
 
     memcache.py DIR THREADS SECONDS OPERATIONS [WORD ...]
 
-The server and memcaslap are started as `WORD ... memcached` and `WORD ... memcaslap`: the words choose the lock. For SECONDS
-the clients of this program, one connection and one thread each, send batches of `incr` on four counters that all share and
-of `set`, `get`, `append` on keys of their own. An increment that two server threads made at once would answer the same number
-twice. Then memcaslap makes OPERATIONS sets and gets and compares every value. Prints three lines of key=value numbers; whether
-they are right is judged by the caller:
+The server and memcaslap are started as `WORD ... memcached` and `WORD ... memcaslap`: the words choose the lock. For
+SECONDS the clients of this program, one connection and one thread each, send batches of `incr` on four counters that
+all share and of `set`, `get`, `append` on keys of their own. An increment that two server threads made at once would
+answer the same number twice. Then memcaslap makes OPERATIONS sets and gets and compares every value. Prints three lines
+of key=value numbers; whether they are right is judged by the caller:
 
     part=clients threads=T increments=N distinct=D counters=C wrong=W server_incr=I server_set=S client_set=Q
-    part=memcaslap operations=N gets=G sets=S get_misses=M verify_misses=V verify_failed=F server_gets=A server_sets=B exit=E
+    part=memcaslap operations=N gets=G sets=S get_misses=M verify_misses=V verify_failed=F server_gets=A
+        server_sets=B exit=E
     part=server exit=E
 
-Both exits must be 0; distinct, counters and server_incr must equal increments; wrong must be 0; server_set must equal client_set; the server's
-numbers for memcaslap must equal memcaslap's.
+Both exits must be 0; distinct, counters and server_incr must equal increments; wrong must be 0; server_set must equal
+client_set; the server's numbers for memcaslap must equal memcaslap's.
 """
 
 import os

@@ -2,13 +2,14 @@
 
     nginx.py DIR THREADS REQUESTS WORD ...
 
-Starts `WORD ... nginx` with one worker process, whose pool of THREADS threads reads files for it (`aio threads`), and asks it for files
-and parts of files, REQUESTS in all in 16 connections. Prints one line of key=value numbers; whether they are right is judged by the caller:
+Starts `WORD ... nginx` with one worker process, whose pool of THREADS threads reads files for it (`aio threads`), and
+asks it for files and parts of files, REQUESTS in all in 16 connections. Prints one line of key=value numbers; whether
+they are right is judged by the caller:
 
     part=nginx requests=R wrong=W bytes=B logged=L logged_bytes=M alerts=A exit=X
 
-wrong, answers with another status, length or content than the file's, must be 0; the access log must have R lines and add up to B
-bytes; alerts, lines of the error log, and exit must be 0.
+wrong, answers with another status, length or content than the file's, must be 0; the access log must have R lines and
+add up to B bytes; alerts, lines of the error log, and exit must be 0.
 """
 
 import hashlib
@@ -119,8 +120,9 @@ def main():
         status = server.wait(60)
         logged = [line.split() for line in lines(f"{directory}/access.log")]
         servers.facts(
-            part="nginx", requests=sum(client.requests for client in clients), wrong=sum(client.wrong for client in clients),
-            bytes=sum(client.bytes for client in clients), logged=len(logged), logged_bytes=sum(int(size) for _, size in logged),
+            part="nginx", requests=sum(client.requests for client in clients),
+            wrong=sum(client.wrong for client in clients), bytes=sum(client.bytes for client in clients),
+            logged=len(logged), logged_bytes=sum(int(size) for _, size in logged),
             alerts=len(lines(error_log)), exit=status,
         )
         sys.stderr.write(open(error_log).read())

@@ -2,15 +2,16 @@
 
     queues.py THREADS ITEMS
 
-Each part moves the numbers 0 … ITEMS-1 through THREADS threads (two at least) and prints how many arrived and their sum.
-Whether they are right is judged by the caller:
+Each part moves the numbers 0 … ITEMS-1 through THREADS threads (two at least) and prints how many arrived and their
+sum. Whether they are right is judged by the caller:
 
     part=queue items=N sum=S
     part=condition items=N sum=S
     part=barrier items=N sum=S
     part=pool items=N sum=S
 
-CPython's locks are semaphores (sem_t); its interpreter lock is a mutex with a condition variable that waits with a time-out.
+CPython's locks are semaphores (sem_t); its interpreter lock is a mutex with a condition variable that waits with a
+time-out.
 """
 
 import os

@@ -16,7 +16,8 @@ def start(command, **options):
 def run(command, wanted=0, **options):
     """Runs a program to its end and returns what it printed; its exit status must be as wanted."""
     done = subprocess.run(
-        [str(word) for word in command], close_fds=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+        [str(word) for word in command], close_fds=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        **options
     )
     if done.returncode != wanted:
         sys.exit(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stdout}")

@@ -2,14 +2,15 @@
 #
 #     perl shared.pl THREADS ITEMS
 #
-# Half of the threads put the numbers 0 .. ITEMS-1 into a bounded shared array, the others take them out. Then all threads add
-# numbers to one shared sum, each in its turn. Prints what arrived; whether it is right is judged by the caller:
+# Half of the threads put the numbers 0 .. ITEMS-1 into a bounded shared array, the others take them out. Then all
+# threads add numbers to one shared sum, each in its turn. Prints what arrived; whether it is right is judged by the
+# caller:
 #
 #     part=queue items=N sum=S
 #     part=turns items=N sum=S
 #
-# Every access to a shared variable takes the interpreter's one global lock, a mutex with a condition variable; lock() and
-# cond_wait have a mutex and two condition variables for each variable.
+# Every access to a shared variable takes the interpreter's one global lock, a mutex with a condition variable; lock()
+# and cond_wait have a mutex and two condition variables for each variable.
 use strict;
 use warnings;
 no warnings 'threads';    # "cond_signal() called on unlocked variable": the lock that counts, the array's, is held

@@ -2,10 +2,10 @@
  *
  *     sqlite DIR THREADS SECONDS
  *
- * Each round inserts one row and moves an amount between two accounts in one statement, both through the shared connection,
- * then reads back. (Only one connection writes: a connection whose threads keep a read transaction open cannot follow
- * another writer, and SQLite would answer SQLITE_BUSY.) Prints one line of key=value numbers; whether they agree is judged
- * by the caller:
+ * Each round inserts one row and moves an amount between two accounts in one statement, both through the shared
+ * connection, then reads back. (Only one connection writes: a connection whose threads keep a read transaction open
+ * cannot follow another writer, and SQLite would answer SQLITE_BUSY.) Prints one line of key=value numbers; whether
+ * they agree is judged by the caller:
  *
  *     threads=T rounds=R rows=N sum=S expected_sum=E balance=B accounts=A wrong_reads=W integrity=ok
  *
@@ -73,8 +73,9 @@ static sqlite3_stmt *prepare(sqlite3 *db, const char *sql)
 
 /* Runs a statement that may answer one row; returns its first column, 0 when there is none.
  *
- * A reader that meets a half-written header of the log takes the write lock for a moment, and SQLite does not wait for it on a
- * connection that another thread is reading through: it answers SQLITE_BUSY at once. The statement has then done nothing. */
+ * A reader that meets a half-written header of the log takes the write lock for a moment, and SQLite does not wait for
+ * it on a connection that another thread is reading through: it answers SQLITE_BUSY at once. The statement has then
+ * done nothing. */
 static int64_t step(sqlite3 *db, sqlite3_stmt *statement)
 {
 	double patience = now() + BUSY_MS / 1e3;

@@ -29,5 +29,6 @@ onmessage = async ({ data: { words, number } }) => {
     }
     const bytes = new Uint8Array(65536).map((_, i) => i * 31 ^ number);
     const digest = Array.from(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)));
-    postMessage({ rounds: ROUNDS, primes: primesBelow(LIMIT), digest: digest.map((byte) => byte.toString(16).padStart(2, "0")).join("") });
+    const hex = digest.map((byte) => byte.toString(16).padStart(2, "0")).join("");
+    postMessage({ rounds: ROUNDS, primes: primesBelow(LIMIT), digest: hex });
 };

@@ -2,14 +2,14 @@
  *
  *     node workers.js THREADS ROUNDS
  *
- * Each of THREADS workers adds 1 to a shared plain number ROUNDS times, under a lock made of Atomics.wait and Atomics.notify; sends
- * ROUNDS / 10 messages that come back; and lets the pool (UV_THREADPOOL_SIZE threads) compress and hash. Prints one line of key=value numbers;
- * whether they are right is judged by the caller:
+ * Each of THREADS workers adds 1 to a shared plain number ROUNDS times, under a lock made of Atomics.wait and
+ * Atomics.notify; sends ROUNDS / 10 messages that come back; and lets the pool (UV_THREADPOOL_SIZE threads) compress
+ * and hash. Prints one line of key=value numbers; whether they are right is judged by the caller:
  *
  *     part=node threads=T counter=C expected=E messages=M echoes=F sum=S expected_sum=U wrong=W
  *
- * counter must equal expected: the plain number; echoes must equal messages, and sum the sum of what was sent; wrong, results of the pool
- * that differ from what the same thread computes itself, must be 0.
+ * counter must equal expected: the plain number; echoes must equal messages, and sum the sum of what was sent; wrong,
+ * results of the pool that differ from what the same thread computes itself, must be 0.
  */
 "use strict";
 const { Worker, isMainThread, parentPort, workerData } = require("worker_threads");

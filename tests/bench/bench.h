@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What the bench programs share: options, clocks, calibrated work, a waiting-time histogram. They lock plain pthread mutexes,
-// so that any lock can be measured by preloading it.
+// What the bench programs share: options, clocks, calibrated work, a waiting-time histogram. They lock plain pthread
+// mutexes, so that any lock can be measured by preloading it.
 #pragma once
 
 #include <pthread.h>
@@ -43,8 +43,8 @@ static inline uint64_t rnd(uint64_t *state)
     return *state = x;
 }
 
-// A chain of `cycles` dependent additions. One addition takes one cycle on every processor of interest, so this needs no
-// time stamp counter (which ticks at another rate than the core) and touches no memory.
+// A chain of `cycles` dependent additions. One addition takes one cycle on every processor of interest, so this needs
+// no time stamp counter (which ticks at another rate than the core) and touches no memory.
 static inline void work_cycles(uint64_t cycles)
 {
     uint64_t x = 0;
@@ -57,7 +57,7 @@ static inline void work_cycles(uint64_t cycles)
 // Cycles of `work_cycles` in a ns, measured now.
 double cycles_per_ns(void);
 
-// ---- Waiting times ----------------------------------------------------------------------------------------------------------
+// ---- Waiting times --------------------------------------------------------------------------------------------------
 
 // Log-linear: 16 buckets to a power of two, so a value is known to about 6 %; never allocates.
 enum { SUB_BITS = 4, BUCKETS = 64 << SUB_BITS };

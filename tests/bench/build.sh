@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the bench programs: build.sh OUTDIR -> OUTDIR/pair, OUTDIR/hotlock, OUTDIR/hotrw, OUTDIR/million, OUTDIR/start, OUTDIR/untold.so
+# Builds the bench programs: build.sh OUTDIR -> OUTDIR/pair, OUTDIR/hotlock, OUTDIR/hotrw, OUTDIR/million, OUTDIR/start,
+# OUTDIR/untold.so
 # CC and CFLAGS may be set by the caller (CFLAGS are added after ours).
 set -eu
 if [ $# -ne 1 ]; then

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// hotlock: one hot mutex. The section reads and writes L shared cache lines; outside it a thread pauses for some cycles or
-// works privately for some ns. Reports throughput, fairness, waiting times and what it cost.
+// hotlock: one hot mutex. The section reads and writes L shared cache lines; outside it a thread pauses for some cycles
+// or works privately for some ns. Reports throughput, fairness, waiting times and what it cost.
 #include "bench.h"
 
 #include <getopt.h>
@@ -48,8 +48,8 @@ static struct {
     pthread_barrier_t start;
 } shared = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
-// One acquisition in sixteen is timed: reading the clock twice costs more than an uncontended lock. Returns how long it took
-// (with the clock's own 20 ns or so), or NOT_TIMED.
+// One acquisition in sixteen is timed: reading the clock twice costs more than an uncontended lock. Returns how long it
+// took (with the clock's own 20 ns or so), or NOT_TIMED.
 #define NOT_TIMED UINT64_MAX
 static uint64_t acquire(const struct thread *t)
 {
@@ -107,11 +107,12 @@ static void *aligned(size_t bytes)
 
 static double cpu_seconds(const struct rusage *u)
 {
-    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) + (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
+    double seconds = (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec);
+    return seconds + (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
 }
 
-// The share of operations done by the busier half of the threads: 0.5 is fair, 1 is one half starving the other. With an odd
-// number the thread in the middle counts half for each side.
+// The share of operations done by the busier half of the threads: 0.5 is fair, 1 is one half starving the other. With
+// an odd number the thread in the middle counts half for each side.
 static double fairness(uint64_t *ops, int n, uint64_t total)
 {
     qsort(ops, (size_t)n, sizeof *ops, descending);
@@ -191,8 +192,8 @@ static void print_human(const struct result *r)
            opt.lines, (double)r->ops / r->elapsed_ms, r->elapsed_ms / 1e3, (unsigned long long)r->min_ops,
            (unsigned long long)r->max_ops, r->fairness);
     printf("wait: median %llu ns, p99 %llu ns, longest seen %llu ns (1 in %d timed)\n",
-           (unsigned long long)histogram_quantile(&r->waits, 0.5), (unsigned long long)histogram_quantile(&r->waits, 0.99),
-           (unsigned long long)r->waits.max, SAMPLE_EVERY);
+           (unsigned long long)histogram_quantile(&r->waits, 0.5),
+           (unsigned long long)histogram_quantile(&r->waits, 0.99), (unsigned long long)r->waits.max, SAMPLE_EVERY);
     printf("cost: %.2f CPU-seconds, %ld voluntary and %ld involuntary context switches\n", r->cpu_seconds, r->voluntary,
            r->involuntary);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// hotrw: one hot readers-writer lock, mostly read. One section in W, on average, writes L shared cache lines, the others read
-// them; outside a thread pauses for some cycles. Reports throughput, waiting times of readers and of writers, and what it cost.
+// hotrw: one hot readers-writer lock, mostly read. One section in W, on average, writes L shared cache lines, the
+// others read them; outside a thread pauses for some cycles. Reports throughput, waiting times of readers and of
+// writers, and what it cost.
 #include "bench.h"
 
 #include <getopt.h>
@@ -109,7 +110,8 @@ static void *aligned(size_t bytes)
 
 static double cpu_seconds(const struct rusage *u)
 {
-    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) + (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
+    double seconds = (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec);
+    return seconds + (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
 }
 
 static void collect(struct thread *threads, struct result *r)

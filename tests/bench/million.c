@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// million: what many mutexes cost in memory. Every mutex of a large array is locked once, or, with --everywhere, once by each
-// thread; then, unless --calm is given, threads lock random ones, every fourth from a hot few so that there is contention too.
+// million: what many mutexes cost in memory. Every mutex of a large array is locked once, or, with --everywhere, once
+// by each thread; then, unless --calm is given, threads lock random ones, every fourth from a hot few so that there is
+// contention too.
 #include "bench.h"
 
 #include <getopt.h>
@@ -11,7 +12,8 @@
 #include <string.h>
 
 const char *program = "million";
-const char *const usage_text = "usage: million [--mutexes N] [--threads N] [--seconds S] [--everywhere] [--calm] [--human]\n"
+const char *const usage_text = "usage: million [--mutexes N] [--threads N] [--seconds S] [--everywhere] [--calm] "
+                               "[--human]\n"
                                "  defaults: 1000000 mutexes, 64 threads, 1 second of random locking\n"
                                "  --everywhere  each mutex is locked by each thread at first, not by one\n"
                                "  --calm        no random locking\n";
@@ -93,16 +95,16 @@ static void print(const struct memory *before, const struct memory *after, uint6
     // Above the bare array: threads, and whatever the lock keeps elsewhere.
     double extra = (double)(after->rss - before->rss) * 1024 / (double)opt.mutexes;
     if (opt.human)
-        printf("%llu mutexes, %d threads, %llu acquisitions: VmRSS %ld KiB (%ld before the first lock, %+.1f bytes per mutex), "
-               "VmHWM %ld KiB, VmSize %ld KiB\n",
+        printf("%llu mutexes, %d threads, %llu acquisitions: VmRSS %ld KiB (%ld before the first lock, %+.1f bytes per "
+               "mutex), VmHWM %ld KiB, VmSize %ld KiB\n",
                (unsigned long long)opt.mutexes, opt.threads, (unsigned long long)ops, after->rss, before->rss, extra,
                after->hwm, after->size);
     else
         printf("{\"format\":\"%s\",\"bench\":\"million\",\"mutexes\":%llu,\"threads\":%d,\"seconds\":%g,\"ops\":%llu,"
                "\"rss_before_kib\":%ld,\"vm_rss_kib\":%ld,\"vm_hwm_kib\":%ld,\"vm_size_kib\":%ld,"
                "\"extra_bytes_per_mutex\":%.2f}\n",
-               BENCH_FORMAT, (unsigned long long)opt.mutexes, opt.threads, opt.seconds, (unsigned long long)ops, before->rss,
-               after->rss, after->hwm, after->size, extra);
+               BENCH_FORMAT, (unsigned long long)opt.mutexes, opt.threads, opt.seconds, (unsigned long long)ops,
+               before->rss, after->rss, after->hwm, after->size, extra);
 }
 
 static void parse(int argc, char **argv)
@@ -136,8 +138,8 @@ int main(int argc, char **argv)
     mutexes = malloc(opt.mutexes * sizeof *mutexes);
     if (!mutexes)
         die("out of memory");
-    // As by PTHREAD_MUTEX_INITIALIZER; really written (a compiler makes calloc of malloc and memset, which writes nothing), so
-    // that the array's own pages are in the figure before.
+    // As by PTHREAD_MUTEX_INITIALIZER; really written (a compiler makes calloc of malloc and memset, which writes
+    // nothing), so that the array's own pages are in the figure before.
     __asm__ volatile("" : "+r"(mutexes));
     memset(mutexes, 0, opt.mutexes * sizeof *mutexes);
     struct memory before = memory_now();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// pair: what an uncontended lock+unlock costs, of a mutex, a spinlock, a semaphore (sem_wait+sem_post), or a readers-writer
-// lock, to read or to write. A second thread is alive (asleep) unless --single is given, because glibc takes a shortcut without
-// atomics while a process has one thread, which no real multi-threaded program sees.
+// pair: what an uncontended lock+unlock costs, of a mutex, a spinlock, a semaphore (sem_wait+sem_post), or a
+// readers-writer lock, to read or to write. A second thread is alive (asleep) unless --single is given, because glibc
+// takes a shortcut without atomics while a process has one thread, which no real multi-threaded program sees.
 #include "bench.h"
 
 #include <getopt.h>
@@ -190,13 +190,13 @@ static void measure(void)
     qsort(ns, (size_t)n, sizeof *ns, ascending);
     if (opt.human)
         printf("%s %s+unlock, %s: minimum %.2f ns, median %.2f ns (%d batches of %d)\n", opt.kind,
-               opt.trylock ? "trylock" : "lock", opt.single ? "single thread" : "second thread alive", ns[0], ns[n / 2], n,
-               BATCH);
+               opt.trylock ? "trylock" : "lock", opt.single ? "single thread" : "second thread alive", ns[0], ns[n / 2],
+               n, BATCH);
     else
         printf("{\"format\":\"%s\",\"bench\":\"pair\",\"kind\":\"%s\",\"call\":\"%s\",\"single\":%s,\"min_ns\":%.3f,"
                "\"median_ns\":%.3f,\"batches\":%d,\"pairs_per_batch\":%d}\n",
-               BENCH_FORMAT, opt.kind, opt.trylock ? "trylock" : "lock", opt.single ? "true" : "false", ns[0], ns[n / 2], n,
-               BATCH);
+               BENCH_FORMAT, opt.kind, opt.trylock ? "trylock" : "lock", opt.single ? "true" : "false", ns[0],
+               ns[n / 2], n, BATCH);
     free(ns);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// start: what it takes to start a program that does nothing (`true`) and to see it end. It inherits what is preloaded into this one.
+// start: what it takes to start a program that does nothing (`true`) and to see it end. It inherits what is preloaded
+// into this one.
 #include "bench.h"
 
 #include <getopt.h>
@@ -67,7 +68,8 @@ int main(int argc, char **argv)
     if (human)
         printf("%s: minimum %.0f us, median %.0f us (%d starts)\n", command[0], us[0], us[n / 2], n);
     else
-        printf("{\"format\":\"%s\",\"bench\":\"start\",\"program\":\"%s\",\"min_us\":%.1f,\"median_us\":%.1f,\"starts\":%d}\n",
+        printf("{\"format\":\"%s\",\"bench\":\"start\",\"program\":\"%s\",\"min_us\":%.1f,\"median_us\":%.1f,"
+               "\"starts\":%d}\n",
                BENCH_FORMAT, command[0], us[0], us[n / 2], n);
     free(us);
     return 0;

@@ -1,6 +1,6 @@
 /*
- * A process that has one thread, and the moment at which it gets a second one, or loses it. Locks may leave out atomic instructions
- * while there is one: what they leave behind must be what any number of threads understands.
+ * A process that has one thread, and the moment at which it gets a second one, or loses it. Locks may leave out atomic
+ * instructions while there is one: what they leave behind must be what any number of threads understands.
  */
 #include "slow_motion.h"
 
@@ -178,8 +178,8 @@ static void make_company(void)
 
 enum { NO_MORE_STEPS = 3 };
 
-/* Makes a thread that `does` this in a handler at one instruction after another of `act`, each time in a process that has none yet,
-   with a mutex that it alone has used. */
+/* Makes a thread that `does` this in a handler at one instruction after another of `act`, each time in a process that
+   has none yet, with a mutex that it alone has used. */
 static void at_each_instruction(int kind, void (*act)(void), void *(*does)(void *), bool waits)
 {
     what_it_does = does;

@@ -1,6 +1,6 @@
 /*
- * A mutex that a waiter on a condition variable is to acquire again is in use, although nobody holds it: to destroy it is EBUSY, as
- * glibc answers. And when all waits have ended, however they did, it is not.
+ * A mutex that a waiter on a condition variable is to acquire again is in use, although nobody holds it: to destroy it
+ * is EBUSY, as glibc answers. And when all waits have ended, however they did, it is not.
  */
 #include "conformance.h"
 
@@ -132,11 +132,11 @@ static void refused(int kind, bool shared)
     end(NULL, 0);
 }
 
-#define BUSY_CHECKS(title, kind)                                                                                          \
-    CHECK(cond_busy, a_##title##_mutex_until_all_are_woken) { woken(kind, false); }                                       \
-    CHECK(cond_busy, a_##title##_mutex_after_waits_that_timed_out) { timed_out(kind, false); }                            \
-    CHECK(cond_busy, a_##title##_mutex_until_all_are_cancelled) { cancelled(kind, false); }                               \
-    CHECK(cond_busy, a_##title##_mutex_until_all_are_woken_by_a_shared_condition) { woken(kind, true); }                  \
+#define BUSY_CHECKS(title, kind)                                                                                      \
+    CHECK(cond_busy, a_##title##_mutex_until_all_are_woken) { woken(kind, false); }                                   \
+    CHECK(cond_busy, a_##title##_mutex_after_waits_that_timed_out) { timed_out(kind, false); }                        \
+    CHECK(cond_busy, a_##title##_mutex_until_all_are_cancelled) { cancelled(kind, false); }                           \
+    CHECK(cond_busy, a_##title##_mutex_until_all_are_woken_by_a_shared_condition) { woken(kind, true); }              \
     CHECK(cond_busy, a_##title##_mutex_until_all_are_cancelled_at_a_shared_condition) { cancelled(kind, true); }
 
 KINDS(BUSY_CHECKS)

@@ -1,4 +1,5 @@
-/* Waits with an error-checking or recursive mutex that the caller does not own: EPERM, as if they had never been made. */
+/* Waits with an error-checking or recursive mutex that the caller does not own: EPERM, as if they had never been
+ * made. */
 #include "conformance.h"
 
 struct strangers {

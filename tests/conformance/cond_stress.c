@@ -47,15 +47,22 @@ static void pingpong(struct pingpong p)
     CHECK_OK(pthread_mutex_destroy(&p.mutex));
 }
 
-#define PINGPONG .mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER, .second = PTHREAD_COND_INITIALIZER
+#define PINGPONG \
+    .mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER, .second = PTHREAD_COND_INITIALIZER
 
 CHECK(cond_stress, ping_pong) { pingpong((struct pingpong){PINGPONG, .rounds = 50000}); }
 
-CHECK(cond_stress, ping_pong_signalling_outside) { pingpong((struct pingpong){PINGPONG, .rounds = 50000, .signal_outside = true}); }
+CHECK(cond_stress, ping_pong_signalling_outside)
+{
+    pingpong((struct pingpong){PINGPONG, .rounds = 50000, .signal_outside = true});
+}
 
 CHECK(cond_stress, ping_pong_on_two_conditions) { pingpong((struct pingpong){PINGPONG, .rounds = 30000, .two = true}); }
 
-CHECK(cond_stress, ping_pong_by_broadcast) { pingpong((struct pingpong){PINGPONG, .rounds = 30000, .broadcast = true}); }
+CHECK(cond_stress, ping_pong_by_broadcast)
+{
+    pingpong((struct pingpong){PINGPONG, .rounds = 30000, .broadcast = true});
+}
 
 /* ---- Producers and consumers ---- */
 

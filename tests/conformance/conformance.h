@@ -67,7 +67,8 @@ const char *code_name(int code);
 
 #define SKIP(reason) check_skipped(__FILE__, __LINE__, reason)
 
-/* What glibc's own locks cannot do, or not always. The check is skipped under them, unless the runner asks whether that is still so. */
+/* What glibc's own locks cannot do, or not always. The check is skipped under them, unless the runner asks whether that
+ * is still so. */
 #define GLIBC_CANNOT(reason)                                                                        \
     do {                                                                                            \
         if (locks_are_glibcs() && !excepted_are_tried()) SKIP(reason);                              \
@@ -208,8 +209,8 @@ void sleepers_give(struct sleepers *sleepers, int tokens);
 /* Waits (without the condition variable) until that many have left. */
 void sleepers_await(struct sleepers *sleepers, int woken);
 void sleepers_join(struct sleepers *sleepers);
-/* In a forked child, where the sleepers and whoever was at the condition variable do not exist: a new mutex, but the condition
-   variable as it was found, by signals, a broadcast and in the end its destruction. */
+/* In a forked child, where the sleepers and whoever was at the condition variable do not exist: a new mutex, but the
+   condition variable as it was found, by signals, a broadcast and in the end its destruction. */
 void sleepers_use_inherited(struct sleepers *sleepers);
 
 /* ---- Mutex kinds ------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /*
- * A program whose malloc takes a static pthread mutex, as several allocators do: conformance_malloc SCENARIO. If locking
- * or waiting allocates, that is said here; it would call itself, and hang or overflow the stack.
+ * A program whose malloc takes a static pthread mutex, as several allocators do: conformance_malloc SCENARIO. If
+ * locking or waiting allocates, that is said here; it would call itself, and hang or overflow the stack.
  */
 #include "conformance.h"
 
@@ -241,8 +241,8 @@ static void scenario_dlopen(void)
     for (int i = 0; i < 2; i++) thread_join(threads[i]);
 }
 
-/* The dynamic linker makes room for more libraries with thread-local storage than it has counted on: in each thread, at the first
- * call that asks it for such storage. */
+/* The dynamic linker makes room for more libraries with thread-local storage than it has counted on: in each thread, at
+ * the first call that asks it for such storage. */
 enum { MANY_LIBRARIES = 64 };
 
 static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;

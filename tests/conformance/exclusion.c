@@ -2,9 +2,9 @@
  * The unprotected counter: the only sensor in the suite for "two threads were inside".
  *
  * It is read, sometimes held for a while (a yield, a few hundred turns), and written back. An intruder that writes in
- * between is overwritten, and the sum is short. The yields matter most: while a holder is off its CPU, each of the others
- * tries the lock, and a lock that lets somebody in once in ten thousand times is caught within a second. No atomic
- * operation stands in the section, so the lock's own ordering is tested as well.
+ * between is overwritten, and the sum is short. The yields matter most: while a holder is off its CPU, each of the
+ * others tries the lock, and a lock that lets somebody in once in ten thousand times is caught within a second. No
+ * atomic operation stands in the section, so the lock's own ordering is tested as well.
  */
 #include "conformance.h"
 

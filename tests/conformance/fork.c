@@ -258,7 +258,7 @@ CHECK(fork, child_remakes_a_condition_with_waiters_left_behind)
     sleepers_join(&s);
 }
 
-/* ---- A fork in a signal handler that interrupted a wait: in the child the wait goes on, and no signal will come ---- */
+/* --- A fork in a signal handler that interrupted a wait: in the child the wait goes on, and no signal will come --- */
 
 struct interrupted {
     pthread_mutex_t mutex;

@@ -1,6 +1,6 @@
 /*
- * A mutex of the default kind in memory that two processes map. POSIX wants PTHREAD_PROCESS_SHARED for that; without it glibc's works as long as
- * the processes do not contend for it, and programs rely on that. Here they take turns.
+ * A mutex of the default kind in memory that two processes map. POSIX wants PTHREAD_PROCESS_SHARED for that; without it
+ * glibc's works as long as the processes do not contend for it, and programs rely on that. Here they take turns.
  */
 #include "conformance.h"
 
@@ -93,8 +93,8 @@ CHECK(mapped, default_processes_contend_in_turn) { contends_in_turn(KIND_DEFAULT
 
 /*
  * A process forks, and its children, one after the other, use mutexes of every kind: two in memory that all of them
- * map, and one of their own. Nobody contends. glibc's test of robust mutexes and fork does the same; it hung under locks
- * that made a side block at the first use, because the second child took the first one's name of it for its own.
+ * map, and one of their own. Nobody contends. glibc's test of robust mutexes and fork does the same; it hung under
+ * locks that made a side block at the first use, because the second child took the first one's name of it for its own.
  */
 
 enum { SHARED = 1, ROBUST = 2, INHERITS = 4, CHECKS = 8, ALL_KINDS = 16 };

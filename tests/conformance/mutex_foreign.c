@@ -56,8 +56,8 @@ static struct foreign deepbind(void)
 }
 
 /*
- * The old names are still exported to programs that were linked long ago, under the base version. Referring to that version
- * is what such a program does; dlsym would not find them. They have no timedlock.
+ * The old names are still exported to programs that were linked long ago, under the base version. Referring to that
+ * version is what such a program does; dlsym would not find them. They have no timedlock.
  */
 #if defined __x86_64__
 #define BASE_VERSION "GLIBC_2.2.5"

@@ -1,6 +1,7 @@
 /*
- * The end of a mutex. POSIX lets the next owner destroy a mutex and free its memory as soon as it has released it, while
- * the previous owner may still be inside its own unlock. Whoever touches the mutex after letting another in, faults here.
+ * The end of a mutex. POSIX lets the next owner destroy a mutex and free its memory as soon as it has released it,
+ * while the previous owner may still be inside its own unlock. Whoever touches the mutex after letting another in,
+ * faults here.
  */
 #include "conformance.h"
 
@@ -158,7 +159,8 @@ struct list {
     atomic_long taken;
 };
 
-/* Unlinks the first node while holding its predecessor, then frees it: nobody can be waiting, somebody may be leaving. */
+/* Unlinks the first node while holding its predecessor, then frees it: nobody can be waiting, somebody may be
+ * leaving. */
 static bool take_first(struct list *list)
 {
     HOT_OK(pthread_mutex_lock(&list->head.mutex));

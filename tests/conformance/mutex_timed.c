@@ -179,7 +179,8 @@ CHECK(mutex_timed, passed_deadline_behind_a_waiter_times_out_at_once)
     struct locker first;
     CHECK_OK(pthread_mutex_lock(&mutex));
     locker_start(&first, &mutex, NULL, NULL);
-    /* glibc before 2.34 computes relative times, which overflow for the first second of all, and then waits for ever. */
+    /* glibc before 2.34 computes relative times, which overflow for the first second of all, and then waits for
+     * ever. */
     int known = glibc_is_at_least(34) ? 6 : 3;
     WAYS(i) for (int d = 0; d < known; d++)
     {

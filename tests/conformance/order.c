@@ -1,6 +1,6 @@
 /*
- * The order in which waiters wake. POSIX leaves it open for threads of one priority and glibc promises nothing, so these
- * checks are offered with CONFORMANCE_FIFO=1 only.
+ * The order in which waiters wake. POSIX leaves it open for threads of one priority and glibc promises nothing, so
+ * these checks are offered with CONFORMANCE_FIFO=1 only.
  */
 #include "conformance.h"
 

@@ -1,5 +1,5 @@
-// C++ on top of the pthread calls: destructors must run when a cancelled thread unwinds out of a wait, and they find the
-// mutex held. Each function answers nullptr or what went wrong. Nothing here throws.
+// C++ on top of the pthread calls: destructors must run when a cancelled thread unwinds out of a wait, and they find
+// the mutex held. Each function answers nullptr or what went wrong. Nothing here throws.
 #include <chrono>
 #include <condition_variable>
 #include <mutex>

@@ -1,6 +1,7 @@
 /*
- * Threads of unlike priority under SCHED_FIFO on one CPU: whoever waits for one that it outranks must sleep, for that one does not run as long as it does not.
- * One of the two is slowed, so that the other finds it at any instruction. Skipped where the system refuses SCHED_FIFO.
+ * Threads of unlike priority under SCHED_FIFO on one CPU: whoever waits for one that it outranks must sleep, for that
+ * one does not run as long as it does not. One of the two is slowed, so that the other finds it at any instruction.
+ * Skipped where the system refuses SCHED_FIFO.
  *
  * What fails here is a thread that polls until the other one has done something. One that polls for a while and then
  * sleeps passes, though it waits. The models show that a release waits for nobody (model/tests/shuttle/unwaited.rs).
@@ -36,7 +37,8 @@ static void wake_there(void)
     if (slow_steps() == atomic_load(&wakes_at)) HOT_RC((int)write(woken[1], &now, 1), 1);
 }
 
-/* Sleeps until then; or for a while, if it does not get there, for it sleeps itself, or has ended. Whether it got there. */
+/* Sleeps until then; or for a while, if it does not get there, for it sleeps itself, or has ended. Whether it got
+ * there. */
 static bool sleep_until_there(void)
 {
     struct pollfd end = {.fd = woken[0], .events = POLLIN};

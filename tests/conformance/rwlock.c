@@ -8,7 +8,8 @@ static void *read_once(void *lock)
     return NULL;
 }
 
-/* Two readers meet: a lock may take that for a reason to count its readers otherwise (cst-rw:meetings=1), once they are gone. */
+/* Two readers meet: a lock may take that for a reason to count its readers otherwise (cst-rw:meetings=1), once they are
+ * gone. */
 static void meet(pthread_rwlock_t *lock)
 {
     CHECK_OK(pthread_rwlock_rdlock(lock));

@@ -40,7 +40,8 @@ void rw_finish(struct rw_user *user);
 /* Lets all of them go, whoever gets the lock first. */
 void rw_finish_all(struct rw_user *users, int count);
 
-/* Threads that read and write two counters, which a reader must see equal. Fails the check if one does not, or a write is lost. */
+/* Threads that read and write two counters, which a reader must see equal. Fails the check if one does not, or a write
+ * is lost. */
 void rw_check_excludes(pthread_rwlock_t *lock, int threads, int ms, rw_call *rdlock, rw_call *wrlock);
 
 #endif

@@ -199,8 +199,9 @@ static int insist_write(pthread_rwlock_t *lock)
     return insist(pthread_rwlock_clockwrlock, lock);
 }
 
-/* Of these kinds, glibc's writer whose deadline passes hands its turn to another writer. That one may find the write phase already begun, and not
-   wait for the last reader to say so: the reader then says so after the phase is over, and all who come after wait for its end. */
+/* Of these kinds, glibc's writer whose deadline passes hands its turn to another writer. That one may find the write
+   phase already begun, and not wait for the last reader to say so: the reader then says so after the phase is over, and
+   all who come after wait for its end. */
 static bool glibc_may_hang(int kind)
 {
     return kind == PTHREAD_RWLOCK_PREFER_WRITER_NP || kind == PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP;

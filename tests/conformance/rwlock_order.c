@@ -213,8 +213,8 @@ CHECK(rwlock_order, kind_2_readers_get_in_among_few_writers)
     thread_join(writer);
 }
 
-/* glibc lets readers that overlap each other starve a writer for ever where readers are preferred; a replacement that claims better shows
-   it here. */
+/* glibc lets readers that overlap each other starve a writer for ever where readers are preferred; a replacement that
+   claims better shows it here. */
 CHECK(rwlock_order, kind_0_writers_get_in_among_many_readers)
 {
     GLIBC_CANNOT("glibc's readers starve writers");

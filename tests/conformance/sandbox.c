@@ -1,6 +1,6 @@
 /*
- * A program that gives up system calls once it runs. The filter kills the process for any call but those that glibc's own
- * primitives may make in the same places, and the few more that docs/behaviour.md names.
+ * A program that gives up system calls once it runs. The filter kills the process for any call but those that glibc's
+ * own primitives may make in the same places, and the few more that docs/behaviour.md names.
  */
 #include "conformance.h"
 

@@ -161,7 +161,8 @@ CHECK(sem_waits, cancelled_while_waiting)
     CHECK_OK(sem_destroy(&sem));
 }
 
-/* A cancellation that is pending is acted upon even if there is a permit, which is not taken. (glibc's sem_clockwait takes it.) */
+/* A cancellation that is pending is acted upon even if there is a permit, which is not taken. (glibc's sem_clockwait
+ * takes it.) */
 static void *wait_when_told(void *argument)
 {
     struct waiter *w = argument;
@@ -255,7 +256,8 @@ CHECK(sem_waits, usable_in_a_forked_child)
 
 static atomic_bool enough;
 
-/* Forked while others are anywhere in a post or a wait: the semaphore can be used, and lacks no permit that was there for good. */
+/* Forked while others are anywhere in a post or a wait: the semaphore can be used, and lacks no permit that was there
+ * for good. */
 static void *churn(void *argument)
 {
     sem_t *sem = argument;

@@ -139,7 +139,8 @@ CHECK(signals, frozen_beyond_its_deadline)
 
 /* ---- On a condition variable ---- */
 
-/* All are woken; those that run leave, and the mutex is theirs. (Which one a single signal wakes is nobody's promise.) */
+/* All are woken; those that run leave, and the mutex is theirs. (Which one a single signal wakes is nobody's
+ * promise.) */
 static void freeze_sleepers(int count, unsigned who)
 {
     struct sleepers s = SLEEPERS_INITIALIZER;

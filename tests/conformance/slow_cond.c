@@ -5,8 +5,9 @@
 #include <sys/syscall.h>
 
 /*
- * A slow waiter and a partner. After each step the waiter lets the partner try for the mutex; the partner gets it once the
- * wait has released it, lets `delay` more steps pass, and acts, once. Sweeping the delay visits every place in the wait.
+ * A slow waiter and a partner. After each step the waiter lets the partner try for the mutex; the partner gets it once
+ * the wait has released it, lets `delay` more steps pass, and acts, once. Sweeping the delay visits every place in the
+ * wait.
  */
 struct stage {
     pthread_mutex_t mutex;
@@ -53,7 +54,8 @@ static void *partner(void *unused)
 static void let_partner_try(void)
 {
     if (atomic_load(&acted)) {
-        /* Not nap_us: a cancellation point in this handler would end the wait anywhere, with the mutex released, too. */
+        /* Not nap_us: a cancellation point in this handler would end the wait anywhere, with the mutex released,
+         * too. */
         struct timespec moment = {0, 1000};
         syscall(SYS_nanosleep, &moment, NULL);
         return;

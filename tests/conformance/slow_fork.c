@@ -1,6 +1,6 @@
 /*
- * A fork while another thread stands at any instruction of a call on a condition variable, which the child goes on to use. POSIX does
- * not ask for that, and glibc's own hangs: a child finds its internal lock held for ever.
+ * A fork while another thread stands at any instruction of a call on a condition variable, which the child goes on to
+ * use. POSIX does not ask for that, and glibc's own hangs: a child finds its internal lock held for ever.
  */
 #include "slow_motion.h"
 

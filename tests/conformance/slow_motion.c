@@ -43,9 +43,9 @@ void slow_begin(void (*hook)(void))
     struct sigaction action = {.sa_sigaction = trapped, .sa_flags = SA_RESTART | SA_SIGINFO};
     sigemptyset(&action.sa_mask);
     /*
-     * A cancellation must arrive at the instruction that was reached, not in the handler: glibc from 2.41 on looks where its
-     * signal interrupted the thread, and loses one that comes while a handler stands on its cancellable system call.
-     * sigaddset refuses this signal.
+     * A cancellation must arrive at the instruction that was reached, not in the handler: glibc from 2.41 on looks
+     * where its signal interrupted the thread, and loses one that comes while a handler stands on its cancellable
+     * system call. sigaddset refuses this signal.
      */
     *(unsigned long *)&action.sa_mask |= 1UL << (SIGCANCEL - 1);
     CHECK_EQ(sigaction(SIGTRAP, &action, NULL), 0);

@@ -1,7 +1,7 @@
 /*
- * Slow motion: a thread runs one instruction at a time, by the processor's trap flag, and a hook runs after each. What other
- * threads do meanwhile happens between any two instructions of a lock's code: windows that a stress test meets once a
- * week are met in each run. x86-64 only; elsewhere the checks are skipped.
+ * Slow motion: a thread runs one instruction at a time, by the processor's trap flag, and a hook runs after each. What
+ * other threads do meanwhile happens between any two instructions of a lock's code: windows that a stress test meets
+ * once a week are met in each run. x86-64 only; elsewhere the checks are skipped.
  */
 #ifndef SLOW_MOTION_H
 #define SLOW_MOTION_H
@@ -19,9 +19,11 @@ void slow_let_go(void);
 
 /* A hook that stops the slow thread at one of its steps, once. */
 void slow_stop(void);
-/* At which step; 0: at none. To be said before the slow thread begins, or once it is known that it will not get there. */
+/* At which step; 0: at none. To be said before the slow thread begins, or once it is known that it will not get
+ * there. */
 void slow_stop_at(long step);
-/* Waits for that. False if the thread has blocked, or ended, before its time came: then there are no more places to stop it. */
+/* Waits for that. False if the thread has blocked, or ended, before its time came: then there are no more places to
+ * stop it. */
 bool slow_await_stop(void);
 /* Lets it go on, now or as soon as it stops. */
 void slow_go_on(void);

@@ -1,7 +1,7 @@
 /*
- * A condition variable in slow motion: two threads, each stopped at any instruction of a wait, a time-out, a signal or a
- * broadcast, while others sleep. The one that stopped first goes on, then the other. As many tokens are put down as threads
- * wait, with a signal for each: everybody must take one, whatever the two were at.
+ * A condition variable in slow motion: two threads, each stopped at any instruction of a wait, a time-out, a signal or
+ * a broadcast, while others sleep. The one that stopped first goes on, then the other. As many tokens are put down as
+ * threads wait, with a signal for each: everybody must take one, whatever the two were at.
  */
 #include "slow_motion.h"
 
@@ -216,8 +216,8 @@ static void play_both(const struct deed *one, long step, const struct deed *othe
 }
 
 /*
- * Pairs are drawn, the same in each run. With FLASHLOCK_FULL, which takes about an hour for a lock: each instruction of the
- * one, with one of SHARE of the other's, so that each of them has its turn.
+ * Pairs are drawn, the same in each run. With FLASHLOCK_FULL, which takes about an hour for a lock: each instruction of
+ * the one, with one of SHARE of the other's, so that each of them has its turn.
  */
 static void two_stopped(int first, int last)
 {

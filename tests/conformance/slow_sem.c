@@ -56,7 +56,8 @@ static void ask_once(void)
     gate_wait(&answer, asked);
 }
 
-/* After every instruction of the post another thread tries to get the permit; it then destroys the semaphore and its memory. */
+/* After every instruction of the post another thread tries to get the permit; it then destroys the semaphore and its
+ * memory. */
 CHECK(slow_motion, sem_post_never_looks_back)
 {
     for (int round = 0; round < 10; round++) {
@@ -345,8 +346,8 @@ static pthread_t start_and_settle(void *(*body)(void *), _Atomic pid_t *tid)
     return thread;
 }
 
-/* The first of two waiters does not run, so a post looks for the second. It stops at its `step`; meanwhile that one gets another permit
-   and waits for a mutex, with a third thread behind it. Whether the post got that far. */
+/* The first of two waiters does not run, so a post looks for the second. It stops at its `step`; meanwhile that one
+   gets another permit and waits for a mutex, with a third thread behind it. Whether the post got that far. */
 static bool post_looks_for_who_is_elsewhere(long step)
 {
     struct sigaction action = {.sa_handler = stay_here};

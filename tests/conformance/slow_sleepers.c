@@ -1,6 +1,6 @@
 /*
- * Many sleepers, and one thread, or two, stopped at any instruction of a wait for a semaphore, or of a post. n posts must let
- * n sleepers go on, wherever somebody is stopped: no permit lies beside a sleeper.
+ * Many sleepers, and one thread, or two, stopped at any instruction of a wait for a semaphore, or of a post. n posts
+ * must let n sleepers go on, wherever somebody is stopped: no permit lies beside a sleeper.
  */
 #include "sem.h"
 #include "slow_motion.h"
@@ -61,8 +61,8 @@ static void crowd_sleeps(void)
     for (int i = 0; i < crowd.count; i++) settle(crowd.tids[i]);
 }
 
-/* Posts once for each, and for so many others that sleep as well, and waits until all have gone on. Fails if for PATIENCE_MS
-   nobody does. */
+/* Posts once for each, and for so many others that sleep as well, and waits until all have gone on. Fails if for
+   PATIENCE_MS nobody does. */
 static void crowd_goes_on(const char *what, int others)
 {
     enum { PATIENCE_MS = 10000 };
@@ -249,7 +249,8 @@ static void play_both(int one, long step, int other, long other_step)
     play(both, 2);
 }
 
-/* Two stopped, at any two instructions. Pairs are drawn, the same in each run; with FLASHLOCK_FULL each pair has its turn. */
+/* Two stopped, at any two instructions. Pairs are drawn, the same in each run; with FLASHLOCK_FULL each pair has its
+ * turn. */
 static void two_stopped(int index)
 {
     enum { SOME = 6 };

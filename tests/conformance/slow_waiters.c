@@ -1,4 +1,5 @@
-/* Waiters in slow motion: stopped at any instruction of their lock, or arriving at any instruction of somebody's unlock. */
+/* Waiters in slow motion: stopped at any instruction of their lock, or arriving at any instruction of somebody's
+ * unlock. */
 #include "slow_motion.h"
 
 #include <dlfcn.h>
@@ -31,7 +32,8 @@ static void *lock_and_be_stopped(void *argument)
     return NULL;
 }
 
-/* With the mutex held here, stops a waiter at one instruction after another and runs `meanwhile`, which ends unlocked. */
+/* With the mutex held here, stops a waiter at one instruction after another and runs `meanwhile`, which ends
+ * unlocked. */
 static void stop_everywhere(int kind, mutex_call *lock, void (*meanwhile)(pthread_mutex_t *))
 {
     pthread_mutex_t mutex;
@@ -80,8 +82,8 @@ CHECK(slow_motion, timed_waiter_stopped_anywhere_stops_nobody_else)
     stop_everywhere(KIND_DEFAULT, timedlock_far, others_get_on);
 }
 
-/* Two, one behind the other, at any two of their instructions; with several more behind them. Pairs are drawn, the same in each run, or
-   each has its turn. */
+/* Two, one behind the other, at any two of their instructions; with several more behind them. Pairs are drawn, the same
+   in each run, or each has its turn. */
 static long stop_two(pthread_mutex_t *mutex, mutex_call *lock, const long at[2])
 {
     enum { MORE = 3 };

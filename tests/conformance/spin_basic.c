@@ -1,4 +1,5 @@
-/* Spinlocks: return codes, what counts as initialised, exclusion between threads and between processes, frozen waiters. */
+/* Spinlocks: return codes, what counts as initialised, exclusion between threads and between processes, frozen
+ * waiters. */
 #include "conformance.h"
 
 #include <dlfcn.h>

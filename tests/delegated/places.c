@@ -10,7 +10,8 @@ static char path[4096];
 /* Writes the file and names it in the variable. */
 static void configure(const char *text)
 {
-    snprintf(path, sizeof path, "%s/flashlock-rcl-%d.toml", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
+    const char *directory = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    snprintf(path, sizeof path, "%s/flashlock-rcl-%d.toml", directory, (int)getpid());
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     CHECK_EQ(write(file, text, strlen(text)), (long long)strlen(text));
     CHECK_OK(close(file));
@@ -34,7 +35,8 @@ static uint32_t number(const char *name)
 
 CHECK(places, a_file_says_where_locks_are)
 {
-    configure("[servers.hot]\nthreads = 2\n[servers.cool]\n[locks]\nindex = \"hot\"\nlog = \"ordinary\"\n\"c.*\" = \"cool\"\n");
+    configure("[servers.hot]\nthreads = 2\n[servers.cool]\n"
+              "[locks]\nindex = \"hot\"\nlog = \"ordinary\"\n\"c.*\" = \"cool\"\n");
     CHECK_EQ(server_of(FLASHLOCK_RCL_ORDINARY, "index"), number("hot"));
     CHECK_EQ(server_of(FLASHLOCK_RCL_DELEGATED, "c.7"), number("cool"));
     CHECK_EQ(server_of(FLASHLOCK_RCL_DELEGATED, "log"), 0);

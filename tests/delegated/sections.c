@@ -33,7 +33,8 @@ static void *add_often(void *context)
     for (int round = 0; round < ROUNDS; round++) {
         void *result;
         HOT_OK(flashlock_rcl_exec(&work->lock, add, work, &result));
-        if ((intptr_t)result < 1 || (intptr_t)result > THREADS * ROUNDS) FAIL("a result is %ld", (long)(intptr_t)result);
+        if ((intptr_t)result < 1 || (intptr_t)result > THREADS * ROUNDS)
+            FAIL("a result is %ld", (long)(intptr_t)result);
     }
     return NULL;
 }

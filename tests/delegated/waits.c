@@ -114,7 +114,7 @@ CHECK(waits, time_passes_on_both_clocks)
     time_passes(FLASHLOCK_RCL_DELEGATED, CLOCK_REALTIME);
 }
 
-/* ---- A section that can end only after another one of the same server ---------------------------------------------- */
+/* ---- A section that can end only after another one of the same server -------------------------------------------- */
 
 static int ends[2];
 static struct gate inside;

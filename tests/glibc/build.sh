@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the probe and the libraries that pretend another version of glibc: build.sh OUTDIR. CC and CFLAGS are respected.
+# Builds the probe and the libraries that pretend another version of glibc: build.sh OUTDIR. CC and CFLAGS are
+# respected.
 set -eu
 [ $# -eq 1 ] || { echo "usage: build.sh OUTDIR" >&2; exit 2; }
 mkdir -p "$1"

@@ -2,7 +2,8 @@
  * What is this program running on? Prints three kinds of lines:
  *
  *     glibc 2.36          the C library's own word for its version, which no preload library changes
- *     locks glibc         whose pthread_mutex_lock it is: glibc's counts the users of a mutex it holds, flashlock's does not
+ *     locks glibc         whose pthread_mutex_lock it is: glibc's counts the users of a mutex it holds, flashlock's
+ *                         does not
  *     loaded PATH         every file that the dynamic linker has loaded, except this one
  */
 #include <link.h>

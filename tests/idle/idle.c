@@ -1,7 +1,7 @@
 /*
- * What do blocked threads cost? Each scenario blocks threads for good, in a process of its own, and prints the CPU time and
- * the context switches of that process over a window in which nothing happens. Not its wall time: a busy machine changes
- * nothing.
+ * What do blocked threads cost? Each scenario blocks threads for good, in a process of its own, and prints the CPU time
+ * and the context switches of that process over a window in which nothing happens. Not its wall time: a busy machine
+ * changes nothing.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// cond, broadcast: condition variables as programs use them. The buffers are small, so that a lost wake-up stops them for
-// good and the watchdog sees it.
+// cond, broadcast: condition variables as programs use them. The buffers are small, so that a lost wake-up stops them
+// for good and the watchdog sees it.
 #include "torture.h"
 
-// ---- cond -----------------------------------------------------------------------------------------------------------------
+// ---- cond -----------------------------------------------------------------------------------------------------------
 
 enum { MAX_BELTS = MAX_THREADS / 8 + 1, MAX_CAPACITY = 3 };
 
@@ -124,7 +124,7 @@ void run_cond(struct run *run)
             fail("%llu items made, %llu used", (unsigned long long)belts[i].made, (unsigned long long)belts[i].used);
 }
 
-// ---- broadcast ------------------------------------------------------------------------------------------------------------
+// ---- broadcast ------------------------------------------------------------------------------------------------------
 
 static struct {
     pthread_mutex_t mutex;

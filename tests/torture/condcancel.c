@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// condcancel: a waiter that is cancelled must not take a signal with it while others wait (POSIX, pthread_cond_wait), and
-// its cleanup handler must find the mutex held.
+// condcancel: a waiter that is cancelled must not take a signal with it while others wait (POSIX, pthread_cond_wait),
+// and its cleanup handler must find the mutex held.
 //
 // A ring is one controller and three waiters. When all three wait, the controller posts one token, sends one signal and
 // cancels two of the waiters, in random order. Whoever is not cancelled is still there to take the token, always.

@@ -15,18 +15,18 @@ static void expect_no_update_lost(uint64_t visits)
         fail("lost update: %llu sections, %llu counted", (unsigned long long)visits, (unsigned long long)probe.seq);
 }
 
-// ---- counter --------------------------------------------------------------------------------------------------------------
+// ---- counter --------------------------------------------------------------------------------------------------------
 
 // A lock that fails to exclude is caught in two ways, because each is blind to something.
 //
-// Overlap: the probe sees a second thread inside. It sees every kind of failure, but only if another thread is inside at that
-// very moment, which chance rarely arranges when waiters sleep. So half of the attempts are aimed: they begin just when somebody
-// is seen inside (a short, bounded wait, because the others may all be asleep); and every fourth owner gives its CPU away inside,
-// so that the others run into it.
+// Overlap: the probe sees a second thread inside. It sees every kind of failure, but only if another thread is inside
+// at that very moment, which chance rarely arranges when waiters sleep. So half of the attempts are aimed: they begin
+// just when somebody is seen inside (a short, bounded wait, because the others may all be asleep); and every fourth
+// owner gives its CPU away inside, so that the others run into it.
 //
-// Testimony: the lock itself is asked whether it is held, by a trylock inside the section. It needs no second thread, so it
-// catches an acquisition that came back without the lock every time, but it knows nothing of two owners. In half of the
-// sections only, so that the lock is also seen without it.
+// Testimony: the lock itself is asked whether it is held, by a trylock inside the section. It needs no second thread,
+// so it catches an acquisition that came back without the lock every time, but it knows nothing of two owners. In half
+// of the sections only, so that the lock is also seen without it.
 static void aim(void)
 {
     for (int i = 0; i < 200 && probe.owner == 0; i++)
@@ -68,7 +68,7 @@ void run_counter(struct run *run)
     expect_no_update_lost(total_ops());
 }
 
-// ---- trylock --------------------------------------------------------------------------------------------------------------
+// ---- trylock --------------------------------------------------------------------------------------------------------
 
 // On a mutex nobody else knows, the answers are certain.
 static void private_trylock(struct worker *w, pthread_mutex_t *mine)
@@ -131,7 +131,7 @@ void run_trylock(struct run *run)
     note("taken=%llu busy=%llu", (unsigned long long)successes, (unsigned long long)refusals);
 }
 
-// ---- timed ----------------------------------------------------------------------------------------------------------------
+// ---- timed ----------------------------------------------------------------------------------------------------------
 
 // Deadlines from long past to a few ms ahead; most of them about as long as a hand-off takes.
 static int64_t random_wait_ns(struct worker *w)
@@ -179,7 +179,8 @@ static void timed_section(struct worker *w)
     count_op(w);
 }
 
-// Few at a time wait without a deadline: a lock that serves the others only when nobody else waits would serve none of them.
+// Few at a time wait without a deadline: a lock that serves the others only when nobody else waits would serve none of
+// them.
 static bool lock_patiently(struct worker *w)
 {
     static _Atomic unsigned patient;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// exit-waiting: a process may end while its threads wait for locks, hold them, or are half-way in between. It must end, and
-// with the right status.
+// exit-waiting: a process may end while its threads wait for locks, hold them, or are half-way in between. It must end,
+// and with the right status.
 #include "torture.h"
 
 #include <signal.h>

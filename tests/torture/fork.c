@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// fork: a thread forks while it holds a contended mutex. In the child it is the only thread, still holds the mutex, and the
-// waiters are gone: it must be able to release it, take it again, and share it with new threads. (Only default mutexes: in
-// glibc the owner of the checked kinds is the parent's thread.)
+// fork: a thread forks while it holds a contended mutex. In the child it is the only thread, still holds the mutex, and
+// the waiters are gone: it must be able to release it, take it again, and share it with new threads. (Only default
+// mutexes: in glibc the owner of the checked kinds is the parent's thread.)
 #include "torture.h"
 
 #include <sys/wait.h>
@@ -15,7 +15,7 @@ static pthread_mutex_t at_fork = PTHREAD_MUTEX_INITIALIZER;  // what a library h
 static struct probe hot_probe, at_fork_probe;
 static _Atomic uint64_t forks;
 
-// ---- handlers, as libraries have them -------------------------------------------------------------------------------------
+// ---- handlers, as libraries have them -------------------------------------------------------------------------------
 
 static void before_fork(void)
 {
@@ -29,7 +29,7 @@ static void after_fork(void)
     unlock(self, &at_fork);
 }
 
-// ---- the child ------------------------------------------------------------------------------------------------------------
+// ---- the child ------------------------------------------------------------------------------------------------------
 
 struct table {
     pthread_mutex_t mutex;
@@ -59,8 +59,8 @@ static void child_thread_body(struct worker *w)
     expect(pthread_mutex_unlock(&t->mutex), 0, "unlock of a new mutex in the child");
 }
 
-// Runs in the child, on a copy of the forking thread. Its progress is written into the forking thread's place on the board,
-// which is waiting for this child and nothing else.
+// Runs in the child, on a copy of the forking thread. Its progress is written into the forking thread's place on the
+// board, which is waiting for this child and nothing else.
 static _Noreturn void child(struct worker *w, uint64_t visits)
 {
     AT(w, "child: releasing what the parent held");
@@ -89,11 +89,12 @@ static _Noreturn void child(struct worker *w, uint64_t visits)
         worker_join(&crew[i]);
     uint64_t wanted = visits + 1 + (CHILD_THREADS + 1) * CHILD_VISITS;
     if (hot_probe.seq != wanted)
-        fail("child: %llu sections counted, expected %llu", (unsigned long long)hot_probe.seq, (unsigned long long)wanted);
+        fail("child: %llu sections counted, expected %llu", (unsigned long long)hot_probe.seq,
+             (unsigned long long)wanted);
     _exit(0);
 }
 
-// ---- the parent -----------------------------------------------------------------------------------------------------------
+// ---- the parent -----------------------------------------------------------------------------------------------------
 
 // Forks with `hot` held. A few children fork again the same way: generations must not be confused either.
 static pid_t fork_holding(struct worker *w, bool again)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// freeze-handler, freeze-waiter: threads that stop for a while inside a signal handler, as under a stop-the-world collector.
+// freeze-handler, freeze-waiter: threads that stop for a while inside a signal handler, as under a stop-the-world
+// collector.
 //
-// freeze-handler stops them anywhere, holders too, and asks for exclusion and an end to the waiting. freeze-waiter stops a
-// thread that certainly does not hold the lock and asks that the others go on without it: a lock that hands itself to a
-// frozen waiter cannot.
+// freeze-handler stops them anywhere, holders too, and asks for exclusion and an end to the waiting. freeze-waiter
+// stops a thread that certainly does not hold the lock and asks that the others go on without it: a lock that hands
+// itself to a frozen waiter cannot.
 #include "torture.h"
 
 #include <signal.h>
@@ -16,7 +17,7 @@ static void on_sigusr1(void (*handler)(int), int flags)
     sigaction(SIGUSR1, &action, NULL);
 }
 
-// ---- freeze-handler -------------------------------------------------------------------------------------------------------
+// ---- freeze-handler -------------------------------------------------------------------------------------------------
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct probe probe;
@@ -74,16 +75,17 @@ void run_freeze_handler(struct run *run)
     atomic_store(&board->stop, true);
     crew_join(crew, run->threads);
     if (probe.seq != total_ops())
-        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(), (unsigned long long)probe.seq);
+        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(),
+             (unsigned long long)probe.seq);
     note("freezes=%llu", (unsigned long long)atomic_load(&freezes));
 }
 
-// ---- freeze-waiter --------------------------------------------------------------------------------------------------------
+// ---- freeze-waiter --------------------------------------------------------------------------------------------------
 //
-// A round: the controller takes a fresh mutex, everybody queues up behind it, one waiter is frozen *and says so*, and only
-// then the controller lets the mutex go. While the controller holds it the frozen thread cannot, so the test is exact; and as
-// the mutex was never released before, the frozen thread cannot have eaten a wake-up meant for others (which in glibc it
-// may).
+// A round: the controller takes a fresh mutex, everybody queues up behind it, one waiter is frozen *and says so*, and
+// only then the controller lets the mutex go. While the controller holds it the frozen thread cannot, so the test is
+// exact; and as the mutex was never released before, the frozen thread cannot have eaten a wake-up meant for others
+// (which in glibc it may).
 
 enum { OUTSIDE, WAITING, HOLDING };
 

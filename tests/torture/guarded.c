@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Objects between guard pages. A lock that touches its memory after letting the next owner in crashes here at once, instead
-// of corrupting something now and then.
+// Objects between guard pages. A lock that touches its memory after letting the next owner in crashes here at once,
+// instead of corrupting something now and then.
 #include "torture.h"
 
 #include <string.h>

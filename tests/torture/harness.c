@@ -14,7 +14,7 @@
 struct board *board;
 _Thread_local struct worker *self;
 
-// ---- Verdicts -------------------------------------------------------------------------------------------------------------
+// ---- Verdicts -------------------------------------------------------------------------------------------------------
 
 void fail(const char *format, ...)
 {
@@ -57,7 +57,7 @@ void at_least(struct run *run, int threads)
     atomic_store(&board->threads, run->threads);
 }
 
-// ---- Threads --------------------------------------------------------------------------------------------------------------
+// ---- Threads --------------------------------------------------------------------------------------------------------
 
 void worker_init(struct worker *w, struct run *run, int id, void (*body)(struct worker *), void *arg)
 {
@@ -162,7 +162,7 @@ int wait_child(pid_t pid, const char *what)
     }
 }
 
-// ---- Chance and time ------------------------------------------------------------------------------------------------------
+// ---- Chance and time ------------------------------------------------------------------------------------------------
 
 uint64_t mix(uint64_t seed, uint64_t salt)
 {
@@ -216,7 +216,7 @@ void await(_Atomic uint64_t *flag, uint64_t value)
     }
 }
 
-// ---- Checked calls --------------------------------------------------------------------------------------------------------
+// ---- Checked calls --------------------------------------------------------------------------------------------------
 
 void mutex_init_kind(pthread_mutex_t *m, int kind)
 {
@@ -236,7 +236,7 @@ void cond_init_clock(pthread_cond_t *c, clockid_t clock)
     pthread_condattr_destroy(&attr);
 }
 
-// ---- The exclusion probe --------------------------------------------------------------------------------------------------
+// ---- The exclusion probe --------------------------------------------------------------------------------------------
 
 void probe_enter(struct probe *p, struct worker *w)
 {

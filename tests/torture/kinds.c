@@ -19,7 +19,7 @@ static void expect_count(uint64_t visits)
         fail("lost update: %llu sections, %llu counted", (unsigned long long)visits, (unsigned long long)probe.seq);
 }
 
-// ---- recursive ------------------------------------------------------------------------------------------------------------
+// ---- recursive ------------------------------------------------------------------------------------------------------
 
 static void deepen(struct worker *w)
 {
@@ -70,7 +70,7 @@ void run_recursive(struct run *run)
     expect(pthread_mutex_destroy(&mutex), 0, "pthread_mutex_destroy");
 }
 
-// ---- errorcheck -----------------------------------------------------------------------------------------------------------
+// ---- errorcheck -----------------------------------------------------------------------------------------------------
 
 static void provoke_as_owner(struct worker *w)
 {

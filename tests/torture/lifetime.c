@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// last-owner-frees, cond-destroy: the memory goes as soon as POSIX lets it go. Whoever still touches it crashes (guarded.c).
+// last-owner-frees, cond-destroy: the memory goes as soon as POSIX lets it go. Whoever still touches it crashes
+// (guarded.c).
 #include "torture.h"
 
 #include <string.h>
@@ -18,10 +19,10 @@ static int members_of(int g, int threads, int groups)
     return threads / groups + (g < threads % groups);
 }
 
-// ---- last-owner-frees -----------------------------------------------------------------------------------------------------
+// ---- last-owner-frees -----------------------------------------------------------------------------------------------
 
-// Reference count and mutex in one object, as in any refcounted structure: the thread that drops the last reference knows,
-// under the lock, that nobody else will lock again. It unlocks, destroys and frees.
+// Reference count and mutex in one object, as in any refcounted structure: the thread that drops the last reference
+// knows, under the lock, that nobody else will lock again. It unlocks, destroys and frees.
 struct object {
     int refs;
     pthread_mutex_t mutex;  // last, so that it can end at the page's end
@@ -102,10 +103,10 @@ void run_last_owner_frees(struct run *run)
     crew_run(run, run->threads, owner_body, NULL);
 }
 
-// ---- cond-destroy ---------------------------------------------------------------------------------------------------------
+// ---- cond-destroy ---------------------------------------------------------------------------------------------------
 
-// One member makes a condition variable, wakes everybody who waits on it, destroys it and takes its memory away, with or
-// without the mutex held; the others may still be on their way out of the wait.
+// One member makes a condition variable, wakes everybody who waits on it, destroys it and takes its memory away, with
+// or without the mutex held; the others may still be on their way out of the wait.
 static struct stage {
     _Alignas(CACHE_LINE) pthread_mutex_t mutex;
     pthread_cond_t *cond;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// list: the same set of keys as a sorted doubly linked list and as a binary search tree, changed under one mutex. The two
-// must agree at every look; pointers torn by a second thread do not survive that.
+// list: the same set of keys as a sorted doubly linked list and as a binary search tree, changed under one mutex. The
+// two must agree at every look; pointers torn by a second thread do not survive that.
 #include "torture.h"
 
 enum { KEYS = 128 };

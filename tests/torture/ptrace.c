@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// freeze-ptrace: a tracer stops single threads at random instructions (a signal handler can stop them only where signals are
-// delivered, and never shows what a preempted thread looks like to the kernel) and lets them go after up to 20 ms.
+// freeze-ptrace: a tracer stops single threads at random instructions (a signal handler can stop them only where
+// signals are delivered, and never shows what a preempted thread looks like to the kernel) and lets them go after up to
+// 20 ms.
 #include "torture.h"
 
 #include <signal.h>
@@ -28,7 +29,8 @@ static _Noreturn void tracee(struct run *run)
     struct worker *crew = crew_start(run, run->threads, tracee_body, NULL);
     crew_join(crew, run->threads);
     if (probe.seq != total_ops())
-        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(), (unsigned long long)probe.seq);
+        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(),
+             (unsigned long long)probe.seq);
     exit(0);
 }
 

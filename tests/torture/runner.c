@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// One scenario, one process, one watchdog. The parent polls; it shares nothing with the child but the board, so no lock of
-// the child can stop it.
+// One scenario, one process, one watchdog. The parent polls; it shares nothing with the child but the board, so no lock
+// of the child can stop it.
 #include "torture.h"
 
 #include <signal.h>
@@ -67,7 +67,8 @@ static void describe_hang(const uint64_t *before, double seconds, char *text, si
     struct place places[16] = { 0 };
     int alive;
     int stuck = find_stuck(before, places, 16, &alive);
-    int n = snprintf(text, size, "hang: not done after %.0f s; %d of %d unfinished threads made no progress in the last second",
+    int n = snprintf(text, size,
+                     "hang: not done after %.0f s; %d of %d unfinished threads made no progress in the last second",
                      seconds, stuck, alive);
     for (int p = 0; p < 16 && places[p].where && (size_t)n < size; p++)
         n += snprintf(text + n, size - (size_t)n, "%s %d in %s (%d running, %d not)", p ? "," : ":", places[p].threads,

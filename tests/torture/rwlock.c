@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// rw, rw-timed, rw-last-frees: does the readers-writer lock keep writers alone, however it is acquired, and does it leave its
-// memory alone afterwards?
+// rw, rw-timed, rw-last-frees: does the readers-writer lock keep writers alone, however it is acquired, and does it
+// leave its memory alone afterwards?
 #include "torture.h"
 
 // What the lock protects. `inside` counts those inside, a writer for a million; it is atomic, the cells are not.
@@ -79,7 +79,7 @@ static void expect_no_write_lost(void)
                  (unsigned long long)common.cell[i], i);
 }
 
-// ---- rw -------------------------------------------------------------------------------------------------------------------
+// ---- rw -------------------------------------------------------------------------------------------------------------
 
 static void rw_body(struct worker *w)
 {
@@ -112,7 +112,7 @@ void run_rw(struct run *run)
     expect_no_write_lost();
 }
 
-// ---- rw-timed -------------------------------------------------------------------------------------------------------------
+// ---- rw-timed -------------------------------------------------------------------------------------------------------
 
 static int acquire_somehow(struct worker *w, bool write)
 {
@@ -158,10 +158,10 @@ void run_rw_timed(struct run *run)
     expect(pthread_rwlock_tryrdlock(&common.lock), 0, "tryrdlock at the end");
 }
 
-// ---- rw-last-frees --------------------------------------------------------------------------------------------------------
+// ---- rw-last-frees --------------------------------------------------------------------------------------------------
 
-// Pairs of threads share a lock between guard pages; whoever comes last takes it for writing, destroys and unmaps it, while the
-// other may still be inside its own unlock.
+// Pairs of threads share a lock between guard pages; whoever comes last takes it for writing, destroys and unmaps it,
+// while the other may still be inside its own unlock.
 static _Atomic(struct estate *) meeting[MAX_THREADS / 2 + 1];
 
 static struct estate *fresh(struct worker *w)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// sem, sem-signals, sem-destroy: no permit is lost or made, whatever interrupts whom; nothing is touched after the last wait.
+// sem, sem-signals, sem-destroy: no permit is lost or made, whatever interrupts whom; nothing is touched after the last
+// wait.
 #include "torture.h"
 
 #include <semaphore.h>
@@ -50,7 +51,7 @@ static bool wait_somehow(struct worker *w, sem_t *sem)
     return true;
 }
 
-// ---- sem: a few permits go round; those who have one are in a section that admits just so many ------------------------------------
+// ---- sem: a few permits go round; those who have one are in a section that admits just so many ----------------------
 
 enum { PERMITS = 3 };
 
@@ -87,14 +88,15 @@ void run_sem(struct run *run)
     expect(sem_init(&mutex, 0, 1), 0, "sem_init");
     crew_run(run, run->threads, sem_body, NULL);
     if (probe.seq != total_ops())
-        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(), (unsigned long long)probe.seq);
+        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(),
+             (unsigned long long)probe.seq);
     if (value_of(&sem) != PERMITS || value_of(&mutex) != 1)
         fail("%d and %d permits are left of %d and 1", value_of(&sem), value_of(&mutex), PERMITS);
     expect(sem_destroy(&sem), 0, "sem_destroy");
     expect(sem_destroy(&mutex), 0, "sem_destroy");
 }
 
-// ---- sem-signals: all threads post and wait; handlers that interrupt them anywhere post, too -------------------------------------
+// ---- sem-signals: all threads post and wait; handlers that interrupt them anywhere post, too ------------------------
 
 static _Atomic uint64_t posted, taken;
 static _Atomic int done;
@@ -166,7 +168,7 @@ void run_sem_signals(struct run *run)
         fail("%llu posted, %llu taken, %d left", (unsigned long long)posted, (unsigned long long)taken, value_of(&sem));
 }
 
-// ---- sem-destroy: who has waited destroys the semaphore and its memory; the post may be on its way out ---------------------------
+// ---- sem-destroy: who has waited destroys the semaphore and its memory; the post may be on its way out --------------
 
 struct mail {
     _Atomic(sem_t *) sem;

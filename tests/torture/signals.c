@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// signal-locks: a signal handler interrupts a thread in the middle of acquiring or releasing one lock, and takes others. A
-// lock that keeps "the node I am waiting with" in one place per thread does not survive this.
+// signal-locks: a signal handler interrupts a thread in the middle of acquiring or releasing one lock, and takes
+// others. A lock that keeps "the node I am waiting with" in one place per thread does not survive this.
 //
 // Allowed by construction: what a handler locks is never held by ordinary code with the signals unblocked, so a handler
 // never waits for the very thread it interrupted.

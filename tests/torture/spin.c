@@ -46,6 +46,7 @@ void run_spin(struct run *run)
     expect(pthread_spin_init(&lock_word, PTHREAD_PROCESS_PRIVATE), 0, "pthread_spin_init");
     crew_run(run, run->threads, spin_body, NULL);
     if (probe.seq != total_ops())
-        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(), (unsigned long long)probe.seq);
+        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(),
+             (unsigned long long)probe.seq);
     expect(pthread_spin_destroy(&lock_word), 0, "pthread_spin_destroy");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// tsd, short-threads: threads that come and go. Locks are used when a thread's own data are being torn down, and whatever a
-// lock keeps per thread must be given back.
+// tsd, short-threads: threads that come and go. Locks are used when a thread's own data are being torn down, and
+// whatever a lock keeps per thread must be given back.
 #include "torture.h"
 
 #include <stdio.h>
@@ -24,10 +24,11 @@ static void visit(struct worker *w)
 static void expect_counted(void)
 {
     if (probe.seq != total_ops())
-        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(), (unsigned long long)probe.seq);
+        fail("lost update: %llu sections, %llu counted", (unsigned long long)total_ops(),
+             (unsigned long long)probe.seq);
 }
 
-// ---- tsd ------------------------------------------------------------------------------------------------------------------
+// ---- tsd ------------------------------------------------------------------------------------------------------------
 
 enum { KEYS = 4, ROUNDS = 3 };  // POSIX promises at least four rounds of destructors
 
@@ -103,7 +104,7 @@ void run_tsd(struct run *run)
     note("destructors=%llu", (unsigned long long)atomic_load(&destructors));
 }
 
-// ---- short-threads --------------------------------------------------------------------------------------------------------
+// ---- short-threads --------------------------------------------------------------------------------------------------
 
 enum { FULL_THREADS = 100000, GROWTH_LIMIT_KIB = 32 * 1024 };
 
@@ -126,8 +127,8 @@ static void brief_body(struct worker *w)
 {
     for (uint32_t i = 1 + below(w, 4); i > 0; i--)
         visit(w);
-    // The batch's first thread dies holding the baton; its creator releases it. glibc allows that for default mutexes, and
-    // programs rely on it: whatever a lock needs for its release must outlive the thread that acquired it.
+    // The batch's first thread dies holding the baton; its creator releases it. glibc allows that for default mutexes,
+    // and programs rely on it: whatever a lock needs for its release must outlive the thread that acquired it.
     if (w->arg)
         lock(w, &baton);
 }

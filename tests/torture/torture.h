@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Torture for pthread mutexes and condition variables. The program locks plain pthread objects, so whatever LD_PRELOAD puts
-// in their place is what gets tortured; without a preload it tortures glibc.
+// Torture for pthread mutexes and condition variables. The program locks plain pthread objects, so whatever LD_PRELOAD
+// puts in their place is what gets tortured; without a preload it tortures glibc.
 //
 // Two rules hold in every file:
-//  1. The harness itself never coordinates through the objects under test. It uses atomics, naps and the kernel, so that a
-//     broken lock breaks the scenario and not the judge.
-//  2. A violation ends the scenario's process on the spot (`fail`). Winding down through a lock known to be broken would
-//     turn a clear message into a hang.
+//  1. The harness itself never coordinates through the objects under test. It uses atomics, naps and the kernel, so
+//     that a broken lock breaks the scenario and not the judge.
+//  2. A violation ends the scenario's process on the spot (`fail`). Winding down through a lock known to be broken
+//     would turn a clear message into a hang.
 #pragma once
 
 #include <errno.h>
@@ -23,13 +23,14 @@
 
 enum { MAX_THREADS = 1024, CACHE_LINE = 64 };
 
-// How many seconds what takes no time may take before it counts as a hang: no outcome depends on how busy the machine is.
+// How many seconds what takes no time may take before it counts as a hang: no outcome depends on how busy the machine
+// is.
 enum { AGAINST_HANGS = 120 };
 
-// ---- What a scenario shares with the watchdog in the parent process ----------------------------------------------------
+// ---- What a scenario shares with the watchdog in the parent process -------------------------------------------------
 
-// One thread's progress; the watchdog reads it to say who is stuck and where. `where` points at a string literal, valid in
-// the parent too because a scenario is a fork of it. NULL: not started, or done.
+// One thread's progress; the watchdog reads it to say who is stuck and where. `where` points at a string literal, valid
+// in the parent too because a scenario is a fork of it. NULL: not started, or done.
 struct progress {
     _Alignas(CACHE_LINE) _Atomic uint64_t ops;
     _Atomic(const char *) where;
@@ -48,7 +49,7 @@ struct board {
 
 extern struct board *board;
 
-// ---- A scenario ---------------------------------------------------------------------------------------------------------
+// ---- A scenario -----------------------------------------------------------------------------------------------------
 
 struct run {
     int threads;
@@ -82,7 +83,7 @@ static inline bool stopping(void)
     return atomic_load_explicit(&board->stop, memory_order_relaxed);
 }
 
-// ---- Threads ------------------------------------------------------------------------------------------------------------
+// ---- Threads --------------------------------------------------------------------------------------------------------
 
 struct worker {
     int id;  // 1.. ; 0 is the scenario's main thread
@@ -121,7 +122,7 @@ static inline void count_op(struct worker *w)
     atomic_store_explicit(&w->progress->ops, ops + 1, memory_order_relaxed);
 }
 
-// ---- Chance and time ----------------------------------------------------------------------------------------------------
+// ---- Chance and time ------------------------------------------------------------------------------------------------
 
 uint64_t mix(uint64_t seed, uint64_t salt);
 
@@ -169,7 +170,7 @@ void dither(struct worker *w);
 // Polls `*flag` until it is at least `value`; gives the CPU away, because waited-for threads may need this very one.
 void await(_Atomic uint64_t *flag, uint64_t value);
 
-// ---- Checked calls ------------------------------------------------------------------------------------------------------
+// ---- Checked calls --------------------------------------------------------------------------------------------------
 
 static inline void expect(int got, int wanted, const char *call)
 {
@@ -194,10 +195,10 @@ static inline void unlock(struct worker *w, pthread_mutex_t *m)
 void mutex_init_kind(pthread_mutex_t *m, int kind);
 void cond_init_clock(pthread_cond_t *c, clockid_t clock);
 
-// ---- The exclusion probe --------------------------------------------------------------------------------------------------
+// ---- The exclusion probe --------------------------------------------------------------------------------------------
 
-// What a critical section works on. Nothing in it is atomic: only the lock keeps it whole. `owner` notices a second thread
-// in the section while it happens, the cells notice lost updates and stale reads.
+// What a critical section works on. Nothing in it is atomic: only the lock keeps it whole. `owner` notices a second
+// thread in the section while it happens, the cells notice lost updates and stale reads.
 enum { PROBE_CELLS = 4 };
 
 struct probe {
@@ -214,14 +215,14 @@ void probe_leave(struct probe *p, struct worker *w);  // me inside -> nobody ins
 // Enter, update every cell in split steps with delays between, leave.
 void probe_visit(struct probe *p, struct worker *w);
 
-// ---- Memory that bites ----------------------------------------------------------------------------------------------------
+// ---- Memory that bites ----------------------------------------------------------------------------------------------
 
 // An object alone on its page between two inaccessible pages, at the page's end or its beginning.
 void *guarded_new(size_t size, bool at_end);
 // Makes the page inaccessible at once; `unmap` also gives the addresses back at once.
 void guarded_free(void *object, bool unmap);
 
-// ---- Scenarios ------------------------------------------------------------------------------------------------------------
+// ---- Scenarios ------------------------------------------------------------------------------------------------------
 
 void run_rw(struct run *run);
 void run_rw_timed(struct run *run);

@@ -1,9 +1,9 @@
-//! `cargo xtask atomics`: how many atomic read-modify-writes an uncontended acquisition and release execute, compared with what the catalogue says; and that in a process
-//! with one thread it is none. That this would be seen is shown with a glibc that does not say so ([`UNTOLD`]): then
-//! it executes as many as with two.
+//! `cargo xtask atomics`: how many atomic read-modify-writes an uncontended acquisition and release execute, compared
+//! with what the catalogue says; and that in a process with one thread it is none. That this would be seen is shown
+//! with a glibc that does not say so ([`UNTOLD`]): then it executes as many as with two.
 //!
-//! The fast path of a delegated lock (`rcl`) is counted as well, of both sides: a request that is posted, run and answered
-//! by the one servicing thread that has the turn. It is to be none, and no fence either.
+//! The fast path of a delegated lock (`rcl`) is counted as well, of both sides: a request that is posted, run and
+//! answered by the one servicing thread that has the turn. It is to be none, and no fence either.
 //!
 //! Counted as they are executed, not as they stand in the code: the benchmark of uncontended pairs runs under
 //! callgrind, which counts each instruction by its address while it is inside one function, with all that this calls;

@@ -1,10 +1,12 @@
 //! `cargo xtask bound`: for how many sections of others does a thread wait, under the locks that promise a bound?
 //!
-//! With n others that take the lock again and again, for sections of length s, a thread has it after (n + 2) · (s + 1 ms) + 100 ms. Sections are
-//! short for a while, then far longer than the bound of a millisecond; counted are the long ones that begin while the thread waits. Of these, the
-//! promise allows n + 2, and as many as 100 ms hold. A count, not a time, so that a busy machine changes nothing.
+//! With n others that take the lock again and again, for sections of length s, a thread has it after (n + 2) · (s + 1
+//! ms) + 100 ms. Sections are short for a while, then far longer than the bound of a millisecond; counted are the long
+//! ones that begin while the thread waits. Of these, the promise allows n + 2, and as many as 100 ms hold. A count, not
+//! a time, so that a busy machine changes nothing.
 //!
-//! Every lock whose `fair` says *bounded*, with every way of waiting that fits more threads than CPUs; and one that promises nothing, which must be found out.
+//! Every lock whose `fair` says *bounded*, with every way of waiting that fits more threads than CPUs; and one that
+//! promises nothing, which must be found out.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,7 +42,8 @@ pub(crate) struct Options {
     /// How often the thread waits in each run
     #[arg(long, value_name = "NUMBER", default_value_t = 6)]
     waits: u32,
-    /// Only under these locks, with or without options (a list with commas); without it, under every lock that promises a bound
+    /// Only under these locks, with or without options (a list with commas); without it, under every lock that promises
+    /// a bound
     #[arg(long = "lock", value_name = "NAME[:wait=…]", value_delimiter = ',')]
     locks: Vec<String>,
 }
@@ -123,7 +126,8 @@ fn runs(options: &Options) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// A lock with its waits. Not `spin`, where there is another: more threads than CPUs poll then, and who is next may have none.
+/// A lock with its waits. Not `spin`, where there is another: more threads than CPUs poll then, and who is next may
+/// have none.
 fn sensible(name: &str) -> Result<Vec<String>> {
     let sleeping = with_waits(name, |wait| wait != "spin")?;
     if sleeping.is_empty() { with_waits(name, |_| true) } else { Ok(sleeping) }

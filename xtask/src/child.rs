@@ -1,7 +1,7 @@
 //! Running a program with a time limit and keeping what it printed.
 //!
-//! Every program gets a process group of its own, which is killed as a whole when the time is up, when the program has ended
-//! (it may have left processes behind) and when this process is interrupted.
+//! Every program gets a process group of its own, which is killed as a whole when the time is up, when the program has
+//! ended (it may have left processes behind) and when this process is interrupted.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -230,7 +230,8 @@ pub(crate) fn cpu_of_children() -> Result<Cpu> {
     cpu_in(&text).with_context(|| format!("/proc/self/stat says: {text}"))
 }
 
-/// See proc(5): `cutime` is field 16 and `cstime` field 17, in ticks of 10 ms; the name of the program, field 2, may have spaces in it.
+/// See proc(5): `cutime` is field 16 and `cstime` field 17, in ticks of 10 ms; the name of the program, field 2, may
+/// have spaces in it.
 fn cpu_in(stat: &str) -> Option<Cpu> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ').skip(16 - 3).map(|ticks| Some(ticks.parse::<f64>().ok()? / 100.0));

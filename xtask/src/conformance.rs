@@ -51,8 +51,8 @@ impl Options {
         Self { chosen, all: false, brief: true, extent, exhaustive: false, globs: Vec::new() }
     }
 
-    /// Of the checks that match the same, under each lock one of so many, and none that it may fail. For a step beside one that shows
-    /// that glibc passes them all.
+    /// Of the checks that match the same, under each lock one of so many, and none that it may fail. For a step beside
+    /// one that shows that glibc passes them all.
     pub(crate) fn share(chosen: Chosen, globs: Vec<String>, share: usize) -> Self {
         let extent = Extent { measure: Measure::WhereSkipped, excepted: Excepted::Nothing, share };
         Self { extent, globs, ..Self::brief(chosen) }
@@ -148,8 +148,8 @@ pub(crate) struct Conformance {
 }
 
 impl Conformance {
-    /// Seconds that a check may take. Against hangs: on a quiet machine the longest takes three or so. Once some have hung the program has less
-    /// patience with the others.
+    /// Seconds that a check may take. Against hangs: on a quiet machine the longest takes three or so. Once some have
+    /// hung the program has less patience with the others.
     const LIMIT: u64 = 600;
     /// The same where each pair of instructions has its turn.
     const LIMIT_IN_FULL: u64 = 12 * 3600;

@@ -7,12 +7,14 @@
 //! | `docs/locks/parts/*.md` | what the sources begin with that those refer to |
 //! | `docs/cli/reference/*.md` | `flashlock generate markdown DIR` |
 //!
-//! A link that leads nowhere, in these and in all other documents, is an error, and so is a check in `docs/promises.md` that does not exist.
+//! A link that leads nowhere, in these and in all other documents, is an error, and so is a check in `docs/promises.md`
+//! that does not exist. So is a line, here or in a source, that is too wide.
 
 mod links;
 mod modules;
 mod pages;
 mod promises;
+mod width;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,6 +29,7 @@ use serde_json::Value;
 use crate::child::{AGAINST_HANGS, Program};
 use crate::locks;
 use crate::workspace;
+use crate::wrap::wrapped;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -48,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let page = workspace::path("docs/locks.md");
     let old = if page.exists() { fs::read_to_string(&page)? } else { format!("{NEW_PAGE}{BEGIN}\n{END}\n") };
     let rows: Vec<Row> = serde_json::from_str(&locks::catalogue()?).context("`flashlock locks --json`")?;
-    let tables = format!("{}\n{}", catalogue_table(&rows), exceptions_table(&rows));
+    let tables = wrapped(&format!("{}\n{}", catalogue_table(&rows), exceptions_table(&rows)));
     wanted.insert(page.clone(), replaced(&old, &tables).with_context(|| workspace::shown(&page))?.into_bytes());
     wanted.extend(pages::pages(&rows)?);
     let reference = workspace::path("docs/cli/reference");
@@ -72,6 +75,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let faults = [pages::unshown(&wanted), links::broken(&links::documents(&wanted)?), promises::broken()?].concat();
     if !faults.is_empty() {
         bail!("documents that name what does not exist:\n  {}", faults.join("\n  "));
+    }
+    let wide = width::wide()?;
+    if !wide.is_empty() {
+        bail!("lines that are too wide:\n  {}", wide.join("\n  "));
     }
     println!("{} generated documents, {} differed", wanted.len(), changes.len());
     Ok(())
@@ -149,8 +156,8 @@ fn replaced(document: &str, middle: &str) -> Result<String> {
 /// A lock, field by field.
 type Row = serde_json::Map<String, Value>;
 
-/// The catalogue as a Markdown table: one row for each lock, one column for each field that any lock has. Exceptions are too long
-/// for a table.
+/// The catalogue as a Markdown table: one row for each lock, one column for each field that any lock has. Exceptions
+/// are too long for a table.
 fn catalogue_table(rows: &[Row]) -> String {
     let mut fields: Vec<&String> = Vec::new();
     for field in rows.iter().flat_map(Row::keys).filter(|field| !["exceptions", "source"].contains(&field.as_str())) {
@@ -177,7 +184,8 @@ fn exceptions_table(rows: &[Row]) -> String {
         "## What some of them cannot do\n\nHand over strictly, also to a waiter that does not run: {}.\n\n",
         links(&strict)
     );
-    table += "What follows from that, and what else a lock cannot do that glibc's can, in terms of the checks of the project's test suites that it is excepted from:\n\n| why | checks | locks |\n|---|---|---|\n";
+    table += "What follows from that, and what else a lock cannot do that glibc's can, in terms of the checks of the \
+              project's test suites that it is excepted from:\n\n| why | checks | locks |\n|---|---|---|\n";
     // By reason, and then by check: in the order in which they first come.
     let mut reasons: Vec<(String, Vec<String>, Vec<&Row>)> = Vec::new();
     for row in rows.iter().filter(|row| row.get("interposable") == Some(&Value::Bool(true))) {
@@ -232,15 +240,18 @@ mod tests {
     #[test]
     fn the_table_has_all_fields_of_all_rows() {
         let json = r#"[{"name":"a","bytes":4,"default":true,"exceptions":[]},
-            {"name":"b","waits":["x","y"],"options":[{"name":"o","most":9}],"exceptions":[{"check":"c","reason":"r"}]}]"#;
+            {"name":"b","waits":["x","y"],"options":[{"name":"o","most":9}],
+             "exceptions":[{"check":"c","reason":"r"}]}]"#;
         let table = catalogue_table(&serde_json::from_str::<Vec<Row>>(json).expect("valid"));
-        let expected = "| name | bytes | default | waits | options |\n|---|---|---|---|---|\n| [`a`](locks/a.md) | 4 | yes |  |  |\n| [`b`](locks/b.md) |  |  | x, y | o |\n";
+        let expected = "| name | bytes | default | waits | options |\n|---|---|---|---|---|\n\
+                        | [`a`](locks/a.md) | 4 | yes |  |  |\n| [`b`](locks/b.md) |  |  | x, y | o |\n";
         assert_eq!(table, expected);
     }
 
     #[test]
     fn locks_stand_beside_what_they_cannot_do() {
-        let json = r#"[{"name":"a","strict":true,"interposable":true,"exceptions":[{"check":"c.*","reason":"r"},{"check":"d","reason":"r"}]},
+        let json = r#"[{"name":"a","strict":true,"interposable":true,
+             "exceptions":[{"check":"c.*","reason":"r"},{"check":"d","reason":"r"}]},
             {"name":"b","interposable":true,"exceptions":[{"check":"c.*","reason":"r"}]},
             {"name":"n","interposable":false,"exceptions":[{"check":"*","reason":"none"}]}]"#;
         let table = exceptions_table(&serde_json::from_str::<Vec<Row>>(json).expect("valid"));

@@ -41,8 +41,12 @@ const GLIBC: &str = "none";
 const FAULTS: [Fault; 17] = [
     Fault::new("cond-waiter-counts-itself-late", COND, Hangs, &["slow_motion.signal_at_any_point_of_a_wait"]),
     Fault::new("cond-waiter-looks-late", COND, Wrong, &["slow_motion.cond_waits_and_another_stopped_anywhere"]),
-    Fault::new("cond-time-out-swallows-a-signal", COND, Wrong, &["slow_motion.cond_time_out_and_another_stopped_anywhere"]),
-    Fault::new("cond-two-signals-count-as-one", COND, Wrong, &["slow_motion.cond_signals_and_another_stopped_anywhere"]),
+    Fault::new("cond-time-out-swallows-a-signal", COND, Wrong, &[
+        "slow_motion.cond_time_out_and_another_stopped_anywhere",
+    ]),
+    Fault::new("cond-two-signals-count-as-one", COND, Wrong, &[
+        "slow_motion.cond_signals_and_another_stopped_anywhere",
+    ]),
     Fault::new("sem-post-wakes-only-the-first", SEM, Wrong, &["slow_motion.sem_wait_stopped_anywhere_before_48"]),
     Fault::new("sem-private-only", SEM, Hangs, &["sem.shared_between_processes"]),
     Fault::new("mutex-destroyed-while-in-use", GLIBC, Wrong, &[

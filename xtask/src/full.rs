@@ -1,6 +1,8 @@
-//! `cargo xtask full`: everything that is exhaustive. `.ci/run` has no time for it: of what it leaves out it runs samples.
+//! `cargo xtask full`: everything that is exhaustive. `.ci/run` has no time for it: of what it leaves out it runs
+//! samples.
 //!
-//! Programs find `FLASHLOCK_FULL=1` in their environment: with it the model tests and the conformance program leave no bound, pair or step out.
+//! Programs find `FLASHLOCK_FULL=1` in their environment: with it the model tests and the conformance program leave no
+//! bound, pair or step out.
 
 use anyhow::Result;
 use clap::Args;
@@ -64,7 +66,8 @@ const PARTS: [Part; 10] = [
     },
     Part {
         name: "apps",
-        about: "all real programs (cargo xtask setup --apps), with 2, 8 and 32 threads, under the default lock, cna and mcscr",
+        about: "all real programs (cargo xtask setup --apps), with 2, 8 and 32 threads, under the default lock, cna \
+                and mcscr",
         minutes: 15,
         run: || apps::run(&apps::Options::all()),
     },

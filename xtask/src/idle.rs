@@ -1,10 +1,12 @@
 //! `cargo xtask idle`: what do threads cost that are blocked?
 //!
-//! Programs may have hundreds of them, for hours. So none may use CPU time: a waiter polls for its budget, then sleeps until it is woken or its deadline
-//! comes. (A timed wake-up for safety's sake comes ever more seldom.) Measured is the CPU time of the process, and its context switches, over a window in
-//! which nothing happens: not its wall time, so that a busy machine changes nothing.
+//! Programs may have hundreds of them, for hours. So none may use CPU time: a waiter polls for its budget, then sleeps
+//! until it is woken or its deadline comes. (A timed wake-up for safety's sake comes ever more seldom.) Measured is the
+//! CPU time of the process, and its context switches, over a window in which nothing happens: not its wall time, so
+//! that a busy machine changes nothing.
 //!
-//! Every lock that can be put under a program, with every way of waiting but polling for ever (`wait=spin`), which must be found out.
+//! Every lock that can be put under a program, with every way of waiting but polling for ever (`wait=spin`), which must
+//! be found out.
 
 use std::path::Path;
 use std::process::Command;

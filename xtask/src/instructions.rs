@@ -1,8 +1,8 @@
 //! `cargo xtask instructions`: statistics that are switched off cost nothing.
 //!
-//! Shown in instructions, which repeat exactly, and not in seconds, which do not: the benchmark of uncontended pairs runs under
-//! callgrind with the ordinary preload library and with one built without the feature `stats`. Each runs with two numbers of
-//! pairs; their difference leaves out what happens once, at the start.
+//! Shown in instructions, which repeat exactly, and not in seconds, which do not: the benchmark of uncontended pairs
+//! runs under callgrind with the ordinary preload library and with one built without the feature `stats`. Each runs
+//! with two numbers of pairs; their difference leaves out what happens once, at the start.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -114,7 +114,8 @@ pub(crate) fn pair_program() -> Result<PathBuf> {
     workspace::require(workspace::build_tests("bench", "target/bench")?.join("pair"), "see tests/bench/build.sh")
 }
 
-/// What callgrind, called with these `options`, says of the pairs that `arguments` describe; `others` are preloaded after the lock's library.
+/// What callgrind, called with these `options`, says of the pairs that `arguments` describe; `others` are preloaded
+/// after the lock's library.
 pub(crate) fn callgrind(
     pair: &Path,
     under: &Under,
@@ -132,8 +133,8 @@ pub(crate) fn callgrind(
     std::fs::read_to_string(&out).with_context(|| format!("cannot read {}", out.display()))
 }
 
-/// The cost of a function and of all that it calls, from callgrind's output without compressed names: the lines of numbers
-/// after `fn=`, of which the one after `calls=` is the cost of the called function.
+/// The cost of a function and of all that it calls, from callgrind's output without compressed names: the lines of
+/// numbers after `fn=`, of which the one after `calls=` is the cost of the called function.
 fn inclusive_cost(profile: &str, library: &str, function: &str) -> Result<u64> {
     let (mut object, mut inside, mut sum) = ("", false, 0);
     for line in profile.lines() {
@@ -156,7 +157,8 @@ mod tests {
     use super::*;
 
     const PROFILE: &str = "version: 1\nevents: Ir\n\nob=/lib/libc.so.6\nfl=a.c\nfn=pthread_mutex_lock\n10 999\n\n\
-        ob=/x/libflashlock_preload.so\nfl=???\nfn=pthread_mutex_lock\n0 40\ncfn=slow\ncalls=2 0\n0 60\n\nfn=slow\n0 60\n\n\
+        ob=/x/libflashlock_preload.so\nfl=???\nfn=pthread_mutex_lock\n0 40\ncfn=slow\ncalls=2 0\n0 60\n\nfn=slow\n\
+        0 60\n\n\
         fn=pthread_mutex_unlock\n0 7\n\ntotals: 1066\n";
 
     #[test]

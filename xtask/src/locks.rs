@@ -49,9 +49,10 @@ pub(crate) struct Exception {
     pub(crate) reason: String,
 }
 
-/// The names of the locks of which `cargo xtask test` runs every check, and the test with other allocators: the catalogue's
-/// principal ones, readers-writer locks among them; and those of the further ones. These are made of the same parts, and are tested in
-/// brief there, so that it ends in time; `cargo xtask conformance` and `cargo xtask torture` run everything under all.
+/// The names of the locks of which `cargo xtask test` runs every check, and the test with other allocators: the
+/// catalogue's principal ones, readers-writer locks among them; and those of the further ones. These are made of the
+/// same parts, and are tested in brief there, so that it ends in time; `cargo xtask conformance` and
+/// `cargo xtask torture` run everything under all.
 pub(crate) fn tiers() -> Result<[Vec<String>; 2]> {
     let (principal, further): (Vec<Lock>, Vec<Lock>) =
         interposable()?.into_iter().partition(|lock| lock.kind == Kind::Rw || lock.principal);
@@ -62,8 +63,8 @@ pub(crate) fn tiers() -> Result<[Vec<String>; 2]> {
 }
 
 impl Lock {
-    /// Whether a check, with the prefix of its suite, can say of this lock what it does not say of the default one. Mutexes and
-    /// readers-writer locks are chosen apart; spinlocks and semaphores are the same under all.
+    /// Whether a check, with the prefix of its suite, can say of this lock what it does not say of the default one.
+    /// Mutexes and readers-writer locks are chosen apart; spinlocks and semaphores are the same under all.
     pub(crate) fn is_tried_by(&self, check: &str) -> bool {
         let check = check.trim_start_matches("torture.").trim_start_matches("slow_motion.");
         let is_about = |what: &str| check.starts_with(what);
@@ -146,8 +147,8 @@ fn find(locks: &[Lock], name: &str) -> Result<Lock> {
     found.with_context(|| format!("no interposable lock is called {name}; there are {}", known()))
 }
 
-/// A lock with its options, out of a catalogue. The options change how a lock does what it does, not what it can do: the
-/// exceptions of its row hold.
+/// A lock with its options, out of a catalogue. The options change how a lock does what it does, not what it can do:
+/// the exceptions of its row hold.
 fn configured(locks: &[Lock], text: &str) -> Result<Lock> {
     let lock = find(locks, text.split(':').next().unwrap_or(text))?;
     let parsed = match lock.kind {
@@ -173,8 +174,8 @@ pub(crate) fn with_waits(name: &str, is_meant: impl Fn(&str) -> bool) -> Result<
 /// Which locks, as they are to behave, and on which machine.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Chosen {
-    /// Only under these locks, with or without options (may be repeated, or a list with commas); without it, under every
-    /// interposable lock
+    /// Only under these locks, with or without options (may be repeated, or a list with commas); without it, under
+    /// every interposable lock
     #[arg(long = "lock", value_name = "NAME[:OPTION=VALUE,…]")]
     lists: Vec<String>,
     /// Let the locks imagine such a machine (`FLASHLOCK_TOPOLOGY`), so that NUMA paths run on a machine with one node
@@ -265,8 +266,8 @@ impl Under {
         }
     }
 
-    /// Makes sure that the dynamic linker gives a program's `pthread_mutex_lock` to the preload library. Without this, a
-    /// library that it ignores would pass every test: glibc does.
+    /// Makes sure that the dynamic linker gives a program's `pthread_mutex_lock` to the preload library. Without this,
+    /// a library that it ignores would pass every test: glibc does.
     pub(crate) fn assert_bound(&self, program: &Path) -> Result<()> {
         let Self::Lock { preload, .. } = self else { return Ok(()) };
         let mut command = Command::new(program);

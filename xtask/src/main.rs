@@ -1,5 +1,5 @@
-//! The tasks of this repository, run as `cargo xtask TASK`. One module for each task; what they share is in `child`, `steps`,
-//! `locks`, `verdicts`, `suite` and `workspace`.
+//! The tasks of this repository, run as `cargo xtask TASK`. One module for each task; what they share is in `child`,
+//! `steps`, `locks`, `verdicts`, `suite` and `workspace`.
 //!
 //! Exit status: 0 all is well, 1 a check failed or something is missing, 2 wrong usage, 130 interrupted.
 
@@ -37,6 +37,7 @@ mod test;
 mod torture;
 mod verdicts;
 mod workspace;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -72,7 +73,8 @@ enum Task {
     Delegated,
     /// The torture program, under glibc and under every lock, and a lock that must be caught
     Torture(torture::Options),
-    /// Parts of both suites under locks with options, on an imagined machine, and proof that these did what they are for
+    /// Parts of both suites under locks with options, on an imagined machine, and proof that these did what they are
+    /// for
     Options,
     /// The conformance suite together with other allocators
     Mallocs(mallocs::Options),

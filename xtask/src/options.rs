@@ -1,5 +1,5 @@
-//! `cargo xtask options`: what a lock does only with other options than its defaults, or only on a machine with several NUMA nodes: a part of the
-//! suites under such a choice, and the proof by counters that it took the paths it is about.
+//! `cargo xtask options`: what a lock does only with other options than its defaults, or only on a machine with several
+//! NUMA nodes: a part of the suites under such a choice, and the proof by counters that it took the paths it is about.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -16,8 +16,8 @@ use crate::steps::{Tally, watched};
 use crate::torture;
 use crate::workspace;
 
-/// Two nodes: without them `cna` never has a waiter for its secondary queue, nor `shfl` one to move. Of two cores of two hardware threads each: of the
-/// threads that share such a part `hmcs` with more than two levels makes a group.
+/// Two nodes: without them `cna` never has a waiter for its secondary queue, nor `shfl` one to move. Of two cores of
+/// two hardware threads each: of the threads that share such a part `hmcs` with more than two levels makes a group.
 const TOPOLOGY: &str = "2x2x2";
 
 /// A lock with options, and what must happen under it.
@@ -54,8 +54,8 @@ const CHOICES: [Choice; 23] = [
 const NEVER: [(&str, &[Event]); 2] =
     [("shfl:policy=ahead", &[Event::Shuffle]), ("shfl:policy=none", &[Event::Shuffle, Event::WakeAhead])];
 
-/// The waits that spin. Where threads outnumber CPUs, a queue that hands itself to descheduled spinners is too slow for the same
-/// checks: fewer threads, and fewer checks.
+/// The waits that spin. Where threads outnumber CPUs, a queue that hands itself to descheduled spinners is too slow for
+/// the same checks: fewer threads, and fewer checks.
 const SPINNING: [Choice; 9] = [
     ("mcs:wait=spin", &[Event::HandoffOther]),
     ("cna:wait=spin,threshold=8,reduction=2", &[Event::Alteration, Event::HandoffOther]),
@@ -91,12 +91,13 @@ const GLOBS_OF_READERS: [&str; 1] = ["rwlock*"];
 const SCENARIOS_OF_READERS: [&str; 3] = ["rw", "rw-timed", "rw-last-frees"];
 const THREADS: u32 = 8;
 
-/// Orders of calls that are not the default, for two stopped threads. Not in full: there each of these checks takes hours.
+/// Orders of calls that are not the default, for two stopped threads. Not in full: there each of these checks takes
+/// hours.
 const ORDERED: [&str; 2] = ["shfl:cond=lifo:0", "mcs:cond=lifo:1/2"];
 const GLOBS_OF_ORDERED: [&str; 1] = ["slow_motion.cond_*"];
 
-/// How often a contended program is run for what has not happened yet: who waits when is the scheduler's choice. Mostly once is enough; each time takes
-/// longer than the time before.
+/// How often a contended program is run for what has not happened yet: who waits when is the scheduler's choice. Mostly
+/// once is enough; each time takes longer than the time before.
 const ATTEMPTS: u32 = 30;
 
 /// How many of the conformance checks run.
@@ -104,11 +105,13 @@ const ATTEMPTS: u32 = 30;
 pub(crate) enum Extent {
     /// All, under each choice.
     Full,
-    /// Under each choice one of so many as there are in [`SHARE`], under the next choice the next ones; all scenarios of the torture.
+    /// Under each choice one of so many as there are in [`SHARE`], under the next choice the next ones; all scenarios
+    /// of the torture.
     Brief,
 }
 
-/// They are about codes and deadlines, which are the same code whatever the options are; it is the torture that takes the paths.
+/// They are about codes and deadlines, which are the same code whatever the options are; it is the torture that takes
+/// the paths.
 const SHARE: usize = 4;
 
 pub(crate) fn run(extent: Extent) -> Result<Tally> {

@@ -1,8 +1,8 @@
 //! `cargo xtask races`: every lock, and every admission policy, under ThreadSanitizer.
 //!
-//! The sanitizer follows atomic operations by the orderings that they are written with, so that it finds on x86 what only another
-//! processor would show. It sees nothing of code that was not built for it, so the standard library is built, too: that, and the
-//! sanitizer itself, this compiler has for its developers only (`RUSTC_BOOTSTRAP`).
+//! The sanitizer follows atomic operations by the orderings that they are written with, so that it finds on x86 what
+//! only another processor would show. It sees nothing of code that was not built for it, so the standard library is
+//! built, too: that, and the sanitizer itself, this compiler has for its developers only (`RUSTC_BOOTSTRAP`).
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,9 +1,10 @@
 //! `cargo xtask speed`: how fast the simulator is.
 //!
-//! Steps of the simulation for each second of user CPU time, whatever else the computer does meanwhile: of each workload on each machine, with
-//! threads on an eighth of its CPUs, on half of them and on all, under one lock after the other. What a command does besides, from its start to its last byte, counts as
-//! well. How fast this computer is, the table does not say; so `--floor` is for what is far slower than it was, and for a computer that is known. `--ceiling` counts instructions
-//! instead, which are the same everywhere.
+//! Steps of the simulation for each second of user CPU time, whatever else the computer does meanwhile: of each
+//! workload on each machine, with threads on an eighth of its CPUs, on half of them and on all, under one lock after
+//! the other. What a command does besides, from its start to its last byte, counts as well. How fast this computer is,
+//! the table does not say; so `--floor` is for what is far slower than it was, and for a computer that is known.
+//! `--ceiling` counts instructions instead, which are the same everywhere.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,7 +46,8 @@ pub(crate) struct Options {
     simulator: Option<PathBuf>,
 }
 
-/// Workloads, and how many ms of each are enough for its arrays to be in the caches, and threads to wait for each other.
+/// Workloads, and how many ms of each are enough for its arrays to be in the caches, and threads to wait for each
+/// other.
 const WORKLOADS: [(&str, &str); 12] = [
     ("kvmap", "2"),
     ("randarray", "3"),
@@ -212,7 +214,8 @@ mod tests {
 
     #[test]
     fn machines_are_found_in_the_list() {
-        let list = "  machine   CPUs   what it is\n──────────\n  2x2          4   2 x Something:\n                   4 cores\n  t5         128   T5\n";
+        let list = "  machine   CPUs   what it is\n\
+                    ──────────\n  2x2          4   2 x Something:\n                   4 cores\n  t5         128   T5\n";
         assert_eq!(shipped(list).expect("some"), ["2x2", "t5"]);
         assert!(shipped("nothing").is_err());
     }

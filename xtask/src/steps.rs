@@ -98,7 +98,8 @@ impl Steps {
         self.only.is_empty() || self.only.iter().any(|text| name.contains(text.as_str()))
     }
 
-    /// Runs one step, if it is meant, and says how it went. An error counts as one failed check, and so does a step without any check.
+    /// Runs one step, if it is meant, and says how it went. An error counts as one failed check, and so does a step
+    /// without any check.
     pub(crate) fn run(&mut self, name: &str, step: impl FnOnce() -> Result<Tally>) {
         if !self.include(name) {
             return;

@@ -1,11 +1,12 @@
 //! A suite of checks run under glibc and then under lock after lock: what is tolerated, the table, the count.
 //!
-//! A failing check is tolerated only if the catalogue lists it among the lock's exceptions. What is skipped under a lock but
-//! not under glibc has failed: a lock has no say in what is checked.
+//! A failing check is tolerated only if the catalogue lists it among the lock's exceptions. What is skipped under a
+//! lock but not under glibc has failed: a lock has no say in what is checked.
 //!
-//! Excepted checks run as well, all of them or one for each exception ([`Excepted`]), and so do those that are skipped under glibc because
-//! its own locks cannot pass them. Which of them passed is reported: perhaps an exception is no longer needed. That alone is no
-//! failure, since what may fail may also pass. Where everything ran, an exception none of whose checks failed under any lock is one.
+//! Excepted checks run as well, all of them or one for each exception ([`Excepted`]), and so do those that are skipped
+//! under glibc because its own locks cannot pass them. Which of them passed is reported: perhaps an exception is no
+//! longer needed. That alone is no failure, since what may fail may also pass. Where everything ran, an exception none
+//! of whose checks failed under any lock is one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -40,7 +41,8 @@ pub(crate) trait Suite {
 pub(crate) struct Extent {
     pub(crate) measure: Measure,
     pub(crate) excepted: Excepted,
-    /// Under each lock one check of so many, under the next lock the next ones, so that all of them run under some; 1: all.
+    /// Under each lock one check of so many, under the next lock the next ones, so that all of them run under some; 1:
+    /// all.
     pub(crate) share: usize,
 }
 
@@ -58,8 +60,8 @@ pub(crate) enum Measure {
 pub(crate) enum Excepted {
     /// All.
     All,
-    /// One for each exception of a lock: which one follows from the names of both, so that locks with the same exception try
-    /// different checks. The others count as skipped.
+    /// One for each exception of a lock: which one follows from the names of both, so that locks with the same
+    /// exception try different checks. The others count as skipped.
     Sample,
     /// None; they count as skipped.
     Nothing,
@@ -321,7 +323,8 @@ impl Outcomes {
     }
 }
 
-/// How many exceptions of a lock are about no check: each is a mistake, and may hide another, so it counts as a failed check.
+/// How many exceptions of a lock are about no check: each is a mistake, and may hide another, so it counts as a failed
+/// check.
 fn stale_exceptions(suite: &dyn Suite, lock: &Lock) -> usize {
     let mut stale = 0;
     for exception in lock.exceptions.iter().filter(|exception| suite.is_about(exception)) {

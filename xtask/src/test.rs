@@ -33,17 +33,18 @@ pub(crate) struct Options {
 
 /// What is checked of the locks that are not principal ([`locks::tiers`]): mutexes and condition variables, …
 ///
-/// Not `signals.*`, which takes 1.5 s or more for the 18 checks that a lock is not excepted from. Nor `slow_motion.*`, which
-/// takes ten times as long. Nor the areas that are mostly about what is the same under all locks (`malloc.*`, `sandbox.*`, `threads.*`, `exit.*`, and others).
-/// `cargo xtask full conformance` runs everything under all locks.
+/// Not `signals.*`, which takes 1.5 s or more for the 18 checks that a lock is not excepted from. Nor `slow_motion.*`,
+/// which takes ten times as long. Nor the areas that are mostly about what is the same under all locks (`malloc.*`,
+/// `sandbox.*`, `threads.*`, `exit.*`, and others). `cargo xtask full conformance` runs everything under all locks.
 const IN_BRIEF: [&str; 3] = ["mutex_*", "cond_*", "fork.*"];
-/// … of which one lock runs one check of so many, the next one the next ones: there are 16 locks, made of the same parts, …
+/// … of which one lock runs one check of so many, the next one the next ones: there are 16 locks, made of the same
+/// parts, …
 const IN_BRIEF_SHARE: usize = 3;
 /// … and the torture, with more threads than CPUs.
 const IN_BRIEF_THREADS: u32 = 8;
 
-/// Under which 100,000 threads come and go: the default lock, and one that hands over strictly. It takes four seconds each, and ten times as long beside
-/// other programs.
+/// Under which 100,000 threads come and go: the default lock, and one that hands over strictly. It takes four seconds
+/// each, and ten times as long beside other programs.
 const SHORT_LIVED: [&str; 2] = ["shfl", "mcs"];
 
 /// The package of the model tests.
@@ -51,7 +52,8 @@ const MODELS: &str = "flashlock-model";
 /// Of them, those under loom.
 const LOOM: &str = "loom";
 
-/// What is built and tested as one: cargo compiles a library anew for each choice of packages that asks other features of it.
+/// What is built and tested as one: cargo compiles a library anew for each choice of packages that asks other features
+/// of it.
 const TOGETHER: [&str; 4] = ["--release", "--workspace", "--exclude", "xtask"];
 /// The programs and libraries of these packages, and the programs that test them.
 const AND_TESTS: [&str; 3] = ["--lib", "--bins", "--tests"];
@@ -72,7 +74,8 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
         cargo_test(Command::new(cargo()), &[&TOGETHER[..], &["--doc"]].concat())
     });
     steps.run("unit tests of xtask", || cargo_test(Command::new(cargo()), &["--package", "xtask"]));
-    // The model checkers need a CPU and no clock; what follows sleeps much, and measures time. So they have what that leaves over.
+    // The model checkers need a CPU and no clock; what follows sleeps much, and measures time. So they have what that
+    // leaves over.
     let beside = (!options.no_models && steps.include(BESIDE)).then(|| thread::spawn(models));
     let [principal, further] = if options.quick { [vec![locks::default_name()?], Vec::new()] } else { locks::tiers()? };
     let threads: &[u32] = if options.quick { &[2, 8] } else { &[2, 64] };
@@ -110,11 +113,12 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     Ok(steps.finish())
 }
 
-/// The model tests, with the CPU time that nobody else wants. (`nice` would not do: who is woken, as other tests are all the time, would wait for the end of a
-/// time slice.)
+/// The model tests, with the CPU time that nobody else wants. (`nice` would not do: who is woken, as other tests are
+/// all the time, would wait for the end of a time slice.)
 ///
-/// Loom maps and unmaps a stack for each thread of each execution, some thirty thousand times a second; two tests that do so in one process wait for each other in the
-/// system for longer than they check. So its tests run one by one, beside those of the others.
+/// Loom maps and unmaps a stack for each thread of each execution, some thirty thousand times a second; two tests that
+/// do so in one process wait for each other in the system for longer than they check. So its tests run one by one,
+/// beside those of the others.
 pub(crate) fn models() -> Result<Tally> {
     let loom = thread::spawn(|| models_in(|program| program == LOOM, &["--", "--test-threads=1"]));
     let others = models_in(|program| program != LOOM, &[]);
@@ -200,7 +204,8 @@ mod tests {
 
     #[test]
     fn adds_up_all_programs() {
-        let output = "running 3 tests\ntest result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.20s\n\
+        let output = "running 3 tests\n\
+             test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.20s\n\
              test result: FAILED. 2 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.20s\n";
         assert_eq!(count(output).expect("two results"), Tally { passed: 5, failed: 4, skipped: 1 });
     }

@@ -1,4 +1,5 @@
-//! `cargo xtask torture`: do the locks exclude, when threads are many, slow, frozen? And does the torture notice if not?
+//! `cargo xtask torture`: do the locks exclude, when threads are many, slow, frozen? And does the torture notice if
+//! not?
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -111,8 +112,8 @@ pub(crate) struct Torture {
 }
 
 impl Torture {
-    /// Seconds beyond its time after which a scenario is ended here. The program has a watchdog of its own, which says more:
-    /// it comes first, except for a scenario that is known to hang.
+    /// Seconds beyond its time after which a scenario is ended here. The program has a watchdog of its own, which says
+    /// more: it comes first, except for a scenario that is known to hang.
     const MARGIN: f64 = 180.0;
     const SHORT_MARGIN: f64 = 3.0;
     /// What making 100,000 threads may take: the program's own watchdog is as patient.
@@ -206,8 +207,8 @@ impl Suite for Torture {
     }
 }
 
-/// How long a lock that does not exclude is given to be found out, in seconds: it lets somebody in once in a while only, and the
-/// machine may be busy. A scenario ends with the first failure, here mostly within one.
+/// How long a lock that does not exclude is given to be found out, in seconds: it lets somebody in once in a while
+/// only, and the machine may be busy. A scenario ends with the first failure, here mostly within one.
 const TO_BE_CAUGHT: f64 = 60.0;
 
 /// A lock that does not exclude must be found out: if the torture lets it pass, the torture is broken.

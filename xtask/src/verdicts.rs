@@ -20,9 +20,9 @@ const WRONG_USAGE: i32 = 2;
 /// The verdict on each check that was asked for, in that order.
 pub(crate) type Verdicts = Vec<(String, Verdict)>;
 
-/// Reads a program's verdicts on the checks that it was asked to make. Each must have one: a check that the program did not
-/// speak of has failed. So has the whole if its closing line or exit status contradicts the verdicts; this is reported as a
-/// failed check of the name `closing line`. That it did not understand its command line is an error.
+/// Reads a program's verdicts on the checks that it was asked to make. Each must have one: a check that the program did
+/// not speak of has failed. So has the whole if its closing line or exit status contradicts the verdicts; this is
+/// reported as a failed check of the name `closing line`. That it did not understand its command line is an error.
 pub(crate) fn read(done: &Finished, asked: &[String]) -> Result<Verdicts> {
     if done.status.and_then(|status| status.code()) == Some(WRONG_USAGE) {
         bail!("{}", done.transcript());
@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn reads_all_three() {
-        let script = "echo 'ok a.b'; echo 'ok c threads=8'; echo 'not ok d: 3: x'; echo 'skip e: no'; echo '2 passed, 1 failed, 1 skipped'; exit 1";
+        let script = "echo 'ok a.b'; echo 'ok c threads=8'; echo 'not ok d: 3: x'; echo 'skip e: no'; echo '2 passed, \
+                      1 failed, 1 skipped'; exit 1";
         let expected = [
             ("a.b", Verdict::Passed),
             ("c", Verdict::Passed),

@@ -70,6 +70,15 @@ pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
+/// The names of the files of this tree that git knows or would know; those that were deleted, and are not committed,
+/// included.
+pub(crate) fn files() -> Result<Vec<String>> {
+    let mut list = Command::new("git");
+    list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root());
+    let list = Program::new(list, AGAINST_HANGS).run()?.successful()?;
+    Ok(list.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
 /// Runs cargo in the workspace and shows its output if it fails.
 pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: &[S], limit: Duration) -> Result<String> {
     cargo_with(arguments, &[], limit)

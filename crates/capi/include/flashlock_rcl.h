@@ -10,19 +10,22 @@
  * `pkg-config --cflags --libs flashlock_rcl` prints.
  *
  * What differs inside a section of a delegated lock. It runs in a thread of the server. There
- *   - gettid(), pthread_self(), thread-local variables, errno, the signal mask, the scheduling policy and the CPU set are
- *     that thread's. Pass what a section needs through its context; hand errno back through the context or the result.
+ *   - gettid(), pthread_self(), thread-local variables, errno, the signal mask, the scheduling policy and the CPU set
+ *     are that thread's. Pass what a section needs through its context; hand errno back through the context or the
+ *     result.
  *   - the stack is that thread's: 2 MiB. A pointer to the client's stack is valid until the section has ended.
  *   - a signal that is sent to the client's thread is handled there, while the section goes on in the server.
  *   - sections of other locks may be run. Those of the same server run in place, in the same thread.
  *   - a section may block. After a time-out another thread of the server goes on with other locks.
  *
  * What is forbidden inside any section.
- *   - A section of the same lock: EDEADLK. (If a section of a lock of another server is in between, both wait for ever.)
- *   - To leave the section other than by returning: longjmp(), pthread_exit(), cancellation, a C++ exception. The program
- *     ends with a message if the stack is unwound; after longjmp() the lock stays held.
+ *   - A section of the same lock: EDEADLK. (If a section of a lock of another server is in between, both wait for
+ *     ever.)
+ *   - To leave the section other than by returning: longjmp(), pthread_exit(), cancellation, a C++ exception. The
+ *     program ends with a message if the stack is unwound; after longjmp() the lock stays held.
  *   - flashlock_rcl_exec() in a signal handler: the handler may have interrupted a section.
- *   - To go on in the child of a fork() that was made inside a section: the child has the server's thread and no client.
+ *   - To go on in the child of a fork() that was made inside a section: the child has the server's thread and no
+ *     client.
  *
  * A child that was forked outside of sections has no servers: there, delegated locks become ordinary when they are used
  * next. A lock whose section another thread was running at the fork stays held in the child, as a mutex does.
@@ -73,9 +76,9 @@ enum flashlock_rcl_kind {
 
 /*
  * Makes a lock. `name` may be NULL. Whoever starts the program can place a lock that has a name:
- * FLASHLOCK_RCL=index=hot,log=ordinary, or a TOML file that FLASHLOCK_RCL_CONFIG names (docs/delegation.md). A delegated
- * lock of which nothing is said belongs to the server "default". Servers are opened when they are first needed. An
- * adaptive lock owns memory: destroy it.
+ * FLASHLOCK_RCL=index=hot,log=ordinary, or a TOML file that FLASHLOCK_RCL_CONFIG names (docs/delegation.md). A
+ * delegated lock of which nothing is said belongs to the server "default". Servers are opened when they are first
+ * needed. An adaptive lock owns memory: destroy it.
  *
  * EINVAL: `lock` is NULL, the kind is none, the name is not UTF-8, or the configuration is wrong or cannot be read.
  * ENOMEM, EAGAIN, ENFILE: the server cannot be opened.
@@ -86,8 +89,8 @@ int flashlock_rcl_init(flashlock_rcl_t *lock, int kind, const char *name);
 int flashlock_rcl_destroy(flashlock_rcl_t *lock);
 
 /*
- * Runs section(context) under the lock, alone among all of that lock, and waits for its end. What it returns is stored in
- * *result, unless `result` is NULL. What the section wrote is visible to the caller, and to all later sections.
+ * Runs section(context) under the lock, alone among all of that lock, and waits for its end. What it returns is stored
+ * in *result, unless `result` is NULL. What the section wrote is visible to the caller, and to all later sections.
  *
  * EINVAL: `lock` or `section` is NULL. EDEADLK: the calling thread runs a section of this lock.
  */
@@ -178,8 +181,8 @@ struct flashlock_rcl_statistics {
 };
 
 /*
- * Fills `size` bytes at `statistics`: pass sizeof *statistics. Later versions add fields at the end; a program that knows
- * fewer gets those that it knows, one that knows more gets zeros. EINVAL: a pointer is NULL.
+ * Fills `size` bytes at `statistics`: pass sizeof *statistics. Later versions add fields at the end; a program that
+ * knows fewer gets those that it knows, one that knows more gets zeros. EINVAL: a pointer is NULL.
  */
 int flashlock_rcl_server_statistics(const flashlock_rcl_server_t *server, struct flashlock_rcl_statistics *statistics,
                                     size_t size);

@@ -14,8 +14,8 @@
 //         …
 //     });
 //
-// What differs inside a section, and what is forbidden there, says flashlock_rcl.h; except that exceptions may leave one.
-// An exception object is made in the server's thread and is caught and destroyed in the client's, as by
+// What differs inside a section, and what is forbidden there, says flashlock_rcl.h; except that exceptions may leave
+// one. An exception object is made in the server's thread and is caught and destroyed in the client's, as by
 // std::exception_ptr: what it refers to must not be thread-local. With -fno-exceptions a section cannot throw, and
 // errors of these classes end the program.
 #ifndef FLASHLOCK_RCL_HPP
@@ -172,8 +172,8 @@ private:
 
 template <class T> class delegated;
 
-// Inside a section: how it waits. Others are let in meanwhile. References to the value stay valid, and what they refer to
-// may have changed.
+// Inside a section: how it waits. Others are let in meanwhile. References to the value stay valid, and what they refer
+// to may have changed.
 class inside {
 public:
     inside(const inside&) = delete;
@@ -263,8 +263,8 @@ public:
     delegated(const delegated&) = delete;
     delegated& operator=(const delegated&) = delete;
 
-    // Calls section(value) or section(value, inside&) under the lock; what it returns or throws. Throws std::system_error
-    // with EDEADLK in a section of the same lock.
+    // Calls section(value) or section(value, inside&) under the lock; what it returns or throws. Throws
+    // std::system_error with EDEADLK in a section of the same lock.
     template <class F> decltype(auto) run(F&& section)
     {
         if constexpr (std::is_invocable_v<F, T&, inside&>) {

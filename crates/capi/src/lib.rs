@@ -167,8 +167,8 @@ pub unsafe extern "C" fn flashlock_rcl_exec(
     }
     let mut bytes: Inline = [MaybeUninit::uninit(); 4];
     let place: *mut Call = (&raw mut bytes).cast();
-    // SAFETY: it has room there. The section is called once, under the lock; that any thread may do so, and that the lock
-    // stays, is what the header asks for. It does not unwind.
+    // SAFETY: it has room there. The section is called once, under the lock; that any thread may do so, and that the
+    // lock stays, is what the header asks for. It does not unwind.
     unsafe {
         place.write(Call { lock, work, context });
         lock.raw.run(Section::inline(Call::act, &mut bytes));

@@ -12,13 +12,13 @@ use flashlock_locks::machine::SLEEP_COST;
 use flashlock_locks::machine::{Look, Machine, Tunables};
 use flashlock_native::{Native, Word32, clock, evidence, sys};
 use flashlock_report::machine::Machine as Computer;
-use flashlock_report::provenance::Provenance;
 use flashlock_report::{table, units};
 use serde::Serialize;
 
 use crate::cpu;
 use crate::failure::Failure;
 use crate::inspect::Finding;
+use crate::json;
 use crate::screen::{HEADING, styled};
 
 /// The heading, wherever it is shown.
@@ -153,17 +153,7 @@ impl Evidence {
 
     /// For programs; what was measured besides, if anything was, is a result of its own.
     pub(crate) fn json(&self) -> Result<String, Failure> {
-        #[derive(Serialize)]
-        struct Output<'a> {
-            #[serde(flatten)]
-            provenance: Provenance,
-            #[serde(flatten)]
-            evidence: &'a Evidence,
-        }
-        let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        let provenance = Provenance::now(SCHEMA, VERSION, command, Computer::here(None));
-        let output = Output { provenance, evidence: self };
-        serde_json::to_string_pretty(&output).map(|text| text + "\n").map_err(Failure::new)
+        json::result(SCHEMA, VERSION, Computer::here(None), self)
     }
 
     /// For `flashlock doctor`: the costs, and the budgets that follow from them.

@@ -22,8 +22,8 @@ impl Failure {
         Self::new(what).with_code(2)
     }
 
-    /// Nobody reads our output any more: ends quietly, with the status that a shell gives to a program that a broken pipe
-    /// ended.
+    /// Nobody reads our output any more: ends quietly, with the status that a shell gives to a program that a broken
+    /// pipe ended.
     pub(crate) fn nobody_reads() -> Self {
         Self { what: String::new(), code: 128 + libc::SIGPIPE as u8 }
     }

@@ -9,6 +9,7 @@ use flashlock_report::table;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::json;
 use crate::lock_choice::{LockNames, explained, explained_order, known, known_apart, known_rw};
 use crate::screen::{self, HEADING, styled};
 use crate::suggest::did_you_mean;
@@ -23,8 +24,8 @@ Examples:
 
 /// List the locks, or describe one
 ///
-/// The locks that `flashlock run` takes, as `--lock` and as `--rw`, with their cost, their fairness, and where they come from.
-/// Then the locks that `run` cannot use, and why.
+/// The locks that `flashlock run` takes, as `--lock` and as `--rw`, with their cost, their fairness, and where they
+/// come from. Then the locks that `run` cannot use, and why.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -227,19 +228,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
                 };
                 Failure::usage(format_args!("unknown lock '{name}'; {what} (flashlock locks lists them)"))
             })?;
-            if args.json { json(&Row::from(lock))? } else { describe(lock, width) }
+            if args.json { json::text(&Row::from(lock))? } else { describe(lock, width) }
         }
-        None if args.json => json(&Lock::all().map(Row::from).collect::<Vec<_>>())?,
+        None if args.json => json::text(&Lock::all().map(Row::from).collect::<Vec<_>>())?,
         None => list(width),
     };
     screen::emit(&text)?;
     Ok(0)
-}
-
-fn json(value: &impl Serialize) -> Result<String, Failure> {
-    let mut text = serde_json::to_string_pretty(value).map_err(Failure::new)?;
-    text.push('\n');
-    Ok(text)
 }
 
 fn list(width: u16) -> String {
@@ -248,9 +243,9 @@ fn list(width: u16) -> String {
     let apart = list_of("not for run", APART.iter().map(Lock::Apart), width);
     let label = APART.iter().map(|lock| lock.name.len()).max().unwrap_or(0);
     let reasons: String = APART.iter().map(|lock| table::field(lock.name, lock.apart, label, width)).collect();
-    let legend = "* the default. bytes: of state in the lock. atomics: read-modify-writes to acquire + release it without \
-                  contention; for readers-writer locks, and those not for run, the sum. To describe one lock: flashlock \
-                  locks NAME";
+    let legend = "* the default. bytes: of state in the lock. atomics: read-modify-writes to acquire + release it \
+                  without contention; for readers-writer locks, and those not for run, the sum. To describe one lock: \
+                  flashlock locks NAME";
     format!("{mutexes}\n{rw_locks}\n{apart}\n{reasons}\n{}", table::paragraph(legend, width))
 }
 

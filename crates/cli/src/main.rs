@@ -13,9 +13,9 @@
 //! | [`pthread`] | the C library's locks, called as a C program calls them |
 //! | [`screen`], [`output`], [`failure`] | output, files and errors |
 //!
-//! Exit status: 0 all is well, 1 something failed or was found wrong, 2 wrong usage; `run` ends as the program ended, with 125
-//! if flashlock itself failed, 126 if the program could not be executed and 127 if it was not found; [`compare`] has statuses of
-//! its own for programs that fail.
+//! Exit status: 0 all is well, 1 something failed or was found wrong, 2 wrong usage; `run` ends as the program ended,
+//! with 125 if flashlock itself failed, 126 if the program could not be executed and 127 if it was not found;
+//! [`compare`] has statuses of its own for programs that fail.
 
 mod args;
 mod calibrate;
@@ -28,6 +28,7 @@ mod evidence;
 mod failure;
 mod generate;
 mod inspect;
+mod json;
 mod launch;
 mod lock_choice;
 mod locks;

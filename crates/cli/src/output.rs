@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::screen;
 
-/// A file that could be written when the verb began: a wrong path is found before a long run. Nothing is left there meanwhile,
-/// so that a run that is interrupted leaves nothing behind.
+/// A file that could be written when the verb began: a wrong path is found before a long run. Nothing is left there
+/// meanwhile, so that a run that is interrupted leaves nothing behind.
 pub(crate) struct Writable<'a>(&'a Path);
 
 impl<'a> Writable<'a> {

@@ -16,7 +16,8 @@ pub(crate) const ENV_PATH: &str = "FLASHLOCK_PRELOAD_PATH";
 /// The dynamic linker's list of libraries to load first.
 pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
 
-/// Finds the library: where `FLASHLOCK_PRELOAD_PATH` says, else beside this command, else in `../lib/flashlock/` from it.
+/// Finds the library: where `FLASHLOCK_PRELOAD_PATH` says, else beside this command, else in `../lib/flashlock/` from
+/// it.
 pub(crate) fn find() -> Result<PathBuf, Failure> {
     let explicit = std::env::var_os(ENV_PATH).filter(|path| !path.is_empty()).map(PathBuf::from);
     let command = std::env::current_exe().ok();
@@ -85,8 +86,8 @@ pub(crate) fn without_ours(existing: Option<&OsStr>) -> OsString {
     foreign.join(OsStr::new(":"))
 }
 
-/// Puts a command under a lock, or under glibc's if there is none: whatever this command itself was started under. What is
-/// preloaded besides stays.
+/// Puts a command under a lock, or under glibc's if there is none: whatever this command itself was started under. What
+/// is preloaded besides stays.
 pub(crate) fn put_under(command: &mut Command, lock: Option<(&Path, &str)>) {
     let existing = without_ours(std::env::var_os(LD_PRELOAD).as_deref());
     command.env_remove(stats::ENV).env_remove(settings::ENV).env_remove(settings::ENV_RW).env_remove(LD_PRELOAD);

@@ -1,5 +1,5 @@
-//! The C library's locks, condition variable and semaphore, called by their symbols as a C program calls them, so that the
-//! dynamic linker decides whose they are.
+//! The C library's locks, condition variable and semaphore, called by their symbols as a C program calls them, so that
+//! the dynamic linker decides whose they are.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString};

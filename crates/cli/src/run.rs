@@ -204,7 +204,8 @@ impl Counting {
     }
 }
 
-/// The descriptor under a number that programs hardly use themselves: a shell script's `exec 3>file` would take a low one.
+/// The descriptor under a number that programs hardly use themselves: a shell script's `exec 3>file` would take a low
+/// one.
 fn out_of_the_way(descriptor: OwnedFd) -> OwnedFd {
     const HIGH: libc::c_int = 700;
     // SAFETY: duplicates a descriptor of ours, to be inherited as the first was.

@@ -78,8 +78,8 @@ pub(crate) fn complain(kind: Option<&str>, what: &str) {
     tell(&format!("{name}{kind} {what}\n"));
 }
 
-/// How wide the screen behind a descriptor is, within reason: a file or pipe has [`table::WIDTH`], or as much as `COLUMNS`
-/// says.
+/// How wide the screen behind a descriptor is, within reason: a file or pipe has [`table::WIDTH`], or as much as
+/// `COLUMNS` says.
 pub(crate) fn width(fd: i32) -> u16 {
     let told = || std::env::var("COLUMNS").ok()?.parse().ok();
     terminal_width(fd).or_else(told).unwrap_or(table::WIDTH).clamp(40, 140)

@@ -79,8 +79,8 @@ impl Libraries {
         }
     }
 
-    /// The places where a library may be that `elf`, which is at `path`, needs; the first is the likeliest. What is there
-    /// may be for another machine.
+    /// The places where a library may be that `elf`, which is at `path`, needs; the first is the likeliest. What is
+    /// there may be for another machine.
     pub(crate) fn candidates(&self, name: &str, elf: &Elf, path: &Path) -> Vec<PathBuf> {
         if name.contains('/') {
             return vec![PathBuf::from(name)];
@@ -107,8 +107,9 @@ fn expand(runpath: Option<&str>, file: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Reads `ld.so.cache` in the format that glibc has written since 2.2: a header of 48 bytes, entries of 24 bytes whose second
-/// and third words are the offsets of the library's name and path, and the texts. An older format may precede it.
+/// Reads `ld.so.cache` in the format that glibc has written since 2.2: a header of 48 bytes, entries of 24 bytes whose
+/// second and third words are the offsets of the library's name and path, and the texts. An older format may precede
+/// it.
 fn parse_cache(bytes: &[u8]) -> HashMap<String, Vec<PathBuf>> {
     const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
     let mut found: HashMap<String, Vec<PathBuf>> = HashMap::new();

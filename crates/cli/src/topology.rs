@@ -9,6 +9,7 @@ use flashlock_report::{table, units};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::json;
 use crate::lock_choice::imagined_topology;
 use crate::screen::{self, HEADING, styled};
 
@@ -121,9 +122,7 @@ fn json<'a>(topology: &'a Topology) -> Result<String, Failure> {
         caches: topology.caches.iter().map(cache_row).collect(),
         nodes: topology.nodes.iter().map(node_row).collect(),
     };
-    let mut text = serde_json::to_string_pretty(&output).map_err(Failure::new)?;
-    text.push('\n');
-    Ok(text)
+    json::text(&output)
 }
 
 fn text(topology: &Topology, width: u16) -> String {

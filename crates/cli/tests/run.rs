@@ -252,7 +252,8 @@ fn a_missing_library_says_where_it_was_searched() {
     command.args(["run", "--", "true"]).env("FLASHLOCK_PRELOAD_PATH", "/nowhere");
     command.assert().code(125).stderr(contains("FLASHLOCK_PRELOAD_PATH=/nowhere"));
     let lonely = scratch("lonely-flashlock");
-    // Copied by another process: a descriptor for writing, inherited by a child of another test, would make the file busy.
+    // Copied by another process: a descriptor for writing, inherited by a child of another test, would make the file
+    // busy.
     assert!(std::process::Command::new("cp").arg(binary()).arg(&lonely).status().unwrap().success());
     let mut command = assert_cmd::Command::new(&lonely);
     command.args(["run", "--", "true"]).env_remove("FLASHLOCK_PRELOAD_PATH");

@@ -1,4 +1,5 @@
-//! `flashlock simulate`: the same options give the same bytes, every workload runs under every lock, what is wrong is said.
+//! `flashlock simulate`: the same options give the same bytes, every workload runs under every lock, what is wrong is
+//! said.
 
 mod common;
 
@@ -90,7 +91,8 @@ fn every_workload_runs_under_every_lock() {
     }
 }
 
-/// ShflLocks, slides 79 and 80: who only reads is not in anybody's way, least of all where each NUMA node counts its own.
+/// ShflLocks, slides 79 and 80: who only reads is not in anybody's way, least of all where each NUMA node counts its
+/// own.
 #[test]
 fn readers_of_several_nodes() {
     let options = ["readdir", "--machine", "8x24", "--threads", "96", "--seeds", "1", "--millis", "2"];

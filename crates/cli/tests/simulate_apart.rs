@@ -20,7 +20,8 @@ fn closure_locks_run_every_workload_that_never_waits_inside() {
         "rcl-lines",
         "rcl-locks",
     ] {
-        let locks = "mcs,cas,flat-combining,flat-combining:wait=spin,cc-synch,cc-synch:wait=spin,rcl,rcl:wait=spin,rcl:wait=park";
+        let locks = "mcs,cas,flat-combining,flat-combining:wait=spin,cc-synch,cc-synch:wait=spin,\
+                     rcl,rcl:wait=spin,rcl:wait=park";
         let small = [work, "--threads", "1,5", "--seeds", "1", "--millis", "0.2", "--locks", locks];
         let results = read(&format!("closures-{work}.json"), &small);
         assert_eq!(results.points.len(), 18);

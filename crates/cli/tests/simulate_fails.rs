@@ -33,7 +33,8 @@ fn a_run_without_an_operation_is_a_failure() {
     failed.stdout(contains("no operation was done in the 0.01 ms that count").and(contains("--millis")));
 }
 
-/// The project's limit: a large machine, on which every thread has an array, in less than a GiB, however many CPUs simulate it.
+/// The project's limit: a large machine, on which every thread has an array, in less than a GiB, however many CPUs
+/// simulate it.
 #[test]
 fn memory_is_limited_where_arrays_are_many() {
     let args = ["simulate", "randarray", "--machine", "2x128x2", "--threads", "512", "--locks", "mcs:wait=spin"];

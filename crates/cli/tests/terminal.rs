@@ -34,7 +34,8 @@ fn read_until(user: &mut File, text: &str, seen: &mut String) {
     }
 }
 
-/// Runs a shell under `--stats` on a terminal, hits the interrupt key once it runs, and counts how often the shell feels it.
+/// Runs a shell under `--stats` on a terminal, hits the interrupt key once it runs, and counts how often the shell
+/// feels it.
 fn interrupted(name: &str, shell: &[&str]) -> usize {
     let (mut user, programs) = terminal();
     let file = scratch(name);
@@ -70,7 +71,8 @@ fn the_program_feels_the_interrupt_key() {
     assert_eq!(interrupted("key.json", &["sh"]), 1);
 }
 
-/// The terminal sends nothing to a program that has left it, and neither does the command: those that stay would get it twice.
+/// The terminal sends nothing to a program that has left it, and neither does the command: those that stay would get it
+/// twice.
 #[test]
 fn the_command_does_not_pass_the_key_on() {
     assert_eq!(interrupted("left.json", &["setsid", "sh"]), 0);

@@ -71,7 +71,8 @@ fn locks_for_no_program_are_listed_and_say_why() {
         (
             "rcl",
             "served",
-            "needs a server thread, which libflashlock_rcl (C, C++) or the crate flashlock-delegation (Rust) makes: not in the preload",
+            "needs a server thread, which libflashlock_rcl (C, C++) or the crate flashlock-delegation (Rust) makes: \
+             not in the preload",
         ),
     ] {
         assert!(list.contains(&format!(" {name} {why}")), "{name}: {list}");

@@ -101,7 +101,8 @@ impl<T> Delegated<T> {
         Self::waiting(value)
     }
 
-    /// With this value, under a lock of that kind and name, which the [configuration](crate::config) may place elsewhere.
+    /// With this value, under a lock of that kind and name, which the [configuration](crate::config) may place
+    /// elsewhere.
     ///
     /// # Errors
     /// What is wrong with the configuration; why the server cannot be [opened](Server::open).

@@ -41,8 +41,8 @@
 //! - sections of other locks may be run, also of the same server: those run in place.
 //!
 //! ## What is forbidden
-//! - A section of the same lock inside a section: it would wait for itself, and panics instead. (Where sections of other
-//!   servers are in between, so that another thread would have to find out, it does wait.)
+//! - A section of the same lock inside a section: it would wait for itself, and panics instead. (Where sections of
+//!   other servers are in between, so that another thread would have to find out, it does wait.)
 //! - To end the thread inside a section (`pthread_exit`): the server would lose it, with the lock held.
 //! - A section in a signal handler: the handler may have interrupted one.
 //! - To go on in the child of a `fork` that was made inside a section: the child has the servicing thread, and no

@@ -122,8 +122,8 @@ impl<W: WaitPolicy> Raw<W> {
         result
     }
 
-    /// Held by the caller, wherever it is -> there, where it is wanted, if that server is open. (It is closed in a child
-    /// that was forked.)
+    /// Held by the caller, wherever it is -> there, where it is wanted, if that server is open. (It is closed in a
+    /// child that was forked.)
     #[cold]
     fn goes(&self, meter: &Meter) {
         let wanted = meter.wanted();

@@ -1,9 +1,9 @@
 //! # The event list
 //!
-//! Everything that a lock tells about itself, in one list: the statistics of `flashlock run --stats`, their JSON and their
-//! documentation are made from it.
+//! Everything that a lock tells about itself, in one list: the statistics of `flashlock run --stats`, their JSON and
+//! their documentation are made from it.
 
-/// Calls `$use` with every event: variant, name in JSON, what it counts.
+/// Calls `$use` with every event: variant, name in JSON, what it counts; a long text is several literals.
 #[macro_export]
 macro_rules! for_each_event {
     ($use:path) => {
@@ -15,22 +15,34 @@ macro_rules! for_each_event {
             (Wake, "wakes", "futex wake calls made for waiters of mutexes and readers-writer locks"),
             (HandoffSame, "handoffs_same_node", "queue hand-offs to a waiter on the same NUMA node"),
             (HandoffOther, "handoffs_other_node", "queue hand-offs to a waiter on another NUMA node"),
-            (Given, "handoffs_to_joiners", "queue hand-offs to a waiter that had joined, and had not linked itself yet"),
+            (Given, "handoffs_to_joiners",
+                "queue hand-offs to a waiter that had joined, and had not linked itself yet"),
             (Steal, "steals", "acquisitions by a thread that was not first in the queue, while others queued"),
             (Grant, "grants", "times a waiter was handed the lock because it had waited beyond the bound"),
             (Shuffle, "shuffles", "waiters moved forward in a queue, to where its policy wants them"),
             (WakeAhead, "wake_aheads", "parked waiters woken before their turn"),
             (Alteration, "alterations", "times CNA moved waiters between its main and its secondary queue"),
             (Cull, "culls", "surplus waiters that an MCSCR release made passive"),
-            (Reprovision, "reprovisions", "passive waiters, the newest each time, that an MCSCR release made active because nobody else waited"),
-            (Eldest, "eldest_served", "times an MCSCR, MCSCRN or LIFO-CR release served who had waited for longest, for fairness"),
+            (Reprovision, "reprovisions",
+                "passive waiters, the newest each time, that an MCSCR release made active because nobody else waited"),
+            (Eldest, "eldest_served",
+                "times an MCSCR, MCSCRN or LIFO-CR release served who had waited for longest, for fairness"),
             (Rehome, "rehomes", "times an MCSCRN release made another NUMA node home"),
-            (Evict, "evictions", "waiters that a release of mcs-tp, or under `evict=1`, passed over because they did not run; each queues anew"),
+            (Evict, "evictions",
+                "waiters that a release of mcs-tp, or under `evict=1`, passed over because they did not run; each "
+                "queues anew"),
             (SideBlock, "side_blocks", "side blocks made for cohort locks"),
-            (CohortPass, "cohort_passes", "times a cohort lock was handed on within a NUMA node, its global lock with it; with more levels than two: to another group of CPUs"),
-            (CohortNear, "cohort_near_passes", "times `hmcs` with more levels than two was handed on within a group of CPUs, all that is above it with it"),
-            (CohortMove, "cohort_moves", "times the global lock of a cohort lock was acquired from another NUMA node than before"),
-            (CohortAside, "cohort_asides", "sleeping waiters that a release of `cst` put aside, to be woken at the end of a turn of their NUMA node"),
+            (CohortPass, "cohort_passes",
+                "times a cohort lock was handed on within a NUMA node, its global lock with it; with more levels than "
+                "two: to another group of CPUs"),
+            (CohortNear, "cohort_near_passes",
+                "times `hmcs` with more levels than two was handed on within a group of CPUs, all that is above it "
+                "with it"),
+            (CohortMove, "cohort_moves",
+                "times the global lock of a cohort lock was acquired from another NUMA node than before"),
+            (CohortAside, "cohort_asides",
+                "sleeping waiters that a release of `cst` put aside, to be woken at the end of a turn of their NUMA "
+                "node"),
             (CondWait, "cond_waits", "condition variable waits"),
             (CondSignal, "cond_signals", "condition variable signals that found a waiter"),
             (CondBroadcast, "cond_broadcasts", "broadcasts that found a waiter"),
@@ -44,20 +56,31 @@ macro_rules! for_each_event {
             (GlibcRobust, "glibc_robust", "operations left to glibc: robust mutex"),
             (GlibcPi, "glibc_pi", "operations left to glibc: priority-inheriting mutex"),
             (GlibcPp, "glibc_pp", "operations left to glibc: priority-protected mutex"),
-            (GlibcShared, "glibc_shared", "operations left to glibc: process-shared mutex, condition variable or readers-writer lock"),
-            (GlibcUnknown, "glibc_unknown", "operations left to glibc: unknown kind, or a glibc whose layout is unknown"),
-            (GlibcSem, "glibc_sem", "operations left to glibc: semaphore that is process-shared, named, or not initialised here"),
+            (GlibcShared, "glibc_shared",
+                "operations left to glibc: process-shared mutex, condition variable or readers-writer lock"),
+            (GlibcUnknown, "glibc_unknown",
+                "operations left to glibc: unknown kind, or a glibc whose layout is unknown"),
+            (GlibcSem, "glibc_sem",
+                "operations left to glibc: semaphore that is process-shared, named, or not initialised here"),
             (RobustObject, "glibc_robust_objects", "objects left to glibc, as they were initialised: robust mutexes"),
-            (PiObject, "glibc_pi_objects", "objects left to glibc, as they were initialised: priority-inheriting mutexes"),
-            (PpObject, "glibc_pp_objects", "objects left to glibc, as they were initialised: priority-protected mutexes"),
-            (SharedObject, "glibc_shared_objects", "objects left to glibc, as they were initialised: process-shared mutexes, condition variables and readers-writer locks"),
-            (SemObject, "glibc_sem_objects", "objects left to glibc, as they were initialised: process-shared and named semaphores"),
+            (PiObject, "glibc_pi_objects",
+                "objects left to glibc, as they were initialised: priority-inheriting mutexes"),
+            (PpObject, "glibc_pp_objects",
+                "objects left to glibc, as they were initialised: priority-protected mutexes"),
+            (SharedObject, "glibc_shared_objects",
+                "objects left to glibc, as they were initialised: process-shared mutexes, condition variables and "
+                "readers-writer locks"),
+            (SemObject, "glibc_sem_objects",
+                "objects left to glibc, as they were initialised: process-shared and named semaphores"),
             (RwRead, "rw_reads", "readers-writer lock acquisitions for reading"),
             (RwWrite, "rw_writes", "readers-writer lock acquisitions for writing"),
-            (RwContended, "rw_contended", "readers-writer lock acquisitions that had to wait, for a holder or for who came first"),
+            (RwContended, "rw_contended",
+                "readers-writer lock acquisitions that had to wait, for a holder or for who came first"),
             (RwTimedOut, "rw_timed_out", "timed readers-writer lock acquisitions that gave up"),
             (RwPassed, "rw_passed", "readers that came in past a waiting writer after the bound"),
-            (RwBarred, "rw_barred", "times the first waiter of a readers-writer lock kept others out because it had waited beyond the bound"),
+            (RwBarred, "rw_barred",
+                "times the first waiter of a readers-writer lock kept others out because it had waited beyond the "
+                "bound"),
             (RwApart, "rw_apart", "times that readers of a cst-rw lock began to count apart"),
             (RwTogether, "rw_together", "times that they went back to counting together"),
         }
@@ -65,12 +88,12 @@ macro_rules! for_each_event {
 }
 
 macro_rules! define_events {
-    ($(($variant:ident, $name:literal, $doc:literal)),* $(,)?) => {
+    ($(($variant:ident, $name:literal, $($doc:literal)+)),* $(,)?) => {
         /// Something that happened in a lock.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
         pub enum Event {
-            $(#[doc = $doc] $variant),*
+            $(#[doc = concat!($($doc),+)] $variant),*
         }
 
         impl Event {
@@ -84,7 +107,7 @@ macro_rules! define_events {
 
             /// What it counts.
             pub const fn describe(self) -> &'static str {
-                match self { $(Event::$variant => $doc),* }
+                match self { $(Event::$variant => concat!($($doc),+)),* }
             }
         }
     };
@@ -93,8 +116,8 @@ macro_rules! define_events {
 for_each_event!(define_events);
 
 impl Event {
-    /// Of an operation left to glibc: what counts the objects that are left to it for the same reason, where they must have been
-    /// initialised by a call.
+    /// Of an operation left to glibc: what counts the objects that are left to it for the same reason, where they must
+    /// have been initialised by a call.
     pub const fn objects(self) -> Option<Event> {
         match self {
             Self::GlibcRobust => Some(Self::RobustObject),

@@ -1,7 +1,8 @@
 //! # flashlock's lock algorithms
 //!
-//! One file per lock, written once against [`machine::Machine`] and run natively, under model checkers and on a simulated
-//! computer. The crate is `no_std`, has no dependencies, allocates nothing and knows nothing of operating systems.
+//! One file per lock, written once against [`machine::Machine`] and run natively, under model checkers and on a
+//! simulated computer. The crate is `no_std`, has no dependencies, allocates nothing and knows nothing of operating
+//! systems.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! # A list of waiters, linked both ways
 //!
-//! The condition variable's and the semaphore's. Everything here is done by whoever has exclusive access, so all accesses are
-//! Relaxed.
+//! The condition variable's and the semaphore's. Everything here is done by whoever has exclusive access, so all
+//! accesses are Relaxed.
 //!
 //! ```text
 //!   head ─> node <─next/prev─> node <─> node <─ tail          head and tail are 0 if there is none

@@ -6,8 +6,8 @@
 //! `AtomicU32`.
 //!
 //! All shared state is made of 32-bit words. A queue node is named by a [`Handle`] (an index into a type-stable pool,
-//! see [`Node`]), not by a pointer, so that a lock's whole state is four to twelve bytes, and so that a stale handle can
-//! at worst name a node that now serves somebody else, never freed memory.
+//! see [`Node`]), not by a pointer, so that a lock's whole state is four to twelve bytes, and so that a stale handle
+//! can at worst name a node that now serves somebody else, never freed memory.
 
 use core::num::NonZeroU32;
 use core::sync::atomic::Ordering;
@@ -119,7 +119,8 @@ pub enum Patience {
     /// For the machine's spin budget (about one context-switch round trip, measured), and less where another task is
     /// seen to want this CPU.
     Budget,
-    /// The same, on a word that the holder uses, too: each poll costs him. Waits before the first poll as long as lately paid.
+    /// The same, on a word that the holder uses, too: each poll costs him. Waits before the first poll as long as
+    /// lately paid.
     Contend,
     /// Until the deadline has passed.
     Until(Deadline),
@@ -137,8 +138,8 @@ pub enum Look {
     Again {
         /// The steps.
         pause: u32,
-        /// Whether the line came from another CPU for this look: the word, or something beside it, has changed since the one
-        /// before.
+        /// Whether the line came from another CPU for this look: the word, or something beside it, has changed since
+        /// the one before.
         came: bool,
     },
 }
@@ -157,8 +158,8 @@ pub enum Unparked {
     Gone,
 }
 
-/// A word that each thread keeps between its lock operations; 0 at first. A hint: a signal handler that uses locks may change it
-/// at any time.
+/// A word that each thread keeps between its lock operations; 0 at first. A hint: a signal handler that uses locks may
+/// change it at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Local {
     /// CNA: hand-overs until the thread gives the lock to another NUMA node.
@@ -192,7 +193,8 @@ pub const LONG_AGO: u32 = 1 << 30;
 /// The [`Machine::epoch`] of a process that was not forked off another one in which somebody had asked for it.
 pub const FIRST_EPOCH: u32 = 1;
 
-/// Into how many parts a machine's CPUs are divided by [`Machine::reader_part`], unless there are more NUMA nodes: a writer looks at each of them.
+/// Into how many parts a machine's CPUs are divided by [`Machine::reader_part`], unless there are more NUMA nodes: a
+/// writer looks at each of them.
 pub const READER_PARTS: u32 = 8;
 
 /// The part of the CPUs of group `group` of the `groups` of the NUMA node `node`, of `nodes`.
@@ -220,14 +222,15 @@ pub trait Machine: Sized + 'static {
     /// The block that a name names. Blocks are never unmapped.
     fn block(name: Name) -> &'static Block<Self>;
 
-    /// A block for a lock to keep state in that has no room elsewhere. Safe to call from a signal handler, as [`take_node`](Machine::take_node).
+    /// A block for a lock to keep state in that has no room elsewhere. Safe to call from a signal handler, as
+    /// [`take_node`](Machine::take_node).
     fn take_block() -> Name;
 
     /// Gives a block back, which nobody uses any more, nor names.
     fn give_block(name: Name);
 
-    /// Shows nodes until `look` says so; whether it did. Among them are all that were taken before anything that the caller has seen; many are in
-    /// no queue, or in one that is none of the caller's business.
+    /// Shows nodes until `look` says so; whether it did. Among them are all that were taken before anything that the
+    /// caller has seen; many are in no queue, or in one that is none of the caller's business.
     fn any_node(look: impl FnMut(Handle) -> bool) -> bool;
 
     /// Polls `word` until `done` says so of its value, which is returned; `None` when the patience is spent. `done` may
@@ -236,9 +239,9 @@ pub trait Machine: Sized + 'static {
     fn spin_until(word: &Self::Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool)
     -> Option<u32>;
 
-    /// [`spin_until`](Machine::spin_until) of a waiter that others are to see running: whenever it has looked it writes the time
-    /// ([`micros`](Machine::micros)) into `since`, at least once in [`REST`](crate::wait::polling::REST) while it runs; and a time
-    /// [long ago](LONG_AGO) before it offers its CPU to others. Relaxed: a hint.
+    /// [`spin_until`](Machine::spin_until) of a waiter that others are to see running: whenever it has looked it writes
+    /// the time ([`micros`](Machine::micros)) into `since`, at least once in [`REST`](crate::wait::polling::REST) while
+    /// it runs; and a time [long ago](LONG_AGO) before it offers its CPU to others. Relaxed: a hint.
     fn spin_published(
         word: &Self::Word,
         since: &Self::Word,
@@ -255,8 +258,8 @@ pub trait Machine: Sized + 'static {
         })
     }
 
-    /// [`spin_until`](Machine::spin_until), but between polls the CPU rests until the word's line changes, if it can do that; not for more
-    /// than [`REST`](crate::wait::polling::REST) at a time, so that `done` is asked now and then.
+    /// [`spin_until`](Machine::spin_until), but between polls the CPU rests until the word's line changes, if it can do
+    /// that; not for more than [`REST`](crate::wait::polling::REST) at a time, so that `done` is asked now and then.
     fn rest_until(
         word: &Self::Word,
         order: Ordering,
@@ -266,8 +269,8 @@ pub trait Machine: Sized + 'static {
         Self::spin_until(word, order, patience, done)
     }
 
-    /// [`spin_until`](Machine::spin_until), where `done` loads many other words, and does nothing else as long as it says
-    /// no. So a simulator can wait until one of these changes.
+    /// [`spin_until`](Machine::spin_until), where `done` loads many other words, and does nothing else as long as it
+    /// says no. So a simulator can wait until one of these changes.
     fn scan_until(
         word: &Self::Word,
         order: Ordering,
@@ -277,8 +280,8 @@ pub trait Machine: Sized + 'static {
         Self::spin_until(word, order, patience, done)
     }
 
-    /// Polls `word`, and `beside`, which lies on the same line, for `micros` microseconds at most, with the pauses that `look` asks
-    /// for. Whether `look` ended it. Relaxed.
+    /// Polls `word`, and `beside`, which lies on the same line, for `micros` microseconds at most, with the pauses that
+    /// `look` asks for. Whether `look` ended it. Relaxed.
     ///
     /// For a lock that decides itself how often it looks at a word that its holder uses, too; all others wait by
     /// [`spin_until`](Machine::spin_until). A machine that measures what a look costs does so here.
@@ -332,8 +335,8 @@ pub trait Machine: Sized + 'static {
     /// Sleeps while `word` holds `expected`, until a [`Machine::wake`] of the word or the deadline.
     fn park(word: &Self::Word, expected: u32, until: Option<Deadline>) -> Unparked;
 
-    /// Wakes up to `count` sleepers of the word at `address`; how many slept there. The word itself is not accessed: it may
-    /// have been freed, then the call does nothing or wakes somebody spuriously.
+    /// Wakes up to `count` sleepers of the word at `address`; how many slept there. The word itself is not accessed: it
+    /// may have been freed, then the call does nothing or wakes somebody spuriously.
     fn wake(address: *const Self::Word, count: u32) -> u32;
 
     /// Wakes the thread that waits with this node, and says whether it slept. A machine whose threads may also sleep
@@ -355,8 +358,8 @@ pub trait Machine: Sized + 'static {
     /// The NUMA node that the thread runs on.
     fn numa_node() -> u32;
 
-    /// The last-level cache that the thread's CPU uses, by any number that no other one has. For a policy that wants to know; as a rule
-    /// there is one for each NUMA node.
+    /// The last-level cache that the thread's CPU uses, by any number that no other one has. For a policy that wants to
+    /// know; as a rule there is one for each NUMA node.
     fn llc() -> u32 {
         Self::numa_node()
     }
@@ -366,20 +369,22 @@ pub trait Machine: Sized + 'static {
         u32::from(a != b)
     }
 
-    /// Which of the groups of CPUs the thread runs in. At depth 0 they are those of its NUMA node: CPUs that share a last-level cache, if a NUMA node
-    /// has several, else a core's. At depth 1 those of that group: a core's, if the first are not. From 0, and 0 where the machine tells of none.
+    /// Which of the groups of CPUs the thread runs in. At depth 0 they are those of its NUMA node: CPUs that share a
+    /// last-level cache, if a NUMA node has several, else a core's. At depth 1 those of that group: a core's, if the
+    /// first are not. From 0, and 0 where the machine tells of none.
     fn near_group(_depth: u32) -> u32 {
         0
     }
 
-    /// Among which CPUs the thread runs, for locks that count readers apart: a number below [`READER_PARTS`], or that of the NUMA node if there are more of
-    /// these. Those of a part are of one NUMA node, and near each other. Cheap: it is asked at each acquisition for reading, and release.
+    /// Among which CPUs the thread runs, for locks that count readers apart: a number below [`READER_PARTS`], or that
+    /// of the NUMA node if there are more of these. Those of a part are of one NUMA node, and near each other. Cheap:
+    /// it is asked at each acquisition for reading, and release.
     fn reader_part() -> u32 {
         Self::numa_node()
     }
 
-    /// Changes in a forked child: a node with another epoch belongs to a thread that does not exist here. In most processes it is
-    /// [`FIRST_EPOCH`].
+    /// Changes in a forked child: a node with another epoch belongs to a thread that does not exist here. In most
+    /// processes it is [`FIRST_EPOCH`].
     fn epoch() -> u32;
 
     /// Microseconds of a clock that never jumps, wrapping.
@@ -397,16 +402,18 @@ pub trait Machine: Sized + 'static {
     /// What the user tuned.
     fn tunables() -> &'static Tunables;
 
-    /// How many nodes were left behind in the queue of the lock with this word: a count in a table of the machine's, which locks may
-    /// share that are far apart. Nothing is read at the address.
+    /// How many nodes were left behind in the queue of the lock with this word: a count in a table of the machine's,
+    /// which locks may share that are far apart. Nothing is read at the address.
     fn left_behind(lock: *const Self::Word) -> &'static LeftBehind<Self>;
 
-    /// The word on which a writer sleeps that waits for the readers of a lock to go, and which they change when they have gone: one of a table of the
-    /// machine's, by an address that stands for the lock. Locks may share one. It is no lock's memory: who has left a lock may access it.
+    /// The word on which a writer sleeps that waits for the readers of a lock to go, and which they change when they
+    /// have gone: one of a table of the machine's, by an address that stands for the lock. Locks may share one. It is
+    /// no lock's memory: who has left a lock may access it.
     fn leavers(lock: *const Self::Word) -> &'static Self::Word;
 
-    /// Whether one more readers-writer lock may count its readers apart, which takes memory that a program does not give back if it frees
-    /// the lock without destroying it. If so, [`gone_apart`](Machine::gone_apart) is to be called when it does so no longer.
+    /// Whether one more readers-writer lock may count its readers apart, which takes memory that a program does not
+    /// give back if it frees the lock without destroying it. If so, [`gone_apart`](Machine::gone_apart) is to be called
+    /// when it does so no longer.
     fn admit_apart() -> bool {
         true
     }
@@ -414,8 +421,8 @@ pub trait Machine: Sized + 'static {
     /// A lock that was admitted counts its readers apart no longer, or never did.
     fn gone_apart() {}
 
-    /// Whether the calling thread is one that should wait as little as may be, whatever others gain by its waiting: for most
-    /// machines, never.
+    /// Whether the calling thread is one that should wait as little as may be, whatever others gain by its waiting: for
+    /// most machines, never.
     fn urgent() -> bool {
         false
     }
@@ -425,7 +432,8 @@ pub trait Machine: Sized + 'static {
         i32::from(Self::urgent())
     }
 
-    /// For how long (µs) locks stood still lately, because they were handed to somebody who did not run. One value for all; a hint.
+    /// For how long (µs) locks stood still lately, because they were handed to somebody who did not run. One value for
+    /// all; a hint.
     fn stand_still() -> u32 {
         0
     }
@@ -437,8 +445,8 @@ pub trait Machine: Sized + 'static {
     /// it but who spins and who is woken early.
     fn crowded() -> bool;
 
-    /// On which NUMA node a waiter stands, for [`trace`](Machine::trace) alone; `None` where nobody listens. The look costs a cache
-    /// line that its owner polls, which nothing but statistics needs.
+    /// On which NUMA node a waiter stands, for [`trace`](Machine::trace) alone; `None` where nobody listens. The look
+    /// costs a cache line that its owner polls, which nothing but statistics needs.
     #[inline(always)]
     fn counted_on(waiter: &Node<Self>) -> Option<u32> {
         Some(waiter.numa.load(Ordering::Relaxed))

@@ -1,20 +1,24 @@
 //! # Queue nodes
 //!
-//! One cache line per waiting thread. A thread needs a node while it waits; in some locks (`shuffle/shfl`, `queue/qspin`, cohorts) until it has acquired, in
-//! others (`queue/clh`, and [`queue::aside`](crate::queue::aside) with `mcs`, `cna` and `mcscr`) until it releases what it has waited for. So the number of nodes is bounded
-//! by the number of threads, and of locks held, plus those that timed-out waiters left behind in a queue and that nobody has reached yet.
+//! One cache line per waiting thread. A thread needs a node while it waits; in some locks (`shuffle/shfl`,
+//! `queue/qspin`, cohorts) until it has acquired, in others (`queue/clh`, and [`queue::aside`](crate::queue::aside)
+//! with `mcs`, `cna` and `mcscr`) until it releases what it has waited for. So the number of nodes is bounded by the
+//! number of threads, and of locks held, plus those that timed-out waiters left behind in a queue and that nobody has
+//! reached yet.
 //!
 //! Nodes live in a **type-stable pool**: their memory is never unmapped and never becomes anything else. A thread that
 //! acts on a stale handle therefore reads a valid node; every algorithm says which invariant keeps it from *changing*
-//! one that is not its own. State of locks that is no waiter's is never kept in nodes: it has [blocks](crate::side) of its own.
+//! one that is not its own. State of locks that is no waiter's is never kept in nodes: it has [blocks](crate::side) of
+//! its own.
 //!
 //! ## Stores through a stale handle
 //!
-//! Some threads write into the node of a waiter that may have left since they read its handle: the node may be free, or serve in any other
-//! queue. So four words of a node are **hints in whatever it is used for**: [`since`](Node::since), [`passes`](Node::passes),
-//! [`check_at`](Node::check_at) and [`granted_at`](Node::granted_at). Any value in them, at any moment, may cost time or a place in a queue, and nothing else: they are
-//! accessed Relaxed, no handle is kept in them, and nobody may take anything but a preference from them. (`native/tests/hints.rs` scribbles on them
-//! while every lock works.) These are all stores of the kind:
+//! Some threads write into the node of a waiter that may have left since they read its handle: the node may be free, or
+//! serve in any other queue. So four words of a node are **hints in whatever it is used for**: [`since`](Node::since),
+//! [`passes`](Node::passes), [`check_at`](Node::check_at) and [`granted_at`](Node::granted_at). Any value in them, at
+//! any moment, may cost time or a place in a queue, and nothing else: they are accessed Relaxed, no handle is kept in
+//! them, and nobody may take anything but a preference from them. (`native/tests/hints.rs` scribbles on them while
+//! every lock works.) These are all stores of the kind:
 //!
 //! | store | by | reaches | why it is harmless |
 //! |---|---|---|---|
@@ -46,8 +50,8 @@
 //!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue;
 //!                         the first of those that are moved is CLAIMED there --> HEAD (see `cond/chain`)
 //!                         QUEUED --time-out, cancellation--> LEAVING
-//!   closure locks:        WAITING, PARKED --run--> SERVED;  WAITING, PARKED --shall run those of others--> HEAD
-//!   semaphores:           WAITS --post--> CALLED --woken--> TOLD;  any --goes--> LEAVING, or ABANDONED (see `sem/call`)
+//!   closure locks:        WAITING, PARKED --run--> SERVED; WAITING, PARKED --shall run those of others--> HEAD
+//!   semaphores:           WAITS --post--> CALLED --woken--> TOLD; any --goes--> LEAVING, or ABANDONED (see `sem/call`)
 //! ```
 
 use core::sync::atomic::Ordering;
@@ -60,8 +64,8 @@ pub mod state {
     pub const WAITING: u32 = 0;
     /// In a queue, asleep on `state` or about to be.
     pub const PARKED: u32 = 1;
-    /// Its turn: in an MCS queue the lock is its own, in a ShflLock queue it alone contends for the word. The rest of the word may be
-    /// what goes with the lock ([`HANDED`]).
+    /// Its turn: in an MCS queue the lock is its own, in a ShflLock queue it alone contends for the word. The rest of
+    /// the word may be what goes with the lock ([`HANDED`]).
     pub const HEAD: u32 = 2;
     /// Where a handle begins that goes with [`HEAD`].
     pub const HANDED: u32 = 4;
@@ -69,12 +73,13 @@ pub mod state {
     pub const NAPPING: u32 = 3;
     /// Its thread has gone; whoever reaches the node gives it back.
     pub const ABANDONED: u32 = 4;
-    /// It was head, or was to have the lock, but did not run; a holder has taken it out of the queue. Its thread queues anew.
+    /// It was head, or was to have the lock, but did not run; a holder has taken it out of the queue. Its thread queues
+    /// anew.
     pub const EVICTED: u32 = 9;
     /// On a condition variable.
     pub const QUEUED: u32 = 5;
-    /// Taken off a condition variable, not told yet: its thread can neither leave nor go. In a queue: asleep until it is head.
-    /// The rest of the word is the node's [`generation`](super::Node::generation).
+    /// Taken off a condition variable, not told yet: its thread can neither leave nor go. In a queue: asleep until it
+    /// is head. The rest of the word is the node's [`generation`](super::Node::generation).
     pub const CLAIMED: u32 = 8;
     /// [`CLAIMED`], and its thread sleeps on the state, after it was woken too early.
     pub const AWAITED: u32 = 10;
@@ -82,7 +87,8 @@ pub mod state {
     pub const GENERATION: u32 = 8;
     /// Taken off a condition variable by a signal: its thread may go for the mutex.
     pub const SIGNALED: u32 = 6;
-    /// At a semaphore, asleep or about to be. What else this state and the next two say: [`sem::call`](crate::sem::call).
+    /// At a semaphore, asleep or about to be. What else this state and the next two say:
+    /// [`sem::call`](crate::sem::call).
     pub const WAITS: u32 = 14;
     /// At a semaphore, called: its thread may go for a permit.
     pub const CALLED: u32 = 11;
@@ -90,8 +96,8 @@ pub mod state {
     pub const TOLD: u32 = 12;
     /// Of a request to a [closure lock](crate::closure): it was run.
     pub const SERVED: u32 = 13;
-    /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it. In a lock's queue: about to be
-    /// [`EVICTED`] by the releaser, who uses the node until then.
+    /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it. In a
+    /// lock's queue: about to be [`EVICTED`] by the releaser, who uses the node until then.
     pub const LEAVING: u32 = 7;
     /// In a lock's queue: [`LEAVING`], and its thread sleeps until it is [`EVICTED`].
     pub const PARTING: u32 = 14;
@@ -132,9 +138,11 @@ pub struct Node<M: Machine> {
     pub numa: M::Word,
     /// [`Machine::epoch`] when it queued.
     pub epoch: M::Word,
-    /// Shuffling: its place in its group (0: in none), and whether it is the shuffler ([`SHUFFLER`]), and at it ([`WALKING`]).
+    /// Shuffling: its place in its group (0: in none), and whether it is the shuffler ([`SHUFFLER`]), and at it
+    /// ([`WALKING`]).
     pub batch: M::Word,
-    /// A hint. When it became head, [`Machine::micros`]; where releases pass over who does not run, when its thread last said that it does.
+    /// A hint. When it became head, [`Machine::micros`]; where releases pass over who does not run, when its thread
+    /// last said that it does.
     pub since: M::Word,
     /// A hint. How many releases have passed this head over.
     pub passes: M::Word,
@@ -142,13 +150,16 @@ pub struct Node<M: Machine> {
     pub check_at: M::Word,
     /// A hint. When it was handed the lock, [`Machine::micros`].
     pub granted_at: M::Word,
-    /// On a condition variable: the address of the mutex, low and high half. At a semaphore: its address. In a closure lock: that of the request.
+    /// On a condition variable: the address of the mutex, low and high half. At a semaphore: its address. In a closure
+    /// lock: that of the request.
     pub mutex: [M::Word; 2],
     /// The pool's own link.
     pub pool_next: M::Word,
-    /// What the [admission policy](crate::policy) of a ShflLock is to know of its thread; of a readers-writer lock, what it wants.
+    /// What the [admission policy](crate::policy) of a ShflLock is to know of its thread; of a readers-writer lock,
+    /// what it wants.
     pub role: M::Word,
-    /// On a condition variable, or at a semaphore: how often it was queued on one, wrapping. Written by its thread before it queues.
+    /// On a condition variable, or at a semaphore: how often it was queued on one, wrapping. Written by its thread
+    /// before it queues.
     pub generation: M::Word,
     /// In a ShflLock's queue: since when, [`Machine::micros`]. A hint.
     pub queued_at: M::Word,
@@ -209,8 +220,8 @@ impl<M: Machine> Node<M> {
     /// Whether its thread exists in this process. Relaxed: written before the node was published, and a fork orders
     /// everything before it.
     ///
-    /// In a process of the first epoch there are no others, and the node's line is left alone: whoever asks is, as a rule, about to write to
-    /// it, and to fetch it for reading first would make two transfers of one.
+    /// In a process of the first epoch there are no others, and the node's line is left alone: whoever asks is, as a
+    /// rule, about to write to it, and to fetch it for reading first would make two transfers of one.
     #[inline]
     pub fn is_alive(&self) -> bool {
         let epoch = M::epoch();

@@ -1,13 +1,13 @@
 //! # In which order waiters are called: first come, or mostly last
 //!
-//! **Problem.** When several threads do the same work, and fewer suffice, first-come-first-served makes all of them circulate:
-//! each call goes to the thread whose data has been out of the caches for longest. **Idea.** Call whoever came last, so that a
-//! few circulate and the others stay asleep; but put one waiter in so many at the end of the list instead, so that everybody is
-//! called in the long run. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, §6.10 (1 in 1,000), §6.11 (other probabilities,
-//! and semaphores).
+//! **Problem.** When several threads do the same work, and fewer suffice, first-come-first-served makes all of them
+//! circulate: each call goes to the thread whose data has been out of the caches for longest. **Idea.** Call whoever
+//! came last, so that a few circulate and the others stay asleep; but put one waiter in so many at the end of the list
+//! instead, so that everybody is called in the long run. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, §6.10 (1
+//! in 1,000), §6.11 (other probabilities, and semaphores).
 //!
-//! Whoever is put at the end makes room at the front for the one who has been there for longest; so each of n threads that
-//! circulate and sleep is called within about n times so many waits.
+//! Whoever is put at the end makes room at the front for the one who has been there for longest; so each of n threads
+//! that circulate and sleep is called within about n times so many waits.
 
 use crate::machine::Machine;
 

@@ -1,9 +1,9 @@
 //! # The first use in a process
 //!
-//! **Problem.** What a lock holds in memory comes along into a forked child; the threads that it speaks of do not. If one of
-//! them was in the middle of something, nobody will end it. **Idea.** The object keeps the epoch of the process that last used
-//! it. Who finds another one there throws away what those threads did, before it does anything else; one thread does, and the
-//! others wait for it.
+//! **Problem.** What a lock holds in memory comes along into a forked child; the threads that it speaks of do not. If
+//! one of them was in the middle of something, nobody will end it. **Idea.** The object keeps the epoch of the process
+//! that last used it. Who finds another one there throws away what those threads did, before it does anything else; one
+//! thread does, and the others wait for it.
 //!
 //! ## State
 //! | `epoch` | meaning |
@@ -13,8 +13,10 @@
 //! | e, [`SETTLING`] | a thread of that process is throwing away what others have left |
 //!
 //! ## Invariants
-//! 1. Nobody uses the object in a process whose epoch is not in `epoch`; so while it is SETTLING one thread alone touches it.
-//! 2. A thread that did not survive a fork while it was at it is told from one that is at it here: its epoch is another.
+//! 1. Nobody uses the object in a process whose epoch is not in `epoch`; so while it is SETTLING one thread alone
+//!    touches it.
+//! 2. A thread that did not survive a fork while it was at it is told from one that is at it here: its epoch is
+//!    another.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -28,11 +30,12 @@ use crate::machine::{Machine, Patience, Word};
 
 /// Bit of `epoch`. (Epochs are below.)
 const SETTLING: u32 = 1 << 31;
-/// How long (µs) somebody naps who waits for another to settle, which takes a few instructions: that one may have lost its CPU.
+/// How long (µs) somebody naps who waits for another to settle, which takes a few instructions: that one may have lost
+/// its CPU.
 const PAUSE: u32 = 50;
 
-/// To be called before each use of the object: if it is the first in this process, `reset` throws away what threads of other
-/// processes have left in it. The epoch for which that holds.
+/// To be called before each use of the object: if it is the first in this process, `reset` throws away what threads of
+/// other processes have left in it. The epoch for which that holds.
 #[inline]
 pub fn settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> u32 {
     let now = M::epoch();
@@ -42,8 +45,8 @@ pub fn settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> u32 {
     now
 }
 
-/// [`settle`], by who must not wait for another that is at it. Whether the object can be used; if not, another is at it, or was
-/// a moment ago.
+/// [`settle`], by who must not wait for another that is at it. Whether the object can be used; if not, another is at
+/// it, or was a moment ago.
 pub fn try_settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> bool {
     let (now, seen) = (M::epoch(), epoch.load(Acquire));
     if seen == now {

@@ -1,9 +1,10 @@
 //! # Side blocks: state of a lock that is too large for the lock
 //!
-//! **Problem.** A lock with a part for each NUMA node wants each of them on a line of its own; a `pthread_mutex_t` has no room for that, and may be in
-//! use before any constructor has run. **Idea.** There is a pool of [`Block`]s: two lines, the owner's words, and the names of the blocks below. The
-//! lock keeps the name of one; that one names a block for each NUMA node, its **parts**; and each of these may name parts of its own. They are made
-//! when they are first needed.
+//! **Problem.** A lock with a part for each NUMA node wants each of them on a line of its own; a `pthread_mutex_t` has
+//! no room for that, and may be in use before any constructor has run. **Idea.** There is a pool of [`Block`]s: two
+//! lines, the owner's words, and the names of the blocks below. The lock keeps the name of one; that one names a block
+//! for each NUMA node, its **parts**; and each of these may name parts of its own. They are made when they are first
+//! needed.
 //!
 //! ```text
 //!   lock:  … | side ──> [block]
@@ -13,18 +14,21 @@
 //!                         └─ more ──> [block] ─ number 15, …
 //! ```
 //!
-//! A part's number is that of a NUMA node, or of whatever parts are for. A machine with more than [`MOST`] of these lets some share a part.
+//! A part's number is that of a NUMA node, or of whatever parts are for. A machine with more than [`MOST`] of these
+//! lets some share a part.
 //!
-//! **Blocks are no [queue nodes](crate::node).** Whoever names a waiter by a stale handle may still write a hint into that node, which serves somebody
-//! else by then ([`node`](crate::node) lists who does). Were that one a part of a lock, the hint would be written over its state, and the lock let two threads in.
-//! So blocks have memory of their own kind, a pool of their own, and a [`Name`] that is no [`Handle`](crate::machine::Handle).
+//! **Blocks are no [queue nodes](crate::node).** Whoever names a waiter by a stale handle may still write a hint into
+//! that node, which serves somebody else by then ([`node`](crate::node) lists who does). Were that one a part of a
+//! lock, the hint would be written over its state, and the lock let two threads in. So blocks have memory of their own
+//! kind, a pool of their own, and a [`Name`] that is no [`Handle`](crate::machine::Handle).
 //!
 //! ## Invariants
-//! 1. `side`, a slot of a block, and its `more` change from 0 once, by an exchange; who loses gives its block back. What
-//!    they name was blank before, but for `above` and what the owner wrote.
-//! 2. They become 0 again only in [`Side::give_back`], by who knows that nobody uses the lock any more. Until then the blocks are the lock's: one that
-//!    was given back serves somebody else, so a side block counts as memory of the lock, which may not be accessed once another thread
-//!    may have destroyed it. So no name of a block is ever stale while it is used.
+//! 1. `side`, a slot of a block, and its `more` change from 0 once, by an exchange; who loses gives its block back.
+//!    What they name was blank before, but for `above` and what the owner wrote.
+//! 2. They become 0 again only in [`Side::give_back`], by who knows that nobody uses the lock any more. Until then the
+//!    blocks are the lock's: one that was given back serves somebody else, so a side block counts as memory of the
+//!    lock, which may not be accessed once another thread may have destroyed it. So no name of a block is ever stale
+//!    while it is used.
 //! 3. The memory of a block never becomes anything but a block.
 //!
 //! ## Orderings
@@ -75,7 +79,8 @@ impl Name {
     }
 }
 
-/// A block: 128 bytes, two cache lines. What its words mean, its owner says: [cohort locks](crate::numa::cohort), [`cst-rw`](crate::rw::cst).
+/// A block: 128 bytes, two cache lines. What its words mean, its owner says: [cohort locks](crate::numa::cohort),
+/// [`cst-rw`](crate::rw::cst).
 #[repr(C, align(64))]
 pub struct Block<M: Machine> {
     /// The state of what the block is for; a counter of readers; a number that is served.
@@ -107,7 +112,8 @@ pub struct Block<M: Machine> {
     below: Below<M>,
 }
 
-/// The names of the blocks below one, on a line of their own: it is read by all who come by, and the other one is written.
+/// The names of the blocks below one, on a line of their own: it is read by all who come by, and the other one is
+/// written.
 #[repr(C, align(64))]
 struct Below<M: Machine> {
     slots: [M::Word; SLOTS as usize],
@@ -207,8 +213,8 @@ impl<M: Machine> Side<M> {
         })
     }
 
-    /// Whether the block was made for the word at this address. If not, another process has written the name there, in memory that both map, and here it
-    /// names a block of another lock, or none.
+    /// Whether the block was made for the word at this address. If not, another process has written the name there, in
+    /// memory that both map, and here it names a block of another lock, or none.
     pub fn is_of(self, side: &M::Word) -> bool {
         let address = core::ptr::from_ref(side).addr() as u64;
         let [low, high] = &self.0.owner;
@@ -245,7 +251,8 @@ impl<M: Machine> Side<M> {
         Name::from_word(here.slot(slot).load(Acquire))
     }
 
-    /// The same; made, and prepared further by the owner, if there is none. Where it is below another part, that one is `above`.
+    /// The same; made, and prepared further by the owner, if there is none. Where it is below another part, that one is
+    /// `above`.
     #[inline]
     pub fn part_or_make(self, number: u32, above: Option<Name>, prepare: impl FnOnce(&Block<M>)) -> Name {
         self.part(number).unwrap_or_else(|| self.make_part(number, above, prepare))
@@ -284,7 +291,8 @@ impl<M: Machine> Side<M> {
         }
     }
 
-    /// That block, and each one that it names, once. Each may be given back as soon as it was named. Relaxed: nobody else is there.
+    /// That block, and each one that it names, once. Each may be given back as soon as it was named. Relaxed: nobody
+    /// else is there.
     pub fn each_block(block: Option<Name>, each: &mut dyn FnMut(Name)) {
         let Some(name) = block else { return };
         let below = &name.block::<M>().below;

@@ -1,13 +1,16 @@
 //! # The arena: an execution's queue nodes, and blocks
 //!
-//! The model's stand-in for the pools. Its books are exact: a node or a block given back twice, or by nobody, is a failure.
+//! The model's stand-in for the pools. Its books are exact: a node or a block given back twice, or by nobody, is a
+//! failure.
 //!
 //! ## Invariants
-//! 1. An arena lives as long as its world, and that as long as its execution: the world is taken down by the thread that set it
-//!    up, after it has joined all others, or after the checker has given the execution up and runs none of them any more.
-//! 2. Algorithms keep no node beyond the call that named it. (`&'static` in `Machine::node` is the pool's promise natively; here it
-//!    holds for the execution.)
-//! 3. Nodes never move: they stand in a boxed slice. Nor do blocks: each is made when it is first needed, in a box of its own.
+//! 1. An arena lives as long as its world, and that as long as its execution: the world is taken down by the thread
+//!    that set it up, after it has joined all others, or after the checker has given the execution up and runs none of
+//!    them any more.
+//! 2. Algorithms keep no node beyond the call that named it. (`&'static` in `Machine::node` is the pool's promise
+//!    natively; here it holds for the execution.)
+//! 3. Nodes never move: they stand in a boxed slice. Nor do blocks: each is made when it is first needed, in a box of
+//!    its own.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -177,7 +180,8 @@ impl<C: Checker> Arena<C> {
         }
     }
 
-    /// Those who have taken nodes and blocks do not exist any more: nobody will give them back, and nobody takes them again.
+    /// Those who have taken nodes and blocks do not exist any more: nobody will give them back, and nobody takes them
+    /// again.
     pub(crate) fn forget(&self) {
         let mut books = self.books.borrow_mut();
         books.taken.fill(false);

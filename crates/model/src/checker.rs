@@ -1,8 +1,8 @@
 //! # What a model checker offers
 //!
-//! loom and shuttle both run all threads of a model on one OS thread, as coroutines, and switch only inside their own atomics,
-//! `yield_now` and blocking calls. Everything here that is not one of those is therefore atomic, and state that belongs to
-//! an execution can stand in an ordinary thread-local of that OS thread.
+//! loom and shuttle both run all threads of a model on one OS thread, as coroutines, and switch only inside their own
+//! atomics, `yield_now` and blocking calls. Everything here that is not one of those is therefore atomic, and state
+//! that belongs to an execution can stand in an ordinary thread-local of that OS thread.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -39,7 +39,8 @@ pub trait Checker: Sized + 'static {
     fn block();
     /// Unblocks a thread. Not a scheduling point before the thread is unblocked.
     fn unblock(thread: &Self::Thread);
-    /// True once in `one_in` times, by the checker's choice; never for 0. (A checker that explores exhaustively says never.)
+    /// True once in `one_in` times, by the checker's choice; never for 0. (A checker that explores exhaustively says
+    /// never.)
     fn chance(one_in: u32) -> bool;
     /// A number of the checker's choice, or a constant.
     fn random() -> u32;
@@ -49,9 +50,10 @@ pub trait Checker: Sized + 'static {
 pub trait Data: 'static {
     /// Unused data.
     fn new() -> Self;
-    /// What a critical section does with it: fails if another one is not ordered before it, or after. How many there were
-    /// before.
+    /// What a critical section does with it: fails if another one is not ordered before it, or after. How many there
+    /// were before.
     fn visit(&self) -> u32;
-    /// What a reader does with it: fails if a critical section is not ordered before it, or after. How many there were before.
+    /// What a reader does with it: fails if a critical section is not ordered before it, or after. How many there were
+    /// before.
     fn look(&self) -> u32;
 }

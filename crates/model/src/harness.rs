@@ -1,7 +1,7 @@
 //! # Mutexes and condition variables to check
 //!
-//! What `posix` makes of the locks, without POSIX: a lock with its state and the data that it protects; a condition variable
-//! with the four ways in which a wait can end.
+//! What `posix` makes of the locks, without POSIX: a lock with its state and the data that it protects; a condition
+//! variable with the four ways in which a wait can end.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,7 +1,7 @@
 //! # The kernel: futexes
 //!
-//! Looking at the word and going to sleep are one step, and wake-ups reach only who sleeps. A woken address need not name
-//! anything.
+//! Looking at the word and going to sleep are one step, and wake-ups reach only who sleeps. A woken address need not
+//! name anything.
 //!
 //! ## Invariants
 //! 1. A sleeper is entered in the same step as the look at its word; nothing is scheduled between that and its block.
@@ -112,8 +112,8 @@ fn sleep<C: Checker>(
     assert!(!word.is(Field::Freed), "park on a word in freed memory");
     let kernel = &world.kernel;
     kernel.enter();
-    // The load is for the checker, which learns that writes of the word matter here. The kernel looks under its own lock, and
-    // never sees an old value; nor does the thread that comes back from it: hence the yield.
+    // The load is for the checker, which learns that writes of the word matter here. The kernel looks under its own
+    // lock, and never sees an old value; nor does the thread that comes back from it: hence the yield.
     let old = word.raw.load(Relaxed);
     let seen = word.peek();
     if !stays(seen) && world.setup.fault != Some(Fault::ParkBlindly) {

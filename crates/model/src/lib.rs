@@ -1,8 +1,8 @@
 //! # The locks under model checkers
 //!
-//! The algorithms of `flashlock-locks` are written against a machine. Here that machine is a model checker, which runs the same
-//! code under every schedule (loom, small programs) or under very many (shuttle, larger ones). All model tests of the
-//! project stand in this package's `tests/`; what they cover, and what they cannot, is in `docs/models.md`.
+//! The algorithms of `flashlock-locks` are written against a machine. Here that machine is a model checker, which runs
+//! the same code under every schedule (loom, small programs) or under very many (shuttle, larger ones). All model tests
+//! of the project stand in this package's `tests/`; what they cover, and what they cannot, is in `docs/models.md`.
 //!
 //! | module | holds |
 //! |---|---|

@@ -71,7 +71,8 @@ impl Data for Cell {
 
     fn visit(&self) -> u32 {
         self.0.with_mut(|count| {
-            // SAFETY: one thread of a model runs at a time, and loom ends the execution if another access is not ordered.
+            // SAFETY: one thread of a model runs at a time, and loom ends the execution if another access is not
+            // ordered.
             unsafe {
                 *count += 1;
                 *count - 1
@@ -95,7 +96,8 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// At most so many preemptions with `FLASHLOCK_FULL=1` (`cargo xtask full`); else two of them at most, which costs a fifth.
+    /// At most so many preemptions with `FLASHLOCK_FULL=1` (`cargo xtask full`); else two of them at most, which costs
+    /// a fifth.
     pub fn in_full(preemptions: usize) -> Self {
         let full = std::env::var_os("FLASHLOCK_FULL").is_some_and(|value| value != "0" && !value.is_empty());
         Self::Preemptions(if full { preemptions } else { preemptions.min(2) })

@@ -99,8 +99,8 @@ impl<C: Checker> Machine for Model<C> {
         if world.setup.still { kernel::nap(&world) } else { C::yield_now() }
     }
 
-    /// No nap, and nobody need run meanwhile. It takes time, also where time stands still otherwise: so whoever offers its CPU for
-    /// so many µs comes to an end.
+    /// No nap, and nobody need run meanwhile. It takes time, also where time stands still otherwise: so whoever offers
+    /// its CPU for so many µs comes to an end.
     fn offer() {
         World::<C>::current(|world| world.pass(OFFER));
     }

@@ -1,8 +1,8 @@
 //! # Accesses done otherwise
 //!
-//! A seeded bug in one access: the algorithm is the production one, and the machine does what the test says whenever it recognizes
-//! that access, by the word's [`Field`] and by what is written. So a test can say "the head that leaves does not write 2", and
-//! needs no copy of the algorithm.
+//! A seeded bug in one access: the algorithm is the production one, and the machine does what the test says whenever it
+//! recognizes that access, by the word's [`Field`] and by what is written. So a test can say "the head that leaves does
+//! not write 2", and needs no copy of the algorithm.
 
 use crate::word::{Field, Op};
 
@@ -35,8 +35,8 @@ pub enum Instead {
     With(u32),
     /// Nothing, and the thread does not notice.
     Nothing,
-    /// A compare-and-exchange that compares otherwise: what the word holds is changed like this, if at all. A sleep begins
-    /// if there is such a change of what the word holds.
+    /// A compare-and-exchange that compares otherwise: what the word holds is changed like this, if at all. A sleep
+    /// begins if there is such a change of what the word holds.
     Loosely(fn(u32) -> Option<u32>),
     /// A compare-and-exchange in two steps: somebody else may come in between.
     InTwoSteps,

@@ -1,7 +1,7 @@
 //! # What the words of each lock's state are for
 //!
-//! Told to the words when a lock is made ([`Tag::tag`]), so that tests can speak of them; and that nobody may touch them any more, when its
-//! memory is freed.
+//! Told to the words when a lock is made ([`Tag::tag`]), so that tests can speak of them; and that nobody may touch
+//! them any more, when its memory is freed.
 
 use std::sync::atomic::Ordering;
 
@@ -63,7 +63,8 @@ impl<C: Checker> Tag for Block<Model<C>> {
 
     fn free(&self) {
         for word in self.words() {
-            machine::Word::fetch_add(&word.raw, 0, Ordering::Relaxed); // So that the checker knows that it matters who comes first.
+            // So that the checker knows that it matters who comes first.
+            machine::Word::fetch_add(&word.raw, 0, Ordering::Relaxed);
             word.tag(Field::Freed);
         }
     }

@@ -1,7 +1,7 @@
 //! # The word, and how to weaken it
 //!
-//! A word knows what it is for ([`Field`]), so that a test can say "every Acquire load of a node's state becomes Relaxed" and
-//! run the production algorithm with that ordering bug in it. The algorithms stay as they are.
+//! A word knows what it is for ([`Field`]), so that a test can say "every Acquire load of a node's state becomes
+//! Relaxed" and run the production algorithm with that ordering bug in it. The algorithms stay as they are.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
@@ -207,8 +207,8 @@ impl<C: Checker> machine::Word for Word<C> {
         self.note(Op::Load, 0, if let Instead::With(other) = self.meddled(Op::Load, 0, seen) { other } else { seen })
     }
 
-    /// loom does not know that nothing comes between a read-modify-write and what it read: a plain store that races one may
-    /// seem to come before it. Where stores race, they are exchanges.
+    /// loom does not know that nothing comes between a read-modify-write and what it read: a plain store that races one
+    /// may seem to come before it. Where stores race, they are exchanges.
     fn store(&self, value: u32, order: Ordering) {
         let order = self.order(Op::Store, value, order);
         if let Instead::Nothing = self.meddled(Op::Store, 0, value) {

@@ -1,9 +1,9 @@
 //! # The world: one execution's machine
 //!
-//! Settings, threads, time and events. Time is a count of *ticks*; a deadline names the tick at which it has passed, and
-//! [`Machine::sooner`](flashlock_locks::machine::Machine::sooner) means the next one, however long it was to be: what matters to an
-//! algorithm is whether a wait ends before something else happens. Under loom a thread of the model ticks; under shuttle time
-//! also flows by itself, by chance.
+//! Settings, threads, time and events. Time is a count of *ticks*; a deadline names the tick at which it has passed,
+//! and [`Machine::sooner`](flashlock_locks::machine::Machine::sooner) means the next one, however long it was to be:
+//! what matters to an algorithm is whether a wait ends before something else happens. Under loom a thread of the model
+//! ticks; under shuttle time also flows by itself, by chance.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -45,11 +45,11 @@ pub struct Setup {
     pub recycles: bool,
     /// The spin budget, in polls.
     pub polls: u32,
-    /// How many ticks an algorithm's own patience ([`Machine::sooner`](flashlock_locks::machine::Machine::sooner)) lasts. With 0
-    /// it never ends: only the test's deadlines pass, and a wake-up that is lost is lost for good.
+    /// How many ticks an algorithm's own patience ([`Machine::sooner`](flashlock_locks::machine::Machine::sooner))
+    /// lasts. With 0 it never ends: only the test's deadlines pass, and a wake-up that is lost is lost for good.
     pub patience: u32,
-    /// A nap ends when somebody has changed a word since it began, and not before: what only the end of a nap would set right is never
-    /// set right. Where it is not set, naps end at once.
+    /// A nap ends when somebody has changed a word since it began, and not before: what only the end of a nap would set
+    /// right is never set right. Where it is not set, naps end at once.
     pub still: bool,
     /// shuttle: time passes once in so many looks at it (0: only by [`World::tick`]).
     pub flow: u32,
@@ -57,7 +57,8 @@ pub struct Setup {
     pub spurious: u32,
     /// By how many µs the clock of `Machine::micros` advances each time it is read.
     pub micros_step: u32,
-    /// [`Machine::epoch`](flashlock_locks::machine::Machine::epoch). With the first one nobody looks whether a node's thread is alive.
+    /// [`Machine::epoch`](flashlock_locks::machine::Machine::epoch). With the first one nobody looks whether a node's
+    /// thread is alive.
     pub epoch: u32,
     /// What the user tuned.
     pub tunables: &'static Tunables,
@@ -95,8 +96,8 @@ impl Setup {
         }
     }
 
-    /// The same in a process whose parent had used locks: there whoever reaches a node looks whether its thread is alive, so that more is
-    /// accessed than in a first process, and nothing less.
+    /// The same in a process whose parent had used locks: there whoever reaches a node looks whether its thread is
+    /// alive, so that more is accessed than in a first process, and nothing less.
     #[must_use]
     pub const fn in_a_child(self) -> Self {
         Self { epoch: FIRST_EPOCH + 1, ..self }
@@ -278,9 +279,9 @@ impl<C: Checker> World<C> {
         self.epoch.set(self.epoch.get() + 1);
     }
 
-    /// The world goes on as a child that was forked when another thread of the parent, which here is the calling one, had done the
-    /// first `steps` accesses of `act`. The nodes taken by then are nobody's. Whether that thread had come to the end. Nobody else
-    /// runs meanwhile.
+    /// The world goes on as a child that was forked when another thread of the parent, which here is the calling one,
+    /// had done the first `steps` accesses of `act`. The nodes taken by then are nobody's. Whether that thread had come
+    /// to the end. Nobody else runs meanwhile.
     pub fn fork_within(&self, steps: u32, act: impl FnOnce()) -> bool {
         self.vanishes_in.set(steps);
         let ended = match catch_unwind(AssertUnwindSafe(act)) {

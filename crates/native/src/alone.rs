@@ -47,7 +47,8 @@ static FLAG: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut(
 #[inline(always)]
 pub fn is_alone() -> bool {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: reads `FLAG`, which only ever points to `UNKNOWN` or to glibc's flag, a byte that lives as long as glibc; and reads that.
+    // SAFETY: reads `FLAG`, which only ever points to `UNKNOWN` or to glibc's flag, a byte that lives as long as glibc;
+    // and reads that.
     unsafe {
         core::arch::asm!(
             "mov {at}, qword ptr [rip + {flag}]",
@@ -87,7 +88,8 @@ mod instructions {
     #[inline(always)]
     pub(crate) fn compare_exchange(word: &AtomicU32, current: u32, new: u32) -> Result<u32, u32> {
         let seen: u32;
-        // SAFETY: the word is readable and writable. Nobody else is on a processor (`is_alone`), so this is as good as an atomic.
+        // SAFETY: the word is readable and writable. Nobody else is on a processor (`is_alone`), so this is as good as
+        // an atomic.
         unsafe {
             asm!(
                 "cmpxchg dword ptr [{word}], {new:e}",

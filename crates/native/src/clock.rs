@@ -1,14 +1,15 @@
 //! # Clocks
 //!
 //! Lock paths ask for the time by [`now`], in nanoseconds of `CLOCK_MONOTONIC`. A system call costs 100 ns or more, and
-//! libc's `clock_gettime` may be interposed by the program (and may then lock a mutex), so the time stamp counter is used where
-//! it is invariant. Its rate is measured on the side: the first reading of both clocks is remembered, and one at least [`SETTLE_NS`]
-//! later tells the rate; until then the kernel is asked. That is good enough for intervals, and not for points in time: deadlines
-//! are made from, and compared with, the kernel's clocks.
+//! libc's `clock_gettime` may be interposed by the program (and may then lock a mutex), so the time stamp counter is
+//! used where it is invariant. Its rate is measured on the side: the first reading of both clocks is remembered, and
+//! one at least [`SETTLE_NS`] later tells the rate; until then the kernel is asked. That is good enough for intervals,
+//! and not for points in time: deadlines are made from, and compared with, the kernel's clocks.
 //!
-//! A reading counts only if it took so short that nobody was preempted in it ([`LONGEST_READING`]); a rate only if a real counter can
-//! have it. And the counter is distrusted for good if it is ever seen to have left the kernel's clock, as after a sleep that reset it or
-//! on another host: who makes a deadline has the kernel's time at hand and compares ([`still_agrees`]).
+//! A reading counts only if it took so short that nobody was preempted in it ([`LONGEST_READING`]); a rate only if a
+//! real counter can have it. And the counter is distrusted for good if it is ever seen to have left the kernel's clock,
+//! as after a sleep that reset it or on another host: who makes a deadline has the kernel's time at hand and compares
+//! ([`still_agrees`]).
 
 use core::sync::atomic::{
     AtomicU64,
@@ -23,13 +24,13 @@ use crate::sys;
 /// thousand, and with the longest that count to some in a thousand. Not longer: until then each look at the clock is a
 /// system call.
 const SETTLE_NS: u64 = 4_000_000;
-/// In ticks: the call between two looks at the counter takes hundreds, a few thousand on a slow virtual machine. Where it
-/// always takes longer, the kernel's clock stays in use.
+/// In ticks: the call between two looks at the counter takes hundreds, a few thousand on a slow virtual machine. Where
+/// it always takes longer, the kernel's clock stays in use.
 const LONGEST_READING: u64 = 20_000;
 /// Rates that are believed, 32.32 fixed point: counters run at 200 MHz to 20 GHz.
 const RATES: core::ops::RangeInclusive<u64> = (1 << 32) / 20..=5 << 32;
-/// How far the clocks may come apart: a fixed time, for unlucky readings, and a share (one part in so many) of the time since the first
-/// reading, for the rate's error and for the kernel's clock being steered.
+/// How far the clocks may come apart: a fixed time, for unlucky readings, and a share (one part in so many) of the time
+/// since the first reading, for the rate's error and for the kernel's clock being steered.
 const APART_NS: u64 = 1_000_000;
 const APART_SHARE: u64 = 64;
 const NS_PER_SEC: u64 = 1_000_000_000;
@@ -47,8 +48,8 @@ struct Reading {
     ticks: u64,
 }
 
-/// Nanoseconds of a clock that never jumps, but for the few microseconds by which two readings may be wrong; callers subtract
-/// saturating.
+/// Nanoseconds of a clock that never jumps, but for the few microseconds by which two readings may be wrong; callers
+/// subtract saturating.
 #[inline]
 pub fn now() -> u64 {
     // Acquire pairs with the Release in `calibrate`: with a rate come the bases.
@@ -59,7 +60,8 @@ pub fn now() -> u64 {
     }
 }
 
-/// What the counter shows when `ns` more have passed. About that, as long as its rate is not known: most tick once in a ns, or up to five times.
+/// What the counter shows when `ns` more have passed. About that, as long as its rate is not known: most tick once in a
+/// ns, or up to five times.
 #[inline]
 pub fn counter_after(ns: u64) -> u64 {
     // Relaxed: nothing comes with it here.
@@ -99,8 +101,8 @@ fn counted(base: Reading, ticks: u64, rate: u64) -> u64 {
 
 /// The kernel's time, which is also used as long as the rate is not known.
 ///
-/// Races are harmless: the bases are written once, by the thread that wins `BASE_NS`, and a rate is computed only by who sees both
-/// (`BASE_TICKS` is 0 until it is written, and written after `BASE_NS`).
+/// Races are harmless: the bases are written once, by the thread that wins `BASE_NS`, and a rate is computed only by
+/// who sees both (`BASE_TICKS` is 0 until it is written, and written after `BASE_NS`).
 #[cold]
 fn calibrate() -> u64 {
     // Asked once only: a virtual machine leaves CPUID to its hypervisor, which takes many µs.
@@ -124,8 +126,8 @@ fn calibrate() -> u64 {
     ns
 }
 
-/// What was read between two looks at the counter, if nothing came between them. (A counter that went back has moved to a CPU where
-/// it runs behind; nothing is learned then.)
+/// What was read between two looks at the counter, if nothing came between them. (A counter that went back has moved to
+/// a CPU where it runs behind; nothing is learned then.)
 fn reading(before: u64, ns: u64, after: u64) -> Option<Reading> {
     let took = after.checked_sub(before).filter(|took| *took <= LONGEST_READING)?;
     Some(Reading { ns, ticks: before + took / 2 })
@@ -144,8 +146,8 @@ fn still_agrees(base: Reading, kernel_ns: u64, counted_ns: u64) -> bool {
     counted_ns.abs_diff(kernel_ns) <= APART_NS + kernel_ns.saturating_sub(base.ns) / APART_SHARE
 }
 
-/// Looks whether the counter can still be trusted, once more if it seems not: the thread may have been preempted since it asked the
-/// kernel.
+/// Looks whether the counter can still be trusted, once more if it seems not: the thread may have been preempted since
+/// it asked the kernel.
 #[inline]
 fn compare(kernel_ns: u64) {
     let rate = RATE.load(Acquire);

@@ -1,13 +1,14 @@
 //! # The epoch: telling a forked child from its parent
 //!
 //! A queue node that a forked child inherits may belong to a thread which does not exist there. Each node carries the
-//! epoch in which it was queued. The current epoch lives in a page of the [`registry`] that the kernel wipes in a forked child
-//! (`MADV_WIPEONFORK`, Linux 4.14), however the fork was made; who finds it zero fills it in. Where the kernel cannot do that, a
-//! child of `fork` does it itself ([`registry::prepare`]); in one of a raw system call the epoch is the parent's, and waiters that it inherits may hang it.
+//! epoch in which it was queued. The current epoch lives in a page of the [`registry`] that the kernel wipes in a
+//! forked child (`MADV_WIPEONFORK`, Linux 4.14), however the fork was made; who finds it zero fills it in. Where the
+//! kernel cannot do that, a child of `fork` does it itself ([`registry::prepare`]); in one of a raw system call the
+//! epoch is the parent's, and waiters that it inherits may hang it.
 //!
-//! An epoch is a number that no ancestor has had: one more than the last that was given out in any of them, for that memory is
-//! inherited. So it counts those of the ancestors that have asked for theirs. (A process id would not do: it comes again, and the first
-//! process of each container has the same.)
+//! An epoch is a number that no ancestor has had: one more than the last that was given out in any of them, for that
+//! memory is inherited. So it counts those of the ancestors that have asked for theirs. (A process id would not do: it
+//! comes again, and the first process of each container has the same.)
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::compiler_fence;
@@ -28,14 +29,15 @@ pub fn current() -> u32 {
 #[cold]
 fn refresh() -> u32 {
     let registry = registry::get();
-    // Given out before it is used, so that a child forked by another thread in between counts on from it: Release, and its partner is
-    // the fork, which copies `last_epoch` no older than nodes with the epoch.
+    // Given out before it is used, so that a child forked by another thread in between counts on from it: Release, and
+    // its partner is the fork, which copies `last_epoch` no older than nodes with the epoch.
     //
-    // Of several threads that come at once, the first to claim a number prevails; no other is given out. A thread that sees
-    // `last_epoch` advanced (Acquire) sees the claim that was made before (Release), and takes that.
+    // Of several threads that come at once, the first to claim a number prevails; no other is given out. A thread that
+    // sees `last_epoch` advanced (Acquire) sees the claim that was made before (Release), and takes that.
     //
-    // A signal handler that forks in here lets the child go on with the parent's number, but the kernel has wiped the claim: hence the look
-    // at it after the last store. Who forks is this thread itself, so the compiler alone has to keep the two in order.
+    // A signal handler that forks in here lets the child go on with the parent's number, but the kernel has wiped the
+    // claim: hence the look at it after the last store. Who forks is this thread itself, so the compiler alone has to
+    // keep the two in order.
     loop {
         let last = registry.last_epoch.load(Acquire);
         let next = last.wrapping_add(1).max(FIRST_EPOCH);

@@ -1,8 +1,8 @@
 //! # What things cost here
 //!
-//! For locks that decide by evidence ([`flash`](flashlock_locks::flash)): what a pause costs, what it costs to get a line that
-//! another CPU has written, and what it costs to sleep. Each is measured where it happens anyway, except what the call
-//! costs that wakes a sleeper: that is a constant.
+//! For locks that decide by evidence ([`flash`](flashlock_locks::flash)): what a pause costs, what it costs to get a
+//! line that another CPU has written, and what it costs to sleep. Each is measured where it happens anyway, except what
+//! the call costs that wakes a sleeper: that is a constant.
 //!
 //! **A line's transfer.** Whoever polls times each look. If the look shows that the lock was taken or released in
 //! between, the line came from another CPU, and the look has taken as long as that takes. A preemption or an interrupt

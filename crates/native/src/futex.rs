@@ -36,8 +36,8 @@ pub fn park(word: &AtomicU32, expected: u32, until: Option<Deadline>) -> Unparke
     }
 }
 
-/// Whether the word can be read. Asks by the one call that any program may make which uses locks: a sandbox may end it for
-/// another one.
+/// Whether the word can be read. Asks by the one call that any program may make which uses locks: a sandbox may end it
+/// for another one.
 pub fn is_there(word: &AtomicU32) -> bool {
     /// Held by hardly any word; who sleeps on one that holds it wakes up at once.
     const UNLIKELY: usize = 0xDEAD_BEA7;

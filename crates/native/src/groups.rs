@@ -1,8 +1,8 @@
 //! # Groups of CPUs within a NUMA node
 //!
-//! For locks of three levels: CPUs that share a last-level cache, where a node has several of these, else the hardware threads of a core. For
-//! those of four: within each such cache, cores. Read once from `/sys`, into a table by CPU, and only if such a lock is chosen ([`prepare`]); until then, and of a CPU beyond
-//! [`MOST_CPUS`], all are of group 0.
+//! For locks of three levels: CPUs that share a last-level cache, where a node has several of these, else the hardware
+//! threads of a core. For those of four: within each such cache, cores. Read once from `/sys`, into a table by CPU, and
+//! only if such a lock is chosen ([`prepare`]); until then, and of a CPU beyond [`MOST_CPUS`], all are of group 0.
 //!
 //! | what | where |
 //! |---|---|
@@ -10,8 +10,9 @@
 //! | who shares a cache | `/sys/devices/system/cpu/cpuN/cache/index3/shared_cpu_list`, or `index2` |
 //! | a core's hardware threads | `/sys/devices/system/cpu/cpuN/topology/thread_siblings_list` |
 //!
-//! A group is named by its first CPU, and numbered in the order of these within its node, or its group. An [imagined](crate::numa) machine lays threads round-robin over its
-//! nodes, in each over its cores, and in each of these over its hardware threads: those are the groups of either depth.
+//! A group is named by its first CPU, and numbered in the order of these within its node, or its group. An
+//! [imagined](crate::numa) machine lays threads round-robin over its nodes, in each over its cores, and in each of
+//! these over its hardware threads: those are the groups of either depth.
 
 use core::sync::atomic::{
     AtomicU16, AtomicU32,
@@ -55,8 +56,8 @@ pub(crate) fn group(depth: u32) -> u32 {
     }
 }
 
-/// Fills the table. Called once, outside lock paths, after [`numa::prepare`]. `imagined`: how many nodes, cores in each, and hardware
-/// threads in each of these.
+/// Fills the table. Called once, outside lock paths, after [`numa::prepare`]. `imagined`: how many nodes, cores in
+/// each, and hardware threads in each of these.
 pub fn prepare(imagined: Option<[u32; 3]>) {
     if let Some(imagined) = imagined {
         IMAGINED.iter().zip(imagined).for_each(|(place, number)| place.store(number.max(1), Relaxed));
@@ -76,7 +77,8 @@ pub fn prepare(imagined: Option<[u32; 3]>) {
     SOURCE.store(READ, Release);
 }
 
-/// Groups the CPUs of a node: by last-level cache, and within these by core, if there are several; else by core, and no further.
+/// Groups the CPUs of a node: by last-level cache, and within these by core, if there are several; else by core, and no
+/// further.
 fn group_node(cpus: &[u8]) {
     const LAST_LEVEL: [&str; 2] = ["/cache/index3/shared_cpu_list", "/cache/index2/shared_cpu_list"];
     const CORE: &str = "/topology/thread_siblings_list";
@@ -90,8 +92,9 @@ fn group_node(cpus: &[u8]) {
     }
 }
 
-/// Numbers the groups of a node's CPUs, of which each CPU's file `shared` lists its own, anew in each of the groups that `around` tells of; how many
-/// there are in all. `None` if a CPU does not tell, or shares with one of another node.
+/// Numbers the groups of a node's CPUs, of which each CPU's file `shared` lists its own, anew in each of the groups
+/// that `around` tells of; how many there are in all. `None` if a CPU does not tell, or shares with one of another
+/// node.
 fn number_groups(table: &Table, cpus: &[u8], shared: &str, around: impl Fn(u32) -> u16) -> Option<u16> {
     let set = |cpu: u32, group| {
         if let Some(place) = table.get(cpu as usize) {
@@ -150,7 +153,8 @@ mod tests {
         }
     }
 
-    /// The same groups, as the topology for people tells them: by last-level cache where a node has several, and below them by core; else by core.
+    /// The same groups, as the topology for people tells them: by last-level cache where a node has several, and below
+    /// them by core; else by core.
     #[test]
     fn groups_are_those_of_the_topology() {
         prepare(None);

@@ -1,12 +1,13 @@
 //! # The read locks that a thread holds
 //!
-//! A readers-writer lock counts its readers, but does not know them. A reader that already holds the lock must pass writers that
-//! wait for it to let go. So each thread remembers the addresses of the last [`ROOM`] read locks that it has acquired and not
-//! released.
+//! A readers-writer lock counts its readers, but does not know them. A reader that already holds the lock must pass
+//! writers that wait for it to let go. So each thread remembers the addresses of the last [`ROOM`] read locks that it
+//! has acquired and not released.
 //!
-//! It is a hint. A thread that holds more read locks than there is room for forgets the eldest; one whose lock another thread has
-//! released remembers it for nothing. Who relies on the hint must be right without it, if slower. A signal handler that uses
-//! readers-writer locks may come between any two instructions here: an address is forgotten, or kept, at worst.
+//! It is a hint. A thread that holds more read locks than there is room for forgets the eldest; one whose lock another
+//! thread has released remembers it for nothing. Who relies on the hint must be right without it, if slower. A signal
+//! handler that uses readers-writer locks may come between any two instructions here: an address is forgotten, or kept,
+//! at worst.
 
 use core::cell::Cell;
 

@@ -1,9 +1,10 @@
 //! # The thread's id, where glibc keeps it
 //!
-//! Debuggers read who holds a mutex in its `__owner`. To write it costs nothing that can be measured beside the lock if the id is at hand: glibc has it
-//! in each thread's own storage, and says where to debuggers, in `_thread_db_pthread_tid`: bits, number and offset. What is found there is compared with
-//! what the kernel says. As long as it is not known, and where it is not so, mutexes name nobody. (Where an id decides something,
-//! [`thread::id`] is asked, which also knows when a child was forked behind glibc's back.)
+//! Debuggers read who holds a mutex in its `__owner`. To write it costs nothing that can be measured beside the lock if
+//! the id is at hand: glibc has it in each thread's own storage, and says where to debuggers, in
+//! `_thread_db_pthread_tid`: bits, number and offset. What is found there is compared with what the kernel says. As
+//! long as it is not known, and where it is not so, mutexes name nobody. (Where an id decides something, [`thread::id`]
+//! is asked, which also knows when a child was forked behind glibc's back.)
 
 #[cfg(target_arch = "x86_64")]
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -29,7 +30,8 @@ pub fn id() -> u32 {
 #[inline(always)]
 fn read(at: Option<usize>) -> u32 {
     let id: u32;
-    // SAFETY: `AT` is in the thread's storage, or 0, where glibc keeps a pointer; another offset is glibc's own word. Neither is written to.
+    // SAFETY: `AT` is in the thread's storage, or 0, where glibc keeps a pointer; another offset is glibc's own word.
+    // Neither is written to.
     unsafe {
         match at {
             None => core::arch::asm!(

@@ -1,9 +1,10 @@
 //! # Words beside locks: counts of nodes left behind, and words for readers that have left
 //!
-//! A table by the lock's address, in the [`registry`]. Two locks may share a count: then newcomers to the one stay out of its queue (but not of a free lock)
-//! while very many have given up on the other. So there are never more such nodes than the table allows for: 64 for each of its entries, and
-//! one for each thread that gives up at that moment. Its lines are written only when somebody gives up, or is found to have done so;
-//! those who queue read them, each from its own cache.
+//! A table by the lock's address, in the [`registry`]. Two locks may share a count: then newcomers to the one stay out
+//! of its queue (but not of a free lock) while very many have given up on the other. So there are never more such nodes
+//! than the table allows for: 64 for each of its entries, and one for each thread that gives up at that moment. Its
+//! lines are written only when somebody gives up, or is found to have done so; those who queue read them, each from its
+//! own cache.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -19,7 +20,8 @@ const BITS: u32 = 10;
 /// How many counts there are.
 pub(crate) const LENGTH: usize = 1 << BITS;
 
-/// Which entry of a table of that length (log2) belongs to a lock there. Multiplicative hashing; locks are words, so the low bits say nothing.
+/// Which entry of a table of that length (log2) belongs to a lock there. Multiplicative hashing; locks are words, so
+/// the low bits say nothing.
 fn index(address: usize, bits: u32) -> usize {
     let spread = (address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (spread >> (u64::BITS - bits)) as usize

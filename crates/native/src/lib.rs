@@ -1,8 +1,8 @@
 //! # The native machine
 //!
-//! [`Native`] runs the locks of `flashlock-locks` on this computer: `AtomicU32`, futexes, a pool of queue nodes, clocks and the
-//! NUMA topology. What a lock path calls here allocates nothing, takes no lock, runs no destructor and makes raw system calls
-//! only; what reads files ([`topology`]) is called outside lock paths.
+//! [`Native`] runs the locks of `flashlock-locks` on this computer: `AtomicU32`, futexes, a pool of queue nodes, clocks
+//! and the NUMA topology. What a lock path calls here allocates nothing, takes no lock, runs no destructor and makes
+//! raw system calls only; what reads files ([`topology`]) is called outside lock paths.
 //!
 //! | module | holds |
 //! |---|---|

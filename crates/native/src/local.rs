@@ -1,15 +1,16 @@
 //! # Where each thread keeps what is its own
 //!
-//! In the block that the thread was born with. The compiler's own way to thread-local storage in a shared library asks the dynamic
-//! linker where it is (`__tls_get_addr`), and that, once the program has loaded a number of libraries, *allocates*, in whatever
-//! call comes first in each thread: a lock call, inside a malloc that is built on mutexes, does not come back. So the storage is
-//! laid down here by hand, at a distance from the thread pointer which is settled at load time (the *initial-exec* model, for which
-//! stable Rust has no word). It costs two instructions, and no call.
+//! In the block that the thread was born with. The compiler's own way to thread-local storage in a shared library asks
+//! the dynamic linker where it is (`__tls_get_addr`), and that, once the program has loaded a number of libraries,
+//! *allocates*, in whatever call comes first in each thread: a lock call, inside a malloc that is built on mutexes,
+//! does not come back. So the storage is laid down here by hand, at a distance from the thread pointer which is settled
+//! at load time (the *initial-exec* model, for which stable Rust has no word). It costs two instructions, and no call.
 //!
-//! The price: a library that is loaded with `dlopen` finds room there only if that is small; glibc keeps half a kilobyte.
+//! The price: a library that is loaded with `dlopen` finds room there only if that is small; glibc keeps half a
+//! kilobyte.
 
-/// A value for each thread, all-zero at first, that is never dropped: `LOCAL.with(|value| …)`, as of `thread_local!`. The symbol is
-/// seen by the linker only, and must be nobody else's.
+/// A value for each thread, all-zero at first, that is never dropped: `LOCAL.with(|value| …)`, as of `thread_local!`.
+/// The symbol is seen by the linker only, and must be nobody else's.
 ///
 /// The type must be such that all-zero is a value of it, and that it needs no drop.
 macro_rules! zeroed_per_thread {
@@ -38,7 +39,8 @@ macro_rules! zeroed_per_thread {
             fn with<R>(&self, f: impl FnOnce(&$type) -> R) -> R {
                 const { assert!(!core::mem::needs_drop::<$type>()) };
                 let at: *const $type;
-                // SAFETY: the address of the thread's copy of the symbol. What is read for it is constant in each thread.
+                // SAFETY: the address of the thread's copy of the symbol. What is read for it is constant in each
+                // thread.
                 #[cfg(target_arch = "x86_64")]
                 unsafe {
                     core::arch::asm!(
@@ -61,8 +63,8 @@ macro_rules! zeroed_per_thread {
                         options(pure, nomem, nostack, preserves_flags),
                     );
                 }
-                // SAFETY: the storage is as large and aligned as the type, was zeroed, which is valid, and lives as long as the
-                // thread, which no `&` to it leaves.
+                // SAFETY: the storage is as large and aligned as the type, was zeroed, which is valid, and lives as
+                // long as the thread, which no `&` to it leaves.
                 f(unsafe { &*at })
             }
         }

@@ -1,8 +1,8 @@
 //! # What is near: last-level caches and distances
 //!
-//! For the policies that ask for more than the NUMA node. What `/sys` says is read once, outside lock paths, and only if such a policy
-//! is chosen ([`prepare`]); then the answer is a look into a table. What `/sys` does not say is as on a machine with one last-level
-//! cache for each NUMA node, all of them equally far from each other.
+//! For the policies that ask for more than the NUMA node. What `/sys` says is read once, outside lock paths, and only
+//! if such a policy is chosen ([`prepare`]); then the answer is a look into a table. What `/sys` does not say is as on
+//! a machine with one last-level cache for each NUMA node, all of them equally far from each other.
 //!
 //! | what | where |
 //! |---|---|
@@ -26,8 +26,8 @@ const INDICES: u32 = 8;
 const LOCAL: u32 = 10;
 const REMOTE: u32 = 20;
 
-/// The first CPU of each one's last-level cache, plus one; 0: not known. All accesses to both tables are Relaxed: an answer from before
-/// they were filled is of the kind that is given where nothing is known.
+/// The first CPU of each one's last-level cache, plus one; 0: not known. All accesses to both tables are Relaxed: an
+/// answer from before they were filled is of the kind that is given where nothing is known.
 static CACHES: [AtomicU16; CPUS] = [const { AtomicU16::new(0) }; CPUS];
 /// Distances; 0: not known.
 static DISTANCES: [[AtomicU8; NODES]; NODES] = [const { [const { AtomicU8::new(0) }; NODES] }; NODES];

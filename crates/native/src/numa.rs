@@ -1,11 +1,11 @@
 //! # Where a thread runs
 //!
-//! [`node`] is asked on every contended acquisition, so it must be cheap. In order of preference: a machine with one NUMA node
-//! answers 0; the kernel keeps the number in the thread's rseq area (0.3 ns) if it is new enough to say so; `rdpid` reads it
-//! from a register that Linux sets (2 ns); else the kernel is asked.
+//! [`node`] is asked on every contended acquisition, so it must be cheap. In order of preference: a machine with one
+//! NUMA node answers 0; the kernel keeps the number in the thread's rseq area (0.3 ns) if it is new enough to say so;
+//! `rdpid` reads it from a register that Linux sets (2 ns); else the kernel is asked.
 //!
-//! `FLASHLOCK_TOPOLOGY=NODESxCORESxSMT` lays threads round-robin over the nodes of a machine that does not exist, so that NUMA
-//! paths can be exercised on any computer.
+//! `FLASHLOCK_TOPOLOGY=NODESxCORESxSMT` lays threads round-robin over the nodes of a machine that does not exist, so
+//! that NUMA paths can be exercised on any computer.
 
 use core::sync::atomic::{
     AtomicIsize, AtomicU32,

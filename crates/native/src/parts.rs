@@ -1,10 +1,13 @@
 //! # Parts of the machine whose readers count together
 //!
-//! For readers-writer locks with more counters than one ([`Machine::reader_part`](flashlock_locks::machine::Machine::reader_part)). The parts are
-//! [`READER_PARTS`] at most, unless there are more NUMA nodes: as many in each node, of CPUs that follow each other in its list. Read once
-//! from `/sys`, one file for each node, into a table by CPU; until then, and of a CPU beyond [`MOST_CPUS`], all are of part 0.
+//! For readers-writer locks with more counters than one
+//! ([`Machine::reader_part`](flashlock_locks::machine::Machine::reader_part)). The parts are [`READER_PARTS`] at most,
+//! unless there are more NUMA nodes: as many in each node, of CPUs that follow each other in its list. Read once from
+//! `/sys`, one file for each node, into a table by CPU; until then, and of a CPU beyond [`MOST_CPUS`], all are of
+//! part 0.
 //!
-//! Where only the kernel knows the CPU, and on an [imagined](crate::numa) machine, threads are laid round-robin over the parts.
+//! Where only the kernel knows the CPU, and on an [imagined](crate::numa) machine, threads are laid round-robin over
+//! the parts.
 
 use core::sync::atomic::{
     AtomicU8, AtomicU32,
@@ -74,8 +77,8 @@ fn divide(node: u32, nodes: u32, cpus: &[u8]) {
     });
 }
 
-/// At so many locks at most do readers count apart at once: 1.1 KiB each on a machine with one NUMA node, or two. It bounds what is lost in
-/// a program that frees its locks without destroying them, as C++'s `std::shared_mutex` does.
+/// At so many locks at most do readers count apart at once: 1.1 KiB each on a machine with one NUMA node, or two. It
+/// bounds what is lost in a program that frees its locks without destroying them, as C++'s `std::shared_mutex` does.
 const MOST_APART: u32 = 1024;
 
 /// [`Machine::admit_apart`](flashlock_locks::machine::Machine::admit_apart). Relaxed: a count, which orders nothing.

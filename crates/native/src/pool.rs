@@ -1,12 +1,12 @@
 //! # The pools: queue nodes, and blocks of locks
 //!
-//! Two pools alike, whose pieces never meet: [queue nodes](Slot), and the [blocks](flashlock_locks::side::Block) in which locks keep state
-//! that has no room elsewhere. Both are
-//! type-stable and never unmapped: a stale handle names a valid node, and never a block. There is one of each for all copies of this code in a process: their words are in
-//! the [`registry`]. Pieces come in chunks that double in size. The first is
-//! part of the registry, half a megabyte of addresses without memory behind them until pieces are used, from the first one up: so the first
-//! [`FIRST`] simultaneous waiters of a process cost no system call, neither time on the way to a lock nor a permission that a sandbox
-//! may have taken away. Who needs one more maps the next chunk, in the lock call in which he waits.
+//! Two pools alike, whose pieces never meet: [queue nodes](Slot), and the [blocks](flashlock_locks::side::Block) in
+//! which locks keep state that has no room elsewhere. Both are type-stable and never unmapped: a stale handle names a
+//! valid node, and never a block. There is one of each for all copies of this code in a process: their words are in the
+//! [`registry`]. Pieces come in chunks that double in size. The first is part of the registry, half a megabyte of
+//! addresses without memory behind them until pieces are used, from the first one up: so the first [`FIRST`]
+//! simultaneous waiters of a process cost no system call, neither time on the way to a lock nor a permission that a
+//! sandbox may have taken away. Who needs one more maps the next chunk, in the lock call in which he waits.
 //!
 //! ```text
 //!   number n = 0, 1, …    (a node's handle is n + 2, a block's name is n + 1)
@@ -15,8 +15,8 @@
 //!
 //! ## Invariants
 //! 1. A chunk's address is written once; its pieces live for ever.
-//! 2. A node is in the free list, kept for a thread's next wait (see [`thread`]), in a thread's own hands, or in a queue. A block is
-//!    in the free list, or a lock's.
+//! 2. A node is in the free list, kept for a thread's next wait (see [`thread`]), in a thread's own hands, or in a
+//!    queue. A block is in the free list, or a lock's.
 //! 3. The free list's top carries a tag that each change advances, so a `pop` that was overtaken fails (ABA).
 
 use core::mem::offset_of;
@@ -77,8 +77,8 @@ fn at<T: Piece>(number: u32) -> &'static T {
     let (chunk, offset) = locate(number);
     match chunk {
         0 => &first[offset as usize],
-        // SAFETY: numbers are handed out by `take_number` alone, after the chunk was mapped (invariant 1). A piece is made of atomic words,
-        // for which all-zero is valid.
+        // SAFETY: numbers are handed out by `take_number` alone, after the chunk was mapped (invariant 1). A piece is
+        // made of atomic words, for which all-zero is valid.
         _ => unsafe { &*pool.later[chunk - 1].load(Acquire).add(offset as usize) },
     }
 }
@@ -157,7 +157,8 @@ fn exhausted() -> ! {
     }
 }
 
-/// What the pool of nodes is made of: a node, on a line of its own, and what its thread needs to sleep at a cancellation point.
+/// What the pool of nodes is made of: a node, on a line of its own, and what its thread needs to sleep at a
+/// cancellation point.
 #[repr(C, align(128))]
 pub struct Slot {
     node: [AtomicU32; 16],
@@ -223,15 +224,16 @@ pub fn node<S: Sink>(handle: Handle) -> &'static Node<Native<S>> {
 
 /// Wakes the thread that waits with this node, wherever it sleeps; whether it did.
 ///
-/// The fence in `bed` pairs with that of whoever is about to sleep: it says where before it looks at the state once more, we
-/// have changed the state before we ask where.
+/// The fence in `bed` pairs with that of whoever is about to sleep: it says where before it looks at the state once
+/// more, we have changed the state before we ask where.
 pub fn unpark<S: Sink>(node: &Node<Native<S>>) -> u32 {
     futex::wake(bed(node), 1)
 }
 
 /// The thread that waits with this node goes on sleeping, if it does, but on the word at `address`.
 ///
-/// A semaphore is posted first: woken there, its sleeper finds the token, and does not go back to sleep on the semaphore.
+/// A semaphore is posted first: woken there, its sleeper finds the token, and does not go back to sleep on the
+/// semaphore.
 pub fn requeue<S: Sink>(node: &Node<Native<S>>, address: *const AtomicU32) {
     futex::requeue(bed(node), address);
 }
@@ -259,7 +261,8 @@ pub fn give(handle: Handle) {
     give_number::<Slot>(handle.word() - NODES_FROM);
 }
 
-/// Shows all nodes, free ones included, until `look` says so; whether it did. A node whose chunk is not mapped yet was never taken.
+/// Shows all nodes, free ones included, until `look` says so; whether it did. A node whose chunk is not mapped yet was
+/// never taken.
 pub fn any(look: impl FnMut(Handle) -> bool) -> bool {
     let is_mapped = |index: &u32| match locate(*index) {
         (0, _) => true,

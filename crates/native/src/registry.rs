@@ -1,9 +1,10 @@
 //! # What all copies of this code in a process share
 //!
-//! **Problem.** A lock names its waiters by handles into a pool. If two shared objects have this code in them, each with a pool of its
-//! own, a handle means a different node to either, and a lock that is used through both is broken; nor may the nodes be in the memory of
-//! an object that is unloaded while they stand in queues. **Idea.** What handles mean is kept in one mapping at an address that all copies know:
-//! whoever comes first maps it, the others find it there. It belongs to the process, and to none of them: it is never unmapped.
+//! **Problem.** A lock names its waiters by handles into a pool. If two shared objects have this code in them, each
+//! with a pool of its own, a handle means a different node to either, and a lock that is used through both is broken;
+//! nor may the nodes be in the memory of an object that is unloaded while they stand in queues. **Idea.** What handles
+//! mean is kept in one mapping at an address that all copies know: whoever comes first maps it, the others find it
+//! there. It belongs to the process, and to none of them: it is never unmapped.
 //!
 //! ```text
 //!   AT[i] ── page: magic, state (born with the magic: a private mapping of a file in memory)
@@ -11,11 +12,13 @@
 //!         ── page: the epoch (wiped in a forked child)
 //!         ── 4,096 nodes, and 4,096 blocks: addresses, without memory behind them until they are used
 //! ```
-//! The mapping is private: a forked child has its own. All-zero is the valid first state of all but the first page, so that nobody sees it half made.
+//! The mapping is private: a forked child has its own. All-zero is the valid first state of all but the first page, so
+//! that nobody sees it half made.
 //!
 //! ## Finding it
-//! Whoever looks at `AT[i]` must tell at once what is a registry that another thread is just making from what is anybody's, which may be zero. So the first page
-//! is never without its magic: it is mapped with it, by one system call.
+//! Whoever looks at `AT[i]` must tell at once what is a registry that another thread is just making from what is
+//! anybody's, which may be zero. So the first page is never without its magic: it is mapped with it, by one system
+//! call.
 //!
 //! | at `AT[i]` there is | then |
 //! |---|---|
@@ -27,8 +30,8 @@
 //! | something that cannot be read (`EEXIST`, twice) | the next address |
 //! | nothing, and the kernel refuses the file or the mapping | the next address; after the last, a registry of this copy alone ([`OWN`]) |
 //!
-//! Signals are blocked meanwhile: a handler that uses another copy's locks would wait for the thread that it interrupts. A copy of
-//! another [layout](MAGIC) has another registry.
+//! Signals are blocked meanwhile: a handler that uses another copy's locks would wait for the thread that it
+//! interrupts. A copy of another [layout](MAGIC) has another registry.
 //!
 //! ## Invariants
 //! 1. A registry, once found by a copy, is that copy's for ever, and is never unmapped.
@@ -55,8 +58,8 @@ const LAYOUT: u64 = 4;
 /// What a registry begins with.
 const MAGIC: u64 = 0xf1a5_10c4_0000_0000 | (size_of::<Slot>() as u64) << 16 | LAYOUT;
 
-/// Where it may be: far below where the kernel begins to place mappings, in ranges that ThreadSanitizer and AddressSanitizer leave to
-/// programs; the last, where Valgrind and kernels with 39 bits of addresses can have it, too.
+/// Where it may be: far below where the kernel begins to place mappings, in ranges that ThreadSanitizer and
+/// AddressSanitizer leave to programs; the last, where Valgrind and kernels with 39 bits of addresses can have it, too.
 pub const AT: [usize; 4] = [0x7e8f_1a00_0000, 0x7e9f_1a00_0000, 0x7eaf_1a00_0000, 0x6f_1a00_0000];
 
 /// How often, a millisecond apart, to look at the state of a registry that is being made.
@@ -168,7 +171,8 @@ fn at_address(at: usize) -> Option<&'static Registry> {
             made => made.is_ok(),
         },
     };
-    // SAFETY: it has the magic and is ready: somebody with this layout has mapped it (invariant 2), for ever (invariant 1).
+    // SAFETY: it has the magic and is ready: somebody with this layout has mapped it (invariant 2), for ever (invariant
+    // 1).
     found.then(|| unsafe { &*(at as *const Registry) })
 }
 

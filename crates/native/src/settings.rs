@@ -1,8 +1,8 @@
 //! # What the user chose: `FLASHLOCK=name[:option=value,…]`
 //!
-//! Which options a lock takes, their ranges and defaults say the catalogue's lists ([`LOCKS`], [`OPTIONS`]); beside those, each
-//! lock takes `wait`, one of its ways of waiting, and `cond` and `sem` ([`ORDERS`]), in which order waiters of other objects
-//! are called.
+//! Which options a lock takes, their ranges and defaults say the catalogue's lists ([`LOCKS`], [`OPTIONS`]); beside
+//! those, each lock takes `wait`, one of its ways of waiting, and `cond` and `sem` ([`ORDERS`]), in which order waiters
+//! of other objects are called.
 //!
 //! [`OPTIONS`]: flashlock_locks::catalogue::OPTIONS
 //!
@@ -235,7 +235,8 @@ pub fn parse_rw<'a>(text: &'a str, tunables: &mut Tunables) -> Result<RwChoice, 
     Ok(choice)
 }
 
-/// Whether this computer can do what was chosen. (To read a choice is something else: a simulated computer may be able to.)
+/// Whether this computer can do what was chosen. (To read a choice is something else: a simulated computer may be able
+/// to.)
 pub fn check_here(row: Row, wait: usize) -> Result<(), BadChoice<'static>> {
     if row.facts.waits.get(wait) == Some(&UMWAIT) && !umwait::is_there() {
         return Err(BadChoice::Umwait(row));
@@ -278,8 +279,8 @@ fn parse_options<'a>(row: Row, options: &'a str, tunables: &mut Tunables) -> Res
     Ok(chosen)
 }
 
-/// Several locks in one text, with commas between: `shfl:bound=100,ahead=2,mcs` are two. What follows a comma and has an equals
-/// sign is another option of the lock before it.
+/// Several locks in one text, with commas between: `shfl:bound=100,ahead=2,mcs` are two. What follows a comma and has
+/// an equals sign is another option of the lock before it.
 pub fn split_list(text: &str) -> Vec<String> {
     let mut locks: Vec<String> = Vec::new();
     for piece in text.split(',') {

@@ -1,8 +1,8 @@
 //! # Polling, politely
 //!
-//! By the rules of [`flashlock_locks::wait::polling`]. A waiter that finds it has not been running for a while knows that another
-//! task wants its CPU; it gives up polling at once, and says so to others ([`crowded`]). The budget, one context-switch round trip,
-//! is measured in place: a waker notes the time, a woken thread reads it.
+//! By the rules of [`flashlock_locks::wait::polling`]. A waiter that finds it has not been running for a while knows
+//! that another task wants its CPU; it gives up polling at once, and says so to others ([`crowded`]). The budget, one
+//! context-switch round trip, is measured in place: a waker notes the time, a woken thread reads it.
 
 use core::hint::spin_loop;
 use core::sync::atomic::{
@@ -39,7 +39,8 @@ pub fn note_wake() {
     LAST_WAKE.store(clock::now(), Relaxed);
 }
 
-/// The calling thread has just been woken. (If another wake came between, the sample is too small; the smoothing bears it.)
+/// The calling thread has just been woken. (If another wake came between, the sample is too small; the smoothing bears
+/// it.)
 pub fn note_woken() {
     let took = clock::now().saturating_sub(LAST_WAKE.load(Relaxed));
     if took < WAKE_MAX_NS {
@@ -56,8 +57,8 @@ pub fn prepare() {
     clock::now();
 }
 
-/// Whether a waiter has lately lost its CPU to another task, or there are so few CPUs that a holder, a head and one more
-/// cannot run at once.
+/// Whether a waiter has lately lost its CPU to another task, or there are so few CPUs that a holder, a head and one
+/// more cannot run at once.
 pub fn crowded() -> bool {
     let cpus = CPUS.load(Relaxed);
     cpus <= 2 || clock::now().saturating_sub(LAST_PREEMPTED.load(Relaxed)) < CROWD
@@ -210,8 +211,8 @@ impl Wait {
         Self { patience, start, last: start }
     }
 
-    /// For how long it has lasted, in ns; `None` when the patience is spent. Gives the CPU to others, if they want it and
-    /// the wait does not end; `offers` is called before.
+    /// For how long it has lasted, in ns; `None` when the patience is spent. Gives the CPU to others, if they want it
+    /// and the wait does not end; `offers` is called before.
     #[inline]
     fn look(&mut self, mut offers: impl FnMut()) -> Option<u64> {
         let now = clock::now();

@@ -1,7 +1,7 @@
 //! # Raw system calls
 //!
-//! libc's wrappers set `errno` and may be interposed by the program; a lock path may do neither. These return the kernel's
-//! answer: a value, or minus an error number.
+//! libc's wrappers set `errno` and may be interposed by the program; a lock path may do neither. These return the
+//! kernel's answer: a value, or minus an error number.
 
 use core::arch::asm;
 use core::ffi::CStr;
@@ -73,8 +73,8 @@ pub fn yield_now() {
 /// What [`priority`] is, at least, for threads of a real-time scheduling policy.
 pub const REAL_TIME: i32 = 100;
 
-/// How much the scheduler prefers the calling thread: the nice value, the other way round; 100 and more for real-time policies; 0, the
-/// ordinary, if the kernel does not say.
+/// How much the scheduler prefers the calling thread: the nice value, the other way round; 100 and more for real-time
+/// policies; 0, the ordinary, if the kernel does not say.
 pub fn priority() -> i32 {
     /// May be or-ed to a policy.
     const SCHED_RESET_ON_FORK: isize = 0x4000_0000;
@@ -121,9 +121,8 @@ pub fn nap(micros: u32) {
     unsafe { syscall(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Writes to standard error, without stdio. What cannot be written is lost.
-/// Control characters, which a quoted value may bring, are shown as `?`: they are a terminal's commands, or begin a line that nobody
-/// here has written.
+/// Writes to standard error, without stdio. What cannot be written is lost. Control characters, which a quoted value
+/// may bring, are shown as `?`: they are a terminal's commands, or begin a line that nobody here has written.
 pub fn warn(parts: &[&[u8]]) {
     for chunk in parts.iter().flat_map(|part| part.chunks(64)) {
         let mut shown = [0u8; 64];
@@ -154,7 +153,8 @@ pub fn map_anonymous(bytes: usize) -> Option<*mut u8> {
     (address > 0).then_some(address as *mut u8)
 }
 
-/// Maps `bytes` of private memory at this address, if nothing is there: zeroed, or what is in a file. The error is `EEXIST` if something is.
+/// Maps `bytes` of private memory at this address, if nothing is there: zeroed, or what is in a file. The error is
+/// `EEXIST` if something is.
 pub fn map_at(address: usize, bytes: usize, file: Option<usize>) -> Result<(), i32> {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let from = if file.is_some() { 0 } else { libc::MAP_ANONYMOUS };

@@ -1,5 +1,5 @@
-//! Closure locks on threads: everything is done, once, alone; panics that are caught come back; locks come and go. `cargo xtask races` builds it
-//! with ThreadSanitizer.
+//! Closure locks on threads: everything is done, once, alone; panics that are caught come back; locks come and go.
+//! `cargo xtask races` builds it with ThreadSanitizer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Hints decide nothing: every lock excludes, and gets on, while somebody scribbles on the [hints](flashlock_locks::node) of all queue nodes.
+//! Hints decide nothing: every lock excludes, and gets on, while somebody scribbles on the
+//! [hints](flashlock_locks::node) of all queue nodes.
 //!
-//! In a program such stores come through stale handles, once in a long while and just then. Here one thread makes them all the time, with
-//! any values, to any node, whatever that is used for: so a word that is a hint in one use of a node and state in another is found. Nothing depends on how fast the
-//! threads are: they count what they did.
+//! In a program such stores come through stale handles, once in a long while and just then. Here one thread makes them
+//! all the time, with any values, to any node, whatever that is used for: so a word that is a hint in one use of a node
+//! and state in another is found. Nothing depends on how fast the threads are: they count what they did.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -58,7 +59,8 @@ impl Count {
     }
 }
 
-/// Each thread comes `ROUNDS` times, and adds to the count when `section` lets it in; how many came in and how many were counted.
+/// Each thread comes `ROUNDS` times, and adds to the count when `section` lets it in; how many came in and how many
+/// were counted.
 fn rounds(section: impl Fn(u64, &Count) -> bool + Sync) -> (u64, u64) {
     let (count, came) = (Count::default(), AtomicU64::new(0));
     scribbled(|| {

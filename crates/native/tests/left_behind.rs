@@ -1,4 +1,5 @@
-//! Waiters that time out behind a holder who does not release use a bounded number of nodes, and the lock works afterwards.
+//! Waiters that time out behind a holder who does not release use a bounded number of nodes, and the lock works
+//! afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! A try of a held lock comes back at once and costs no node; a lock that is destroyed gives back all that it had. Under
-//! each lock of the catalogue. (What those leave who give up while the lock is released: `model/tests/shuttle/unwaited.rs`.)
+//! A try of a held lock comes back at once and costs no node; a lock that is destroyed gives back all that it had.
+//! Under each lock of the catalogue. (What those leave who give up while the lock is released:
+//! `model/tests/shuttle/unwaited.rs`.)
 
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc;

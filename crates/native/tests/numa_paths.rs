@@ -1,4 +1,5 @@
-//! NUMA paths on a machine that need not have nodes: `FLASHLOCK_TOPOLOGY`'s way of laying threads round-robin over nodes.
+//! NUMA paths on a machine that need not have nodes: `FLASHLOCK_TOPOLOGY`'s way of laying threads round-robin over
+//! nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,5 +1,6 @@
-//! Every admission policy around data that is not atomic, on an imagined machine of several NUMA nodes and last-level caches; `cargo xtask races` builds it with
-//! ThreadSanitizer. The policy is the process's, as users choose it: so each has a process of its own, which is this program once more.
+//! Every admission policy around data that is not atomic, on an imagined machine of several NUMA nodes and last-level
+//! caches; `cargo xtask races` builds it with ThreadSanitizer. The policy is the process's, as users choose it: so each
+//! has a process of its own, which is this program once more.
 
 use std::cell::UnsafeCell;
 use std::process::Command;
@@ -29,7 +30,8 @@ const CHILD: &str = "FLASHLOCK_TEST_POLICY";
 struct Moves;
 
 static MOVED: AtomicU64 = AtomicU64::new(0);
-/// Of the threads' priorities. Nice values make none under SCHED_IDLE, and who is nice cannot be less so: then all are equal.
+/// Of the threads' priorities. Nice values make none under SCHED_IDLE, and who is nice cannot be less so: then all are
+/// equal.
 static HIGHEST: AtomicI32 = AtomicI32::new(i32::MIN);
 static LOWEST: AtomicI32 = AtomicI32::new(i32::MAX);
 
@@ -54,7 +56,8 @@ struct Guarded<L: RawLock<Here>> {
 // SAFETY: the count is accessed by who holds the lock, which is what is tested.
 unsafe impl<L: RawLock<Here, Queue: Sync>> Sync for Guarded<L> {}
 
-/// Threads contend until they have done enough, and the policy has moved so many waiters. Some of them time out now and then.
+/// Threads contend until they have done enough, and the policy has moved so many waiters. Some of them time out now and
+/// then.
 fn contend<L: RawLock<Here, Queue: Send + Sync + 'static> + 'static>(what: &str, moves: u64) {
     MOVED.store(0, Relaxed);
     let shared = Arc::new(Guarded::<L> { word: Word32::new(0), queue: L::new_queue(), count: UnsafeCell::new(0) });

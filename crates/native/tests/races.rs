@@ -1,8 +1,8 @@
 //! Every lock around data that is not atomic, on several threads and by all ways to acquire it.
 //!
-//! As it is, this finds locks that do not exclude. Its purpose is `cargo xtask races`, which builds it with ThreadSanitizer: that
-//! knows which accesses the locks' atomic operations order, by the orderings that they are *written* with and whatever the processor
-//! adds to them, and reports the others.
+//! As it is, this finds locks that do not exclude. Its purpose is `cargo xtask races`, which builds it with
+//! ThreadSanitizer: that knows which accesses the locks' atomic operations order, by the orderings that they are
+//! *written* with and whatever the processor adds to them, and reports the others.
 
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Once};

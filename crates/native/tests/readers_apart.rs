@@ -59,7 +59,8 @@ fn read(lock: &State, until: Option<Deadline>) -> Result<(), Refusal> {
     if <L as RawRwLock<M>>::enter(lock) { Ok(()) } else { L::read(lock, Reader::Newcomer, until) }
 }
 
-/// In every way to acquire, by more threads than CPUs. So many writers that readers go back to counting together several times.
+/// In every way to acquire, by more threads than CPUs. So many writers that readers go back to counting together
+/// several times.
 #[test]
 fn writers_are_alone() {
     const THREADS: u64 = 6;

@@ -1,5 +1,5 @@
-//! Threads that come and go, and use locks to their very end, leave no more nodes behind than were needed at once, and those that
-//! are kept for next waits.
+//! Threads that come and go, and use locks to their very end, leave no more nodes behind than were needed at once, and
+//! those that are kept for next waits.
 
 use core::ffi::c_void;
 

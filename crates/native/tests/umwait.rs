@@ -1,5 +1,6 @@
-//! Waiting by UMONITOR and UMWAIT, on any CPU: one that does not have them raises an exception, and a signal handler does what they would have done. So
-//! the instructions are executed as they were assembled, whether by this CPU or by the handler; that says which operands they had.
+//! Waiting by UMONITOR and UMWAIT, on any CPU: one that does not have them raises an exception, and a signal handler
+//! does what they would have done. So the instructions are executed as they were assembled, whether by this CPU or by
+//! the handler; that says which operands they had.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -89,8 +90,8 @@ fn armed_line() -> impl Iterator<Item = u32> {
 
 /// Does what the CPU cannot.
 extern "C" fn perform(signal: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the third argument of a handler with SA_SIGINFO; the instruction is mapped, and four bytes or more are behind it, for no function
-    // ends there.
+    // SAFETY: the third argument of a handler with SA_SIGINFO; the instruction is mapped, and four bytes or more are
+    // behind it, for no function ends there.
     let (registers, bytes) = unsafe {
         let context = &mut *context.cast::<libc::ucontext_t>();
         let bytes = *(context.uc_mcontext.gregs[libc::REG_RIP as usize] as *const [u8; 5]);
@@ -122,7 +123,8 @@ extern "C" fn perform(signal: i32, _: *mut libc::siginfo_t, context: *mut libc::
     registers[libc::REG_RIP as usize] += length as i64;
 }
 
-/// One test at a time: the handler's records are of one. Whether the handler, and not the CPU, performs the instructions.
+/// One test at a time: the handler's records are of one. Whether the handler, and not the CPU, performs the
+/// instructions.
 fn instructions() -> (MutexGuard<'static, ()>, bool) {
     static TURN: Mutex<()> = Mutex::new(());
     static HANDLER: Once = Once::new();

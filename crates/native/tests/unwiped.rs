@@ -1,5 +1,5 @@
-//! Where the kernel cannot wipe a page in a forked child, the C library's fork tells the child that it is one: every lock
-//! works there, without the waiters that are not there. A filter of system calls makes such a kernel.
+//! Where the kernel cannot wipe a page in a forked child, the C library's fork tells the child that it is one: every
+//! lock works there, without the waiters that are not there. A filter of system calls makes such a kernel.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -76,7 +76,8 @@ fn works_in_a_child<L: RawLock<Here, Queue: Sync>>() -> Result<(), String> {
         while waiting.load(Relaxed) < WAITERS as u32 {
             std::thread::yield_now();
         }
-        std::thread::sleep(Duration::from_millis(2)); // As a rule they are in the queue by then. It holds whether they are or not.
+        // As a rule they are in the queue by then. It holds whether they are or not.
+        std::thread::sleep(Duration::from_millis(2));
         let outcome = in_a_child(|| {
             L::unlock(&word, &queue);
             let uses = (0..100).all(|_| {

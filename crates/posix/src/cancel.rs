@@ -1,7 +1,7 @@
 //! # Sleeping at a cancellation point
 //!
-//! A raw futex call is none, so a thread that may be cancelled sleeps in glibc's `sem_wait`, on a semaphore of its own node;
-//! see `cancel.c`. It is glibc's own function, looked up behind ours.
+//! A raw futex call is none, so a thread that may be cancelled sleeps in glibc's `sem_wait`, on a semaphore of its own
+//! node; see `cancel.c`. It is glibc's own function, looked up behind ours.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{
@@ -51,8 +51,8 @@ unsafe extern "C-unwind" fn wait(semaphore: *mut sem_t, clock: clockid_t, until:
     unsafe { if until.is_null() { glibc::sem_wait(semaphore) } else { glibc::sem_clockwait(semaphore, clock, until) } }
 }
 
-/// [`Machine::park`](flashlock_locks::machine::Machine::park), of the calling thread with its own node, as a cancellation
-/// point. If it is cancelled, `cleanup(arg)` runs.
+/// [`Machine::park`](flashlock_locks::machine::Machine::park), of the calling thread with its own node, as a
+/// cancellation point. If it is cancelled, `cleanup(arg)` runs.
 pub(crate) fn park(
     me: Handle,
     word: &Word32,

@@ -7,8 +7,8 @@
 //! | process-shared | glibc's | glibc |
 //! | process-shared | ours | glibc's condition variable; see `wait_shared` |
 //!
-//! Waits are cancellation points: the mutex is held again when cleanup handlers run, and a signal that had come to the cancelled
-//! thread goes to another.
+//! Waits are cancellation points: the mutex is held again when cleanup handlers run, and a signal that had come to the
+//! cancelled thread goes to another.
 
 use core::ffi::{c_int, c_void};
 
@@ -98,8 +98,8 @@ unsafe extern "C-unwind" fn cleanup<L: RawLock<M>, M: Machine<Word = Word32>>(ar
     unsafe { waiting.reacquire::<L>(outcome) };
 }
 
-/// The address under which a waiter is queued: 0 if a broadcast must not move it to the mutex's queue, because glibc serves
-/// the mutex, or because the waiter keeps holding it (a recursive mutex, held more than once).
+/// The address under which a waiter is queued: 0 if a broadcast must not move it to the mutex's queue, because glibc
+/// serves the mutex, or because the waiter keeps holding it (a recursive mutex, held more than once).
 fn movable(mutex: &Mutex) -> u64 {
     match decode(mutex.kind.load(Relaxed)) {
         Kind::Glibc(_) => 0,
@@ -172,9 +172,10 @@ impl SharedWait {
     }
 }
 
-/// A process-shared condition variable is glibc's. With a mutex of ours whose word follows glibc's protocol, glibc's code can
-/// release and acquire that, too. With any other, the wait is made on a mutex of its own, in slices, for a signal that comes
-/// between the release of the one and the wait on the other is missed; POSIX allows a wait to end without a signal.
+/// A process-shared condition variable is glibc's. With a mutex of ours whose word follows glibc's protocol, glibc's
+/// code can release and acquire that, too. With any other, the wait is made on a mutex of its own, in slices, for a
+/// signal that comes between the release of the one and the wait on the other is missed; POSIX allows a wait to end
+/// without a signal.
 unsafe fn wait_shared<L: RawLock<M>, M: Machine<Word = Word32>>(
     cond: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,

@@ -1,11 +1,11 @@
 //! # From the exported function to the chosen lock
 //!
-//! One table of functions per lock, waiting policy and (with the feature `stats`) listener, made from the catalogue. The exported
-//! functions jump through [`table`]; at first that points to functions which read the settings, install the right table and
-//! go on there. So a lock call costs one indirect jump, and nothing asks whether statistics are on.
+//! One table of functions per lock, waiting policy and (with the feature `stats`) listener, made from the catalogue.
+//! The exported functions jump through [`table`]; at first that points to functions which read the settings, install
+//! the right table and go on there. So a lock call costs one indirect jump, and nothing asks whether statistics are on.
 //!
-//! Resolution reads the [`environment`] only: it allocates nothing, writes nothing and looks up no symbol, for it may run inside
-//! malloc, and before any constructor. What wants more ([`init`]) waits for our constructor.
+//! Resolution reads the [`environment`] only: it allocates nothing, writes nothing and looks up no symbol, for it may
+//! run inside malloc, and before any constructor. What wants more ([`init`]) waits for our constructor.
 
 use core::ffi::c_int;
 use core::sync::atomic::{
@@ -124,8 +124,8 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Reads the settings and installs the table. Several threads may do so at once: one table is installed, whose all of them use.
-/// What is wrong is not reported here, in somebody's lock call, but by [`init`].
+/// Reads the settings and installs the table. Several threads may do so at once: one table is installed, whose all of
+/// them use. What is wrong is not reported here, in somebody's lock call, but by [`init`].
 #[cold]
 fn resolve() -> &'static Table {
     let value = environment::value(settings::ENV);
@@ -166,8 +166,8 @@ pub(crate) fn is_busted(wanted: &str) -> bool {
     cfg!(feature = "busted") && wanted == "busted"
 }
 
-/// The table of a choice. It counts only if there are counters: the descriptor comes from the environment, and anybody may have put
-/// it there.
+/// The table of a choice. It counts only if there are counters: the descriptor comes from the environment, and anybody
+/// may have put it there.
 fn choose(_wanted: &str, choice: Option<&Choice>, _stats: Option<i32>) -> (&'static Table, Whose) {
     #[cfg(feature = "busted")]
     if is_busted(_wanted) && choice.is_some() {
@@ -187,8 +187,8 @@ pub(crate) fn settle() {
     }
 }
 
-/// What is done at load time, when files can be read and symbols looked up: before threads exist, as a rule, and before the
-/// program gives up privileges or system calls.
+/// What is done at load time, when files can be read and symbols looked up: before threads exist, as a rule, and before
+/// the program gives up privileges or system calls.
 pub fn init() {
     settle();
     dispatch_rw::resolve_early();

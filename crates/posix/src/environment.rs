@@ -1,8 +1,9 @@
 //! # The environment, read where it lies
 //!
-//! Without libc's `getenv`, which a program may interpose, and without allocation: this runs in the first lock call of a process,
-//! perhaps inside malloc. A value is copied out byte by byte, because another thread may be emptying it meanwhile
-//! ([`Value::forget`]); what may change is never seen through a Rust reference, only through raw pointers and atomics.
+//! Without libc's `getenv`, which a program may interpose, and without allocation: this runs in the first lock call of
+//! a process, perhaps inside malloc. A value is copied out byte by byte, because another thread may be emptying it
+//! meanwhile ([`Value::forget`]); what may change is never seen through a Rust reference, only through raw pointers and
+//! atomics.
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -29,7 +30,8 @@ impl Value {
     /// The value at `place`.
     ///
     /// # Safety
-    /// There are bytes there, up to a NUL, which live as long as the process and which nobody but [`Value::forget`] changes.
+    /// There are bytes there, up to a NUL, which live as long as the process and which nobody but [`Value::forget`]
+    /// changes.
     unsafe fn at(place: *mut u8) -> Self {
         let mut value = Self { place, copy: [0; LONGEST], length: 0 };
         loop {
@@ -53,18 +55,19 @@ impl Value {
         core::str::from_utf8(bytes).map_err(|_| Unreadable)
     }
 
-    /// Empties it in the environment, so that the processes that inherit it do not report it again. Only where the kernel has put
-    /// it: a string that the program gave to `putenv` may be a constant.
+    /// Empties it in the environment, so that the processes that inherit it do not report it again. Only where the
+    /// kernel has put it: a string that the program gave to `putenv` may be a constant.
     pub(crate) fn forget(self) {
         if is_initial(self.place) {
-            // SAFETY: as in `at`; the byte is the value's first, or its NUL, and lies in the initial stack, which is writable.
+            // SAFETY: as in `at`; the byte is the value's first, or its NUL, and lies in the initial stack, which is
+            // writable.
             unsafe { AtomicU8::from_ptr(self.place).store(0, Relaxed) };
         }
     }
 }
 
-/// Whether a string lies among those that the kernel has laid on the initial stack: above the auxiliary vector's random bytes, and
-/// below the program's file name.
+/// Whether a string lies among those that the kernel has laid on the initial stack: above the auxiliary vector's random
+/// bytes, and below the program's file name.
 fn is_initial(place: *mut u8) -> bool {
     // SAFETY: getauxval reads the process's own vector; 0 for an entry that is not there.
     let (above, below) = unsafe { (libc::getauxval(libc::AT_RANDOM), libc::getauxval(libc::AT_EXECFN)) };
@@ -76,8 +79,8 @@ pub(crate) fn value(name: &str) -> Option<Value> {
     unsafe extern "C" {
         static environ: *const *mut c_char;
     }
-    // SAFETY: `environ` is null or a null-terminated array of C strings, which nobody changes before `main`; a thread that calls
-    // `setenv` later finds everything resolved.
+    // SAFETY: `environ` is null or a null-terminated array of C strings, which nobody changes before `main`; a thread
+    // that calls `setenv` later finds everything resolved.
     unsafe { find(environ, name) }
 }
 

@@ -1,10 +1,11 @@
 //! # glibc's own functions
 //!
-//! Looked up behind us in the search order, once: all at load time, or one at its first use if that comes earlier. The condition
-//! variable has two symbol versions; the newer is asked for by name.
+//! Looked up behind us in the search order, once: all at load time, or one at its first use if that comes earlier. The
+//! condition variable has two symbol versions; the newer is asked for by name.
 //!
-//! Before glibc 2.34 a thread's first look-up allocates. A malloc that initialises its mutexes before we are loaded must not come
-//! to that, so `pthread_mutex_init` and `pthread_rwlock_init` are called by glibc's other names for them, which need no look-up.
+//! Before glibc 2.34 a thread's first look-up allocates. A malloc that initialises its mutexes before we are loaded
+//! must not come to that, so `pthread_mutex_init` and `pthread_rwlock_init` are called by glibc's other names for them,
+//! which need no look-up.
 
 use core::ffi::{CStr, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -59,7 +60,10 @@ macro_rules! real {
                 pub(super) fn $name() -> *mut c_void {
                     static CELL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
                     let known = CELL.load(Relaxed);
-                    if known.is_null() { find(&CELL, concat!(stringify!($name), "\0"), version!($($version)?)) } else { known }
+                    if !known.is_null() {
+                        return known;
+                    }
+                    find(&CELL, concat!(stringify!($name), "\0"), version!($($version)?))
                 }
             )*
         }
@@ -108,8 +112,10 @@ real! {
     pthread_mutex_destroy(mutex: *mut pthread_mutex_t);
     pthread_cond_init(cond: *mut pthread_cond_t, attr: *const pthread_condattr_t) @ COND_VERSION;
     pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) @ COND_VERSION;
-    pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec) @ COND_VERSION;
-    pthread_cond_clockwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec);
+    pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec)
+        @ COND_VERSION;
+    pthread_cond_clockwait(
+        cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec);
     pthread_cond_signal(cond: *mut pthread_cond_t) @ COND_VERSION;
     pthread_cond_broadcast(cond: *mut pthread_cond_t) @ COND_VERSION;
     pthread_cond_destroy(cond: *mut pthread_cond_t) @ COND_VERSION;

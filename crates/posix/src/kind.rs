@@ -1,7 +1,7 @@
 //! # What kind of mutex it is
 //!
-//! glibc's `__kind`: the type in the low bits, then flags. 0x100 and 0x200 (elision forced or forbidden; `settype(NORMAL)` sets the
-//! latter) change nothing for us.
+//! glibc's `__kind`: the type in the low bits, then flags. 0x100 and 0x200 (elision forced or forbidden;
+//! `settype(NORMAL)` sets the latter) change nothing for us.
 
 use core::hint::cold_path;
 

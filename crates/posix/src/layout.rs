@@ -18,12 +18,12 @@
 //! 48  glibc's __flags: the kind
 //! ```
 //!
-//! The count is kept for recursive mutexes, and the owner for all, exactly as glibc keeps them, so that code which runs glibc's
-//! functions on the same mutex sees what it expects.
+//! The count is kept for recursive mutexes, and the owner for all, exactly as glibc keeps them, so that code which runs
+//! glibc's functions on the same mutex sees what it expects.
 //!
 //! The layout goes by the version of glibc that the process runs on, and is then checked against what its own
-//! `pthread_*_init` does (that of condition variables from glibc 2.34 on). An unknown version, or one that answers otherwise, is left
-//! alone: everything goes to glibc.
+//! `pthread_*_init` does (that of condition variables from glibc 2.34 on). An unknown version, or one that answers
+//! otherwise, is left alone: everything goes to glibc.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::offset_of;
@@ -47,9 +47,9 @@ pub struct Mutex {
     pub count: AtomicU32,
     /// Thread id of the holder. Of a plain mutex it is for debuggers only, and 0 where it is not at hand.
     pub owner: AtomicU32,
-    /// glibc's `__nusers`, by which its destroy tells that somebody uses the mutex. Our lock and unlock leave it alone, and glibc's code may
-    /// count in it what we release, or the other way round. In its upper half: who waits on a condition variable, and is to acquire
-    /// the mutex again.
+    /// glibc's `__nusers`, by which its destroy tells that somebody uses the mutex. Our lock and unlock leave it alone,
+    /// and glibc's code may count in it what we release, or the other way round. In its upper half: who waits on a
+    /// condition variable, and is to acquire the mutex again.
     users: AtomicU32,
     /// glibc's `__kind`.
     pub kind: AtomicU32,
@@ -83,13 +83,14 @@ impl Mutex {
         self.users.fetch_sub(WAITER, Relaxed);
     }
 
-    /// Whether somebody waits who will have to acquire it. Of glibc's count, which may be too high or too low, nothing is seen.
+    /// Whether somebody waits who will have to acquire it. Of glibc's count, which may be too high or too low, nothing
+    /// is seen.
     pub fn has_waiters(&self) -> bool {
         self.users.load(Relaxed).wrapping_add(WAITER / 2) >= WAITER
     }
 
-    /// The lock's queue: a `Q` made of words, in our 16 bytes; or in 20, with glibc's `__spins`, which is nobody's where no code
-    /// of glibc's may touch the mutex.
+    /// The lock's queue: a `Q` made of words, in our 16 bytes; or in 20, with glibc's `__spins`, which is nobody's
+    /// where no code of glibc's may touch the mutex.
     #[inline(always)]
     pub fn queue<Q>(&self) -> &Q {
         const { assert!(size_of::<Q>() <= 20 && align_of::<Q>() <= 4) };
@@ -211,15 +212,16 @@ fn minor_version(version: &[u8]) -> Option<u32> {
     parts.next()?.parse().ok()
 }
 
-/// From this version on, looking a function up does not allocate. Before, glibc is not asked about its condition variables, for
-/// we may be inside malloc; these versions will not change any more.
+/// From this version on, looking a function up does not allocate. Before, glibc is not asked about its condition
+/// variables, for we may be inside malloc; these versions will not change any more.
 const LOOKS_UP_QUIETLY: u32 = 34;
 
-/// Lets glibc initialise a recursive mutex, and looks where it put that. It neither takes a lock nor allocates for that.
+/// Lets glibc initialise a recursive mutex, and looks where it put that. It neither takes a lock nor allocates for
+/// that.
 fn glibc_agrees_on_mutexes() -> bool {
     let mut bytes = [0u8; size_of::<libc::pthread_mutex_t>()];
-    // SAFETY: attributes are initialised before use, and the bytes are copied from an object of their size. (All-zero is valid for
-    // both.)
+    // SAFETY: attributes are initialised before use, and the bytes are copied from an object of their size. (All-zero
+    // is valid for both.)
     unsafe {
         let mut attr: libc::pthread_mutexattr_t = core::mem::zeroed();
         let mut object: libc::pthread_mutex_t = core::mem::zeroed();

@@ -1,8 +1,9 @@
 //! # pthread objects on flashlock's locks
 //!
-//! The state of a lock lives in the program's own `pthread_mutex_t`, laid around the fields that glibc owns ([`layout`]): no
-//! table, no allocation, no initialisation, and the static initialisers are free locks. What cannot be served (robust,
-//! priority-inheriting, priority-protected and process-shared objects) goes to glibc's own code ([`glibc`]).
+//! The state of a lock lives in the program's own `pthread_mutex_t`, laid around the fields that glibc owns
+//! ([`layout`]): no table, no allocation, no initialisation, and the static initialisers are free locks. What cannot be
+//! served (robust, priority-inheriting, priority-protected and process-shared objects) goes to glibc's own code
+//! ([`glibc`]).
 //!
 //! | module | holds |
 //! |---|---|
@@ -18,8 +19,8 @@
 //! | `environment` | the settings' text |
 //! | [`glibc`] | the real functions |
 //!
-//! Every function of this crate may be called before any constructor has run, from several threads at once, in a forked child,
-//! and from inside malloc.
+//! Every function of this crate may be called before any constructor has run, from several threads at once, in a forked
+//! child, and from inside malloc.
 
 pub mod c11;
 mod cancel;

@@ -6,8 +6,9 @@
 //! | recursive | counts (EAGAIN at 2^32 − 1) | EPERM | EPERM |
 //! | error-checking | EDEADLK (`trylock`: EBUSY) | EPERM | EPERM |
 //!
-//! An invalid `abstime` is an error only if the call must wait. `errno` is never touched. Owner and count need no ordering: a
-//! thread that reads its own id wrote it itself, and any other value means "not mine" (and is protected by the lock).
+//! An invalid `abstime` is an error only if the call must wait. `errno` is never touched. Owner and count need no
+//! ordering: a thread that reads its own id wrote it itself, and any other value means "not mine" (and is protected by
+//! the lock).
 
 use core::ffi::c_int;
 use core::hint::cold_path;

@@ -5,12 +5,12 @@
 //! | 0, 1 (glibc: prefer readers) | waits, but for the bound at most | passes |
 //! | 2 (prefer writers, not recursive) | waits | waits: the program has promised not to do so |
 //!
-//! Who holds the lock for writing and wants it again, in either way, is answered EDEADLK, as by glibc; `try…` EBUSY. An invalid
-//! `abstime` or clock is an error even if the lock is free, as in glibc. Locks that processes share go to glibc. `errno` is never touched.
-//! What is destroyed is not looked at: glibc answers 0 for a lock that is held, too.
+//! Who holds the lock for writing and wants it again, in either way, is answered EDEADLK, as by glibc; `try…` EBUSY. An
+//! invalid `abstime` or clock is an error even if the lock is free, as in glibc. Locks that processes share go to
+//! glibc. `errno` is never touched. What is destroyed is not looked at: glibc answers 0 for a lock that is held, too.
 //!
-//! The writer's id needs no ordering: a thread that reads its own wrote it itself, and any other value means "not mine" (and is protected
-//! by the lock).
+//! The writer's id needs no ordering: a thread that reads its own wrote it itself, and any other value means "not mine"
+//! (and is protected by the lock).
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;

@@ -16,10 +16,11 @@
 //! | process-shared, named | glibc |
 //! | initialised by code that bypasses us | glibc |
 //!
-//! Who is not marked is glibc's in each call, so nothing else has to be known. [`destroy`] takes the mark off, for the memory may
-//! become a semaphore that glibc initialises, and glibc does not write to where it is. Waits are cancellation points (`sem_wait` and
-//! `sem_timedwait` also if there is a permit), and return EINTR when a handler has run, as glibc's: they sleep in glibc's.
-//! Unlike a mutex's, an invalid `abstime` is an error even where nothing has to be waited for, as in glibc.
+//! Who is not marked is glibc's in each call, so nothing else has to be known. [`destroy`] takes the mark off, for the
+//! memory may become a semaphore that glibc initialises, and glibc does not write to where it is. Waits are
+//! cancellation points (`sem_wait` and `sem_timedwait` also if there is a permit), and return EINTR when a handler has
+//! run, as glibc's: they sleep in glibc's. Unlike a mutex's, an invalid `abstime` is an error even where nothing has to
+//! be waited for, as in glibc.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::mem::offset_of;

@@ -1,8 +1,8 @@
 //! # The semantics of `pthread_spin_*`
 //!
-//! All four bytes are [`Polite`]'s, whichever lock serves the mutexes, in private memory and in memory that processes share.
-//! Initialisation writes what glibc's does, so a spinlock that code which bypasses us has initialised is free, and so is one in
-//! zeroed memory. No call fails, but a `trylock` of a held one; `errno` is never touched.
+//! All four bytes are [`Polite`]'s, whichever lock serves the mutexes, in private memory and in memory that processes
+//! share. Initialisation writes what glibc's does, so a spinlock that code which bypasses us has initialised is free,
+//! and so is one in zeroed memory. No call fails, but a `trylock` of a held one; `errno` is never touched.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Release;

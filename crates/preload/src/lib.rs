@@ -1,8 +1,8 @@
 //! # `libflashlock_preload.so`
 //!
-//! The symbols that stand in for glibc's, and nothing more: what they mean is `flashlock-posix`'s business. C11's initialisers are not
-//! among them: an object that glibc has initialised is a free lock of ours, and pthread's are only there to count objects of kinds
-//! that C11 does not have.
+//! The symbols that stand in for glibc's, and nothing more: what they mean is `flashlock-posix`'s business. C11's
+//! initialisers are not among them: an object that glibc has initialised is a free lock of ours, and pthread's are only
+//! there to count objects of kinds that C11 does not have.
 
 use core::ffi::{c_int, c_uint};
 
@@ -58,7 +58,8 @@ export! {
     pthread_cond_init(c: *mut pthread_cond_t, a: *const pthread_condattr_t) = cond_init;
     pthread_cond_wait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t) = cond_wait;
     pthread_cond_timedwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, t: *const timespec) = cond_timedwait;
-    pthread_cond_clockwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, k: clockid_t, t: *const timespec) = cond_clockwait;
+    pthread_cond_clockwait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, k: clockid_t, t: *const timespec)
+        = cond_clockwait;
     pthread_cond_signal(c: *mut pthread_cond_t) = cond_signal;
     pthread_cond_broadcast(c: *mut pthread_cond_t) = cond_broadcast;
     pthread_cond_destroy(c: *mut pthread_cond_t) = cond_destroy;

@@ -1,7 +1,7 @@
 //! # What flashlock's tools tell
 //!
-//! The files that they write, and the tables that they print. Schema and rendering are separate files, so that a tool that
-//! reads a result later sees what the one that made it saw.
+//! The files that they write, and the tables that they print. Schema and rendering are separate files, so that a tool
+//! that reads a result later sees what the one that made it saw.
 //!
 //! | module | holds |
 //! |---|---|
@@ -15,8 +15,8 @@
 //! | [`table`], [`units`], [`date`] | the look of tables and numbers |
 //! | [`error`] | what is wrong with a file |
 //!
-//! A schema has a name and a version. Adding a field keeps the version; renaming, removing or changing the meaning of one
-//! raises it. Readers ignore fields that they do not know and refuse versions that they do not know.
+//! A schema has a name and a version. Adding a field keeps the version; renaming, removing or changing the meaning of
+//! one raises it. Readers ignore fields that they do not know and refuse versions that they do not know.
 
 pub mod chart;
 pub mod counts;

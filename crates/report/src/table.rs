@@ -52,7 +52,8 @@ pub fn paragraph(text: &str, width: u16) -> String {
     fill(String::new(), text.split_whitespace(), 0, width)
 }
 
-/// Appends words to a line that has `indent` columns already, and goes on below, as far indented, where they would be too wide.
+/// Appends words to a line that has `indent` columns already, and goes on below, as far indented, where they would be
+/// too wide.
 fn fill<'a>(mut line: String, words: impl Iterator<Item = &'a str>, indent: usize, width: u16) -> String {
     let mut column = indent;
     for (index, word) in words.enumerate() {

@@ -42,7 +42,8 @@ pub fn significant(value: f64) -> String {
     }
 }
 
-/// Three significant digits, also of what is far below one, without an exponent and without losing digits before the point.
+/// Three significant digits, also of what is far below one, without an exponent and without losing digits before the
+/// point.
 pub fn three_digits(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return number.to_string();

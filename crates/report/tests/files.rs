@@ -160,8 +160,8 @@ fn what_follows_from_the_runs() {
 fn the_results_of_this_repository_can_be_read() {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
     let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    // `fidelity.json` compares with papers, not locks with each other: `cargo xtask fidelity --quick` reads it. `regret.json` holds what
-    // follows from several thousand runs, not the runs.
+    // `fidelity.json` compares with papers, not locks with each other: `cargo xtask fidelity --quick` reads it.
+    // `regret.json` holds what follows from several thousand runs, not the runs.
     let files = files.filter(|file| !file.ends_with("fidelity.json") && !file.ends_with("regret.json"));
     let files: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "json")).collect();
     assert!(!files.is_empty());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// tbb::mutex. It is inline: out of line here, so that it pays for a call as all the others do. The shim pays it already.
+// tbb::mutex. It is inline: out of line here, so that it pays for a call as all the others do. The shim pays it
+// already.
 #pragma once
 #include <oneapi/tbb/mutex.h>
 #ifndef RIVAL_CALL

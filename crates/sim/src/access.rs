@@ -1,13 +1,14 @@
 //! # Accesses, as a thread sees them
 //!
-//! **Store buffer.** A store takes its time when its line has come and all earlier stores have; the thread does not wait for that, unless
-//! its buffer is full. Until then nobody else reaches the line. A read-modify-write waits until the buffer is empty. So stores
-//! take as long as on x86; but their values are sequentially consistent: what weaker orders allow, a checker must show.
-//! **Departure.** A line's server serves loads and read-modify-writes when they arrive. A store takes its turn when it is *issued*, though it is
-//! served no earlier than it would arrive: from then on the line is the storing core's, and the server is taken until the store is done. So
-//! a load that is issued later but arrives earlier, for its way is shorter, waits behind the store.
-//! **Overlap.** A core that waits for a load already executes what comes next, as far as its
-//! reorder buffer reaches: a store to the line that was just loaded asked for it that much earlier.
+//! **Store buffer.** A store takes its time when its line has come and all earlier stores have; the thread does not
+//! wait for that, unless its buffer is full. Until then nobody else reaches the line. A read-modify-write waits until
+//! the buffer is empty. So stores take as long as on x86; but their values are sequentially consistent: what weaker
+//! orders allow, a checker must show. **Departure.** A line's server serves loads and read-modify-writes when they
+//! arrive. A store takes its turn when it is *issued*, though it is served no earlier than it would arrive: from then
+//! on the line is the storing core's, and the server is taken until the store is done. So a load that is issued later
+//! but arrives earlier, for its way is shorter, waits behind the store. **Overlap.** A core that waits for a load
+//! already executes what comes next, as far as its reorder buffer reaches: a store to the line that was just loaded
+//! asked for it that much earlier.
 
 use crate::kernel::Kernel;
 use crate::memory::{Access, Source};
@@ -15,8 +16,8 @@ use crate::simulation::{suspend, with};
 use crate::thread::Use;
 use crate::{Ps, ps};
 
-/// The acting thread does something to the word at this address: `act` is what. Outside of simulated memory, and outside of
-/// simulated threads, it takes no time.
+/// The acting thread does something to the word at this address: `act` is what. Outside of simulated memory, and
+/// outside of simulated threads, it takes no time.
 pub(crate) fn access<T>(address: *const u32, kind: Access, act: impl FnOnce() -> T) -> T {
     match with(|kernel| kernel.current.and_then(|_| kernel.arena.line(address))) {
         Some(line) => access_line(line, kind, act),
@@ -52,8 +53,8 @@ pub(crate) fn access_line<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -
     }
 }
 
-/// The acting thread loads from lines, one after the other; nothing that it does depends on what it finds there. So it need not act
-/// before it has the last one.
+/// The acting thread loads from lines, one after the other; nothing that it does depends on what it finds there. So it
+/// need not act before it has the last one.
 pub(crate) fn read_all(lines: impl Iterator<Item = u32>, overlap: f64) {
     let must_wait = with(|kernel| {
         let reads = &mut kernel.me().reads;
@@ -129,7 +130,8 @@ fn wait_until(time: Ps) {
     }
 }
 
-/// What a thread loads that looks at many words, one after the other, again and again ([`spin::scan_until`](crate::spin)).
+/// What a thread loads that looks at many words, one after the other, again and again
+/// ([`spin::scan_until`](crate::spin)).
 ///
 /// Where it has loaded copies that it had, and nothing else, the next look finds the same, and takes as long, until one
 /// of these lines changes. Then the thread goes on where it would have found the change: the loads before take no time.

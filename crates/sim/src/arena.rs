@@ -1,11 +1,11 @@
 //! # Simulated memory
 //!
-//! The words of locks are real words, 4 bytes each, in one block of real memory: which of them share a cache line follows from their
-//! addresses, as natively. Queue nodes stand first, then what was placed, each thing from the beginning of a line. Lines that
-//! are only touched and hold nothing come after them and need no memory.
+//! The words of locks are real words, 4 bytes each, in one block of real memory: which of them share a cache line
+//! follows from their addresses, as natively. Queue nodes stand first, then what was placed, each thing from the
+//! beginning of a line. Lines that are only touched and hold nothing come after them and need no memory.
 //!
-//! Each host thread has one block, which is never given back, so that words in it are valid for ever: a run that is over can leave
-//! references to words behind, and they name words, if not its own.
+//! Each host thread has one block, which is never given back, so that words in it are valid for ever: a run that is
+//! over can leave references to words behind, and they name words, if not its own.
 //!
 //! ## Invariants
 //! 1. The block lives as long as the program and does not move.
@@ -63,7 +63,8 @@ impl Arena {
 
     /// Forgets what was placed. All nodes are free and zero, and all blocks are free.
     pub(crate) fn clear(&mut self) {
-        // SAFETY: within the block (invariant 1); what was placed before has been dropped, and words may have any value.
+        // SAFETY: within the block (invariant 1); what was placed before has been dropped, and words may have any
+        // value.
         unsafe { self.base.as_ptr().write_bytes(0, self.used) };
         self.used = NODES as usize * LINE;
     }
@@ -111,7 +112,8 @@ impl Arena {
     pub(crate) fn node(&self, handle: Handle) -> &'static Node<Sim> {
         let index = handle.word() - FIRST;
         assert!(index < FREE_NODES, "handle {} names no node", handle.word());
-        // SAFETY: the first lines of the block, up to the last two of `NODES`, are nodes, for ever (invariants 1 and 2).
+        // SAFETY: the first lines of the block, up to the last two of `NODES`, are nodes, for ever (invariants 1 and
+        // 2).
         unsafe { self.base.cast::<Node<Sim>>().add(index as usize).as_ref() }
     }
 

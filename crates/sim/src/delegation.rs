@@ -1,11 +1,12 @@
 //! # Servers that run the sections of others
 //!
-//! The runtime of `rcl` on the simulated computer: it makes no threads and manages none, but says which thread is which.
-//! A server has one servicing thread, so that sections must not block. Threads, and how long they live, are the
+//! The runtime of `rcl` on the simulated computer: it makes no threads and manages none, but says which thread is
+//! which. A server has one servicing thread, so that sections must not block. Threads, and how long they live, are the
 //! program's: it has [`Servers::serve`] run in threads of their own, on CPUs [set apart](Simulation::set_apart), and
 //! closes the servers when their clients have gone.
 //!
-//! **How long an idle server scans** costs nothing: its looks are not simulated one by one, however many clients it has.
+//! **How long an idle server scans** costs nothing: its looks are not simulated one by one, however many clients it
+//! has.
 
 use std::array;
 use std::cell::{Cell, RefCell};

@@ -1,12 +1,13 @@
 //! # Machine descriptions
 //!
-//! What is known of a computer: its shape, its caches, its latencies, its scheduler. A description is a TOML file; those in
-//! `machines/` are part of the command. Everything that the simulation takes from a machine is here, and nothing else: two
-//! machines differ in their descriptions only.
+//! What is known of a computer: its shape, its caches, its latencies, its scheduler. A description is a TOML file;
+//! those in `machines/` are part of the command. Everything that the simulation takes from a machine is here, and
+//! nothing else: two machines differ in their descriptions only.
 //!
-//! **Where the numbers come from.** Published latencies and three facts for each machine: the time that a line takes between two
-//! caches, the speed of one thread, and MCS at two threads. What neither tells is assumed. What a paper measured besides is what the simulation is tested
-//! with, never what it is fitted to. Each file names its sources, and what is assumed in it.
+//! **Where the numbers come from.** Published latencies and three facts for each machine: the time that a line takes
+//! between two caches, the speed of one thread, and MCS at two threads. What neither tells is assumed. What a paper
+//! measured besides is what the simulation is tested with, never what it is fitted to. Each file names its sources, and
+//! what is assumed in it.
 
 mod check;
 mod read;
@@ -62,8 +63,8 @@ pub struct Topology {
     pub cores_per_node: u32,
     /// Hardware threads of each core.
     pub threads_per_core: u32,
-    /// How far node `i` is from node `j`: 0 on the diagonal, else an index into the lists of [`Latency`]. Empty: 1 within a
-    /// package, and between packages 1 if packages are single nodes, else 2.
+    /// How far node `i` is from node `j`: 0 on the diagonal, else an index into the lists of [`Latency`]. Empty: 1
+    /// within a package, and between packages 1 if packages are single nodes, else 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<Vec<u32>>,
 }
@@ -83,8 +84,8 @@ pub struct Clock {
     pub smt_share: f64,
     /// What a polling thread takes of a pipeline, between 0 and 1.
     pub poll_share: f64,
-    /// What a step through a tree takes, beside its load: a comparison, and a branch that is guessed wrong half of the time, in ns.
-    /// One of the three facts that are measured: one thread of the key-value map shows it.
+    /// What a step through a tree takes, beside its load: a comparison, and a branch that is guessed wrong half of the
+    /// time, in ns. One of the three facts that are measured: one thread of the key-value map shows it.
     pub step_ns: f64,
 }
 
@@ -184,14 +185,15 @@ pub struct Scheduler {
     pub syscall_us: f64,
     /// What waking somebody takes the waker, in microseconds.
     pub wake_us: f64,
-    /// How long a CPU takes to wake up after it was idle for at least so long, in microseconds: `(idle, latency)`, rising.
+    /// How long a CPU takes to wake up after it was idle for at least so long, in microseconds: `(idle, latency)`,
+    /// rising.
     pub idle_us: Vec<(f64, f64)>,
     /// What timed sleeps take longer than asked, in microseconds.
     pub timer_slack_us: f64,
 }
 
-/// Waiting for a change of a line without polling it (x86's UMONITOR and UMWAIT, or MONITORX and MWAITX): the hardware thread leaves
-/// its pipeline to others, and consumes less.
+/// Waiting for a change of a line without polling it (x86's UMONITOR and UMWAIT, or MONITORX and MWAITX): the hardware
+/// thread leaves its pipeline to others, and consumes less.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Umwait {
@@ -217,7 +219,8 @@ pub struct Hypervisor {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
-    /// A core, above an idle one, while any of its hardware threads computes, waits for lines or is in the system, in watts.
+    /// A core, above an idle one, while any of its hardware threads computes, waits for lines or is in the system, in
+    /// watts.
     pub busy_w: f64,
     /// The same while none does, but one polls.
     pub poll_w: f64,
@@ -227,8 +230,9 @@ pub struct Power {
     pub remote_nj: f64,
 }
 
-/// What `flashlock calibrate` measured between pairs of CPUs and the simulation takes nothing from, for it makes such figures itself,
-/// of `transfer`, `upgrade` and `rmw`: facts to hold a model against. In ns; medians of all pairs, each with their distance.
+/// What `flashlock calibrate` measured between pairs of CPUs and the simulation takes nothing from, for it makes such
+/// figures itself, of `transfer`, `upgrade` and `rmw`: facts to hold a model against. In ns; medians of all pairs, each
+/// with their distance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {

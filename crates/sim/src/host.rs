@@ -1,8 +1,9 @@
 //! # What this computer can do
 //!
-//! **Fetch beforehand.** What is known of millions of lines does not fit into this computer's own caches. Where it is known early which of it comes next, it is
-//! fetched while something else is simulated. That changes no result, only how long it takes to come.
-//! **Compare four numbers at once.** A cache has many sets, and looking for a line in one is the most frequent thing of all.
+//! **Fetch beforehand.** What is known of millions of lines does not fit into this computer's own caches. Where it is
+//! known early which of it comes next, it is fetched while something else is simulated. That changes no result, only
+//! how long it takes to come. **Compare four numbers at once.** A cache has many sets, and looking for a line in one is
+//! the most frequent thing of all.
 
 /// A value will be read or written soon.
 #[inline(always)]

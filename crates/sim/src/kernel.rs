@@ -1,24 +1,28 @@
 //! # The simulated computer's kernel
 //!
-//! Virtual time, its events, and who runs where. One thread at a time acts, the one whose event is first; what it does takes
-//! virtual time, and if nobody else has anything to do before that time is over, it simply goes on ([`Kernel::advance`]).
+//! Virtual time, its events, and who runs where. One thread at a time acts, the one whose event is first; what it does
+//! takes virtual time, and if nobody else has anything to do before that time is over, it simply goes on
+//! ([`Kernel::advance`]).
 //!
-//! **Scheduling.** Each CPU has a queue. A thread that waits for a CPU gets it when the slice of the one that has it is over; one
-//! that was just woken after a third of it. A woken thread goes to the CPU it had, if that is idle, else to an idle one of the
-//! same node, a whole core first; if there is none, it queues where it was. A CPU with nothing to do takes a thread from the
-//! longest queue of its node, else of the machine; and when a slice is over, those who wait for that CPU go to idle ones, if there
-//! are any: who was woken where all CPUs of the node were taken does not wait for ever while others idle. CPUs that were idle for
-//! long take longer to wake up.
-//! A thread that has said that it keeps its CPU ([`Kernel::keep_cpu`]), as a kernel's threads do around a spin lock, loses it only where it
-//! says that it does so no more.
+//! **Scheduling.** Each CPU has a queue. A thread that waits for a CPU gets it when the slice of the one that has it is
+//! over; one that was just woken after a third of it. A woken thread goes to the CPU it had, if that is idle, else to
+//! an idle one of the same node, a whole core first; if there is none, it queues where it was. A CPU with nothing to do
+//! takes a thread from the longest queue of its node, else of the machine; and when a slice is over, those who wait for
+//! that CPU go to idle ones, if there are any: who was woken where all CPUs of the node were taken does not wait for
+//! ever while others idle. CPUs that were idle for long take longer to wake up. A thread that has said that it keeps
+//! its CPU ([`Kernel::keep_cpu`]), as a kernel's threads do around a spin lock, loses it only where it says that it
+//! does so no more.
 //!
 //! ## Invariants
-//! 1. Events happen in order of time, those of one time in the order in which they were made: a run depends on nothing else.
-//! 2. A thread that is `Busy` or `Polling`, or `Asleep` for a time, has exactly one valid event; one that is `Asleep` on a word is among
-//!    its sleepers, and has one valid event at most; one that is `Ready` is in the queue of its CPU, and has none.
+//! 1. Events happen in order of time, those of one time in the order in which they were made: a run depends on nothing
+//!    else.
+//! 2. A thread that is `Busy` or `Polling`, or `Asleep` for a time, has exactly one valid event; one that is `Asleep`
+//!    on a word is among its sleepers, and has one valid event at most; one that is `Ready` is in the queue of its CPU,
+//!    and has none.
 //! 3. A thread in state `Busy` or `Polling` is the `current` one of its CPU; nobody else is.
 //! 4. A thread's times add up to the time until when they are booked.
-//! 5. Nobody waits for an idle CPU; where somebody waits, the end of a slice is under way, or has come to a thread that keeps its CPU.
+//! 5. Nobody waits for an idle CPU; where somebody waits, the end of a slice is under way, or has come to a thread that
+//!    keeps its CPU.
 
 mod events;
 mod hypervisor;
@@ -102,8 +106,9 @@ pub(crate) struct Kernel {
     /// Cores of each package that are not idle.
     package_load: Vec<u32>,
     events: Events,
-    /// Steps: each action of a thread that takes time, when it begins, whether or not others act before it is over; each thread that
-    /// gets a CPU; each slice and each sleep that time has ended. Not each event: a void one is none, nor one that an action has made.
+    /// Steps: each action of a thread that takes time, when it begins, whether or not others act before it is over;
+    /// each thread that gets a CPU; each slice and each sleep that time has ended. Not each event: a void one is none,
+    /// nor one that an action has made.
     pub(crate) happened: u64,
     /// By line, the first of those that poll it, plus one.
     pollers: Vec<u32>,

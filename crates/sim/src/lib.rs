@@ -1,8 +1,8 @@
 //! # A simulated computer, of any size, on which flashlock's locks run
 //!
-//! The locks of `flashlock-locks` run here unchanged, on a computer that a [`Description`] describes: with many sockets, say, or
-//! more threads than CPUs. Simulated threads are coroutines; what they do takes virtual time; the run is deterministic: the same
-//! description, program and seed give the same bytes.
+//! The locks of `flashlock-locks` run here unchanged, on a computer that a [`Description`] describes: with many
+//! sockets, say, or more threads than CPUs. Simulated threads are coroutines; what they do takes virtual time; the run
+//! is deterministic: the same description, program and seed give the same bytes.
 //!
 //! | module | holds |
 //! |---|---|
@@ -24,7 +24,8 @@
 //! let machine = Description::find("2x18x2").unwrap();
 //! let mut simulation = Simulation::new(&machine, Options::default());
 //! simulation.spawn(|| flashlock_sim::compute(1_000.0));
-//! assert_eq!(simulation.run().unwrap().ns, 3_500.0, "a microsecond; before it, the CPU wakes up in 1, and switches in 1.5");
+//! // A microsecond; before it, the CPU wakes up in 1, and switches in 1.5.
+//! assert_eq!(simulation.run().unwrap().ns, 3_500.0);
 //! ```
 #![warn(missing_docs)]
 

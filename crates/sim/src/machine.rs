@@ -1,7 +1,7 @@
 //! # The machine that the locks see
 //!
-//! [`Machine`] on the simulated computer. Each access to a word is served by [`memory`](crate::memory) and takes the time that it
-//! takes there; it takes effect when it is served, and others reach the line only after that.
+//! [`Machine`] on the simulated computer. Each access to a word is served by [`memory`](crate::memory) and takes the
+//! time that it takes there; it takes effect when it is served, and others reach the line only after that.
 //!
 //! What an access to a word takes: [`access`](crate::access).
 

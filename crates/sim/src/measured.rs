@@ -1,7 +1,7 @@
 //! # What is measured of a run
 //!
-//! A run warms up before it is worth measuring, and ends when its last thread does. So all that is reported of it is of a part
-//! of it. An action that the part's beginning or end cuts in two counts in proportion.
+//! A run warms up before it is worth measuring, and ends when its last thread does. So all that is reported of it is of
+//! a part of it. An action that the part's beginning or end cuts in two counts in proportion.
 
 use std::ops::Range;
 

@@ -1,14 +1,14 @@
 //! # Cache coherence
 //!
-//! Who has which line, and what an access costs for that reason. There is no data here: a word's value is where the program has
-//! it, and changes when the access is served.
+//! Who has which line, and what an access costs for that reason. There is no data here: a word's value is where the
+//! program has it, and changes when the access is served.
 //!
-//! **Model.** Each core has a private cache (two levels, shared by its hardware threads), each node a last-level cache and
-//! memory. A line is in one of the states of MESI, kept in one place: the exclusive owner, if there is one; the cores with a copy;
-//! the last-level caches with a copy. An access that the core's copy allows is a *hit*. All others go to the line's *server*,
-//! one for each line, which serves one after the other in order of arrival (stores: in that of their issue, see [`access`](crate::access)):
-//! an exclusive copy travels for as long as a transfer takes, and nobody else is served meanwhile; copies of a shared line are given out
-//! as fast as its home can.
+//! **Model.** Each core has a private cache (two levels, shared by its hardware threads), each node a last-level cache
+//! and memory. A line is in one of the states of MESI, kept in one place: the exclusive owner, if there is one; the
+//! cores with a copy; the last-level caches with a copy. An access that the core's copy allows is a *hit*. All others
+//! go to the line's *server*, one for each line, which serves one after the other in order of arrival (stores: in that
+//! of their issue, see [`access`](crate::access)): an exclusive copy travels for as long as a transfer takes, and
+//! nobody else is served meanwhile; copies of a shared line are given out as fast as its home can.
 //!
 //! | the line is … | read | write, read-modify-write |
 //! |---|---|---|
@@ -22,8 +22,8 @@
 //!
 //! ## Invariants
 //! 1. If a line has an owner, nobody else has a copy.
-//! 2. A core with a copy is in a node whose last-level cache has one, if caches are inclusive; else that cache may have dropped
-//!    it for as long as a core of the node has it.
+//! 2. A core with a copy is in a node whose last-level cache has one, if caches are inclusive; else that cache may have
+//!    dropped it for as long as a core of the node has it.
 //! 3. A line's server is never free earlier than it was before.
 
 mod lines;

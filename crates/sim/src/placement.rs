@@ -1,9 +1,10 @@
 //! # Where threads begin
 //!
-//! Programs seldom tie their threads to CPUs. Linux then puts each new one where least is to do: on the NUMA node with the fewest
-//! threads, and there on a core that has none (`find_idlest_group` in its `fair.c`, for forks). So threads **spread** over nodes, and two are on two
-//! of them: as in CNA (EuroSys 2019, section 7.1.1), whose lock with two threads "becomes contended with threads running on different sockets". What
-//! the system does later, when threads have slept or memory lies elsewhere, is left out: threads that only run and poll it leaves where they are.
+//! Programs seldom tie their threads to CPUs. Linux then puts each new one where least is to do: on the NUMA node with
+//! the fewest threads, and there on a core that has none (`find_idlest_group` in its `fair.c`, for forks). So threads
+//! **spread** over nodes, and two are on two of them: as in CNA (EuroSys 2019, section 7.1.1), whose lock with two
+//! threads "becomes contended with threads running on different sockets". What the system does later, when threads have
+//! slept or memory lies elsewhere, is left out: threads that only run and poll it leaves where they are.
 
 use crate::shape::Shape;
 

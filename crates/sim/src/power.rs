@@ -1,8 +1,8 @@
 //! # What cores consume
 //!
-//! A core, above an idle one, consumes what the busiest of its hardware threads does ([`Draw`]); a CPU that a hypervisor has taken away
-//! consumes nothing. What a CPU does is known when it begins: until it does something else, or another hardware thread of its core
-//! does, the core consumes the same.
+//! A core, above an idle one, consumes what the busiest of its hardware threads does ([`Draw`]); a CPU that a
+//! hypervisor has taken away consumes nothing. What a CPU does is known when it begins: until it does something else,
+//! or another hardware thread of its core does, the core consumes the same.
 
 use crate::Ps;
 use crate::kernel::Kernel;

@@ -33,7 +33,8 @@ pub fn nap(ns: f64) {
     suspend();
 }
 
-/// What a step through a linked structure costs, beside its load: a comparison, and a branch that is often guessed wrong.
+/// What a step through a linked structure costs, beside its load: a comparison, and a branch that is often guessed
+/// wrong.
 pub fn step() {
     let ns = with(|kernel| kernel.machine.clock.step_ns);
     compute(ns);
@@ -72,8 +73,8 @@ pub fn thread_node() -> u32 {
     })
 }
 
-/// From now on the acting thread does not lose its CPU, whoever wants it, as kernels' threads do not around a spin lock. It may still give
-/// it up, and sleep.
+/// From now on the acting thread does not lose its CPU, whoever wants it, as kernels' threads do not around a spin
+/// lock. It may still give it up, and sleep.
 pub fn disable_preemption() {
     with(|kernel| kernel.keep_cpu(true));
 }

@@ -1,7 +1,7 @@
 //! # A machine's shape, ready for use
 //!
-//! What the [`Description`] says of topology, as tables: which core and node a CPU belongs to, how far nodes are apart. And sets
-//! of cores, as bits.
+//! What the [`Description`] says of topology, as tables: which core and node a CPU belongs to, how far nodes are apart.
+//! And sets of cores, as bits.
 
 use flashlock_locks::machine::reader_part_of;
 

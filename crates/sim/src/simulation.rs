@@ -1,7 +1,7 @@
 //! # Running something
 //!
-//! A [`Simulation`] is a computer, what was placed in its memory, and threads. It belongs to the host thread that made it; several
-//! host threads can have one each.
+//! A [`Simulation`] is a computer, what was placed in its memory, and threads. It belongs to the host thread that made
+//! it; several host threads can have one each.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, Range};
@@ -113,13 +113,14 @@ impl Simulation {
         placed
     }
 
-    /// What is reported of the run is to be of this part of it, in ns of virtual time; of all of it otherwise. What happens is the same.
+    /// What is reported of the run is to be of this part of it, in ns of virtual time; of all of it otherwise. What
+    /// happens is the same.
     pub fn measure(&mut self, part: Range<u64>) {
         with(|kernel| kernel.measure(1000 * part.start..1000 * part.end));
     }
 
-    /// A CPU on which none of the threads begins that are made from now on, unless they are [told to](Simulation::spawn_on):
-    /// the one that would come last.
+    /// A CPU on which none of the threads begins that are made from now on, unless they are [told
+    /// to](Simulation::spawn_on): the one that would come last.
     ///
     /// # Panics
     ///
@@ -272,8 +273,8 @@ impl Region {
         self.load([line], 1.0);
     }
 
-    /// Loads from lines, one after the other; what comes next does not depend on them, so that other such loads are under way at the same
-    /// time. Which lines is asked for at once.
+    /// Loads from lines, one after the other; what comes next does not depend on them, so that other such loads are
+    /// under way at the same time. Which lines is asked for at once.
     pub fn read_ahead(&self, lines: impl IntoIterator<Item = u32>) {
         let overlap = with(|kernel| kernel.machine.latency_ns.overlap);
         self.load(lines, overlap);
@@ -288,7 +289,8 @@ impl Region {
         }
     }
 
-    /// The acting thread accesses this line next. Nothing happens but on the computer that simulates, which fetches what is known of it.
+    /// The acting thread accesses this line next. Nothing happens but on the computer that simulates, which fetches
+    /// what is known of it.
     pub fn expect(&self, line: u32) {
         debug_assert!(line < self.lines);
         with(|kernel| {

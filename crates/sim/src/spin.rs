@@ -4,9 +4,9 @@
 //!
 //! On machines with `umwait`, who is to rest (`wait=umwait`) waits with that after the first polls; on others it polls.
 //!
-//! What polling finds unchanged is not simulated poll by poll: the thread looks when the line has changed, at the poll that would have
-//! come next, and otherwise now and then, for the sake of what it does between polls: who says there that it runs, as often as a CPU
-//! at rest looks.
+//! What polling finds unchanged is not simulated poll by poll: the thread looks when the line has changed, at the poll
+//! that would have come next, and otherwise now and then, for the sake of what it does between polls: who says there
+//! that it runs, as often as a CPU at rest looks.
 
 use std::sync::atomic::Ordering;
 
@@ -60,8 +60,8 @@ pub(crate) fn rest_until(
     wait(word, order, patience, done, how)
 }
 
-/// [`Machine::scan_until`](flashlock_locks::machine::Machine::scan_until): looks that find nothing are not simulated one by
-/// one.
+/// [`Machine::scan_until`](flashlock_locks::machine::Machine::scan_until): looks that find nothing are not simulated
+/// one by one.
 pub(crate) fn scan_until(
     word: &Word,
     order: Ordering,
@@ -212,8 +212,8 @@ fn is_spent(patience: Patience, start: Ps, preempted_before: &mut u64, how: How<
     }
 }
 
-/// When who polls looks even if nothing has changed: after a quarter of the time that it has waited for, but not after more
-/// than `longest`.
+/// When who polls looks even if nothing has changed: after a quarter of the time that it has waited for, but not after
+/// more than `longest`.
 fn next_look(kernel: &Kernel, gap: Ps, start: Ps, patience: Patience, longest: Ps) -> Ps {
     let now = kernel.now;
     let look = now + gap.max(((now - start) / 4).min(longest));
@@ -230,7 +230,8 @@ fn end(kernel: &Kernel, gap: Ps, start: Ps, patience: Patience) -> Ps {
     end.max(kernel.now + gap)
 }
 
-/// Until a line changes from which the last look has loaded; or until the thread looks anyway. `gap`: between two looks.
+/// Until a line changes from which the last look has loaded; or until the thread looks anyway. `gap`: between two
+/// looks.
 fn wait_for_any_change(word: &Word, gap: Ps, start: Ps, patience: Patience) {
     let can = with(|kernel| {
         let can = kernel.can_watch();
@@ -250,8 +251,8 @@ fn wait_for_any_change(word: &Word, gap: Ps, start: Ps, patience: Patience) {
     if can { suspend() } else { spend(gap, Use::Polling) }
 }
 
-/// Until the word's line changes, seen from the first poll after that on; or until the thread looks anyway. `seen`: what the word
-/// held when it looked last.
+/// Until the word's line changes, seen from the first poll after that on; or until the thread looks anyway. `seen`:
+/// what the word held when it looked last.
 fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patience, how: How<'_>) {
     if word.peek() != seen {
         return spend(gap, Use::Polling);

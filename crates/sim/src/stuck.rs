@@ -1,7 +1,8 @@
 //! # Who waits for what
 //!
-//! What is said of a run in which nobody can go on, or nobody gets on: of each thread where it waits, which is the kernel's to know, and
-//! what it wants and has, which is what it has said itself. For of most locks waiters poll a line of their own.
+//! What is said of a run in which nobody can go on, or nobody gets on: of each thread where it waits, which is the
+//! kernel's to know, and what it wants and has, which is what it has said itself. For of most locks waiters poll a line
+//! of their own.
 
 use std::fmt;
 
@@ -17,8 +18,8 @@ use crate::thread::State;
 pub enum Why {
     /// There is nothing left that could happen: a deadlock, or a wake-up that was lost.
     Deadlock,
-    /// Somebody still runs or polls, but for so long, in ns of virtual time, none has done what programs are there for. Who polls
-    /// for what never comes looks so, and so does a machine on which nobody gets to run.
+    /// Somebody still runs or polls, but for so long, in ns of virtual time, none has done what programs are there for.
+    /// Who polls for what never comes looks so, and so does a machine on which nobody gets to run.
     NoProgress(u64),
 }
 
@@ -44,7 +45,8 @@ impl fmt::Display for Stuck {
                 let seconds = ns as f64 / 1e9;
                 write!(
                     f,
-                    "no progress for {seconds} s of virtual time, stopped after {at} ns: a deadlock of who polls, or a machine too slow"
+                    "no progress for {seconds} s of virtual time, stopped after {at} ns: a deadlock of who polls, or a \
+                     machine too slow"
                 )?;
             }
         }
@@ -65,8 +67,8 @@ pub(crate) fn report(kernel: &Kernel, why: Why, names: &[Name]) -> Stuck {
             State::Asleep { address: 0, .. } => "sleeps for a time".to_owned(),
             State::Asleep { since, address } => {
                 let word: *const Word = std::ptr::with_exposed_provenance(address);
-                // SAFETY: threads sleep on words of the arena only (`Machine::park` has read it), and those are valid for ever
-                // (`arena`, invariants 1 and 2).
+                // SAFETY: threads sleep on words of the arena only (`Machine::park` has read it), and those are valid
+                // for ever (`arena`, invariants 1 and 2).
                 let holds = unsafe { &*word }.peek();
                 format!("sleeps on {} (which holds {holds}) since {} ns", place(kernel, names, address), since / 1000)
             }

@@ -1,10 +1,12 @@
 //! # What is in a cache
 //!
-//! A set-associative directory of lines with least-recently-used replacement. It says what fits, not what is valid: who may use a
-//! line is known to the line itself (see [`memory`](crate::memory)), so an entry may stand for a copy that was invalidated.
+//! A set-associative directory of lines with least-recently-used replacement. It says what fits, not what is valid: who
+//! may use a line is known to the line itself (see [`memory`](crate::memory)), so an entry may stand for a copy that
+//! was invalidated.
 //!
-//! Of every access that is no hit, each level is told, and what it is told of comes in no order: so sets begin where cache lines of this
-//! computer do, and have nothing in them but numbers of lines. Who brought one in stands beside them, for caches of which that is asked.
+//! Of every access that is no hit, each level is told, and what it is told of comes in no order: so sets begin where
+//! cache lines of this computer do, and have nothing in them but numbers of lines. Who brought one in stands beside
+//! them, for caches of which that is asked.
 
 use crate::host::{equal, prefetch};
 
@@ -50,7 +52,8 @@ impl Tags {
         Self { lines, first, by: Vec::new(), sets: Divisor::new(sets), ways: ways as usize, entries }
     }
 
-    /// The same for caches that several cores share. They spread neighbours over their sets, and know who brought what in.
+    /// The same for caches that several cores share. They spread neighbours over their sets, and know who brought what
+    /// in.
     pub(crate) fn shared(caches: u32, lines: u32, ways: u32) -> Self {
         let mut this = Self::of_cores(caches, lines, ways);
         this.by = vec![0; this.lines.len() - ALIGNED];
@@ -126,8 +129,8 @@ impl Tags {
     }
 }
 
-/// All that were in front of the line move back by one, all of them if it was not in. Where it was, or the last place; and what
-/// was there.
+/// All that were in front of the line move back by one, all of them if it was not in. Where it was, or the last place;
+/// and what was there.
 #[inline]
 fn move_to_front(set: &mut [u32], line: u32) -> (usize, u32) {
     let last = set.len() - 1;
@@ -166,7 +169,8 @@ fn is_in(set: &[u32], line: u32) -> bool {
     blocks.iter().any(|block| equal(block, line) != 0) || rest.contains(&line)
 }
 
-/// A number by which many are divided, by multiplication (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
+/// A number by which many are divided, by multiplication (Lemire, Kaser and Kurz, "Faster remainder by direct
+/// computation", 2019).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Divisor {
     number: u32,

@@ -78,8 +78,8 @@ impl Use {
 pub(crate) enum State {
     /// On a CPU, with an event at this time that lets it go on. With what, says [`Doing`].
     Busy { until: Ps },
-    /// On a CPU, polling a line since then; it looks again when the line changes. `every` is 0 if it waits for the change without
-    /// polling.
+    /// On a CPU, polling a line since then; it looks again when the line changes. `every` is 0 if it waits for the
+    /// change without polling.
     Polling { line: u32, since: Ps, next: Ps, every: Ps },
     /// Wants a CPU since then. `rest`: how much of what it was doing is left.
     Ready { since: Ps, rest: Ps },

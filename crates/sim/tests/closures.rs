@@ -1,4 +1,5 @@
-//! Closure locks on simulated machines: every request is run, once, alone; and what they are for: the data stay where they are.
+//! Closure locks on simulated machines: every request is run, once, alone; and what they are for: the data stay where
+//! they are.
 
 mod common;
 

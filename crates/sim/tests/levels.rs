@@ -1,5 +1,6 @@
-//! A lock of three levels goes to the nearest waiter first: of the core, then of the NUMA node, then of another one; and to each not for too long. One
-//! that puts sleepers aside hardly waits for them. And the side blocks of all these have room for what a machine has.
+//! A lock of three levels goes to the nearest waiter first: of the core, then of the NUMA node, then of another one;
+//! and to each not for too long. One that puts sleepers aside hardly waits for them. And the side blocks of all these
+//! have room for what a machine has.
 
 mod common;
 
@@ -23,7 +24,8 @@ const ROUNDS: u32 = 100;
 /// (NUMA node, core within it)
 type Place = (u32, u32);
 
-/// In whose hands the lock was, one after the other: of so many threads on two NUMA nodes with four cores of two hardware threads. And how long it took, in ns.
+/// In whose hands the lock was, one after the other: of so many threads on two NUMA nodes with four cores of two
+/// hardware threads. And how long it took, in ns.
 fn hold<L: RawLock<Sim>>(threads: u32, tunables: &'static Tunables) -> (Vec<Place>, f64) {
     let mut machine = Description::find("2x18x2").unwrap();
     machine.topology.cores_per_node = 4;

@@ -16,7 +16,8 @@ use flashlock_locks::spin::Futex;
 use flashlock_locks::wait::Spin;
 use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute, now};
 
-/// How often the second of two threads sleeps while the first one holds the lock for 100 ms, each with a CPU of its own.
+/// How often the second of two threads sleeps while the first one holds the lock for 100 ms, each with a CPU of its
+/// own.
 fn sleeps<L: RawLock<Sim>>() -> u64 {
     let machine = Description::find("2x18x2").unwrap();
     let mut simulation = Simulation::new(&machine, Options::default());
@@ -35,7 +36,8 @@ fn sleeps<L: RawLock<Sim>>() -> u64 {
     simulation.run().unwrap_or_else(|stuck| panic!("{stuck}")).voluntary_switches
 }
 
-/// It may outrank the holder and have its CPU, which then runs only while the waiter sleeps: to offer the CPU is not enough.
+/// It may outrank the holder and have its CPU, which then runs only while the waiter sleeps: to offer the CPU is not
+/// enough.
 #[test]
 fn nobody_polls_through_a_long_wait_unless_told_to() {
     macro_rules! all {
@@ -54,8 +56,8 @@ fn nobody_polls_through_a_long_wait_unless_told_to() {
     for_each_lock!(all);
 }
 
-/// How many sections four threads get through in two seconds on two CPUs, while four others compute there, in slices of 3 ms: who is
-/// to have the lock seldom runs.
+/// How many sections four threads get through in two seconds on two CPUs, while four others compute there, in slices of
+/// 3 ms: who is to have the lock seldom runs.
 fn sections_beside_others<L: RawLock<Sim>>() -> u64 {
     const END: u64 = 2_000_000_000;
     let mut machine = common::tiny(1, 2);
@@ -80,8 +82,8 @@ fn sections_beside_others<L: RawLock<Sim>>() -> u64 {
     sections.get()
 }
 
-/// The lock stands still from when it is handed to who does not run until that runs. Without having learned how long that takes, `shfl`
-/// would make less than half as many sections as a lock that is never handed over.
+/// The lock stands still from when it is handed to who does not run until that runs. Without having learned how long
+/// that takes, `shfl` would make less than half as many sections as a lock that is never handed over.
 #[test]
 fn a_lock_is_not_handed_over_more_often_than_it_is_worth() {
     let (shfl, futex) = (sections_beside_others::<Shfl>(), sections_beside_others::<Futex>());
@@ -135,8 +137,8 @@ fn crowd<L: RawLock<Sim>>(tunables: &'static Tunables) -> Crowd {
     }
 }
 
-/// `evict=1`, and `mcs-tp`: whoever has lost his CPU is passed over, and the lock goes on among those who have one. There is about a
-/// tenfold between what is compared.
+/// `evict=1`, and `mcs-tp`: whoever has lost his CPU is passed over, and the lock goes on among those who have one.
+/// There is about a tenfold between what is compared.
 #[test]
 fn waiters_that_lost_their_cpu_are_passed_over() {
     static EVICT: Tunables = Tunables { evict: 1, ..Tunables::DEFAULT };

@@ -62,8 +62,9 @@ fn parts_add_up() {
 fn what_comes_before_and_after_is_left_out() {
     let (whole, part) = (run(None), run(Some((30, 90))));
     assert_eq!((part.ns, part.events), (whole.ns, whole.events), "nothing else happens");
-    // The one is in the middle of its delay, which is computing. The other sleeps until 20 + 50 us after the 1 at which it began,
-    // needs another one to get its CPU, which is idle, and polls then, with some loads, of which memory serves one.
+    // The one is in the middle of its delay, which is computing. The other sleeps until 20 + 50 us after the 1 at which
+    // it began, needs another one to get its CPU, which is idle, and polls then, with some loads, of which memory
+    // serves one.
     let (computed, polled) = (spent(&part, Use::Compute), spent(&part, Use::Polling));
     assert!((60e3..60.1e3).contains(&computed) && (17e3..18e3).contains(&polled), "{part:?}");
     assert_eq!([Use::Parked, Use::System, Use::Runnable].map(|usage| spent(&part, usage)), [41e3, 1e3, 0.0]);
@@ -86,7 +87,8 @@ fn an_action_is_one_step() {
     assert_eq!([1, 2, 4].map(steps), [51, 102, 204]);
 }
 
-/// What CPUs do that are away half of the time, each in its turn of 200 us: one computes, one waits for it, polling. Each part of it.
+/// What CPUs do that are away half of the time, each in its turn of 200 us: one computes, one waits for it, polling.
+/// Each part of it.
 #[test]
 fn who_has_a_cpu_that_is_away_waits_for_it() {
     let run = |part: Option<(u64, u64)>| {

@@ -95,8 +95,8 @@ fn those_who_wait_for_a_kept_cpu_go_to_an_idle_one() {
     assert_eq!((cpus.len(), cpus[0]), (2, cpus[1]), "the other one serves both");
 }
 
-/// Twelve threads on four CPUs want a lock. How often one began to want it on the CPU of another one that had it or waited for it, and
-/// what the run took.
+/// Twelve threads on four CPUs want a lock. How often one began to want it on the CPU of another one that had it or
+/// waited for it, and what the run took.
 fn contended(keeps: bool) -> (u32, Outcome) {
     let mut simulation = simulation(&tiny(4, 1));
     let lock = Rc::new(simulation.place("lock", (Word::new(0), <Mcs<Spin> as RawLock<Sim>>::new_queue())));

@@ -144,8 +144,8 @@ fn excludes(lock: &str, run: Run, machine: &Description, torture: Torture) {
     assert_eq!(seen.acquired + seen.gave_up, u64::from(torture.threads * torture.rounds), "{what}");
 }
 
-/// Every lock on every machine with `FLASHLOCK_FULL=1`. Else on one machine every third of them, on the next one the next ones: they are the same
-/// code with other numbers.
+/// Every lock on every machine with `FLASHLOCK_FULL=1`. Else on one machine every third of them, on the next one the
+/// next ones: they are the same code with other numbers.
 fn torture_with(threads: impl Fn(u32) -> u32, all_rounds: u32, slice_us: f64) {
     let step = if std::env::var_os("FLASHLOCK_FULL").is_some() { 1 } else { 3 };
     for (at, machine) in Description::names().enumerate() {

@@ -50,8 +50,8 @@ fn two_threads_on_one_cpu_take_turns() {
         simulation.spawn(|| compute(1e6));
     }
     let outcome = simulation.run().unwrap();
-    // Of each 100 us, 99 are left after the switch: ten slices each make 990 us of work by 2,000. Then the first one needs a
-    // switch and 10, and so does the second one.
+    // Of each 100 us, 99 are left after the switch: ten slices each make 990 us of work by 2,000. Then the first one
+    // needs a switch and 10, and so does the second one.
     assert_eq!(outcome.ns, 2_022_000.0);
     assert_eq!((outcome.involuntary_switches, outcome.voluntary_switches), (20, 0));
 }
@@ -75,7 +75,8 @@ fn who_is_woken_waits_for_a_third_of_a_slice() {
         });
         simulation.run().unwrap();
         let [began, woken] = log.take()[..] else { panic!() };
-        // A third of a slice, as both begin with a switch. Or, if that is over, at once: 0.5 us into the system, and a switch.
+        // A third of a slice, as both begin with a switch. Or, if that is over, at once: 0.5 us into the system, and a
+        // switch.
         assert!((woken - began).abs_diff(waits) <= 1, "{ran}: {}", woken - began);
     }
 }

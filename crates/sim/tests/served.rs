@@ -1,5 +1,5 @@
-//! Servers on simulated machines: every section is run, once, alone; an idle server costs nothing; and what servers are for:
-//! the data stay with them.
+//! Servers on simulated machines: every section is run, once, alone; an idle server costs nothing; and what servers are
+//! for: the data stay with them.
 
 mod common;
 
@@ -121,7 +121,8 @@ fn an_idle_server_costs_no_step_for_each_slot() {
     }
 }
 
-/// How long a request takes from end to end, in the mean, where a server has so many other clients, which do nothing; in ns.
+/// How long a request takes from end to end, in the mean, where a server has so many other clients, which do nothing;
+/// in ns.
 fn latency(others: u32) -> u64 {
     let machine = Description::find("opteron-6172").unwrap();
     let lock = Rc::new(Servers::lock(1));
@@ -146,8 +147,8 @@ fn latency(others: u32) -> u64 {
     all.get() / ROUNDS
 }
 
-/// A request waits until the scan comes to its line, though the scan is not simulated: 1.4 ns for each of the others, which
-/// is 320 in the mean. (Some of that passes while the request is still on its way.)
+/// A request waits until the scan comes to its line, though the scan is not simulated: 1.4 ns for each of the others,
+/// which is 320 in the mean. (Some of that passes while the request is still on its way.)
 #[test]
 fn a_request_waits_for_the_scan() {
     let (few, many) = (latency(1), latency(460));

@@ -17,8 +17,8 @@ use flashlock_sim::{Description, Outcome, Sim, Word, compute, now};
 
 const REST: Umwait = Umwait { wake_ns: 500.0, max_us: 1e6, wait_w: 0.5 };
 
-/// One thread computes for a millisecond and stores, another one waits for that: how long the computing took, when the other
-/// one saw the store, and the whole.
+/// One thread computes for a millisecond and stores, another one waits for that: how long the computing took, when the
+/// other one saw the store, and the whole.
 fn handed_over(cores: u32, threads_per_core: u32, umwait: Option<Umwait>, patience: Patience) -> (u64, u64, Outcome) {
     let mut machine: Description = tiny(cores, threads_per_core);
     machine.umwait = umwait;

@@ -1,9 +1,10 @@
 //! # A map as an AVL tree
 //!
-//! **Source.** Adelson-Velsky and Landis, 1962; as the paper's key-value map has it. **Shape.** Nodes live in one table of fixed
-//! size and name each other by index: nothing is allocated after the map is made. Every node visited is one load from the table,
-//! in [`Avl::node`], and every node changed is one store, in [`Avl::node_mut`]; both tell the tree's shadow, where a simulator
-//! charges for memory. A node has a cache line of its own there, as one from an allocator would.
+//! **Source.** Adelson-Velsky and Landis, 1962; as the paper's key-value map has it. **Shape.** Nodes live in one table
+//! of fixed size and name each other by index: nothing is allocated after the map is made. Every node visited is one
+//! load from the table, in [`Avl::node`], and every node changed is one store, in [`Avl::node_mut`]; both tell the
+//! tree's shadow, where a simulator charges for memory. A node has a cache line of its own there, as one from an
+//! allocator would.
 //!
 //! ## Invariants
 //! 1. Keys are in order: smaller ones to the left, greater ones to the right.
@@ -178,7 +179,8 @@ impl<S: Lines> Avl<S> {
         }
     }
 
-    /// Restores invariants 2 and 3 at a node whose sides keep them and whose heights differ by at most two; the new root.
+    /// Restores invariants 2 and 3 at a node whose sides keep them and whose heights differ by at most two; the new
+    /// root.
     fn balanced(&mut self, at: u32) -> u32 {
         let Node { left, right, height, .. } = *self.node(at);
         let (on_left, on_right) = (self.height(left), self.height(right));
@@ -322,7 +324,8 @@ mod tests {
         }
         map.insert(4, 1);
         assert_eq!(told(), (1, 1));
-        // Down 4, 6, 7; a free node; up again: each with its two sides, of which the new node is one; the path grows higher.
+        // Down 4, 6, 7; a free node; up again: each with its two sides, of which the new node is one; the path grows
+        // higher.
         map.insert(8, 0);
         assert_eq!(told(), (3 + 1 + (2 + 3 + 3), 1 + (2 + 1 + 1)));
     }

@@ -1,10 +1,11 @@
 //! # A pool of few buffers for many threads
 //!
-//! **Source.** Malthusian locks (EuroSys 2017), section 6.11, figure 14: a thread takes a buffer from a pool of five, waiting
-//! until there is one; exchanges random words of it with a buffer of its own; gives it back; and updates random words of its
-//! own. The pool is a lock, a stack, and a condition variable, or, in a variant, a semaphore. In which order these call their
-//! waiters decides how many threads circulate, and so how many buffers, the threads' own among them, compete for the caches.
-//! **Departure.** The paper does not say how large a thread's own buffer is: as large as the others, here.
+//! **Source.** Malthusian locks (EuroSys 2017), section 6.11, figure 14: a thread takes a buffer from a pool of five,
+//! waiting until there is one; exchanges random words of it with a buffer of its own; gives it back; and updates random
+//! words of its own. The pool is a lock, a stack, and a condition variable, or, in a variant, a semaphore. In which
+//! order these call their waiters decides how many threads circulate, and so how many buffers, the threads' own among
+//! them, compete for the caches. **Departure.** The paper does not say how large a thread's own buffer is: as large as
+//! the others, here.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -97,7 +98,8 @@ impl<L: Lock, P: Permits> Supply<L> for ByPermits<P> {
 pub struct BufferPool<L: Lock, S: Supply<L>, G: Ground = Here> {
     lock: OwnLine<L>,
     supply: OwnLine<S>,
-    /// How many buffers are there, and which: a stack. Changed by the lock's holder only; atomic, for a lock may not exclude.
+    /// How many buffers are there, and which: a stack. Changed by the lock's holder only; atomic, for a lock may not
+    /// exclude.
     there: OwnLine<AtomicU32>,
     stack: [AtomicU32; MOST],
     size: Buffers,

@@ -1,12 +1,13 @@
 //! # A directory that everybody lists
 //!
-//! **Source.** Scaling Synchronization Primitives (Kashyap's thesis defence on SOSP 2019's ShflLocks), slides 79 and 80: each thread
-//! enumerates the files of a shared directory, which takes its lock for reading, and nobody writes. The slides say no more: how many
-//! files there are ([`Files::USUAL`]) is assumed. Beside that, files may be replaced now and then, under the lock for writing.
+//! **Source.** Scaling Synchronization Primitives (Kashyap's thesis defence on SOSP 2019's ShflLocks), slides 79 and
+//! 80: each thread enumerates the files of a shared directory, which takes its lock for reading, and nobody writes. The
+//! slides say no more: how many files there are ([`Files::USUAL`]) is assumed. Beside that, files may be replaced now
+//! and then, under the lock for writing.
 //!
 //! ## Invariants
-//! 1. Entries and their sum are changed by who holds the lock for writing only. They are atomic, for a lock may not exclude; a list that
-//!    finds another sum than was written down has seen a change.
+//! 1. Entries and their sum are changed by who holds the lock for writing only. They are atomic, for a lock may not
+//!    exclude; a list that finds another sum than was written down has seen a change.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

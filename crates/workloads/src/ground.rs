@@ -1,8 +1,8 @@
 //! # What a workload asks of a computer, beyond its lock
 //!
-//! Memory and time. On this computer a workload simply has both; on a simulated one it must say what it touches and how long it
-//! computes, or it would cost nothing. So each comes in two kinds: what the ground provides, and what the workload has itself
-//! and only tells.
+//! Memory and time. On this computer a workload simply has both; on a simulated one it must say what it touches and how
+//! long it computes, or it would cost nothing. So each comes in two kinds: what the ground provides, and what the
+//! workload has itself and only tells.
 //!
 //! |        | the ground does it                       | the workload does it and tells; nothing here |
 //! |--------|------------------------------------------|----------------------------------------------|
@@ -28,7 +28,8 @@ pub trait Lines: Send + Sync {
         self.read(line);
     }
 
-    /// Loads from lines, one after the other, which are all known beforehand: what is in one does not say which comes next.
+    /// Loads from lines, one after the other, which are all known beforehand: what is in one does not say which comes
+    /// next.
     #[inline]
     fn read_all(&self, lines: impl Iterator<Item = u32>) {
         lines.for_each(|line| self.read(line));
@@ -37,7 +38,8 @@ pub trait Lines: Send + Sync {
     /// Stores to a line.
     fn write(&self, line: u32);
 
-    /// A line will be accessed next. That takes no time and brings nothing nearer: a hint to who simulates this, who may look the line up.
+    /// A line will be accessed next. That takes no time and brings nothing nearer: a hint to who simulates this, who
+    /// may look the line up.
     #[inline(always)]
     fn expect(&self, _line: u32) {}
 }
@@ -50,8 +52,8 @@ impl Lines for () {
     fn write(&self, _line: u32) {}
 }
 
-/// A computer as workloads see it. The functions that take time act for the calling thread; the others may be called before
-/// there are threads.
+/// A computer as workloads see it. The functions that take time act for the calling thread; the others may be called
+/// before there are threads.
 pub trait Ground: 'static {
     /// Memory that a workload only touches.
     type Lines: Lines;

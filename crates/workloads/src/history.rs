@@ -1,10 +1,11 @@
 //! # How fair a lock was
 //!
-//! **Source.** Malthusian locks (EuroSys 2017), sections 1 and 6; [`fairness_factor`]: CNA (EuroSys 2019), section 7.1.1.
+//! **Source.** Malthusian locks (EuroSys 2017), sections 1 and 6; [`fairness_factor`]: CNA (EuroSys 2019), section
+//! 7.1.1.
 //!
-//! Of an *admission history*, the threads that acquired a lock in the order in which they did: [`lwss`], [`average_lwss`],
-//! [`mttr`], which say how fair it was over a short time. Of the work that each thread has done in the end: [`gini`],
-//! [`rstddev`], [`fairness_factor`]. All are pure, and `None` where there is nothing to judge by.
+//! Of an *admission history*, the threads that acquired a lock in the order in which they did: [`lwss`],
+//! [`average_lwss`], [`mttr`], which say how fair it was over a short time. Of the work that each thread has done in
+//! the end: [`gini`], [`rstddev`], [`fairness_factor`]. All are pure, and `None` where there is nothing to judge by.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -20,17 +21,17 @@ pub fn lwss(period: &[u32]) -> usize {
     threads.len()
 }
 
-/// The average [`lwss`] of adjacent windows of so many acquisitions, in threads. What is left after the last whole window does
-/// not count.
+/// The average [`lwss`] of adjacent windows of so many acquisitions, in threads. What is left after the last whole
+/// window does not count.
 pub fn average_lwss(history: &[u32], window: usize) -> Option<f64> {
     let windows = history.len().checked_div(window)?;
     let sum: usize = history.chunks_exact(window).map(lwss).sum();
     (windows > 0).then(|| sum as f64 / windows as f64)
 }
 
-/// The median time to reacquire: how many others' admissions lie between two of the same thread. A first admission has none, so
-/// that strict turns of n threads give n - 1, as in the paper's figure 4. With an even number of them, the mean of the middle
-/// two.
+/// The median time to reacquire: how many others' admissions lie between two of the same thread. A first admission has
+/// none, so that strict turns of n threads give n - 1, as in the paper's figure 4. With an even number of them, the
+/// mean of the middle two.
 pub fn mttr(history: &[u32]) -> Option<f64> {
     let mut last = BTreeMap::new();
     let between = |(now, thread): (usize, &u32)| last.insert(*thread, now).map(|before| now - before - 1);
@@ -40,20 +41,20 @@ pub fn mttr(history: &[u32]) -> Option<f64> {
     Some((low + high) as f64 / 2.0)
 }
 
-/// The Gini coefficient of the threads' work: half the mean difference of two threads, relative to the mean. 0: each has done
-/// the same; (n - 1) / n, near 1: one of n has done it all.
+/// The Gini coefficient of the threads' work: half the mean difference of two threads, relative to the mean. 0: each
+/// has done the same; (n - 1) / n, near 1: one of n has done it all.
 pub fn gini(work: &[u64]) -> Option<f64> {
     let mut sorted = work.to_vec();
     sorted.sort_unstable();
     let (count, total) = (sorted.len() as f64, sum(&sorted)?);
-    // Sorted, the sum of all differences is a weighted sum: the i-th of n is the greater one of a pair i times, the lesser one
-    // n - i - 1 times.
+    // Sorted, the sum of all differences is a weighted sum: the i-th of n is the greater one of a pair i times, the
+    // lesser one n - i - 1 times.
     let weighted = |(index, work): (usize, &u64)| (2.0 * index as f64 + 1.0 - count) * *work as f64;
     Some(sorted.iter().enumerate().map(weighted).sum::<f64>() / (count * total))
 }
 
-/// The standard deviation of the threads' work (of these threads, not of a sample), relative to its mean. 0: each has done the
-/// same.
+/// The standard deviation of the threads' work (of these threads, not of a sample), relative to its mean. 0: each has
+/// done the same.
 pub fn rstddev(work: &[u64]) -> Option<f64> {
     let mean = sum(work)? / work.len() as f64;
     let variance =
@@ -61,8 +62,8 @@ pub fn rstddev(work: &[u64]) -> Option<f64> {
     Some(variance.sqrt() / mean)
 }
 
-/// The share of all operations that fell to the busier half of the threads. 0.5 is fair, 1 is not. With an odd number of threads
-/// the middle one counts half to either side; one thread is fair.
+/// The share of all operations that fell to the busier half of the threads. 0.5 is fair, 1 is not. With an odd number
+/// of threads the middle one counts half to either side; one thread is fair.
 pub fn fairness_factor(operations: &mut [u64]) -> Option<f64> {
     operations.sort_unstable_by(|a, b| b.cmp(a));
     let total: u64 = operations.iter().sum();

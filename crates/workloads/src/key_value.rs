@@ -1,10 +1,11 @@
 //! # A key-value map behind one lock
 //!
-//! **Source.** CNA (EuroSys 2019), section 7.1.1, figures 6 to 10: an AVL tree under a single lock; clients look up, insert and
-//! remove keys chosen at random, and may do some work outside between two operations. The figures' setting is
-//! [`Mix::PAPER`]: 1,024 keys, about half of them present, 80 % lookups and equally many inserts and removes.
-//! **Departure.** The holder counts operations beside the tree, to see whether the lock excludes. Of that a simulated ground is
-//! not told, for the paper's map has no such counter: only of the nodes, and of the line that holds the tree's root.
+//! **Source.** CNA (EuroSys 2019), section 7.1.1, figures 6 to 10: an AVL tree under a single lock; clients look up,
+//! insert and remove keys chosen at random, and may do some work outside between two operations. The figures' setting
+//! is [`Mix::PAPER`]: 1,024 keys, about half of them present, 80 % lookups and equally many inserts and removes.
+//! **Departure.** The holder counts operations beside the tree, to see whether the lock excludes. Of that a simulated
+//! ground is not told, for the paper's map has no such counter: only of the nodes, and of the line that holds the
+//! tree's root.
 //!
 //! ## Invariants
 //! 1. `state` is touched by the lock's holder only; by anyone once the clients are gone (`&mut self`).

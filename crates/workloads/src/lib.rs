@@ -1,10 +1,10 @@
 //! # The papers' critical sections
 //!
-//! What the papers measure locks with, written once for any lock: a [`Raw`] lock of the catalogue on any machine, or whatever
-//! else excludes (a `pthread_mutex_t`, in `flashlock compare`). A [`Workload`] owns its lock and the data behind it; a client,
-//! one for each thread, performs operations until whoever runs it has seen enough. Nothing here starts threads: that is left to
-//! the runner. What takes memory or time is asked of a [`Ground`]: this computer, or a simulated one. Given their seeds, clients
-//! always ask for the same operations.
+//! What the papers measure locks with, written once for any lock: a [`Raw`] lock of the catalogue on any machine, or
+//! whatever else excludes (a `pthread_mutex_t`, in `flashlock compare`). A [`Workload`] owns its lock and the data
+//! behind it; a client, one for each thread, performs operations until whoever runs it has seen enough. Nothing here
+//! starts threads: that is left to the runner. What takes memory or time is asked of a [`Ground`]: this computer, or a
+//! simulated one. Given their seeds, clients always ask for the same operations.
 //!
 //! | module | holds |
 //! |---|---|
@@ -72,8 +72,8 @@ pub trait Workload: Sync {
         true
     }
 
-    /// The client performs no more operations. To be called where operations wait for those of other clients: they need not any
-    /// more.
+    /// The client performs no more operations. To be called where operations wait for those of other clients: they need
+    /// not any more.
     fn retire(&self, _client: Self::Client) {}
 
     /// Whether so many operations, of all clients together, left what they should have; what is wrong otherwise.

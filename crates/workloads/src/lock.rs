@@ -12,12 +12,13 @@ use crate::ground::OwnLine;
 ///
 /// # Safety
 ///
-/// Between the return of an `acquire` and the `release` by the same thread no other thread returns from `acquire`, and what a
-/// thread wrote before `release` is seen by the next one that has acquired. What is given to `section` is done once before that returns, as if
-/// between the two. Workloads keep their data in this.
+/// Between the return of an `acquire` and the `release` by the same thread no other thread returns from `acquire`, and
+/// what a thread wrote before `release` is seen by the next one that has acquired. What is given to `section` is done
+/// once before that returns, as if between the two. Workloads keep their data in this.
 ///
-/// A lock that is tried out may turn out not to keep the promise. The workloads then count wrongly or leave their data in
-/// disorder, which their checks tell; they use indices and no pointers, so that disorder stays within their own data.
+/// A lock that is tried out may turn out not to keep the promise. The workloads then count wrongly or leave their data
+/// in disorder, which their checks tell; they use indices and no pointers, so that disorder stays within their own
+/// data.
 pub unsafe trait Lock: Sync {
     /// Waits until the calling thread holds the lock. The caller does not hold it.
     fn acquire(&self);
@@ -25,8 +26,8 @@ pub unsafe trait Lock: Sync {
     /// Lets another thread in. The caller holds the lock.
     fn release(&self);
 
-    /// Does something while no other thread holds the lock; some locks have another thread do it, while this one waits. Workloads use this where
-    /// they can.
+    /// Does something while no other thread holds the lock; some locks have another thread do it, while this one waits.
+    /// Workloads use this where they can.
     #[inline]
     fn section(&self, inside: impl FnOnce() + Send) {
         self.acquire();
@@ -39,8 +40,8 @@ pub unsafe trait Lock: Sync {
 ///
 /// # Safety
 ///
-/// As of [`Lock`]: while something is done in `shared`, no thread is between `acquire` and `release`, nor in `section`; and it sees what was
-/// done there before.
+/// As of [`Lock`]: while something is done in `shared`, no thread is between `acquire` and `release`, nor in `section`;
+/// and it sees what was done there before.
 pub unsafe trait RwLock: Lock {
     /// Does something once, before this returns, while no other thread holds the lock for writing.
     fn shared(&self, inside: impl FnOnce() + Send);
@@ -95,10 +96,11 @@ unsafe impl<M: Machine<Word: Sync>, L: RawLock<M, Queue: Sync>> Lock for Raw<M, 
 /// What a check says when sections overlapped.
 pub(crate) const LOST: &str = "operations were lost: two threads were inside at once";
 
-/// A lock whose sections are counted by whoever holds it, and by nothing else: the count is read when a section begins and
-/// written when it ends, so that one which overlaps with another is lost. Both are atomic, for a lock may not exclude; each sees
-/// what the last holder wrote, as anything in a section does. The count has a line of its own: a store for each section, which a
-/// simulated ground is not told of. The lock comes first, whatever type it has: which sets of a simulated cache it is in, it says by its place.
+/// A lock whose sections are counted by whoever holds it, and by nothing else: the count is read when a section begins
+/// and written when it ends, so that one which overlaps with another is lost. Both are atomic, for a lock may not
+/// exclude; each sees what the last holder wrote, as anything in a section does. The count has a line of its own: a
+/// store for each section, which a simulated ground is not told of. The lock comes first, whatever type it has: which
+/// sets of a simulated cache it is in, it says by its place.
 #[repr(C)]
 pub(crate) struct Counted<L> {
     lock: OwnLine<L>,

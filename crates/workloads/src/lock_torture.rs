@@ -1,14 +1,14 @@
 //! # The kernel's torture of its spin lock
 //!
-//! **Source.** The behaviour of locktorture (`torture_type=spin_lock`, Linux 4.20 to 5.6) as CNA (EuroSys 2019), section 7.2.1,
-//! figures 13 and 14, and the cover letter of the CNA kernel patch use it: writers acquire and release one lock without end. In
-//! the section a flag is set, the writer's count grows, seldom there is a short delay and very seldom a long one, and the flag is
-//! cleared; between two sections a writer almost never sleeps. The more writers, the fewer delays for each: the lock as a whole
-//! is delayed about as often. [`Habits::LOCKSTAT`] is the paper's second figure, where the kernel's lock statistics add writes to
-//! each section.
-//! **Departures.** (1) All writers do not pause together every few seconds (locktorture's "stutter"), nor are they moved between
-//! CPUs ("shuffle"). (2) How many lines the lock statistics write the paper does not say ("several shared variables"): two are
-//! assumed. (3) That a kernel's spin lock disables preemption is up to who runs this: `flashlock simulate` does so; where this runs as a
+//! **Source.** The behaviour of locktorture (`torture_type=spin_lock`, Linux 4.20 to 5.6) as CNA (EuroSys 2019),
+//! section 7.2.1, figures 13 and 14, and the cover letter of the CNA kernel patch use it: writers acquire and release
+//! one lock without end. In the section a flag is set, the writer's count grows, seldom there is a short delay and very
+//! seldom a long one, and the flag is cleared; between two sections a writer almost never sleeps. The more writers, the
+//! fewer delays for each: the lock as a whole is delayed about as often. [`Habits::LOCKSTAT`] is the paper's second
+//! figure, where the kernel's lock statistics add writes to each section. **Departures.** (1) All writers do not pause
+//! together every few seconds (locktorture's "stutter"), nor are they moved between CPUs ("shuffle"). (2) How many
+//! lines the lock statistics write the paper does not say ("several shared variables"): two are assumed. (3) That a
+//! kernel's spin lock disables preemption is up to who runs this: `flashlock simulate` does so; where this runs as a
 //! program, holder and waiters may lose their CPUs.
 
 use alloc::vec::Vec;
@@ -19,8 +19,8 @@ use crate::ground::{Ground, Here, Lines};
 use crate::lock::{Counted, LOST, Lock};
 use crate::random::XorShift;
 
-/// What the remainder of 64 bits takes by which the kernel decides on a delay, in ns: some 40 cycles on the papers' processors (the division takes
-/// 32 to 96 on Haswell by Fog's *Instruction tables*).
+/// What the remainder of 64 bits takes by which the kernel decides on a delay, in ns: some 40 cycles on the papers'
+/// processors (the division takes 32 to 96 on Haswell by Fog's *Instruction tables*).
 const REMAINDER_NS: u32 = 16;
 
 /// What happens now and then.
@@ -65,8 +65,8 @@ impl Habits {
     /// The same in a kernel that keeps lock statistics.
     pub const LOCKSTAT: Self = Self { statistics: 2, ..Self::PAPER };
 
-    /// For runs of some ms instead of the paper's 30 s, in which a delay of 100 ms never comes, or is all of the run: it comes a
-    /// thousand times as often, and is a thousandth as long.
+    /// For runs of some ms instead of the paper's 30 s, in which a delay of 100 ms never comes, or is all of the run:
+    /// it comes a thousand times as often, and is a thousandth as long.
     #[must_use]
     pub const fn in_little_time(self) -> Self {
         const TIMES: u32 = 1000;

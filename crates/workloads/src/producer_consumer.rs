@@ -1,10 +1,10 @@
 //! # Producers, consumers, and a bounded queue between them
 //!
-//! **Source.** Malthusian locks (EuroSys 2017), section 6.7, figure 10, after the benchmark of COZ: three consumers, the other
-//! threads produce; a queue of 10,000 messages, a lock, and two condition variables. Under a lock that is first come, first
-//! served, producers acquire it only to find the queue full, wait, and acquire it again: three acquisitions for each message.
-//! Under a lock that restricts who circulates a small balanced set does: two. **Departure.** The queue is full when it begins,
-//! as it would be after a while.
+//! **Source.** Malthusian locks (EuroSys 2017), section 6.7, figure 10, after the benchmark of COZ: three consumers,
+//! the other threads produce; a queue of 10,000 messages, a lock, and two condition variables. Under a lock that is
+//! first come, first served, producers acquire it only to find the queue full, wait, and acquire it again: three
+//! acquisitions for each message. Under a lock that restricts who circulates a small balanced set does: two.
+//! **Departure.** The queue is full when it begins, as it would be after a while.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -20,8 +20,8 @@ pub struct Traffic {
     pub consumers: u32,
     /// Messages that the queue holds; at least one.
     pub bound: u32,
-    /// How long it takes to put a message into the queue or to take one out, in ns, on a ground where computing costs only what
-    /// is told.
+    /// How long it takes to put a message into the queue or to take one out, in ns, on a ground where computing costs
+    /// only what is told.
     pub message_ns: u32,
 }
 
@@ -37,8 +37,8 @@ pub struct ProducerConsumer<L: Lock, C: Condition, G: Ground = Here> {
     lock: OwnLine<L>,
     not_full: OwnLine<C>,
     not_empty: OwnLine<C>,
-    /// Messages in the queue, and how many were ever put in and taken out. Changed by the lock's holder only; atomic, for a
-    /// lock may not exclude.
+    /// Messages in the queue, and how many were ever put in and taken out. Changed by the lock's holder only; atomic,
+    /// for a lock may not exclude.
     filled: OwnLine<AtomicU32>,
     put: AtomicU64,
     taken: AtomicU64,

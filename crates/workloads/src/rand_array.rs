@@ -1,8 +1,8 @@
 //! # Random reads from large arrays
 //!
-//! **Source.** Malthusian locks (EuroSys 2017), section 6.1, figures 3 and 4, there RandArray: under a central lock each thread
-//! reads elements of a shared array, chosen at random; outside, more elements of an array of its own. The arrays compete for the
-//! last-level cache: the fewer threads circulate, the more of the shared one stays in it.
+//! **Source.** Malthusian locks (EuroSys 2017), section 6.1, figures 3 and 4, there RandArray: under a central lock
+//! each thread reads elements of a shared array, chosen at random; outside, more elements of an array of its own. The
+//! arrays compete for the last-level cache: the fewer threads circulate, the more of the shared one stays in it.
 //! **Departure.** The paper's arrays lie on large pages, so that the TLB plays no part. Here they lie where memory is.
 
 use crate::Workload;

@@ -28,7 +28,8 @@ impl XorShift {
         self.0
     }
 
-    /// A number below `limit`, each as likely as the others but for less than `limit` parts in 2³² (one in a million below 4096).
+    /// A number below `limit`, each as likely as the others but for less than `limit` parts in 2³² (one in a million
+    /// below 4096).
     #[inline]
     pub fn below(&mut self, limit: u32) -> u32 {
         (((self.bits() >> 32) * u64::from(limit)) >> 32) as u32

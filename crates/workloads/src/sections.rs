@@ -1,13 +1,14 @@
 //! # Any sequence of critical sections
 //!
-//! A loop of steps: work outside, or a section under one of two locks that computes and touches lines of that lock's data. With
-//! it the loops of other programs are rebuilt from what is published about them.
+//! A loop of steps: work outside, or a section under one of two locks that computes and touches lines of that lock's
+//! data. With it the loops of other programs are rebuilt from what is published about them.
 //!
-//! **Source.** The cover letter of the CNA kernel patch (v10, 2020), its tables of open1, lock2 and leveldb, on four sockets.
-//! **Method.** Of each table two numbers are used, both in operations per µs, and of the kernel without the patch: throughput of
-//! one thread, `t`, and the highest of any number of threads, `p`. One thread is never delayed by others, so that an operation
-//! takes it `1 / t`, everything included. At the peak the busiest lock is taken to be busy all the time, so that it is held for
-//! `1 / p` of an operation. The rest of the tables is what a simulation may be compared with.
+//! **Source.** The cover letter of the CNA kernel patch (v10, 2020), its tables of open1, lock2 and leveldb, on four
+//! sockets. **Method.** Of each table two numbers are used, both in operations per µs, and of the kernel without the
+//! patch: throughput of one thread, `t`, and the highest of any number of threads, `p`. One thread is never delayed by
+//! others, so that an operation takes it `1 / t`, everything included. At the peak the busiest lock is taken to be busy
+//! all the time, so that it is held for `1 / p` of an operation. The rest of the tables is what a simulation may be
+//! compared with.
 //!
 //! | loop | `t` | `p` | one operation | the busiest lock in it |
 //! |---|---|---|---|---|
@@ -16,17 +17,21 @@
 //! | [`LEVELDB_READRANDOM`] | 0.530 | 0.839 (2 threads) | 1886 ns | 1191 ns |
 //!
 //! ## What is assumed
-//! 1. What the lock itself and touching lines cost one thread is little: it is not subtracted from the section's length.
-//! 2. will-it-scale ties its threads to cores, one socket after the other (its `main.c`; `flashlock simulate --place packed`), so that those
-//!    of the peaks were on one socket. What it takes to hand the lock over and to carry the lines there, `TRAVEL`, is part of `1 / p`, but
-//!    is the simulator's to add, so it is subtracted. Nothing is left of the sections of open1 and lock2. For leveldb, whose mutex is a futex,
-//!    waking sleepers is part of `1 / p`, too, and is not subtracted. Its threads are tied to nothing; but Linux wakes a sleeper
-//!    near who wakes it, which gathers them on one socket as long as there is room.
-//! 3. Which sections there are follows from the programs and CNA's table 1; that those of one lock are equally long, how many
-//!    lines they touch, and all about a loop's second lock is guessed. Guesses are at the constants.
-//! 4. Work outside takes three to five quarters of its length, each as likely. Were it always equally long, threads would fall into step with each other, as those
-//!    of no real program do, and small differences between locks decide who then waits for whom.
-//! 5. The locks of open1 and lock2 are a kernel's spin locks, which disable preemption: so does `flashlock simulate`, and nobody else.
+//! 1. What the lock itself and touching lines cost one thread is little: it is not subtracted from the section's
+//!    length.
+//! 2. will-it-scale ties its threads to cores, one socket after the other (its `main.c`;
+//!    `flashlock simulate --place packed`), so that those of the peaks were on one socket. What it takes to hand the
+//!    lock over and to carry the lines there, `TRAVEL`, is part of `1 / p`, but is the simulator's to add, so it is
+//!    subtracted. Nothing is left of the sections of open1 and lock2. For leveldb, whose mutex is a futex, waking
+//!    sleepers is part of `1 / p`, too, and is not subtracted. Its threads are tied to nothing; but Linux wakes a
+//!    sleeper near who wakes it, which gathers them on one socket as long as there is room.
+//! 3. Which sections there are follows from the programs and CNA's table 1; that those of one lock are equally long,
+//!    how many lines they touch, and all about a loop's second lock is guessed. Guesses are at the constants.
+//! 4. Work outside takes three to five quarters of its length, each as likely. Were it always equally long, threads
+//!    would fall into step with each other, as those of no real program do, and small differences between locks decide
+//!    who then waits for whom.
+//! 5. The locks of open1 and lock2 are a kernel's spin locks, which disable preemption: so does `flashlock simulate`,
+//!    and nobody else.
 
 use alloc::vec::Vec;
 
@@ -67,8 +72,9 @@ pub enum Step {
     },
 }
 
-/// What the lock and its data take, in ns, from core to core of one socket. It is not computing, and machines add it. An assumption: a
-/// section that computes nothing takes 327 (open1) and 326 (lock2) on the simulated four sockets when eight threads of one of them want it.
+/// What the lock and its data take, in ns, from core to core of one socket. It is not computing, and machines add it.
+/// An assumption: a section that computes nothing takes 327 (open1) and 326 (lock2) on the simulated four sockets when
+/// eight threads of one of them want it.
 const TRAVEL: u32 = 320;
 
 /// What one of so many operations in a ms takes.
@@ -84,9 +90,9 @@ const fn inside(lock: Which, ns: u32, writes: u32, reads: u32) -> Step {
     Step::Inside { lock, ns, writes, reads }
 }
 
-/// will-it-scale's open1, by threads: each opens and closes a file of its own, all in one directory. A is the table of open
-/// files, locked to take a descriptor and to give it back (three lines are written: next free, two bit maps; one is read). B is
-/// the directory's reference count, taken and dropped (one line); half as long as A.
+/// will-it-scale's open1, by threads: each opens and closes a file of its own, all in one directory. A is the table of
+/// open files, locked to take a descriptor and to give it back (three lines are written: next free, two bit maps; one
+/// is read). B is the directory's reference count, taken and dropped (one line); half as long as A.
 pub const OPEN1: [Step; 8] = {
     const A: u32 = (ns_each(1675) / 2).saturating_sub(TRAVEL);
     const B: u32 = A / 2;
@@ -103,24 +109,24 @@ pub const OPEN1: [Step; 8] = {
     ]
 };
 
-/// will-it-scale's lock2, by threads: each locks and unlocks the same file through `fcntl`; one such call is an operation. A is
-/// the file's list of locks (two lines are written: the list, a lock; one is read).
+/// will-it-scale's lock2, by threads: each locks and unlocks the same file through `fcntl`; one such call is an
+/// operation. A is the file's list of locks (two lines are written: the list, a lock; one is read).
 pub const LOCK2: [Step; 2] = {
     const A: u32 = ns_each(5240).saturating_sub(TRAVEL);
     [outside(ns_each(1581) - A), inside(Which::A, A, 2, 1)]
 };
 
-/// leveldb's readrandom: A is the database's mutex, locked before and after a search (two lines with reference counts are
-/// written; two are read). A quarter of the work outside comes between two operations. The locks of the cache, of which there are
-/// many, are left out.
+/// leveldb's readrandom: A is the database's mutex, locked before and after a search (two lines with reference counts
+/// are written; two are read). A quarter of the work outside comes between two operations. The locks of the cache, of
+/// which there are many, are left out.
 pub const LEVELDB_READRANDOM: [Step; 4] = {
     const A: u32 = (ns_each(839) / 2).saturating_sub(TRAVEL);
     const REST: u32 = ns_each(530) - 2 * A;
     [inside(Which::A, A, 2, 2), outside(REST - REST / 4), inside(Which::A, A, 2, 2), outside(REST / 4)]
 };
 
-/// The example of Malthusian Locks (EuroSys 2017), section 1: 1 µs inside, 5 µs outside, nothing shared. Six threads keep the
-/// lock busy.
+/// The example of Malthusian Locks (EuroSys 2017), section 1: 1 µs inside, 5 µs outside, nothing shared. Six threads
+/// keep the lock busy.
 pub const ONE_IN_SIX: [Step; 2] = [Step::Outside { ns: 5000, varies: 0 }, inside(Which::A, 1000, 0, 0)];
 
 /// A lock and its data.

@@ -1,9 +1,9 @@
 //! # Sections that access shared lines
 //!
-//! **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*, USENIX ATC 2012, section 4.1: threads execute
-//! sections again and again, with a delay in between, which sets how contended the lock is. A section reads and writes
-//! some shared lines, which sets what is lost if they travel. Each line says where the next one is, so that accesses do
-//! not overlap. Section 4.2, figure 13: eleven such locks, of which two are used far more than the others.
+//! **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*, USENIX ATC 2012, section 4.1: threads
+//! execute sections again and again, with a delay in between, which sets how contended the lock is. A section reads and
+//! writes some shared lines, which sets what is lost if they travel. Each line says where the next one is, so that
+//! accesses do not overlap. Section 4.2, figure 13: eleven such locks, of which two are used far more than the others.
 //!
 //! | job | locks | lines of a section | delay |
 //! |---|---|---|---|
@@ -13,10 +13,10 @@
 //! ## What is assumed
 //! 1. The delay is up to an eighth shorter or longer, each as likely. Were it always equally long, threads would fall
 //!    into step with each other.
-//! 2. The paper says nothing of what Berkeley DB does between sections, nor how long these are. Figure 13 has one server
-//!    with 38.9 sections a scan (a use rate of 81 % of 48 cores). [`Job::ELEVEN`]'s delay was set so that the simulated
-//!    one has as many; between no delay and twice that, each as likely. One section in 128 is of one of the other nine
-//!    locks: a guess.
+//! 2. The paper says nothing of what Berkeley DB does between sections, nor how long these are. Figure 13 has one
+//!    server with 38.9 sections a scan (a use rate of 81 % of 48 cores). [`Job::ELEVEN`]'s delay was set so that the
+//!    simulated one has as many; between no delay and twice that, each as likely. One section in 128 is of one of the
+//!    other nine locks: a guess.
 
 use alloc::vec::Vec;
 use core::array;

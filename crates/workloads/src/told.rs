@@ -19,7 +19,8 @@ pub(crate) struct Ledger {
 }
 
 std::thread_local! {
-    static LEDGER: Cell<Ledger> = const { Cell::new(Ledger { reads: 0, writes: 0, work: 0, worked: 0, delay: 0, nap: 0 }) };
+    static LEDGER: Cell<Ledger> =
+        const { Cell::new(Ledger { reads: 0, writes: 0, work: 0, worked: 0, delay: 0, nap: 0 }) };
 }
 
 impl Ledger {

@@ -1,5 +1,5 @@
-//! The workloads on this computer, with threads: generic code that compiles for every lock of the catalogue, and that tells a
-//! lock that does not exclude.
+//! The workloads on this computer, with threads: generic code that compiles for every lock of the catalogue, and that
+//! tells a lock that does not exclude.
 
 use std::thread;
 

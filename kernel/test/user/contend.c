@@ -6,8 +6,8 @@
  *   open    each thread opens and closes a file of its own in one directory (the file table, which they share)
  *   mutex   one pthread mutex, with a short section: the threads sleep and wake through one futex hash bucket
  *
- * Prints what each thread did and, as its last line, `contend: LOOP total N least M`. Fails if a call fails, if a thread did
- * nothing, or if the mutex did not exclude.
+ * Prints what each thread did and, as its last line, `contend: LOOP total N least M`. Fails if a call fails, if a
+ * thread did nothing, or if the mutex did not exclude.
  */
 #define _GNU_SOURCE
 #include <err.h>

@@ -2,8 +2,8 @@
 /*
  * nodes: whether getcpu and mbind agree with what /sys says of NUMA nodes
  *
- * Goes to each CPU and asks which node it is on; binds a page to each node and asks where it came to lie. Prints, as its
- * last line, `nodes: N nodes C CPUs`. Fails at the first thing that differs.
+ * Goes to each CPU and asks which node it is on; binds a page to each node and asks where it came to lie. Prints, as
+ * its last line, `nodes: N nodes C CPUs`. Fails at the first thing that differs.
  */
 #define _GNU_SOURCE
 #include <err.h>

@@ -1,6 +1,7 @@
 #!/bin/sh
-# leveldb.sh DRIVER DATABASE MIX KEYS THREADS SECONDS: tests/apps/leveldb.cc, compiled as DRIVER, on DATABASE, which is made if it is not
-# there; if the mix writes, on a copy, so that the next run finds it as it was. Prints `... operations_per_second=N ...`.
+# leveldb.sh DRIVER DATABASE MIX KEYS THREADS SECONDS: tests/apps/leveldb.cc, compiled as DRIVER, on DATABASE, which is
+# made if it is not there; if the mix writes, on a copy, so that the next run finds it as it was. Prints
+# `... operations_per_second=N ...`.
 set -eu
 driver=$1 database=$2 mix=$3 keys=$4
 test -d "$database" || "$driver" --db "$database" --mix fill --keys "$keys"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# memcached.sh THREADS: memcached with THREADS threads, under memcaslap with at most 8; both under the same lock, on one machine.
-# Prints `operations per second: N`.
+# memcached.sh THREADS: memcached with THREADS threads, under memcaslap with at most 8; both under the same lock, on one
+# machine. Prints `operations per second: N`.
 set -eu
 directory=$(mktemp -d)
 server=

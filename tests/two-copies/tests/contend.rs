@@ -1,5 +1,5 @@
-//! Two shared objects that have the locks in them each, in one process: a lock excludes through both, and goes on when one is
-//! unloaded.
+//! Two shared objects that have the locks in them each, in one process: a lock excludes through both, and goes on when
+//! one is unloaded.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CString, c_void};

@@ -1,5 +1,5 @@
-//! zstd and xz: worker threads that take blocks from a queue and hand them back in order. What they make must be, bit for bit, what
-//! they make under glibc, and must unpack to what went in.
+//! zstd and xz: worker threads that take blocks from a queue and hand them back in order. What they make must be, bit
+//! for bit, what they make under glibc, and must unpack to what went in.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Berkeley DB: several processes on one environment, with process-shared mutexes and condition variables in mapped files.
+//! Berkeley DB: several processes on one environment, with process-shared mutexes and condition variables in mapped
+//! files.
 
 use anyhow::Result;
 

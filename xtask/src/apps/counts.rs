@@ -1,5 +1,5 @@
-//! How often an application calls the lock functions: under glibc the numbers that `tests/apps/count.c` leaves in a file, under a
-//! lock of ours what the library counts.
+//! How often an application calls the lock functions: under glibc the numbers that `tests/apps/count.c` leaves in a
+//! file, under a lock of ours what the library counts.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -22,8 +22,8 @@ pub(crate) const NAMES: [&str; 6] =
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts([u64; SLOTS]);
 
-/// Something that an application must call, and how often at least. Far less than it usually is: what runs for a fixed time does
-/// little on a busy machine.
+/// Something that an application must call, and how often at least. Far less than it usually is: what runs for a fixed
+/// time does little on a busy machine.
 pub(crate) enum Needs {
     MutexLock(u64),
     /// `pthread_mutex_lock` on a process-shared mutex.
@@ -54,8 +54,8 @@ impl Needs {
         }
     }
 
-    /// What the library counts of it, and how much of it there must be: a tenth, for under a slow lock a program that runs for a
-    /// fixed time does less. What is counted together is wanted together.
+    /// What the library counts of it, and how much of it there must be: a tenth, for under a slow lock a program that
+    /// runs for a fixed time does less. What is counted together is wanted together.
     fn under_a_lock(&self) -> (&'static [Event], u64) {
         let (events, wanted): (&[Event], u64) = match *self {
             Self::MutexLock(wanted) => (&[Event::Acquire], wanted),
@@ -146,8 +146,8 @@ impl Counts {
 
     /// One cell for each of `NAMES`.
     pub(crate) fn cells(&self) -> [String; NAMES.len()] {
-        let [mutex_lock, mutex_waited, shared, trylock, cond_wait, cond_wake, rw_lock, rw_waited, sem_wait, sem_waited] =
-            self.0;
+        let [mutex_lock, mutex_waited, shared, trylock, rest @ ..] = self.0;
+        let [cond_wait, cond_wake, rw_lock, rw_waited, sem_wait, sem_waited] = rest;
         [
             format!("{mutex_lock}/{mutex_waited}"),
             shared.to_string(),

@@ -1,5 +1,5 @@
-//! ffmpeg: frame threads of x264 and of the decoder, filter threads. With so many threads it must make, bit for bit, what it makes
-//! under glibc.
+//! ffmpeg: frame threads of x264 and of the decoder, filter threads. With so many threads it must make, bit for bit,
+//! what it makes under glibc.
 
 use anyhow::{Result, bail};
 

@@ -1,4 +1,5 @@
-//! fio: processes that share locks in a mapped file, and threads that verify checksums of the blocks that others have read.
+//! fio: processes that share locks in a mapped file, and threads that verify checksums of the blocks that others have
+//! read.
 
 use std::fs;
 
@@ -21,8 +22,8 @@ pub(crate) const FIO: App = App {
 /// Bytes that are written by all jobs together, and as many read again.
 const BYTES: u64 = 8 << 20;
 
-/// Blocks are verified by other threads than read them. (fio's offloaded submission would be more, but rarely, on a busy machine,
-/// it waits for ever for its own workers, under glibc too.)
+/// Blocks are verified by other threads than read them. (fio's offloaded submission would be more, but rarely, on a
+/// busy machine, it waits for ever for its own workers, under glibc too.)
 const VERIFY: &str = "--verify_async=2";
 
 fn run(run: &Run) -> Result<()> {

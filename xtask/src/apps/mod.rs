@@ -1,9 +1,10 @@
 //! `cargo xtask apps`: real programs whose output can be checked, under glibc's locks and under ours.
 //!
-//! An application is first run under glibc. If that fails the application is broken and says nothing about our locks. In that
-//! run the calls of the lock functions are counted (`tests/apps/count.c`): an application that does not make them through the
-//! dynamic linker, or not often, would pass under every lock and test none. The first run under each lock is counted by the
-//! library itself: there the lock must have been ours. The other runs are as users have them, without statistics.
+//! An application is first run under glibc. If that fails the application is broken and says nothing about our locks.
+//! In that run the calls of the lock functions are counted (`tests/apps/count.c`): an application that does not make
+//! them through the dynamic linker, or not often, would pass under every lock and test none. The first run under each
+//! lock is counted by the library itself: there the lock must have been ours. The other runs are as users have them,
+//! without statistics.
 
 mod archives;
 mod berkeley;
@@ -65,8 +66,8 @@ struct App {
 pub(crate) enum Quick {
     /// Not at all.
     Never,
-    /// Its packages are small, and a run takes about two seconds: under the default lock with every number of threads, under others
-    /// with one.
+    /// Its packages are small, and a run takes about two seconds: under the default lock with every number of threads,
+    /// under others with one.
     Once,
     /// The same, and also under `mcs` and `futex`, with every number.
     Always,
@@ -97,8 +98,8 @@ const APPS: [&App; 22] = [
     &documents::LIBREOFFICE,
 ];
 
-/// How long one command of an application may take. Under glibc most take about two seconds; a lock that hands over in strict
-/// order, or a busy machine, may take far longer.
+/// How long one command of an application may take. Under glibc most take about two seconds; a lock that hands over in
+/// strict order, or a busy machine, may take far longer.
 const LIMIT: Duration = Duration::from_secs(900);
 
 /// The numbers of threads: one for each CPU of a small machine, more than CPUs, far more.
@@ -115,8 +116,8 @@ pub(crate) struct Options {
     /// Only these applications (may be repeated, or a list with commas)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only the quick applications; under other locks than the default with the middle number of threads alone, but half of them,
-    /// unless --lock says otherwise, under mcs and futex with all
+    /// Only the quick applications; under other locks than the default with the middle number of threads alone, but
+    /// half of them, unless --lock says otherwise, under mcs and futex with all
     #[arg(long, conflicts_with = "only")]
     quick: bool,
     /// So many applications at a time [default: 1, with --quick 3]
@@ -207,8 +208,9 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The rows of each application, one for each number of threads; `None` if it cannot be run at all. As many applications at a time as there are
-/// plans: most of what they do is waiting, for disks, for each other and for a time to be over.
+/// The rows of each application, one for each number of threads; `None` if it cannot be run at all. As many
+/// applications at a time as there are plans: most of what they do is waiting, for disks, for each other and for a time
+/// to be over.
 fn all_rows(apps: &[&App], threads: &[u32], plans: &[Plan], stage: &Stage) -> Vec<Option<Vec<Row>>> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(apps.iter().map(|_| None).collect::<Vec<_>>());

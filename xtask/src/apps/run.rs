@@ -49,7 +49,8 @@ impl Wrapper {
         Self { name: lock.name.clone(), words: words.into(), counts_file: None, lock: Some(lock) }
     }
 
-    /// Makes sure that a program started so is under the lock: without it, every application would run under glibc and pass.
+    /// Makes sure that a program started so is under the lock: without it, every application would run under glibc and
+    /// pass.
     pub(crate) fn assert_works(&self) -> Result<()> {
         let (library, setting) = match &self.counts_file {
             Some(_) => ("/count", "COUNT_FILE=".to_owned()),

@@ -1,4 +1,5 @@
-//! Virtual machines with threads of their own beside the program's: Node.js with workers, Java with a parallel collector.
+//! Virtual machines with threads of their own beside the program's: Node.js with workers, Java with a parallel
+//! collector.
 
 use std::ffi::OsString;
 

@@ -14,7 +14,8 @@ pub(crate) const PYTHON: App = App {
     packages: &["python3"],
     quick: Quick::Always,
     sources: &[],
-    // Threads wait on a condition variable for the interpreter's own lock: how often, depends on when they happen to run.
+    // Threads wait on a condition variable for the interpreter's own lock: how often, depends on when they happen to
+    // run.
     needs: &[Needs::MutexLock(10_000), Needs::CondWait(10), Needs::SemWait(10_000)],
     run: |run| script(run, "/usr/bin/python3", "queues.py", 20_000, &["queue", "condition", "barrier", "pool"]),
 };
@@ -28,7 +29,8 @@ pub(crate) const PERL: App = App {
     run: |run| script(run, "/usr/bin/perl", "shared.pl", 8_000, &["queue", "turns"]),
 };
 
-/// Runs a script that moves the numbers from 0 to `items` - 1 through its threads in several parts: all must arrive once.
+/// Runs a script that moves the numbers from 0 to `items` - 1 through its threads in several parts: all must arrive
+/// once.
 fn script(run: &Run, interpreter: &str, name: &str, items: i64, parts: &[&str]) -> Result<()> {
     let arguments = [run.threads.to_string(), items.to_string()].map(OsString::from);
     let command = [interpreter.into(), source_path(name).into()].into_iter().chain(arguments);

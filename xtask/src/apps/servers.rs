@@ -1,4 +1,5 @@
-//! Servers and their clients, both under the lock; each is driven by a Python script of `tests/apps`, which says what it prints.
+//! Servers and their clients, both under the lock; each is driven by a Python script of `tests/apps`, which says what
+//! it prints.
 
 use std::ffi::OsString;
 

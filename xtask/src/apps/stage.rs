@@ -1,5 +1,5 @@
-//! A directory for one call of `cargo xtask apps`, that every user may read: servers refuse to run as root, and whom they run as
-//! may not see the checkout. It is removed at the end.
+//! A directory for one call of `cargo xtask apps`, that every user may read: servers refuse to run as root, and whom
+//! they run as may not see the checkout. It is removed at the end.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};

@@ -16,11 +16,12 @@ pub(crate) const STRESS_NG: App = App {
     run,
 };
 
-/// How long it stresses. A number of operations would not do: its semaphore workers do not always see that they have made them.
+/// How long it stresses. A number of operations would not do: its semaphore workers do not always see that they have
+/// made them.
 const SECONDS: &str = "1";
 
-/// Takes root the right to real-time priorities. The threads of `mutex` give themselves such priorities where they may, and then
-/// nobody else runs, not even who is to start them.
+/// Takes root the right to real-time priorities. The threads of `mutex` give themselves such priorities where they may,
+/// and then nobody else runs, not even who is to start them.
 const ORDINARY: [&str; 3] = ["setpriv", "--bounding-set=-sys_nice", "--"];
 
 fn run(run: &Run) -> Result<()> {

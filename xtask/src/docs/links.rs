@@ -8,7 +8,8 @@ use anyhow::Result;
 use super::{Files, read_directory};
 use crate::workspace;
 
-/// All documents, where some are to be as in `wanted`: in [`workspace::root`], and in `docs`, `examples` and `kernel` and below.
+/// All documents, where some are to be as in `wanted`: in [`workspace::root`], and in `docs`, `examples` and `kernel`
+/// and below.
 pub(super) fn documents(wanted: &Files) -> Result<Files> {
     let mut files = Files::new();
     let mut directories = vec![workspace::root()];
@@ -110,7 +111,8 @@ mod tests {
 
     #[test]
     fn links_to_what_is_there_are_not_broken() {
-        let a = "# A\n[b](parts/b.md) [`c`](https://x.org/c.md#d) [d](#what-is-it) [e](parts/b.md#the-b_s-head)\n## What is it?\n";
+        let a = "# A\n[b](parts/b.md) [`c`](https://x.org/c.md#d) [d](#what-is-it) [e](parts/b.md#the-b_s-head)\n\
+                 ## What is it?\n";
         let pages = [
             ("a.md", a),
             ("parts/b.md", "## The `b_s` head\n[a](../a.md) [x](../../../Cargo.toml) [y](../../../xtask)"),

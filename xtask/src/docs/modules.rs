@@ -1,4 +1,5 @@
-//! What a module of the lock crate begins with, and where the links in it lead: rustdoc's lead to other modules, and to items in them.
+//! What a module of the lock crate begins with, and where the links in it lead: rustdoc's lead to other modules, and to
+//! items in them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -33,8 +34,8 @@ impl Module {
         Some(Self { source: source.to_owned(), heading, body, code })
     }
 
-    /// The rest of its documentation, with links that lead to pages: `page` says which one is a module's, if it is not this one's; or where a
-    /// document is, `../NAME.md` as seen from a lock's page.
+    /// The rest of its documentation, with links that lead to pages: `page` says which one is a module's, if it is not
+    /// this one's; or where a document is, `../NAME.md` as seen from a lock's page.
     pub(super) fn linked(&self, mut page: impl FnMut(&str) -> Option<String>) -> Result<String> {
         let (body, named) = without_definitions(&self.body);
         let mut linked = String::new();
@@ -109,8 +110,8 @@ impl Module {
         bail!("{SOURCES}/{}: the link to `{target}` leads to no module, and to nothing in one", self.source)
     }
 
-    /// The file of a module that is named without a path: one within this one, one beside it whose items it uses, or one of the crate's. Else it
-    /// is an item.
+    /// The file of a module that is named without a path: one within this one, one beside it whose items it uses, or
+    /// one of the crate's. Else it is an item.
     fn near(&self, name: &str) -> Option<String> {
         let name = name.trim_start_matches("mod@");
         let path = self.path();

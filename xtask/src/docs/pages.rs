@@ -1,5 +1,5 @@
-//! A page for each lock: what the catalogue knows of it, and what its source file begins with. And one for each module that these pages refer to,
-//! directly or not, so that none of them leads into the code for what there is to know.
+//! A page for each lock: what the catalogue knows of it, and what its source file begins with. And one for each module
+//! that these pages refer to, directly or not, so that none of them leads into the code for what there is to know.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::modules::{Module, SOURCES};
 use super::{Files, Row, links, name, text};
 use crate::workspace;
+use crate::wrap::wrapped;
 
 /// The directory of the pages, and within it that of the modules' that are no locks.
 pub(super) const DIRECTORY: &str = "docs/locks";
@@ -45,7 +46,8 @@ pub(super) fn pages(rows: &[Row]) -> Result<Files> {
         let page = lock(row, &module, &mut book)?;
         files.insert(workspace::path(DIRECTORY).join(format!("{}.md", text(row.get("name")))), page.into_bytes());
     }
-    // Each may refer to further ones, and so may those, or again to it: a page is written when all who refer to it are known.
+    // Each may refer to further ones, and so may those, or again to it: a page is written when all who refer to it are
+    // known.
     let mut written = BTreeMap::new();
     while let Some(source) = book.unwritten(&written) {
         let module = Module::read(&source)?;
@@ -131,7 +133,7 @@ fn lock(row: &Row, module: &Module, book: &mut Book) -> Result<String> {
     }
     let source = format!("[Source](../../{SOURCES}/{})", module.source);
     let _ = write!(page, "\n{body}\n\n{}{source} · [all locks](../locks.md)\n", cannot(row));
-    Ok(page)
+    Ok(wrapped(&page))
 }
 
 /// The page of another module.
@@ -144,10 +146,11 @@ fn part(source: &str, heading: &str, body: &str, book: &Book) -> String {
         let _ = write!(page, "Referred to by {}.\n\n", links.join(", "));
     }
     let _ = write!(page, "{body}\n\n[Source](../../../{SOURCES}/{source}) · [all locks](../../locks.md)\n");
-    page
+    wrapped(&page)
 }
 
-/// What a page must have in its text, and in its headings, if it is to say all that there is to say of a lock: the idea in a picture, …
+/// What a page must have in its text, and in its headings, if it is to say all that there is to say of a lock: the idea
+/// in a picture, …
 const IN_TEXT: [&str; 7] =
     ["**Problem.**", "**Idea.**", "**Source.**", "```text\n", "**Departures.**", "**Use it** ", "**Rather not** "];
 const IN_HEADINGS: [&str; 3] = ["state", "invariants", "orderings"];
@@ -155,12 +158,15 @@ const IN_HEADINGS: [&str; 3] = ["state", "invariants", "orderings"];
 /// What a page lacks of that.
 fn lacking(body: &str) -> Vec<&'static str> {
     let headings: Vec<String> = body.lines().filter(|line| line.starts_with("## ")).map(str::to_lowercase).collect();
-    let text = IN_TEXT.into_iter().filter(|wanted| !body.contains(wanted));
+    // A line may end within a label.
+    let flat = body.replace('\n', " ").replace("```text ", "```text\n");
+    let text = IN_TEXT.into_iter().filter(move |wanted| !flat.contains(wanted));
     let missing = |wanted: &&str| !headings.iter().any(|heading| heading.contains(wanted));
     text.chain(IN_HEADINGS.into_iter().filter(missing)).map(str::trim_end).collect()
 }
 
-/// Which of a lock's pages do not show, themselves or by the pages that their sections lead to, what [`IN_HEADINGS`] asks for.
+/// Which of a lock's pages do not show, themselves or by the pages that their sections lead to, what [`IN_HEADINGS`]
+/// asks for.
 pub(super) fn unshown(pages: &Files) -> Vec<String> {
     let mut unshown = Vec::new();
     for path in pages.keys().filter(|path| path.parent() == Some(&workspace::path(DIRECTORY))) {
@@ -170,7 +176,8 @@ pub(super) fn unshown(pages: &Files) -> Vec<String> {
     unshown
 }
 
-/// Whether the sections of a page with such a heading, or those of a page that they lead to, hold a list, a table or a picture, or say that there is nothing.
+/// Whether the sections of a page with such a heading, or those of a page that they lead to, hold a list, a table or a
+/// picture, or say that there is nothing.
 fn shows(path: &Path, wanted: &str, pages: &Files, seen: &mut BTreeSet<PathBuf>) -> bool {
     let Some(page) = pages.get(path).filter(|_| seen.insert(path.to_owned())) else { return false };
     let page = String::from_utf8_lossy(page);
@@ -204,7 +211,8 @@ mod tests {
 
     #[test]
     fn what_a_page_lacks_is_named() {
-        let whole = "**Problem.** **Idea.** **Source.** **Departures.** **Use it** x **Rather not** y\n```text\n```\n## State: 4 bytes\n## Invariants and orderings\n";
+        let whole = "**Problem.** **Idea.** **Source.** **Departures.** **Use it** x **Rather not** y\n```text\n```\n\
+                     ## State: 4 bytes\n## Invariants and orderings\n";
         assert_eq!(lacking(whole), Vec::<&str>::new());
         assert_eq!(lacking(&whole.replace("```", "")), ["```text"]);
         assert_eq!(lacking(&whole.replace("Invariants and", "Other")), ["invariants"]);

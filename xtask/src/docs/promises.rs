@@ -1,7 +1,7 @@
 //! Whether the checks that `docs/promises.md` names exist, and those that the catalogue names in its exceptions.
 //!
-//! A check stands in backticks in the second or fourth column of a table: `conformance NAME`, `torture NAME`, both with `*` for anything,
-//! `FILE.rs::NAME` or `FILE.rs` below `crates/`, or `cargo xtask NAME`. Anything else there is prose.
+//! A check stands in backticks in the second or fourth column of a table: `conformance NAME`, `torture NAME`, both with
+//! `*` for anything, `FILE.rs::NAME` or `FILE.rs` below `crates/`, or `cargo xtask NAME`. Anything else there is prose.
 
 use std::process::Command;
 
@@ -137,7 +137,8 @@ mod tests {
     #[test]
     fn checks_that_exist_are_found() {
         let page = "| promise | checks | where | seed |\n|---|---|---|---|\n\
-            | a | `conformance fork.*`, `torture counter` | CI | a `word` |\n| b | `a/tests/b.rs::works` | CI | `cargo xtask apps` |\n";
+            | a | `conformance fork.*`, `torture counter` | CI | a `word` |\n\
+            | b | `a/tests/b.rs::works` | CI | `cargo xtask apps` |\n";
         assert_eq!(known().broken_in(page), Vec::<String>::new());
     }
 

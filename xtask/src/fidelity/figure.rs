@@ -30,11 +30,12 @@ enum Fold {
     BestGain,
     /// The first point's less the second's.
     Difference,
-    /// Points are in threes, of less and less contention: a lock that stands for all, the lock that is compared, the one that
-    /// it is compared with; the metric is the share of time in sections. The first lock's share in %, at which a section of
-    /// the second one takes so many times as long as one of the third.
+    /// Points are in threes, of less and less contention: a lock that stands for all, the lock that is compared, the
+    /// one that it is compared with; the metric is the share of time in sections. The first lock's share in %, at which
+    /// a section of the second one takes so many times as long as one of the third.
     Crossing(f64),
-    /// Points are in pairs, of more and more cores: with how many threads of the first the second is ahead for the first time.
+    /// Points are in pairs, of more and more cores: with how many threads of the first the second is ahead for the
+    /// first time.
     AheadFrom,
 }
 
@@ -89,8 +90,8 @@ impl Figure {
 
     /// Of the points' values, by point, latency and round.
     fn of(&self, columns: &[Vec<Vec<f64>>]) -> Result<Ours, String> {
-        // Rounds: where both sides of a ratio were run equally often, they are of the same seed and placement. Few threads are run more often than
-        // many, whose rounds then come again, beside others' seeds and placements.
+        // Rounds: where both sides of a ratio were run equally often, they are of the same seed and placement. Few
+        // threads are run more often than many, whose rounds then come again, beside others' seeds and placements.
         let rounds = |latency: usize| {
             let most = columns.iter().map(|column| column[latency].len()).max().unwrap_or(0);
             let value = move |column: &Vec<Vec<f64>>, round: usize| {
@@ -138,8 +139,8 @@ impl Figure {
     }
 }
 
-/// [`Fold::Crossing`]. Threads spend the rest of their time outside, for equally long under all locks: how long a section takes
-/// in relation to that follows from the share.
+/// [`Fold::Crossing`]. Threads spend the rest of their time outside, for equally long under all locks: how long a
+/// section takes in relation to that follows from the share.
 fn crossing(values: &[f64], times: f64) -> Result<f64, String> {
     let relative = |share: f64| share / (1.0 - share);
     let steps = values.chunks(3).map(|shares| (relative(shares[1]) / relative(shares[2]), 100.0 * shares[0]));
@@ -247,7 +248,8 @@ mod tests {
 
     #[test]
     fn crossings() {
-        // With the most contention a section takes three times as long (0.75 is three times 0.5), with the least as long.
+        // With the most contention a section takes three times as long (0.75 is three times 0.5), with the least as
+        // long.
         let shares = [0.9, 0.75, 0.5, 0.3, 0.2, 0.2];
         assert_eq!(crossing(&shares, 2.0), Ok(60.0));
         assert!(crossing(&shares, 4.0).is_err() && crossing(&shares, 0.5).is_err());

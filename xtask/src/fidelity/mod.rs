@@ -44,11 +44,12 @@ pub(crate) struct Options {
     /// Run everything again; without it, what this very simulator has run already is taken
     #[arg(long, conflicts_with = "render")]
     fresh: bool,
-    /// Run nothing: make the page again of what the JSON has, in the words that the table, the machines' files and reasons.md have now
+    /// Run nothing: make the page again of what the JSON has, in the words that the table, the machines' files and
+    /// reasons.md have now
     #[arg(long)]
     render: bool,
-    /// Run only the rows whose names contain this, and those that the file does not have as the table has them; the others stay as they
-    /// are, and the page says which were made when (may be repeated)
+    /// Run only the rows whose names contain this, and those that the file does not have as the table has them; the
+    /// others stay as they are, and the page says which were made when (may be repeated)
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["quick", "render"])]
     rows: Vec<String>,
 }

@@ -10,6 +10,7 @@ use super::reasons;
 use super::report::{Entry, Later, Report, Shown};
 use super::row::{Paper, Verdict};
 use crate::workspace;
+use crate::wrap::wrapped;
 
 pub(super) fn file() -> PathBuf {
     workspace::path("docs/fidelity.md")
@@ -64,15 +65,15 @@ pub(super) fn render(report: &Report) -> String {
             let _ = write!(page, "\n{reason}\n");
         }
     }
-    page + FORMAT
+    wrapped(&(page + FORMAT))
 }
 
 /// What the JSON is.
 const FORMAT: &str = "
 ## The JSON
 
-`docs/results/fidelity.json` has the schema `flashlock.fidelity`, version 2: [the common fields](cli/stats.md#common-fields), the
-`machines` of the table above, and `groups` of `rows`.
+`docs/results/fidelity.json` has the schema `flashlock.fidelity`, version 2:
+[the common fields](cli/stats.md#common-fields), the `machines` of the table above, and `groups` of `rows`.
 
 | field of a row | meaning |
 |---|---|
@@ -89,57 +90,61 @@ const FORMAT: &str = "
 fn head(report: &Report) -> String {
     let made = &report.provenance;
     format!(
-        "<!-- Made by `cargo xtask fidelity`; do not edit. What is said of misses: xtask/src/fidelity/reasons.md -->\n\n\
+        "<!-- Made by `cargo xtask fidelity`; do not edit. What is said of misses: xtask/src/fidelity/reasons.md \
+         -->\n\n\
          # How far to trust the simulation\n\n\
          {}\n\
          ## How it was compared\n\n\
-         The tables compare figures that papers measured on real machines with those of `flashlock simulate`. No row is \
-         left out because it misses. These have no workload here, and are left out: sections 6.2 to 6.6 and 6.8 to 6.10 of \
-         Malthusian Locks; the applications of Remote Core Locking; memory figures on ShflLocks' slides; other NUMA-aware \
-         locks in CNA's test of updates without lookups. The gain of shuffle reduction in the kernel's lock has [a page of \
-         its own](results/scans.md).\n\n\
-         Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command that \
-         makes it.\n\n\
-         **Parameters** of machines are of three kinds; [each machine's text](#where-the-parameters-come-from) says which is \
-         which.\n\n\
-         - *Published*: sizes of caches, and latencies of loads. For `2x18x2` they are those of a smaller processor of its \
-         family. For the others they are published in part, or are those of similar processors.\n\
-         - *Set with three facts of a paper*, only on `2x18x2` and `4x18x2`, because no other paper gives them: the time of a \
-         line between two caches (published for the family of the first); the speed of one thread, which sets `step_ns`; and \
-         MCS at two threads, which sets `upgrade` on the first and the latencies between sockets on the second.\n\
-         - *Assumed*: all others. Among them are the scheduler, how hardware threads share a core, how many loads overlap, \
-         `step_ns` of all other machines, and on `sparc-t5` nearly every latency.\n\n\
-         **Workloads** have parameters, too. The work outside and the sections of the patch's loops are set with the facts \
-         under [what was put in](#what-was-put-in), and with the 320 ns (`TRAVEL`) that a section's lines take on the \
-         simulated machine. The number of lines in those sections is guessed. The map's 0.7 µs of external work is set with \
-         the curve of MCS. No parameter is set with a row that counts as a test.\n\n\
-         **Ours** is computed as the source does it: for CNA's paper and patch, the mean over seeds and placements, and the \
-         quotient of two means; for the others, the median. The number of runs varies; the JSON has the command of each row.\n\n\
-         - Usual: two seeds with two placements each; three placements up to 16 threads; one placement with one thread.\n\
+         The tables compare figures that papers measured on real machines with those of `flashlock simulate`. No row \
+         is left out because it misses. These have no workload here, and are left out: sections 6.2 to 6.6 and 6.8 to \
+         6.10 of Malthusian Locks; the applications of Remote Core Locking; memory figures on ShflLocks' slides; other \
+         NUMA-aware locks in CNA's test of updates without lookups. The gain of shuffle reduction in the kernel's lock \
+         has [a page of its own](results/scans.md).\n\n\
+         Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command \
+         that makes it.\n\n\
+         **Parameters** of machines are of three kinds; [each machine's text](#where-the-parameters-come-from) says \
+         which is which.\n\n\
+         - *Published*: sizes of caches, and latencies of loads. For `2x18x2` they are those of a smaller processor of \
+         its family. For the others they are published in part, or are those of similar processors.\n\
+         - *Set with three facts of a paper*, only on `2x18x2` and `4x18x2`, because no other paper gives them: the \
+         time of a line between two caches (published for the family of the first); the speed of one thread, which \
+         sets `step_ns`; and MCS at two threads, which sets `upgrade` on the first and the latencies between sockets \
+         on the second.\n\
+         - *Assumed*: all others. Among them are the scheduler, how hardware threads share a core, how many loads \
+         overlap, `step_ns` of all other machines, and on `sparc-t5` nearly every latency.\n\n\
+         **Workloads** have parameters, too. The work outside and the sections of the patch's loops are set with the \
+         facts under [what was put in](#what-was-put-in), and with the 320 ns (`TRAVEL`) that a section's lines take \
+         on the simulated machine. The number of lines in those sections is guessed. The map's 0.7 µs of external work \
+         is set with the curve of MCS. No parameter is set with a row that counts as a test.\n\n\
+         **Ours** is computed as the source does it: for CNA's paper and patch, the mean over seeds and placements, \
+         and the quotient of two means; for the others, the median. The number of runs varies; the JSON has the \
+         command of each row.\n\n\
+         - Usual: two seeds with two placements each; three placements up to 16 threads; one placement with one \
+         thread.\n\
          - Where threads may be anywhere: ten placements up to four threads, four up to 36. Fairness: three seeds.\n\
-         - Malthusian Locks: two seeds with one placement, so the median is the mean; three placements for its section 1, two \
-         for its lock on the map.\n\
+         - Malthusian Locks: two seeds with one placement, so the median is the mean; three placements for its section \
+         1, two for its lock on the map.\n\
          - ShflLocks: six seeds with one placement for the map, two with two for the readers-writer locks.\n\n\
-         **In brackets** are the least and the greatest of all single runs. They include runs with 0.75 and 1.25 times the \
-         latencies `llc`, `transfer`, `clean`, `upgrade` and `dram`, all at once. The core's own latencies (`l1`, `l2`, \
-         `rmw`, `store`, `pause`), `step_ns`, bandwidths and the scheduler stay. Most brackets come from two to four runs and \
-         one more with each factor. (CNA's map, the patch's loops with 2 to 16 threads, and ShflLocks' map have two more with \
-         each; where threads may be anywhere, six up to four threads, two up to 36.) So they are no confidence intervals. The \
-         bracket of a quotient pairs runs of the same seed and placement, where both sides have as many runs; otherwise it \
-         pairs them in order, and the side with fewer runs begins again.\n\n\
+         **In brackets** are the least and the greatest of all single runs. They include runs with 0.75 and 1.25 times \
+         the latencies `llc`, `transfer`, `clean`, `upgrade` and `dram`, all at once. The core's own latencies (`l1`, \
+         `l2`, `rmw`, `store`, `pause`), `step_ns`, bandwidths and the scheduler stay. Most brackets come from two to \
+         four runs and one more with each factor. (CNA's map, the patch's loops with 2 to 16 threads, and ShflLocks' \
+         map have two more with each; where threads may be anywhere, six up to four threads, two up to 36.) So they \
+         are no confidence intervals. The bracket of a quotient pairs runs of the same seed and placement, where both \
+         sides have as many runs; otherwise it pairs them in order, and the side with fewer runs begins again.\n\n\
          **Placements**, as far as the papers describe them:\n\n\
-         - CNA did not tie threads to CPUs. Linux puts a new thread on the least busy CPU, so threads start in turn on all \
-         sockets here. The paper says the same of its runs (section 7.1.1: with two threads the lock is \"contended with \
-         threads running on different sockets\").\n\
+         - CNA did not tie threads to CPUs. Linux puts a new thread on the least busy CPU, so threads start in turn on \
+         all sockets here. The paper says the same of its runs (section 7.1.1: with two threads the lock is \
+         \"contended with threads running on different sockets\").\n\
          - will-it-scale ties its threads to the cores of one socket, then of the next (`--place packed`).\n\
-         - The kernel's lock torture does not say where its threads run. The kernel starts them near the thread that wakes \
-         them, and spreads them later, so their cores are drawn (`--place anywhere`).\n\
+         - The kernel's lock torture does not say where its threads run. The kernel starts them near the thread that \
+         wakes them, and spreads them later, so their cores are drawn (`--place anywhere`).\n\
          - Malthusian Locks ran on Solaris, on one socket (our `sparc-t5`): threads start in turn on all cores.\n\
          - ShflLocks' slides do not say: packed, so that the first 24 threads are those of one socket.\n\n\
-         **Verdicts**: *met* if our figure is within the goal. *missed by* is the distance to the nearer end of the goal. \
-         *(band reaches it)*, and for a goal that is met *(band leaves it)*: the verdict depends on latencies that are not \
-         known better than this. *Open*: the lock or the workload does not exist here yet, or the command cannot combine \
-         them.\n\n",
+         **Verdicts**: *met* if our figure is within the goal. *missed by* is the distance to the nearer end of the \
+         goal. *(band reaches it)*, and for a goal that is met *(band leaves it)*: the verdict depends on latencies \
+         that are not known better than this. *Open*: the lock or the workload does not exist here yet, or the command \
+         cannot combine them.\n\n",
         opening(report),
         made.date,
         made.command.join(" "),
@@ -152,15 +157,20 @@ fn opening(report: &Report) -> String {
     let all = Count::of(&report.groups);
     let factors = Factors::of(report);
     format!(
-        "**Can I trust it?** Mostly for which lock is ahead, and where a trend turns; less for how large a difference is.\n\
+        "**Can I trust it?** Mostly for which lock is ahead, and where a trend turns; less for how large a difference \
+         is.\n\
          Its figures are no measurements.\n\n\
-         - Papers measured these machines. Of {} of their figures, none of which was used to fit the model, it meets {} and misses {}.\n\
-         - Where the paper gives a number, half of ours differ by at most {} %. {} of {} differ by more than a factor of two.\n\
+         - Papers measured these machines. Of {} of their figures, none of which was used to fit the model, it meets \
+         {} and misses {}.\n\
+         - Where the paper gives a number, half of ours differ by at most {} %. {} of {} differ by more than a factor \
+         of two.\n\
          - The tables with the largest share of misses: {}.\n\
-         - Each machine was fitted with at most three facts. They are [listed](#what-was-put-in), and do not count as tests.\n\
+         - Each machine was fitted with at most three facts. They are [listed](#what-was-put-in), and do not count as \
+         tests.\n\
          - We had no NUMA hardware to compare it with, only the figures in papers.\n\
          - Each table below shows what is missed, by how much, and why, where we know the reason.\n\
-         - Before you rely on a difference, run it with `--seeds 5 --placements 5`, and `--latencies 0.75` and `1.25`.\n\
+         - Before you rely on a difference, run it with `--seeds 5 --placements 5`, and `--latencies 0.75` and \
+         `1.25`.\n\
          - If you have the machine, use `flashlock compare` there.\n",
         all.met + all.missed + all.failed,
         all.met,
@@ -238,7 +248,8 @@ fn made_later(report: &Report) -> String {
 fn summary(report: &Report) -> String {
     let all = Count::of(&report.groups);
     let mut text = format!(
-        "**{} goals are met** ({} of them by each single run), **{} are missed**{}; {} rows are open. Of {} figures that were put in, {} meet their goals.\n\n\
+        "**{} goals are met** ({} of them by each single run), **{} are missed**{}; {} rows are open. Of {} figures \
+         that were put in, {} meet their goals.\n\n\
          | | met | missed | open |\n|---|--:|--:|--:|\n",
         all.met,
         all.throughout,
@@ -271,7 +282,8 @@ fn anchor(title: &str) -> String {
 fn machines(report: &Report) -> String {
     let mut text = "\n## Where the parameters come from\n\n\
                     In ns; lists go by distance: within a NUMA node, to the next, and so on.\n\n\
-                    | machine | a line that another core has written | last level | memory | atomic operation | a step in a tree |\n\
+                    | machine | a line that another core has written | last level | memory | atomic operation | a step \
+                    in a tree |\n\
                     |---|---|---|---|--:|--:|\n"
         .to_owned();
     let list = |numbers: &[f64]| numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
@@ -377,7 +389,8 @@ mod tests {
             about: String::new(),
             rows: vec![entry(Verdict::Missed { by: -0.25, reached: true })],
         };
-        let expected = "| A / B | 1.17 ± 0.06 (5.97 / 5.12) | ± 0.5 | 1.00 (0.500–2.00); B 3.00 | **missed** by 0.250, too low (band reaches it) |";
+        let expected = "| A / B | 1.17 ± 0.06 (5.97 / 5.12) | ± 0.5 | 1.00 (0.500–2.00); B 3.00 | **missed** by 0.250, \
+                        too low (band reaches it) |";
         assert_eq!(table(&group).lines().last(), Some(expected));
     }
 
@@ -395,7 +408,7 @@ mod tests {
         let json = report.json();
         // Without machines the list of groups is not the only empty one: what is written is read all the same.
         assert_eq!(serde_json::from_str::<Report>(&json.expect("written")).expect("read"), report);
-        let page = render(&report);
+        let page = render(&report).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             page.contains("**1 goals are met** (0 of them by each single run), **1 are missed**; 1 rows are open.")
         );
@@ -406,7 +419,7 @@ mod tests {
         );
         assert!(page.contains("half of ours differ by at most 17 %. 0 of 3 differ by more than a factor of two."));
         assert!(page.contains(
-            "The tables with the largest share of misses: [Kernel patch: a, b](#kernel-patch-a-b) (1 of 2).\n"
+            "The tables with the largest share of misses: [Kernel patch: a, b](#kernel-patch-a-b) (1 of 2)."
         ));
     }
 

@@ -1,5 +1,5 @@
-//! `--quick`: the signs that a change of the simulator must not turn, whether the page is what its parts make, and whether this
-//! simulator, with these locks, is the one that made it.
+//! `--quick`: the signs that a change of the simulator must not turn, whether the page is what its parts make, and
+//! whether this simulator, with these locks, is the one that made it.
 
 use std::fs;
 
@@ -166,7 +166,9 @@ fn page_is_up_to_date() -> Result<String, String> {
     let anew = report.clone().told_anew(&table::groups(), facts).map_err(|error| format!("{error:#}"))?;
     match fs::read_to_string(page::file()) {
         Ok(_) if anew != report => {
-            Err("docs/results/fidelity.json has other words than the table and the machines' files: run cargo xtask fidelity --render".to_owned())
+            Err("docs/results/fidelity.json has other words than the table and the machines' files: run cargo xtask \
+                 fidelity --render"
+                .to_owned())
         }
         Ok(page) if page == page::render(&report) => Ok(format!("{} rows", report.outline().len())),
         Ok(_) => {

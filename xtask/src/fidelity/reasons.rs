@@ -1,7 +1,7 @@
 //! `reasons.md`, in which people say why rows miss.
 //!
-//! Under each table's title stand explanations, as a list. What is bold at the beginning of one is which rows it is of: their
-//! names, with `; ` between them and `…` for anything. What else stands there belongs to the table as a whole.
+//! Under each table's title stand explanations, as a list. What is bold at the beginning of one is which rows it is of:
+//! their names, with `; ` between them and `…` for anything. What else stands there belongs to the table as a whole.
 
 use super::report::{Report, Shown};
 use super::row::Verdict;
@@ -33,9 +33,12 @@ pub(super) fn missing<'a>(report: &'a Report, text: &str) -> Vec<(&'a str, &'a s
 }
 
 /// Of which rows the explanations of a table are.
-pub(super) fn names(part: &str) -> Vec<&str> {
-    let bold = part.lines().filter_map(|line| line.strip_prefix("- **")?.split_once("**"));
-    bold.flat_map(|(names, _)| names.split("; ")).collect()
+pub(super) fn names(part: &str) -> Vec<String> {
+    let items = part.split("\n- ").map(|item| item.trim_start_matches("- "));
+    let bold = items.filter_map(|item| item.strip_prefix("**")?.split_once("**"));
+    // Lines may end within a name.
+    let words = |name: &str| name.split_whitespace().collect::<Vec<_>>().join(" ");
+    bold.flat_map(|(names, _)| names.split(';').map(words).collect::<Vec<_>>()).collect()
 }
 
 /// Whether this is a row's name.
@@ -65,7 +68,7 @@ mod tests {
             assert!(!of_table.is_empty(), "reasons.md speaks of {title}, which is no table");
             assert!(!part.is_empty(), "{title}");
             for name in names(part) {
-                assert!(of_table.iter().any(|what| fits(name, what)), "{title} has no row '{name}'");
+                assert!(of_table.iter().any(|what| fits(&name, what)), "{title} has no row '{name}'");
             }
         }
         assert!(parts(WRITTEN).count() > 0);
@@ -74,8 +77,8 @@ mod tests {
     #[test]
     fn names_of_rows() {
         assert_eq!(
-            names("Text **bold**.\n- **A / B; C, … threads**: because **x**.\n  more\n- text"),
-            ["A / B", "C, … threads"]
+            names("Text **bold**.\n- **A / B; C, …\n  threads;\n  D**: because **x**.\n  more\n- text **y**"),
+            ["A / B", "C, … threads", "D"]
         );
         assert!(fits("A / B", "A / B") && !fits("A / B", "A / B, 2 threads") && !fits("A / B", "A"));
         assert!(fits("C, … threads", "C, 8 threads") && !fits("C, … threads", "C, 8 threads, one node"));

@@ -125,8 +125,8 @@ impl Report {
         Ok(Self { groups, machines, ..self })
     }
 
-    /// The same runs, in the words and with the goals that the table and the machines' files have now. A row that was run
-    /// otherwise than the table says, and a machine whose numbers have changed, stay as they were.
+    /// The same runs, in the words and with the goals that the table and the machines' files have now. A row that was
+    /// run otherwise than the table says, and a machine whose numbers have changed, stay as they were.
     pub(super) fn told_anew(mut self, table: &[Group], facts: impl Fn(&str) -> Result<Facts>) -> Result<Self> {
         for machine in &mut self.machines {
             let now = facts(&machine.name)?;

@@ -1,6 +1,7 @@
 //! Running the points, two at a time, and keeping what was run: an interrupted task goes on where it was.
 //!
-//! A run is kept under the simulator's own bytes and its command line in `target/fidelity`: a changed simulator runs anew.
+//! A run is kept under the simulator's own bytes and its command line in `target/fidelity`: a changed simulator runs
+//! anew.
 
 use std::collections::BTreeMap;
 use std::fs;

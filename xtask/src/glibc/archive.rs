@@ -1,4 +1,5 @@
-//! Versions of glibc out of Debian's archive, unpacked under `target/glibc`, and how to build a program that runs on one.
+//! Versions of glibc out of Debian's archive, unpacked under `target/glibc`, and how to build a program that runs on
+//! one.
 //!
 //! A program that is built with [`Root::environment`] has that glibc's dynamic linker as its interpreter and finds its
 //! libraries by its run path, so it is started like any other: no chroot, and `/proc/self/exe` is the program.
@@ -99,8 +100,8 @@ impl Root {
         workspace::build_tests_with(name, &self.directory.join(name), &self.environment()?)
     }
 
-    /// With these variables, a `build.sh` makes programs that run on this glibc. Its headers are not the compiler's own, so warnings
-    /// about them are none of ours.
+    /// With these variables, a `build.sh` makes programs that run on this glibc. Its headers are not the compiler's
+    /// own, so warnings about them are none of ours.
     fn environment(&self) -> Result<[(&'static str, String); 2]> {
         let root = self.path();
         let shown = root.display();

@@ -1,6 +1,7 @@
 //! `cargo xtask glibc`: the suites on other versions of glibc, and on versions that nobody knows.
 //!
-//! The preload library is the one of `target/release`, whatever it was built on; the test programs are built for each version.
+//! The preload library is the one of `target/release`, whatever it was built on; the test programs are built for each
+//! version.
 
 mod archive;
 
@@ -27,7 +28,8 @@ const RELEASES: [Release; 4] = [
     Release { name: "experimental", suites: &["sid", "experimental"], glibc: None },
 ];
 
-/// Versions to pretend: before and after all known ones, and those around the change of layout, of which one is wrong here.
+/// Versions to pretend: before and after all known ones, and those around the change of layout, of which one is wrong
+/// here.
 const PRETENDED: [&str; 4] = ["2.30", "2.40", "2.41", "2.99"];
 
 /// The checks that are made on a glibc that pretends to be another: everything about mutexes and condition variables.
@@ -41,7 +43,8 @@ pub(crate) struct Options {
     /// Only these releases of Debian (may be repeated, or a list with commas)
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = RELEASES.map(|release| release.name))]
     release: Vec<String>,
-    /// Under the default lock only (and under glibc what it skips), on versions that Debian has released, without torture
+    /// Under the default lock only (and under glibc what it skips), on versions that Debian has released, without
+    /// torture
     #[arg(long)]
     quick: bool,
 }
@@ -148,8 +151,9 @@ impl Probe {
         answer(&Program::new(command, AGAINST_HANGS).run()?)
     }
 
-    /// Whether the programs run on the version and the locks that are meant; without this, all else might pass for nothing. And
-    /// whether a version that is unknown, or that has another layout than it should, is left to glibc, with one line about it.
+    /// Whether the programs run on the version and the locks that are meant; without this, all else might pass for
+    /// nothing. And whether a version that is unknown, or that has another layout than it should, is left to glibc,
+    /// with one line about it.
     fn checks(&self, locks: &[Lock]) -> Result<Tally> {
         let mut tally = Tally::default();
         let mut check = |name: String, outcome: Result<()>| {
@@ -214,8 +218,8 @@ fn answer(done: &Finished) -> Result<Answer> {
     Ok(Answer { glibc: one("glibc")?, locks: one("locks")?, loaded: values("loaded"), stderr: done.stderr.clone() })
 }
 
-/// Whether a glibc may pass for another version: both are known, and condition variables have not changed between them (2.41).
-/// Said here once more, so that the table of the library is held against something.
+/// Whether a glibc may pass for another version: both are known, and condition variables have not changed between them
+/// (2.41). Said here once more, so that the table of the library is held against something.
 fn same_layout(real: &str, pretended: &str) -> bool {
     let minor = |version: &str| version.strip_prefix("2.").and_then(|minor| minor.parse::<u32>().ok());
     let (Some(real), Some(pretended)) = (minor(real), minor(pretended)) else { return false };

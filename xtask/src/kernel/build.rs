@@ -165,8 +165,8 @@ impl Build<'_> {
         if there.exists() && fs::read_to_string(&wanted).is_ok_and(|old| old == stamped) {
             return Ok(());
         }
-        // What make has built for another configuration of the same source it keeps where it may. It is not asked to know
-        // another source: files that have become older would look built.
+        // What make has built for another configuration of the same source it keeps where it may. It is not asked to
+        // know another source: files that have become older would look built.
         let same_source = fs::read_to_string(&wanted).is_ok_and(|old| old.lines().next() == stamped.lines().next());
         if self.out.exists() && !same_source {
             fs::remove_dir_all(&self.out).with_context(|| format!("cannot empty {}", self.out.display()))?;

@@ -156,7 +156,8 @@ fn other(name: &str, check: impl FnOnce() -> Result<String>) -> Tally {
 }
 
 fn i386(bench: &Bench) -> Result<String> {
-    let lines = "CONFIG_SMP=y\nCONFIG_X86_BIGSMP=y\nCONFIG_HYPERVISOR_GUEST=y\nCONFIG_PARAVIRT=y\nCONFIG_PARAVIRT_SPINLOCKS=y\n";
+    let lines = "CONFIG_SMP=y\nCONFIG_X86_BIGSMP=y\nCONFIG_HYPERVISOR_GUEST=y\nCONFIG_PARAVIRT=y\n\
+                 CONFIG_PARAVIRT_SPINLOCKS=y\n";
     let build = bench.configure("matrix-i386", I386, &format!("{lines}# {AWARE} is not set\n"))?;
     build.compile(&OBJECTS)
 }

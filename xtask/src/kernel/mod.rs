@@ -81,7 +81,8 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "objects",
-        about: "the changed files compile without warnings, with and without PARAVIRT_SPINLOCKS and NUMA_AWARE_SPINLOCKS",
+        about: "the changed files compile without warnings, with and without PARAVIRT_SPINLOCKS and \
+                NUMA_AWARE_SPINLOCKS",
         minutes: 2,
         quick: true,
         run: compile::main_configurations,

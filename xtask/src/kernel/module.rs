@@ -1,5 +1,5 @@
-//! The out-of-tree module in `kernel/module`: it compiles for Debian's kernels, and its locks are tortured in the guest,
-//! where the kernel's own spinlocks keep the order of arrival (`numa_spinlock=off`).
+//! The out-of-tree module in `kernel/module`: it compiles for Debian's kernels, and its locks are tortured in the
+//! guest, where the kernel's own spinlocks keep the order of arrival (`numa_spinlock=off`).
 
 use std::fs;
 use std::path::Path;
@@ -162,7 +162,8 @@ impl Load {
         if self.layout == Layout::Interleaved && !self.is_sparse {
             let is_ok = match algorithm {
                 "cna" => got.share() >= 75.0,
-                // With two CPUs on a node, the one that comes back is the tail, which is never moved: half of all turns.
+                // With two CPUs on a node, the one that comes back is the tail, which is never moved: half of all
+                // turns.
                 "shfl" => got.share() >= 45.0,
                 _ => got.share() <= 30.0,
             };
@@ -333,8 +334,8 @@ pub(crate) fn tortured(bench: &Bench) -> Result<Tally> {
 mod tests {
     use super::*;
 
-    const LINE: &str = "rig: begin cna-spin\n[    3.1] flocks: cna-spin threads 8 writes 100 reads 0 least 7 wait 123 turn 45 \
-         local 90 of 100 parked 0 time 2000000000: excluded\nrig: end cna-spin\n";
+    const LINE: &str = "rig: begin cna-spin\n[    3.1] flocks: cna-spin threads 8 writes 100 reads 0 least 7 wait 123 \
+         turn 45 local 90 of 100 parked 0 time 2000000000: excluded\nrig: end cna-spin\n";
 
     #[test]
     fn a_line_is_read() {

@@ -85,7 +85,8 @@ const MUTANTS: &[Mutant] = &[
 ];
 
 const SPIN: &str = "torture spin 10 torture_type=spin_lock acq_writer_lim=5000\n";
-/// Held for so long that another CPU runs meanwhile: locktorture seldom does, where one CPU after the other is simulated.
+/// Held for so long that another CPU runs meanwhile: locktorture seldom does, where one CPU after the other is
+/// simulated.
 const HELD: &str = "bound held 4 40\nbound sparse 6 30 100\n";
 
 pub(crate) fn run(bench: &Bench) -> Result<Tally> {

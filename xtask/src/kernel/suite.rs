@@ -18,8 +18,8 @@ use crate::workspace;
 /// The guest's own clock ends it after so many seconds.
 const LIMIT: u64 = 3000;
 
-/// What is conformed to, in a machine that is some fifty times slower than this one. Not what repeats itself for long, stops
-/// threads at each instruction, or is killed and watched from outside.
+/// What is conformed to, in a machine that is some fifty times slower than this one. Not what repeats itself for long,
+/// stops threads at each instruction, or is killed and watched from outside.
 const AREAS: [&str; 8] =
     ["attributes.*", "c11.*", "cond_basic.*", "errno_kept.*", "mutex_kinds.*", "rwlock.*", "sem.*", "spin.*"];
 
@@ -160,7 +160,9 @@ mod tests {
 
     #[test]
     fn an_object_is_found_between_other_lines() {
-        let text = "rig: begin x\n[ 1.0] a line\n{\n  \"events\": {\n    \"handoffs_same_node\": 3,\n    \"handoffs_other_node\": 1\n  }\n}\nrig: status 0\nrig: end x\n";
+        let text = "rig: begin x\n[ 1.0] a line\n\
+                    {\n  \"events\": {\n    \"handoffs_same_node\": 3,\n    \"handoffs_other_node\": 1\n  }\n}\n\
+                    rig: status 0\nrig: end x\n";
         let run = Console::new("x", text).run("x");
         assert_eq!(share(&run).expect("an object"), (75.0, 4));
         assert_eq!(status(&run), Some(0));

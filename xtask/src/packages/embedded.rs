@@ -146,7 +146,8 @@ mod tests {
     #[test]
     fn a_headers_functions_are_found() {
         let header = "/* flashlock_rcl_not(); */ typedef void *flashlock_rcl_section_t(void *);\n\
-                      int flashlock_rcl_a(int);\nconst char *flashlock_rcl_b(void); /* flashlock_rcl_c() */\nint other(void);";
+                      int flashlock_rcl_a(int);\nconst char *flashlock_rcl_b(void); /* flashlock_rcl_c() */\n\
+                      int other(void);";
         assert_eq!(declared(header), ["flashlock_rcl_a", "flashlock_rcl_b"].map(str::to_owned).into());
     }
 }

@@ -49,11 +49,8 @@ pub(super) fn libraries() -> Result<Vec<Library>> {
 
 /// A copy of what the repository holds now, changes that are not committed included.
 fn copy(to: &Path) -> Result<()> {
-    let mut list = Command::new("git");
-    list.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(workspace::root());
-    let list = Program::new(list, AGAINST_HANGS).run()?.successful()?;
-    for name in list.lines() {
-        let (from, to) = (workspace::path(name), to.join(name));
+    for name in workspace::files()? {
+        let (from, to) = (workspace::path(&name), to.join(&name));
         // Whatever was deleted and not committed is listed, too. An unchanged file keeps its time, so that it is not
         // compiled anew.
         let Ok(text) = fs::read(&from) else { continue };

@@ -18,6 +18,7 @@ use super::store::Store;
 use super::summary::Summary;
 use crate::results::origin;
 use crate::workspace;
+use crate::wrap::wrapped;
 
 const SCHEMA: &str = "flashlock.regret";
 const VERSION: u32 = 1;
@@ -153,7 +154,7 @@ fn markdown(
         let _ = write!(text, "\n## All cells: {}\n\n", lower(report::heading(summary.mode, *held_out)));
         text += &report::all_cells(summary, of).markdown();
     }
-    text
+    wrapped(&text)
 }
 
 /// Those of these cells for which somebody has written one.

@@ -100,9 +100,9 @@ fn pair() -> Bench {
     Bench {
         name: "pair",
         title: "Lock and unlock without contention",
-        about: "One thread locks and unlocks one mutex, again and again, or a spinlock, or takes and gives the one permit of a \
-                semaphore. While a process has one thread, glibc leaves out a mutex's atomic instructions, and flashlock those of \
-                mutexes and semaphores; a second one, asleep, ends that.",
+        about: "One thread locks and unlocks one mutex, again and again, or a spinlock, or takes and gives the one \
+                permit of a semaphore. While a process has one thread, glibc leaves out a mutex's atomic instructions, \
+                and flashlock those of mutexes and semaphores; a second one, asleep, ends that.",
         kind: Kind::Mutex,
         program: "pair",
         groups: vec![
@@ -130,9 +130,10 @@ fn hot() -> Bench {
     Bench {
         name: "hot",
         title: "One hot lock",
-        about: "All threads take the same mutex: in it they read and write some shared cache lines, outside they pause for \
-                about 100 cycles. With 4 threads and 16 lines `shfl` is below glibc: its waiters keep awake (see the CPU time), so \
-                that threads of both CPUs take turns, and the lines travel; glibc's sleep, and leave the lock to one thread.",
+        about: "All threads take the same mutex: in it they read and write some shared cache lines, outside they pause \
+                for about 100 cycles. With 4 threads and 16 lines `shfl` is below glibc: its waiters keep awake (see \
+                the CPU time), so that threads of both CPUs take turns, and the lines travel; glibc's sleep, and leave \
+                the lock to one thread.",
         kind: Kind::Mutex,
         program: "hotlock",
         groups: LINES.iter().map(|&lines| group(lines)).collect(),
@@ -208,8 +209,9 @@ fn start() -> Bench {
     Bench {
         name: "start",
         title: "Start of a program",
-        about: "A program that does nothing, `true`, is started and ends, again and again. What flashlock adds is for the most part the dynamic \
-                linker's: a library more to open, to map and to relocate. It is the same whichever lock is chosen.",
+        about: "A program that does nothing, `true`, is started and ends, again and again. What flashlock adds is for \
+                the most part the dynamic linker's: a library more to open, to map and to relocate. It is the same \
+                whichever lock is chosen.",
         kind: Kind::Mutex,
         program: "start",
         groups: vec![Group { title: "One start".to_owned(), axis: "program", cells: vec![cell] }],
@@ -270,8 +272,8 @@ fn rw_hot() -> Bench {
     Bench {
         name: "rw-hot",
         title: "One hot readers-writer lock",
-        about: "All threads take the same readers-writer lock, mostly to read: in it they read, or write, a shared cache \
-                line, outside they pause for about 100 cycles.",
+        about: "All threads take the same readers-writer lock, mostly to read: in it they read, or write, a shared \
+                cache line, outside they pause for about 100 cycles.",
         kind: Kind::Rw,
         program: "hotrw",
         groups: WRITE_ONE_IN.iter().map(|&one_in| group(one_in)).collect(),

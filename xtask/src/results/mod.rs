@@ -1,10 +1,11 @@
-//! `cargo xtask results`: the benchmark programs under glibc and under our locks, as `docs/results/*.md`, `.json`, `.svg`.
+//! `cargo xtask results`: the benchmark programs under glibc and under our locks, as `docs/results/*.md`, `.json`,
+//! `.svg`.
 //!
-//! What is compared is measured side by side: every round runs every lock once, in random order, and a lock's ratio is its
-//! figure divided by glibc's of the same round. So a machine that slows down half-way slows down both.
+//! What is compared is measured side by side: every round runs every lock once, in random order, and a lock's ratio is
+//! its figure divided by glibc's of the same round. So a machine that slows down half-way slows down both.
 //!
-//! The JSON is the result, of the schema that `docs/results-schema.md` describes; page and picture follow from it, now or later
-//! (`--render`).
+//! The JSON is the result, of the schema that `docs/results-schema.md` describes; page and picture follow from it, now
+//! or later (`--render`).
 
 mod benches;
 mod measure;

@@ -1,7 +1,7 @@
 //! What `flashlock compare` says of several programs, in one file: `programs`, `leveldb` and `kyoto`.
 //!
-//! The programs and their settings are the scripts in `tests/apps/compare` and the drivers in `tests/apps`, so that anybody can compare
-//! them alone.
+//! The programs and their settings are the scripts in `tests/apps/compare` and the drivers in `tests/apps`, so that
+//! anybody can compare them alone.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -36,7 +36,8 @@ pub(crate) struct Subject {
     pub(crate) title: &'static str,
     /// Its command line, in which `{threads}` stands for their number.
     pub(crate) command: Vec<OsString>,
-    /// The number that it prints, if its run time is not what counts: what it is called in the file, what it is, where it stands.
+    /// The number that it prints, if its run time is not what counts: what it is called in the file, what it is, where
+    /// it stands.
     pub(crate) metric: Option<[&'static str; 3]>,
 }
 

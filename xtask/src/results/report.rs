@@ -6,15 +6,13 @@ use flashlock_report::finding;
 use flashlock_report::results::{COLLAPSE, Group, Method, Noise, Results};
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
 use flashlock_report::statistics::{Direction, Ratio, Verdict};
-use flashlock_report::table::paragraph;
 use flashlock_report::units::three_digits;
 
-/// Of a line of prose.
-const WIDTH: u16 = 120;
+use crate::wrap::wrapped;
 
 /// The page; with the picture beside it if there is one.
 pub(crate) fn markdown(results: &Results, picture: bool) -> String {
-    let mut text = format!("# {}\n\n{}\n\n", results.title, wrapped(&results.about));
+    let mut text = format!("# {}\n\n{}\n\n", results.title, results.about);
     if picture {
         let _ = writeln!(text, "![{}]({}.svg)\n", finding::headline(results), results.name);
     }
@@ -22,12 +20,7 @@ pub(crate) fn markdown(results: &Results, picture: bool) -> String {
     for group in &results.groups {
         text += &group_section(results, group);
     }
-    text + &failures(results)
-}
-
-/// The same lines, broken at blanks.
-fn wrapped(text: &str) -> String {
-    text.lines().map(|line| paragraph(line, WIDTH).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    wrapped(&(text + &failures(results)))
 }
 
 fn header(results: &Results) -> String {
@@ -73,7 +66,7 @@ fn group_section(results: &Results, group: &Group) -> String {
     let mut text = format!("\n## {}\n\n", group.title);
     let _ = writeln!(text, "Ratio to {} of: {}; {}.\n", results.baseline(), merit.title, merit.better.words());
     if let Some(verdict) = results.verdicts.get(&group.title) {
-        let _ = writeln!(text, "{}\n", wrapped(&verdict_line(verdict, results.baseline())));
+        let _ = writeln!(text, "{}\n", verdict_line(verdict, results.baseline()));
     }
     let ratio = |lock: &str, cell: &str| {
         let ratio = results.point(&group.title, cell, lock)?.ratio?;

@@ -83,9 +83,11 @@ fn leveldb(stage: &Stage, seconds: f64) -> Result<Study> {
     Ok(Study {
         name: "leveldb",
         title: "LevelDB under several locks",
-        about: "Threads that read random keys of a LevelDB of 1,000,000 keys, of an empty one, and of one that another thread writes \
-                to: the experiments of CNA (EuroSys'19, section 7.1.2) and of Malthusian locks (EuroSys'17, section 6.5), by tests/apps/leveldb.cc."
-            .to_owned(),
+        about:
+            "Threads that read random keys of a LevelDB of 1,000,000 keys, of an empty one, and of one that another \
+                thread writes to: the experiments of CNA (EuroSys'19, section 7.1.2) and of Malthusian locks \
+                (EuroSys'17, section 6.5), by tests/apps/leveldb.cc."
+                .to_owned(),
         threads: THREADS,
         seconds: Some(seconds),
         subjects: vec![
@@ -104,9 +106,9 @@ fn kyoto(stage: &Stage, seconds: f64) -> Result<Study> {
     Ok(Study {
         name: "kyoto",
         title: "Kyoto Cabinet behind one mutex, under several locks",
-        about: "Random operations on an in-memory database of Kyoto Cabinet, with keys from a range of 10,000,000 and behind one mutex: the \
-                `wicked` test of kccachetest, as CNA (EuroSys'19, section 7.1.3) and Malthusian locks (EuroSys'17, section 6.6) changed it, by \
-                tests/apps/kyoto.cc."
+        about: "Random operations on an in-memory database of Kyoto Cabinet, with keys from a range of 10,000,000 and \
+                behind one mutex: the `wicked` test of kccachetest, as CNA (EuroSys'19, section 7.1.3) and Malthusian \
+                locks (EuroSys'17, section 6.6) changed it, by tests/apps/kyoto.cc."
             .to_owned(),
         threads: THREADS,
         seconds: Some(seconds),

@@ -1,9 +1,10 @@
 //! `flashlock calibrate --delegation`: from when on a server pays on this machine.
 //!
-//! Threads read and write a shared line in sections of one lock, with a delay between them, as in section 4.1 of *Remote
-//! Core Locking* (USENIX ATC 2012). For each delay: how many sections they do under the ordinary lock, and which share of
-//! their time that takes; and how many with a server. As in the paper, the server takes the CPU of a thread: N threads
-//! are compared with N - 1 and a server. The threshold is the share from which the server is always ahead by [`AHEAD`].
+//! Threads read and write a shared line in sections of one lock, with a delay between them, as in section 4.1 of
+//! *Remote Core Locking* (USENIX ATC 2012). For each delay: how many sections they do under the ordinary lock, and
+//! which share of their time that takes; and how many with a server. As in the paper, the server takes the CPU of a
+//! thread: N threads are compared with N - 1 and a server. The threshold is the share from which the server is always
+//! ahead by [`AHEAD`].
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use flashlock_delegation::adapt::{Governor, Thresholds};
 use flashlock_report::machine::Machine;
-use flashlock_report::provenance::Provenance;
 use flashlock_report::{date, table, units};
 use flashlock_workloads::shared_lines::{Job, SharedLines};
 use flashlock_workloads::{Here, Lock, Workload};
@@ -21,6 +21,7 @@ use serde::Serialize;
 use super::effort::Effort;
 use crate::embedded::Served;
 use crate::failure::Failure;
+use crate::json;
 use crate::screen::{HEADING, styled};
 
 /// The kind of result; docs/cli/json.md says what its fields mean.
@@ -152,16 +153,11 @@ impl Found {
     pub(super) fn json(&self, machine: &Machine, quick: bool) -> Result<String, Failure> {
         #[derive(Serialize)]
         struct Output<'a> {
-            #[serde(flatten)]
-            provenance: Provenance,
             quick: bool,
             #[serde(flatten)]
             found: &'a Found,
         }
-        let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        let provenance = Provenance::now(SCHEMA, VERSION, command, machine.clone());
-        let output = Output { provenance, quick, found: self };
-        serde_json::to_string_pretty(&output).map(|text| text + "\n").map_err(Failure::new)
+        json::result(SCHEMA, VERSION, machine.clone(), &Output { quick, found: self })
     }
 }
 

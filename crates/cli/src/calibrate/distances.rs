@@ -10,7 +10,8 @@ use super::pairs::{self, Remote, Travel};
 use super::{order, shape};
 
 impl Session {
-    /// What travels between all these pairs of CPUs, or a sample; `between` says which they are, `of` what is made of it.
+    /// What travels between all these pairs of CPUs, or a sample; `between` says which they are, `of` what is made of
+    /// it.
     fn travels(&mut self, between: &str, all: &[[u32; 2]], of: &'static str) -> Vec<Travel> {
         let pairs = shape::sample(all, self.effort.pairs());
         let (wanted, rounds) = (pairs.len(), self.effort.rounds_of(pairs.len()));
@@ -63,7 +64,8 @@ impl Session {
         }
     }
 
-    /// What the hardware threads of a core see of each other. The simulation gives them one cache, and takes none of it.
+    /// What the hardware threads of a core see of each other. The simulation gives them one cache, and takes none of
+    /// it.
     pub(super) fn siblings(&mut self) {
         let all = self.shape.siblings();
         if all.is_empty() {

@@ -32,7 +32,8 @@ impl Effort {
         if self.quick { 2 } else { usize::MAX }
     }
 
-    /// Rounds for each of so many pairs of CPUs: fewer where pairs are very many, so that it takes minutes and not hours.
+    /// Rounds for each of so many pairs of CPUs: fewer where pairs are very many, so that it takes minutes and not
+    /// hours.
     pub(super) fn rounds_of(self, pairs: usize) -> u32 {
         /// A median of fewer says little.
         const FEWEST: u32 = 5;

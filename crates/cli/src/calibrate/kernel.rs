@@ -84,9 +84,9 @@ pub(super) fn wake_up(effort: Effort, [waker, sleeper]: [u32; 2], idle_us: u32) 
     Some(WakeUp { call: middle(|time| time.0)?, latency: middle(|time| time.1)? })
 }
 
-/// From one thread to another on a CPU, in µs: two threads yield to each other, and count how often the other has been running
-/// meanwhile; what yielding takes when nobody is there is not part of it. (Futexes would not do: a wake-up may switch at once, and
-/// nobody can tell its time from the switch's.)
+/// From one thread to another on a CPU, in µs: two threads yield to each other, and count how often the other has been
+/// running meanwhile; what yielding takes when nobody is there is not part of it. (Futexes would not do: a wake-up may
+/// switch at once, and nobody can tell its time from the switch's.)
 pub(super) fn switch(effort: Effort, cpu: u32) -> Option<f64> {
     let yields = effort.rounds() * 50;
     let (last, switches) = (AtomicU32::new(0), AtomicU32::new(0));

@@ -1,5 +1,5 @@
-//! Cache lines in a cycle, each naming the next: who walks it waits for one line after the other, and no prefetcher knows which
-//! comes next.
+//! Cache lines in a cycle, each naming the next: who walks it waits for one line after the other, and no prefetcher
+//! knows which comes next.
 
 use std::hint::black_box;
 use std::ptr;
@@ -25,14 +25,15 @@ struct Line {
 pub(super) enum Touch {
     /// It is read.
     Load,
-    /// It is made this CPU's own: a compare-and-swap that finds another value, which asks for the line all the same (on x86-64).
+    /// It is made this CPU's own: a compare-and-swap that finds another value, which asks for the line all the same (on
+    /// x86-64).
     Cas,
 }
 
 /// Memory of lines, some of them linked into one cycle.
 ///
-/// **Invariant.** `at` and the `next` of every linked line point to linked lines of the same `Lines`, whose memory stays where it is
-/// until it is dropped.
+/// **Invariant.** `at` and the `next` of every linked line point to linked lines of the same `Lines`, whose memory
+/// stays where it is until it is dropped.
 pub(super) struct Lines {
     mapping: Mapping,
     /// Lines of the mapping that are used, and which of them are linked: each so-manieth.
@@ -43,8 +44,9 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// `bytes` of memory of the NUMA node where the caller runs, every `stride`-th line of it in a cycle of random order.
-    /// It lies in large pages if the system has some to give, so that finding pages takes no time. `None` without memory.
+    /// `bytes` of memory of the NUMA node where the caller runs, every `stride`-th line of it in a cycle of random
+    /// order. It lies in large pages if the system has some to give, so that finding pages takes no time. `None`
+    /// without memory.
     pub(super) fn new(bytes: usize, stride: usize) -> Option<Self> {
         Self::advised(bytes, stride, libc::MADV_HUGEPAGE)
     }
@@ -85,8 +87,8 @@ impl Lines {
         }
     }
 
-    /// Reads every linked line that no cache has, so that this CPU's caches have them alone, and unwritten. `false` if nothing drops
-    /// lines from all caches here.
+    /// Reads every linked line that no cache has, so that this CPU's caches have them alone, and unwritten. `false` if
+    /// nothing drops lines from all caches here.
     pub(super) fn read_alone(&self) -> bool {
         let dropped = self.used().iter().step_by(self.stride).all(drop_from_caches);
         fence();
@@ -117,10 +119,12 @@ impl Lines {
     }
 }
 
-/// Drops a line from the caches of all CPUs; what was modified of it is in memory then. `false` where no program can do that.
+/// Drops a line from the caches of all CPUs; what was modified of it is in memory then. `false` where no program can do
+/// that.
 #[cfg(target_arch = "x86_64")]
 fn drop_from_caches(line: &Line) -> bool {
-    // SAFETY: every x86-64 has the instruction, and it changes nothing that a program can see of the line, which is borrowed.
+    // SAFETY: every x86-64 has the instruction, and it changes nothing that a program can see of the line, which is
+    // borrowed.
     unsafe { core::arch::x86_64::_mm_clflush(ptr::from_ref(line).cast()) };
     true
 }
@@ -165,8 +169,8 @@ impl Mapping {
     fn lines(&self) -> &[Line] {
         let skipped = self.start.align_offset(HUGE_PAGE);
         let count = (self.bytes - HUGE_PAGE) / LINE;
-        // SAFETY: less than a large page is skipped, so all of them are in the mapping, which lives as long as `self` is borrowed;
-        // they are aligned, and zero is a line that is not linked.
+        // SAFETY: less than a large page is skipped, so all of them are in the mapping, which lives as long as `self`
+        // is borrowed; they are aligned, and zero is a line that is not linked.
         unsafe { slice::from_raw_parts(self.start.add(skipped).cast(), count) }
     }
 }

@@ -45,8 +45,8 @@ impl Session {
         let mut sheet = Sheet::default();
         shape.remarks.iter().for_each(|remark| sheet.remark(remark));
         if machine.virtualised == Some(true) {
-            let remark = "a virtual machine: its shape and caches are what the hypervisor shows, and its loads find pages twice, \
-                          once for the hypervisor";
+            let remark = "a virtual machine: its shape and caches are what the hypervisor shows, and its loads find \
+                          pages twice, once for the hypervisor";
             sheet.remark(remark);
         }
         let style = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len}  {msg}").map_err(Failure::new)?;

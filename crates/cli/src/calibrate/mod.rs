@@ -182,8 +182,8 @@ fn deliver(args: &Args, machine: &Machine, found: &Description, sheet: &Sheet) -
     };
     let sound = Description::parse(&text).map(drop).map_err(|error| {
         Failure::new(format_args!(
-            "this machine cannot be simulated as it was measured: {error} (of the description, which was written all the same: \
-             correct it)"
+            "this machine cannot be simulated as it was measured: {error} (of the description, which was written all \
+             the same: correct it)"
         ))
     });
     kept.and(sound)

@@ -1,5 +1,6 @@
-//! What is farther takes no less time, and a description in which it does cannot be simulated. Figures that are nearly equal come out
-//! in the wrong order now and then, and so do copied ones beside measured ones: here they are put in order, which the sheet says.
+//! What is farther takes no less time, and a description in which it does cannot be simulated. Figures that are nearly
+//! equal come out in the wrong order now and then, and so do copied ones beside measured ones: here they are put in
+//! order, which the sheet says.
 
 use flashlock_report::units::three_digits;
 use flashlock_sim::Description;
@@ -51,8 +52,9 @@ pub(super) fn settle(found: &mut Description, usual: &Description, sheet: &mut S
     }
 }
 
-/// The levels of the caches, and memory. A copied one that is no farther than a measured one before it is as much farther as where it
-/// was copied from. Of those that were measured only L2 is raised: the others may be wrong ([`super::plausible`]).
+/// The levels of the caches, and memory. A copied one that is no farther than a measured one before it is as much
+/// farther as where it was copied from. Of those that were measured only L2 is raised: the others may be wrong
+/// ([`super::plausible`]).
 fn levels(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
     let distances = latency.llc.len();
     let names = [L1.to_owned(), L2.to_owned(), named(LLC, 0, distances), named(DRAM, 0, distances)];
@@ -65,8 +67,8 @@ fn levels(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
             let to = rounded(near + more);
             let [there, nearer, to_be, more] = [*value, near, to, more].map(three_digits);
             sheet.remark(format!(
-                "{name}: not measured, and the {there} ns of {DEFAULTS} are no more than the {nearer} of {}: {to_be} ns are written, \
-                 for there it takes {more} more",
+                "{name}: not measured, and the {there} ns of {DEFAULTS} are no more than the {nearer} of {}: {to_be} \
+                 ns are written, for there it takes {more} more",
                 names[at - 1]
             ));
             *value = to;
@@ -79,7 +81,8 @@ fn levels(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
     }
 }
 
-/// Lines that another core has for itself, where they were not measured and modified ones were: the same share of these as there.
+/// Lines that another core has for itself, where they were not measured and modified ones were: the same share of these
+/// as there.
 fn alone(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
     let distances = latency.clean.len();
     if !(0..distances).any(|at| sheet.has(&named(TRANSFER, at, distances))) {
@@ -99,7 +102,8 @@ fn alone(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
     }
 }
 
-/// One list: copied figures are lowered to measured ones that are farther, and what is then lower than a nearer one is raised to it.
+/// One list: copied figures are lowered to measured ones that are farther, and what is then lower than a nearer one is
+/// raised to it.
 fn by_distance(what: &str, list: &mut [f64], sheet: &mut Sheet) {
     let names: Vec<String> = (0..list.len()).map(|at| named(what, at, list.len())).collect();
     let mut least = f64::INFINITY;

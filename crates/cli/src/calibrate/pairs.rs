@@ -1,7 +1,7 @@
 //! What two CPUs measure together: lines that travel between their caches.
 //!
-//! Each works through the same lines, one after the other, and the reader is timed. What a line's last owner did to it decides
-//! what is measured; who has the turn is said in a line of its own.
+//! Each works through the same lines, one after the other, and the reader is timed. What a line's last owner did to it
+//! decides what is measured; who has the turn is said in a line of its own.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{
@@ -140,8 +140,8 @@ fn together(
     Spread::of(&times).map(|spread| spread.median)
 }
 
-/// The middle of what it takes to make lines one's own that both have read. Who reads a modified line first may get it for itself
-/// alone; when the other reads it again, it is shared.
+/// The middle of what it takes to make lines one's own that both have read. Who reads a modified line first may get it
+/// for itself alone; when the other reads it again, it is shared.
 fn shared(rounds: u32, cpus: [u32; 2], lines: &Lines) -> Option<f64> {
     let turn = Turn::default();
     let all = lines.linked();
@@ -173,8 +173,8 @@ fn shared(rounds: u32, cpus: [u32; 2], lines: &Lines) -> Option<f64> {
     Spread::of(&times).map(|spread| spread.median)
 }
 
-/// Half a round trip of a word that two CPUs change in turns: `change` waits for the word to hold a number, and makes it the next
-/// one. Relaxed suffices there: nothing but the word is handed over.
+/// Half a round trip of a word that two CPUs change in turns: `change` waits for the word to hold a number, and makes
+/// it the next one. Relaxed suffices there: nothing but the word is handed over.
 fn ping_pong(rounds: u32, cpus: [u32; 2], change: impl Fn(&AtomicU32, u32) + Sync) -> Option<f64> {
     let turn = Turn::default();
     let rounds = rounds * 100;

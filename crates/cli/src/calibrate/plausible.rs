@@ -1,4 +1,5 @@
-//! What cannot be true of a machine, whatever was measured: on one that others use, too, measurements go wrong now and then.
+//! What cannot be true of a machine, whatever was measured: on one that others use, too, measurements go wrong now and
+//! then.
 
 use flashlock_report::units::three_digits;
 use flashlock_sim::Description;
@@ -17,7 +18,8 @@ pub(super) fn in_order(loads: [Option<f64>; 4]) -> bool {
     known.is_sorted_by(|near, far| near < far)
 }
 
-/// All that cannot be true of a description, in words; of what was measured, as the sheet calls it, for measuring that again may help.
+/// All that cannot be true of a description, in words; of what was measured, as the sheet calls it, for measuring that
+/// again may help.
 pub(super) fn doubts(found: &Description, was_measured: impl Fn(&str) -> bool) -> Vec<String> {
     let (latency, os) = (&found.latency_ns, &found.scheduler);
     let distances = latency.llc.len();

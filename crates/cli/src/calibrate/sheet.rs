@@ -51,7 +51,8 @@ impl Sheet {
         }
     }
 
-    /// Takes note of what two CPUs measured that are so far apart, and into the description's list with it, if it was measured.
+    /// Takes note of what two CPUs measured that are so far apart, and into the description's list with it, if it was
+    /// measured.
     pub(super) fn note(
         &mut self,
         name: String,

@@ -148,15 +148,16 @@ fn left_open(judged: &[&Standing]) -> String {
     let intervals: Option<Vec<(f64, f64)>> =
         judged.iter().map(|standing| standing.advantage.interval_of(judged.len())).collect();
     let Some(intervals) = intervals else {
-        return "Of some lock every round gave the same figure, so nothing is known of its noise: the figure may be too coarse \
-                to show a difference."
+        return "Of some lock every round gave the same figure, so nothing is known of its noise: the figure may be too \
+                coarse to show a difference."
             .into();
     };
     let low = intervals.iter().map(|ends| ends.0).fold(1.0, f64::min);
     let high = intervals.iter().map(|ends| ends.1).fold(1.0, f64::max);
     let all = if judged.len() > 1 { " that hold for all locks at once" } else { "" };
     format!(
-        "The 95 % intervals{all} reach from {} to {} times as good as glibc's: what lies between them is not ruled out.",
+        "The 95 % intervals{all} reach from {} to {} times as good as glibc's: what lies between them is not ruled \
+         out.",
         three_digits(low),
         three_digits(high)
     )

@@ -132,13 +132,14 @@ fn printed(pattern: &Regex, run: &Finished) -> Result<f64, NoFigure> {
         Some(number) if number.is_finite() && number > 0.0 => Ok(number),
         Some(_) => Err(NoFigure::Bad(format!("the metric is '{found}', and only positive numbers have ratios"))),
         None => Err(NoFigure::Bad(format!(
-            "the metric is '{found}', which is not a number (the decimal point is '.'; ',' and '_' may group three digits)"
+            "the metric is '{found}', which is not a number (the decimal point is '.'; ',' and '_' may group three \
+             digits)"
         ))),
     }
 }
 
-/// A number, its digits perhaps in groups of three. A comma that groups anything else may be a decimal point, and to drop it
-/// would make another number.
+/// A number, its digits perhaps in groups of three. A comma that groups anything else may be a decimal point, and to
+/// drop it would make another number.
 fn number(text: &str) -> Option<f64> {
     static GROUPED: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"^[+-]?[0-9]{1,3}((,[0-9]{3})+|(_[0-9]{3})+|('[0-9]{3})+)(\.[0-9]+)?$").ok());

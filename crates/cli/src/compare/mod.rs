@@ -122,8 +122,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
     rivals: Vec<String>,
 
-    /// Locks that run closures, to compare with when there is no CMD: some of flat-combining, cc-synch, rcl (on a server,
-    /// besides the threads), rcl-ordinary (the same lock without a server) and rcl-adaptive (on a server when that pays)
+    /// Locks that run closures, to compare with when there is no CMD: some of flat-combining, cc-synch, rcl (on a
+    /// server, besides the threads), rcl-ordinary (the same lock without a server) and rcl-adaptive (on a server when
+    /// that pays)
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
     closures: Vec<String>,
 

@@ -1,8 +1,8 @@
-//! A loop of constant work. Between the runs, when nothing else of ours is running, its time can only change with the machine:
-//! other users of the CPUs, clock rates, a hypervisor.
+//! A loop of constant work. Between the runs, when nothing else of ours is running, its time can only change with the
+//! machine: other users of the CPUs, clock rates, a hypervisor.
 //!
-//! It runs on every usable CPU at once, a thread bound to each, for a single thread would be given whichever CPU is free and see
-//! nothing of who uses the others. The slowest counts: a program with many threads waits for it, too.
+//! It runs on every usable CPU at once, a thread bound to each, for a single thread would be given whichever CPU is
+//! free and see nothing of who uses the others. The slowest counts: a program with many threads waits for it, too.
 
 use std::hint::black_box;
 use std::thread;

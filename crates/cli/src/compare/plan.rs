@@ -15,6 +15,7 @@ use super::contestant::{Contestant, Rivals, chosen_closures, chosen_locks, chose
 use super::merit::Merit;
 use super::worker;
 use crate::failure::Failure;
+use crate::json;
 use crate::launch::Program;
 use crate::lock_choice::imagined_topology;
 use crate::preload;
@@ -141,7 +142,6 @@ impl Plan {
 
     /// The result of these contestants in these cells, before anything is measured.
     pub(super) fn results(&self, contestants: &[Contestant], cells: &[Cell], millis: u64) -> Results {
-        let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let metrics = self.merit.metrics();
         let merit = metrics.first().map(|metric| metric.name.clone()).unwrap_or_default();
         let axis = if cells.iter().all(|cell| cell.threads.is_none()) { "" } else { "threads" };
@@ -165,7 +165,7 @@ impl Plan {
             names.iter().map(point).collect::<Vec<_>>()
         };
         Results {
-            provenance: Provenance::now(SCHEMA, VERSION, command, Machine::here(self.imagined)),
+            provenance: Provenance::now(SCHEMA, VERSION, json::command(), Machine::here(self.imagined)),
             name: "compare".into(),
             title: if self.is_map { "Key-value map behind one mutex" } else { "One program under several locks" }
                 .into(),

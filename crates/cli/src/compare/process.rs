@@ -1,9 +1,9 @@
 //! One run: a process group of its own, with a time limit, what it printed and what it took.
 //!
-//! When its time is up and when the user interrupts, the group is asked to end, and killed as a whole if its first process is still
-//! there a second later: scripts clean up after themselves. When the program has ended, what is left of the group is killed at
-//! once, for it would disturb the next run. Signals for us are blocked and waited for together with SIGCHLD, so
-//! that none is lost between two runs.
+//! When its time is up and when the user interrupts, the group is asked to end, and killed as a whole if its first
+//! process is still there a second later: scripts clean up after themselves. When the program has ended, what is left
+//! of the group is killed at once, for it would disturb the next run. Signals for us are blocked and waited for
+//! together with SIGCHLD, so that none is lost between two runs.
 
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -125,8 +125,8 @@ impl Watch {
         let own_size = peak_of_this_process();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mask = self.before;
-        // SAFETY: `prctl` and `sigprocmask` may be called between fork and exec. A program must not outlive us if we are killed,
-        // and must hear the signals that only we have blocked.
+        // SAFETY: `prctl` and `sigprocmask` may be called between fork and exec. A program must not outlive us if we
+        // are killed, and must hear the signals that only we have blocked.
         unsafe {
             command.pre_exec(move || {
                 signals::set_mask(&mask);

@@ -234,8 +234,8 @@ fn noise(results: &Results, width: u16) -> String {
     if noise.spread < Noise::LOUD {
         return paragraph(&text, width) + "\n";
     }
-    let loud = " Somebody else uses this machine, or its clock rates change: intervals are wide, and small differences stay unseen. \
-                Measure again when it is quiet.";
+    let loud = " Somebody else uses this machine, or its clock rates change: intervals are wide, and small differences \
+                stay unseen. Measure again when it is quiet.";
     let told = paragraph(&format!("{LOUD} {text}{loud}"), width);
     told.replacen(LOUD, &styled(WARNING, LOUD), 1) + "\n"
 }

@@ -1,5 +1,5 @@
-//! One run of the key-value map: a process of its own, so that its pthread mutex is whatever the dynamic linker gives it, as in
-//! any program; or with a rival's mutex or a closure lock, which needs a library perhaps.
+//! One run of the key-value map: a process of its own, so that its pthread mutex is whatever the dynamic linker gives
+//! it, as in any program; or with a rival's mutex or a closure lock, which needs a library perhaps.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CString, c_void};

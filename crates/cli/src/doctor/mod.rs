@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::evidence::{self, Evidence};
 use crate::failure::Failure;
 use crate::inspect::{self, Finding, Level};
+use crate::json;
 use crate::preload;
 use crate::screen::{self, BAD, GOOD, HEADING, WARNING, styled};
 
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let verdict = worst(&sections);
     let text = if args.json {
         let output = Output { flashlock: env!("CARGO_PKG_VERSION"), verdict, sections: &sections };
-        serde_json::to_string_pretty(&output).map_err(Failure::new)? + "\n"
+        json::text(&output)?
     } else {
         shown(&sections[told..], screen::width(libc::STDOUT_FILENO)) + &conclusion(&sections)
     };

@@ -203,8 +203,8 @@ fn watched(parts: &[Part]) -> Option<Finding> {
     ))
 }
 
-/// Functions by which memory comes to be shared between programs. (Who forks may share what it has mapped: `system` says
-/// what holds for everybody.)
+/// Functions by which memory comes to be shared between programs. (Who forks may share what it has mapped: `system`
+/// says what holds for everybody.)
 const SHARERS: &[&str] = &["shm_open", "shmat"];
 
 /// Mutexes of the default kind may lie in memory that processes share.
@@ -237,8 +237,8 @@ fn later(parts: &[Part]) -> Option<Finding> {
     let loads = |part: &&Part| part.elf.imports.iter().any(|name| name == "dlopen" || name == "dlmopen");
     let loaders: Vec<&str> = parts.iter().filter(loads).map(|part| part.name.as_str()).collect();
     let text = format!(
-        "may be loaded while it runs, by {}, and were not looked at; their locks are replaced too, unless they are loaded \
-         with RTLD_DEEPBIND",
+        "may be loaded while it runs, by {}, and were not looked at; their locks are replaced too, unless they are \
+         loaded with RTLD_DEEPBIND",
         shorten(&loaders)
     );
     (!loaders.is_empty()).then(|| Finding::ok("plug-ins", text))

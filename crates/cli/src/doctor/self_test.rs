@@ -231,7 +231,8 @@ fn count() -> u64 {
     counter.get()
 }
 
-/// Two threads that write two numbers, and read them: what the first is in the end, and how often they were not the same.
+/// Two threads that write two numbers, and read them: what the first is in the end, and how often they were not the
+/// same.
 fn read_and_write() -> (u64, u64) {
     let (lock, numbers, torn) = (RwLock::new(), [Counter::new(), Counter::new()], AtomicU64::new(0));
     let work = || {

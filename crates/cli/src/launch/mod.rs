@@ -1,5 +1,5 @@
-//! Starting a program so that it cannot tell that it was not started directly: same signal mask, same ignored signals, the
-//! shell's exit statuses when it cannot be started.
+//! Starting a program so that it cannot tell that it was not started directly: same signal mask, same ignored signals,
+//! the shell's exit statuses when it cannot be started.
 
 pub(crate) mod signals;
 mod supervise;

@@ -1,5 +1,5 @@
-//! Running a program as a child that behaves as if it were this process: it gets our signals, dies with us, and we end as it
-//! ended.
+//! Running a program as a child that behaves as if it were this process: it gets our signals, dies with us, and we end
+//! as it ended.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -101,7 +101,8 @@ pub(crate) fn supervise(program: &Program) -> Result<Ended, Failure> {
     };
     let failed = exec_error(pipe);
     let ended = wait_for(child, &watched, start);
-    // What came too late for the child (the key that ended it, seen after its end) must not end us before we have reported.
+    // What came too late for the child (the key that ended it, seen after its end) must not end us before we have
+    // reported.
     signals::discard_pending(&watched);
     signals::set_mask(&mask);
     match failed {
@@ -112,8 +113,8 @@ pub(crate) fn supervise(program: &Program) -> Result<Ended, Failure> {
 
 /// In the child: becomes the program, or tells through the pipe why not.
 fn become_program(program: &Program, parent: libc::pid_t, pipe: i32) -> ! {
-    // SAFETY: plain calls. Had this command become the program, killing the one would kill the other: so it is here. The
-    // parent may have died before the kernel was told.
+    // SAFETY: plain calls. Had this command become the program, killing the one would kill the other: so it is here.
+    // The parent may have died before the kernel was told.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != parent {

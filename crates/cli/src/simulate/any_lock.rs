@@ -1,5 +1,5 @@
-//! A lock of the catalogue whose type is forgotten: so simulation and workloads are compiled once, not once for each of some fifty
-//! locks and ways of waiting.
+//! A lock of the catalogue whose type is forgotten: so simulation and workloads are compiled once, not once for each of
+//! some fifty locks and ways of waiting.
 
 use std::cell::RefCell;
 use std::mem::offset_of;
@@ -73,8 +73,9 @@ impl Kind {
         Self::Closure {
             run: |any, inside| {
                 let mut section = Section { request: Request::new(Section::act), inside };
-                // SAFETY: the section stays here until this returns, and is not touched before; so does the lock, for the workload outlives
-                // its threads. These run on one host thread: what goes to another one of them need not be `Send`.
+                // SAFETY: the section stays here until this returns, and is not touched before; so does the lock, for
+                // the workload outlives its threads. These run on one host thread: what goes to another one of them
+                // need not be `Send`.
                 unsafe { L::run(any.queue_of::<L::State>(), (&raw mut section).cast()) }
             },
         }
@@ -82,8 +83,8 @@ impl Kind {
 }
 
 impl Kind {
-    /// A server sleeps where its clients sleep; where they poll or rest for ever, if there are CPUs, it polls for ever, as in the
-    /// paper.
+    /// A server sleeps where its clients sleep; where they poll or rest for ever, if there are CPUs, it polls for ever,
+    /// as in the paper.
     const fn served<W: WaitPolicy>() -> Self {
         Self::Served {
             run: |any, servers, inside| servers.run::<W>(any.state_of::<rcl::Lock<Sim>>(), inside),
@@ -133,8 +134,8 @@ impl AnyLock {
 
     fn queue_of<Q>(&self) -> &Q {
         const { assert!(size_of::<Q>() <= size_of::<[Word; 5]>() && align_of::<Q>() <= align_of::<Word>()) }
-        // SAFETY: the queue of a lock on `Word`s is made of words: it fits (checked above), and any bits are valid words. `kind` is
-        // that of one lock, so the memory is seen as one type of queue only.
+        // SAFETY: the queue of a lock on `Word`s is made of words: it fits (checked above), and any bits are valid
+        // words. `kind` is that of one lock, so the memory is seen as one type of queue only.
         unsafe { &*self.queue.as_ptr().cast() }
     }
 

@@ -1,4 +1,5 @@
-//! A lock that is to be simulated: one of the mutexes, of the readers-writer locks, or of those that no program can be run under.
+//! A lock that is to be simulated: one of the mutexes, of the readers-writer locks, or of those that no program can be
+//! run under.
 
 use flashlock_locks::catalogue::{APART, ApartId};
 use flashlock_locks::machine::Tunables;
@@ -34,7 +35,8 @@ impl Candidate {
         let name = text.split(':').next().unwrap_or_default();
         if name.trim().is_empty() {
             return Err(Failure::usage(format_args!(
-                "--locks '{text}': names no lock, as between two commas with nothing between; known are: {} {} {} (flashlock locks describes them)",
+                "--locks '{text}': names no lock, as between two commas with nothing between; known are: {} {} {} \
+                 (flashlock locks describes them)",
                 known(),
                 known_rw(),
                 known_apart()

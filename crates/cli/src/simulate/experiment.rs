@@ -38,7 +38,8 @@ pub(crate) enum Work {
     Locktorture,
     /// The same with lock statistics: shared lines are written after each acquisition
     Lockstat,
-    /// will-it-scale's open1, with threads: two locks. Lengths follow from one thread's speed; the number of lines is guessed
+    /// will-it-scale's open1, with threads: two locks. Lengths follow from one thread's speed; the number of lines is
+    /// guessed
     Open1,
     /// will-it-scale's lock2, with threads: one lock
     Lock2,
@@ -51,11 +52,11 @@ pub(crate) enum Work {
     /// A queue of 10,000 messages, three consumers (with fewer than six threads, half of them), and producers, as in
     /// Malthusian Locks, section 6.7
     Messages,
-    /// Threads list a shared directory, or replace a file in it (only with --lookups below 100), as in ShflLocks' slides
-    /// 79 and 80: for readers-writer locks
+    /// Threads list a shared directory, or replace a file in it (only with --lookups below 100), as in ShflLocks'
+    /// slides 79 and 80: for readers-writer locks
     Readdir,
-    /// Sections that follow a chain of shared lines (--lines) and write them, with a delay between sections (--delay), as
-    /// in RCL (USENIX ATC 2012), section 4.1
+    /// Sections that follow a chain of shared lines (--lines) and write them, with a delay between sections (--delay),
+    /// as in RCL (USENIX ATC 2012), section 4.1
     RclLines,
     /// The same with eleven locks, two of them hot, as in RCL, figure 13
     RclLocks,
@@ -74,7 +75,8 @@ impl Work {
         matches!(self, Self::Buffers | Self::BuffersSem | Self::Messages)
     }
 
-    /// Whether the lock is a kernel's spin lock, around which that does not preempt: neither who has it nor who waits for it.
+    /// Whether the lock is a kernel's spin lock, around which that does not preempt: neither who has it nor who waits
+    /// for it.
     fn is_in_kernel(self) -> bool {
         matches!(self, Self::Locktorture | Self::Lockstat | Self::Open1 | Self::Lock2)
     }
@@ -93,8 +95,8 @@ impl Work {
         }
     }
 
-    /// How many of 100 operations are lookups of the map, or lists of the directory, unless somebody says otherwise; `None` if they are
-    /// all of one kind.
+    /// How many of 100 operations are lookups of the map, or lists of the directory, unless somebody says otherwise;
+    /// `None` if they are all of one kind.
     pub(super) fn reads(self) -> Option<u32> {
         match self {
             Self::Kvmap => Some(Mix::PAPER.lookups),
@@ -228,8 +230,8 @@ impl Experiment<'_> {
         Hosted
     }
 
-    /// Their threads, on CPUs of their own. Clients are to be spawned before: these have the CPUs that they have under any
-    /// lock.
+    /// Their threads, on CPUs of their own. Clients are to be spawned before: these have the CPUs that they have under
+    /// any lock.
     fn serve(&self, simulation: &mut Simulation, kind: &'static Kind, cpus: &[u32]) {
         let (Kind::Served { serve, .. }, Some(servers)) = (kind, SERVERS.with_borrow(Clone::clone)) else { return };
         let time = (self.warm_up, self.warm_up + self.length);
@@ -256,8 +258,8 @@ impl Experiment<'_> {
         for number in 0..self.threads {
             let (shared, counts) = (Rc::clone(&shared), Rc::clone(&counts));
             let (servers, left) = (servers.clone(), Rc::clone(&left));
-            // A queue of threads that come back at once keeps its order for ever. Were it that of their numbers, it would be
-            // that of their places.
+            // A queue of threads that come back at once keeps its order for ever. Were it that of their numbers, it
+            // would be that of their places.
             let begins = XorShift::new(!seed, number).bits() % (from / 4).max(1);
             simulation.spawn(move || {
                 let mut client = shared.client(seed, number);
@@ -403,8 +405,9 @@ mod tests {
         machine
     }
 
-    /// With more threads than CPUs, whose last operations take long after the time that counts. Of few operations the section is in
-    /// that time, and the end is not; of more where one thread does what others have asked for, and they then wait for a CPU.
+    /// With more threads than CPUs, whose last operations take long after the time that counts. Of few operations the
+    /// section is in that time, and the end is not; of more where one thread does what others have asked for, and they
+    /// then wait for a CPU.
     #[test]
     fn each_operation_has_one_acquisition() {
         let machine = small();

@@ -5,6 +5,7 @@ use flashlock_sim::Description;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::json;
 
 #[derive(Serialize)]
 struct Row {
@@ -46,6 +47,5 @@ pub(super) fn text(width: u16) -> String {
 
 /// An array of objects.
 pub(super) fn json() -> Result<String, Failure> {
-    let rows: Vec<Row> = all().collect();
-    serde_json::to_string_pretty(&rows).map(|text| text + "\n").map_err(Failure::new)
+    json::text(&all().collect::<Vec<Row>>())
 }

@@ -109,17 +109,35 @@ pub(crate) struct Args {
     locks: Vec<String>,
 
     /// Numbers of threads; by default 1, 2, 4, … up to the number of CPUs, and 1.5 times that (messages needs two)
-    #[arg(long, value_name = "N,…", allow_negative_numbers = true, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(
+        long,
+        value_name = "N,…",
+        allow_negative_numbers = true,
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=4096)
+    )]
     threads: Vec<u32>,
 
     /// How many seeds to run everything with; a seed sets the random numbers of clients and locks
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     seeds: u32,
 
     /// How many placements of the threads to run with each seed; each draws anew what --place leaves open. A second
     /// hardware thread of a core is used only when all cores have one. A thread stays where it starts, unless the
     /// scheduler moves it
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     placements: u32,
 
     /// Where threads start
@@ -130,26 +148,46 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
 
-    /// How long a run measures, in ms of virtual time; by default 4 to 40, by workload; with more threads than CPUs, ten
-    /// time slices
+    /// How long a run measures, in ms of virtual time; by default 4 to 40, by workload; with more threads than CPUs,
+    /// ten time slices
     #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = millis)]
     millis: Option<f64>,
 
     /// Reads among 100 operations: lookups of the map (80), lists of the directory (100); the others are updates
-    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
     lookups: Option<u32>,
 
     /// Work outside the lock, between two operations of the map, in ns (0)
-    #[arg(long, value_name = "NS", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    #[arg(
+        long,
+        value_name = "NS",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u32).range(0..=1_000_000)
+    )]
     external: Option<u32>,
 
     /// Shared lines that a section of rcl-lines or rcl-locks reads and writes (1)
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     lines: Option<u32>,
 
     /// Work between two sections of rcl-lines, in cycles of the machine's clock (100, high contention in the RCL paper;
     /// low contention is 2000000). It varies evenly by an eighth up and down
-    #[arg(long, value_name = "CYCLES", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
+    #[arg(
+        long,
+        value_name = "CYCLES",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u32).range(0..=100_000_000)
+    )]
     delay: Option<u32>,
 
     /// Servers of rcl, each on a CPU on which no thread starts (1). Locks are assigned to them in turn

@@ -26,6 +26,7 @@ use super::candidate::Candidate;
 use super::experiment::{Experiment, Sample, Work};
 use super::ground::Timeline;
 use crate::failure::Failure;
+use crate::json;
 use crate::launch::signals::Interruption;
 
 /// What the others are compared with if nobody says otherwise: what the papers compare with.
@@ -102,7 +103,8 @@ impl<'a> Sweep<'a> {
         if let Some(few) = threads.first().filter(|few| **few < fewest) {
             let (name, few) = (name(args.workload), units::counted(u64::from(*few), "thread"));
             return Err(Failure::usage(format_args!(
-                "--threads: with {few} {name} waits for ever, for some of its threads wait for what others do: {fewest} at least"
+                "--threads: with {few} {name} waits for ever, for some of its threads wait for what others do: \
+                 {fewest} at least"
             )));
         }
         locks.iter().try_for_each(|lock| lock.check(args.workload, machine, &threads, args.trace.is_some()))?;
@@ -294,7 +296,6 @@ impl<'a> Sweep<'a> {
 
     /// The result, before anything is run.
     fn results(&self) -> Results {
-        let command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let cells: Vec<String> = self.threads.iter().map(u32::to_string).collect();
         let names: Vec<String> = self.locks.iter().map(|lock| lock.text.clone()).collect();
         let title = name(self.args.workload);
@@ -313,7 +314,7 @@ impl<'a> Sweep<'a> {
         };
         let millis = self.millis(1);
         Results {
-            provenance: Provenance::now(SCHEMA, VERSION, command, self.simulated()),
+            provenance: Provenance::now(SCHEMA, VERSION, json::command(), self.simulated()),
             name: "simulate".into(),
             title: format!("{title} on {}, simulated", self.machine.name),
             about: self.about(millis),
@@ -366,12 +367,13 @@ impl<'a> Sweep<'a> {
         let (machine, warm_up) = (&self.machine.title, millis / 4.0);
         let longer = self.longer(millis).unwrap_or_default();
         format!(
-            "{work}{mix}. Machine: {machine}{latencies}{placed}. Each run: {millis} ms of virtual time, after {warm_up} ms that do \
-             not count.{longer}"
+            "{work}{mix}. Machine: {machine}{latencies}{placed}. Each run: {millis} ms of virtual time, after \
+             {warm_up} ms that do not count.{longer}"
         )
     }
 
-    /// How long a run with so many threads measures, in ms: where they must take turns, long enough for all of them to have run.
+    /// How long a run with so many threads measures, in ms: where they must take turns, long enough for all of them to
+    /// have run.
     fn millis(&self, threads: u32) -> f64 {
         let usual = usual_millis(self.args.workload);
         let crowded = threads > self.machine.cpus();

@@ -107,7 +107,8 @@ fn misses(results: &Results, group: &Group, cell: &str, width: u16) -> String {
 /// A row's name and cells.
 type Row = (String, Vec<String>);
 
-/// Three digits, but never more than four behind the point: what is so little that it would need more is only said to be little.
+/// Three digits, but never more than four behind the point: what is so little that it would need more is only said to
+/// be little.
 fn shown(figure: Option<f64>) -> String {
     match figure {
         None => NONE.to_owned(),
@@ -122,7 +123,8 @@ fn whole(figure: Option<f64>) -> String {
     figure.map_or_else(|| NONE.to_owned(), |figure| units::count(figure.round() as u64))
 }
 
-/// Nothing if no run succeeded, else a table under its title. Columns for which the screen has no room come below the others.
+/// Nothing if no run succeeded, else a table under its title. Columns for which the screen has no room come below the
+/// others.
 fn titled(title: &str, corner: &str, columns: &[String], rows: &[Row], width: u16) -> String {
     /// What a table puts between two columns.
     const GAP: usize = 3;

@@ -1,8 +1,9 @@
-//! A run's sections as a timeline, in the Trace Event Format that Perfetto and the Firefox Profiler open: each NUMA node is a
-//! process, each thread a track. On it follow its waits, which say how it waited, and its sections, both complete events (`X`); of a wait
-//! that is not over in the end, what there is of it. A flow (`s` to `f`) is a hand-off: from the end of a section to the beginning of
-//! the next one under that lock, whose thread was waiting.
-//! Of readers, who are in their sections together, the last one to leave hands over, to a writer; and a writer to each who waited.
+//! A run's sections as a timeline, in the Trace Event Format that Perfetto and the Firefox Profiler open: each NUMA
+//! node is a process, each thread a track. On it follow its waits, which say how it waited, and its sections, both
+//! complete events (`X`); of a wait that is not over in the end, what there is of it. A flow (`s` to `f`) is a
+//! hand-off: from the end of a section to the beginning of the next one under that lock, whose thread was waiting. Of
+//! readers, who are in their sections together, the last one to leave hands over, to a writer; and a writer to each who
+//! waited.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
@@ -122,7 +123,8 @@ fn complete(section: &Section, before: Option<&Section>) -> String {
     text
 }
 
-/// A flow's two ends. An end belongs to the slice that encloses its time: the last nanosecond of one section, the first of the next.
+/// A flow's two ends. An end belongs to the slice that encloses its time: the last nanosecond of one section, the first
+/// of the next.
 fn hand_over(from: &Section, to: &Section) -> [String; 2] {
     let name = if from.node == to.node { "hand-off" } else { "hand-off to another node" };
     // A thread's sections begin at different times.

@@ -1,9 +1,9 @@
 //! # Who measures, and has locks moved
 //!
 //! A governor has adaptive locks and the servers that it opens for them. Once a [`PERIOD`] it reads their counters and
-//! asks the [policy](super::policy). It moves no lock itself: it says where the lock is to be, and the lock's next holder
-//! has it moved. So a governor never waits for a lock, and knows no addresses: a lock may be dropped, or moved in
-//! memory, at any time.
+//! asks the [policy](super::policy). It moves no lock itself: it says where the lock is to be, and the lock's next
+//! holder has it moved. So a governor never waits for a lock, and knows no addresses: a lock may be dropped, or moved
+//! in memory, at any time.
 //!
 //! Servers stay open when their locks have left: a server without requests sleeps, and uses no CPU. When no adaptive
 //! lock is used, the governor sleeps as well.

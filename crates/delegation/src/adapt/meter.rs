@@ -1,13 +1,13 @@
 //! # What is measured of a lock
 //!
 //! Sections are counted beside the lock's word, by who holds the lock. Their time is measured in samples: of each
-//! [`EVERY`] sections that a thread asks for, two that follow each other on the same lock. From the end of the first one
-//! to the end of the second one is a *cycle*; the second one, with its wait, is the section. All sections of the
+//! [`EVERY`] sections that a thread asks for, two that follow each other on the same lock. From the end of the first
+//! one to the end of the second one is a *cycle*; the second one, with its wait, is the section. All sections of the
 //! samples by all cycles is the share of their time that threads spend in sections of this lock (section 2.2 of the
 //! paper): a thread's samples are as many as it has cycles, and as long, so each thread counts alike.
 //!
-//! A section that follows one of the same thread finds its lines at hand; if another thread was in between, they have to
-//! travel. The medians of both tell what a server saves.
+//! A section that follows one of the same thread finds its lines at hand; if another thread was in between, they have
+//! to travel. The medians of both tell what a server saves.
 
 use std::cell::Cell;
 use std::sync::Arc;

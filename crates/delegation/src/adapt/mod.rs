@@ -23,12 +23,12 @@
 //! about 125 is timed. A lock that is not adaptive pays for a comparison with null.
 //!
 //! **Pinning.** [`Delegated::assign`](crate::Delegated::assign) keeps the lock where it is told to be, until
-//! [`Delegated::unpin`](crate::Delegated::unpin). The [configuration](crate::config) pins as well: a lock that it places
-//! on a server or makes ordinary is not adaptive.
+//! [`Delegated::unpin`](crate::Delegated::unpin). The [configuration](crate::config) pins as well: a lock that it
+//! places on a server or makes ordinary is not adaptive.
 //!
 //! **What it cannot see.**
-//! - CPUs that other processes use. The governor counts the CPUs that this process may use (affinity, cgroup), and takes
-//!   off what this process's own threads use.
+//! - CPUs that other processes use. The governor counts the CPUs that this process may use (affinity, cgroup), and
+//!   takes off what this process's own threads use.
 //! - Cache misses. It compares the sections that follow one of the same thread with those that follow another one's:
 //!   what these take longer is the lines that travel.
 //! - Threads that have a client number and are idle. They lower the use rate of their server, so a lock that is used by

@@ -9,13 +9,13 @@
 //! 2. **The way back.** A lock comes back when its server's use rate, over all its scans, is below
 //!    [`Thresholds::back`]; with several locks on that server, the one with the fewest sections does. So does a lock
 //!    that has hardly any share of its server's sections. And one that was faster as an ordinary lock.
-//! 3. **False serialization.** If more than [`SPLIT`] of a server's busy scans run sections of several locks, one of these
-//!    moves to another server, if that leaves both with less to do, or if there is a CPU to spare for a new one.
-//! 4. **The way to a server.** An ordinary lock goes there when the share of time that its threads spend in its sections
-//!    is [`Thresholds::go`] or more, and a server would run its sections faster ([`Thresholds::gain`]).
+//! 3. **False serialization.** If more than [`SPLIT`] of a server's busy scans run sections of several locks, one of
+//!    these moves to another server, if that leaves both with less to do, or if there is a CPU to spare for a new one.
+//! 4. **The way to a server.** An ordinary lock goes there when the share of time that its threads spend in its
+//!    sections is [`Thresholds::go`] or more, and a server would run its sections faster ([`Thresholds::gain`]).
 //!
-//! Each must hold in [`CONFIRM`] windows, one after the other. A lock that has come back rests for [`REST`] windows, and
-//! for twice as many each further time. At most one lock goes or moves in a window, so that what comes of it is
+//! Each must hold in [`CONFIRM`] windows, one after the other. A lock that has come back rests for [`REST`] windows,
+//! and for twice as many each further time. At most one lock goes or moves in a window, so that what comes of it is
 //! measured before the next one does.
 
 use std::collections::BTreeMap;

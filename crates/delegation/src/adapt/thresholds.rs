@@ -31,8 +31,8 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// Section 4.1 of the paper: 20 % against a POSIX mutex, which our ordinary lock is most like. (The 70 % are against
-    /// MCS.) The other numbers are guesses.
+    /// Section 4.1 of the paper: 20 % against a POSIX mutex, which our ordinary lock is most like. (The 70 % are
+    /// against MCS.) The other numbers are guesses.
     pub const PAPER: Self = Self { go: Some(0.2), back: 0.02, handover_ns: 400.0, request_ns: 200.0 };
     /// No lock ever goes to a server.
     pub const NEVER: Self = Self { go: None, ..Self::PAPER };

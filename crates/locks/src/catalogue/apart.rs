@@ -1,14 +1,15 @@
 //! # Locks apart
 //!
-//! The list of those that no program can be run under. They can be simulated, and used by code that is written for them.
+//! The list of those that no program can be run under. They can be simulated, and used by code that is written for
+//! them.
 
 use core::ops::Deref;
 
 use super::Facts;
 
-/// Calls `$use` with every lock apart: `(Variant, "name", interface, [wait => type, …], { facts })`. The interface is `mutex` for a
-/// [`RawLock`](crate::raw::RawLock), `closure` for a [`RawClosure`](crate::closure::RawClosure), `served` for a lock whose
-/// sections a server runs: then the type is how its clients wait. The rest is as in
+/// Calls `$use` with every lock apart: `(Variant, "name", interface, [wait => type, …], { facts })`. The interface is
+/// `mutex` for a [`RawLock`](crate::raw::RawLock), `closure` for a [`RawClosure`](crate::closure::RawClosure), `served`
+/// for a lock whose sections a server runs: then the type is how its clients wait. The rest is as in
 /// [`for_each_lock!`](crate::for_each_lock), and why it stands apart.
 #[macro_export]
 macro_rules! for_each_lock_apart {
@@ -30,7 +31,12 @@ macro_rules! for_each_lock_apart {
                 fair: "no: the first attempt after a release wins",
                 apart: "collapses under contention: to compare with, not in the preload",
             }),
-            (FlatCombining, "flat-combining", closure, [stp => $crate::closure::FlatCombining<$crate::wait::SpinThenPark>, spin => $crate::closure::FlatCombining<$crate::wait::Spin>, park => $crate::closure::FlatCombining<$crate::wait::Park>, umwait => $crate::closure::FlatCombining<$crate::wait::Umwait>], {
+            (FlatCombining, "flat-combining", closure, [
+                stp => $crate::closure::FlatCombining<$crate::wait::SpinThenPark>,
+                spin => $crate::closure::FlatCombining<$crate::wait::Spin>,
+                park => $crate::closure::FlatCombining<$crate::wait::Park>,
+                umwait => $crate::closure::FlatCombining<$crate::wait::Umwait>
+            ], {
                 title: "records of requests; the lock holder runs all of them",
                 paper: "Hendler, Incze, Shavit & Tzafrir, SPAA 2010",
                 source: "closure/flat_combining.rs",
@@ -38,7 +44,12 @@ macro_rules! for_each_lock_apart {
                 fair: "no: a request may be missed again and again",
                 apart: "closure API only: not in the preload",
             }),
-            (CcSynch, "cc-synch", closure, [stp => $crate::closure::CcSynch<$crate::wait::SpinThenPark>, spin => $crate::closure::CcSynch<$crate::wait::Spin>, park => $crate::closure::CcSynch<$crate::wait::Park>, umwait => $crate::closure::CcSynch<$crate::wait::Umwait>], {
+            (CcSynch, "cc-synch", closure, [
+                stp => $crate::closure::CcSynch<$crate::wait::SpinThenPark>,
+                spin => $crate::closure::CcSynch<$crate::wait::Spin>,
+                park => $crate::closure::CcSynch<$crate::wait::Park>,
+                umwait => $crate::closure::CcSynch<$crate::wait::Umwait>
+            ], {
                 title: "queue of requests; the first request's thread runs those of the others",
                 paper: "Fatourou & Kallimanis, PPoPP 2012, algorithm 1",
                 source: "closure/cc_synch.rs",
@@ -46,13 +57,19 @@ macro_rules! for_each_lock_apart {
                 fair: "yes: first come, first served",
                 apart: "closure API only: not in the preload",
             }),
-            (Rcl, "rcl", served, [stp => $crate::wait::SpinThenPark, spin => $crate::wait::Spin, park => $crate::wait::Park, umwait => $crate::wait::Umwait], {
+            (Rcl, "rcl", served, [
+                stp => $crate::wait::SpinThenPark,
+                spin => $crate::wait::Spin,
+                park => $crate::wait::Park,
+                umwait => $crate::wait::Umwait
+            ], {
                 title: "a cache line for each client's request; a server thread runs all of them",
                 paper: "Lozi, David, Thomas, Lawall & Muller, ATC 2012",
                 source: "closure/rcl/mod.rs",
                 bytes: 8, bytes_per_waiter: 64, atomics: 0,
                 fair: "round by round: each client is served once a scan",
-                apart: "needs a server thread, which libflashlock_rcl (C, C++) or the crate flashlock-delegation (Rust) makes: not in the preload",
+                apart: "needs a server thread, which libflashlock_rcl (C, C++) or the crate flashlock-delegation "
+                       "(Rust) makes: not in the preload",
             }),
         }
     };
@@ -83,8 +100,9 @@ impl Deref for ApartInfo {
 
 macro_rules! define_apart {
     ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], {
-        title: $title:literal, paper: $paper:literal, source: $source:literal, bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
-        atomics: $atomics:literal, fair: $fair:literal, apart: $apart:literal $(,)?
+        title: $title:literal, paper: $paper:literal, source: $source:literal,
+        bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
+        atomics: $atomics:literal, fair: $fair:literal, apart: $($apart:literal)+ $(,)?
     })),* $(,)?) => {
         /// Names a lock apart.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +117,7 @@ macro_rules! define_apart {
                 name: $name, title: $title, paper: $paper, source: $source, bytes: $bytes, bytes_per_waiter: $waiter,
                 numa_aware: false, fair: $fair, waits: &[$(stringify!($wait)),+], options: &[], limits: &[],
             },
-            interface: stringify!($interface), atomics: $atomics, apart: $apart,
+            interface: stringify!($interface), atomics: $atomics, apart: concat!($($apart),+),
         }),*];
     };
 }

@@ -1,7 +1,7 @@
 //! # Claims: what a lock is there for
 //!
-//! In terms that a test can check of any lock (`crates/sim/tests/claims`); a row of the catalogue names those that hold for its lock. Of
-//! every lock it is claimed that it is not free for long while somebody waits.
+//! In terms that a test can check of any lock (`crates/sim/tests/claims`); a row of the catalogue names those that hold
+//! for its lock. Of every lock it is claimed that it is not free for long while somebody waits.
 
 /// What a lock promises of the order in which threads have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,7 @@ pub enum Claim {
     Twice,
     /// Waiters of the holder's NUMA node come before others, mostly.
     Local,
-    /// With more threads than are needed to keep the lock busy, few of them take turns at a time; with fewer it is as fast as MCS.
+    /// With more threads than are needed to keep the lock busy, few of them take turns at a time; with fewer it is as
+    /// fast as MCS.
     Restricts,
 }

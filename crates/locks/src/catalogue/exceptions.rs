@@ -1,7 +1,7 @@
 //! # Exceptions: what a lock cannot do that glibc's can
 //!
-//! In terms of the project's own checks, and in groups, for locks are alike in this. A row of the catalogue names the groups that hold
-//! for its lock.
+//! In terms of the project's own checks, and in groups, for locks are alike in this. A row of the catalogue names the
+//! groups that hold for its lock.
 
 /// A check of the project's own conformance or torture suite to which a lock gives another answer than glibc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -92,9 +92,11 @@ impl Deref for LockInfo {
 
 macro_rules! define_catalogue {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], {
-        title: $title:literal, paper: $paper:literal, source: $source:literal, bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
-        atomics_lock: $al:literal, atomics_unlock: $au:literal, numa_aware: $numa:literal, fair: $fair:literal,
-        strict: $strict:literal, claims: [$($claim:ident),* $(,)?], options: [$($option:ident),* $(,)?], exceptions: [$($limit:ident),* $(,)?] $(,)?
+        title: $title:literal, paper: $($paper:literal)+, source: $source:literal,
+        bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
+        atomics_lock: $al:literal, atomics_unlock: $au:literal, numa_aware: $numa:literal, fair: $($fair:literal)+,
+        strict: $strict:literal, claims: [$($claim:ident),* $(,)?],
+        options: [$($option:ident),* $(,)?], exceptions: [$($limit:ident),* $(,)?] $(,)?
     })),* $(,)?) => {
         /// Names a lock.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,9 +108,10 @@ macro_rules! define_catalogue {
         pub const LOCKS: &[LockInfo] = &[$(LockInfo {
             id: LockId::$variant,
             facts: Facts {
-                name: $name, title: $title, paper: $paper, source: $source, bytes: $bytes, bytes_per_waiter: $waiter,
-                numa_aware: $numa, fair: $fair,
-                waits: &[$(stringify!($wait)),+], options: &[$(OptionId::$option),*], limits: &[$(exceptions::$limit),*],
+                name: $name, title: $title, paper: concat!($($paper),+), source: $source,
+                bytes: $bytes, bytes_per_waiter: $waiter, numa_aware: $numa, fair: concat!($($fair),+),
+                waits: &[$(stringify!($wait)),+], options: &[$(OptionId::$option),*],
+                limits: &[$(exceptions::$limit),*],
             },
             atomics_lock: $al, atomics_unlock: $au, strict: $strict, claims: &[$(Claim::$claim),*],
         }),*];
@@ -120,8 +123,8 @@ for_each_lock!(define_catalogue);
 /// The lock used when the user names none.
 pub const DEFAULT: LockId = LockId::Flash;
 
-/// The locks that users are told to consider, and those that these are measured by: what is compared when the user names none. The
-/// further ones are the family's other members, made of the same parts.
+/// The locks that users are told to consider, and those that these are measured by: what is compared when the user
+/// names none. The further ones are the family's other members, made of the same parts.
 pub const PRINCIPAL: &[LockId] =
     &[LockId::Tas, LockId::Futex, LockId::Mcs, LockId::Cna, LockId::Mcscr, LockId::Shfl, LockId::Flash];
 

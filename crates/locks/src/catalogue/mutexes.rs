@@ -1,9 +1,10 @@
 //! The list of mutexes.
 
-/// Calls `$use` with every lock:
-/// `(Variant, "name", [wait => type, …], { facts })`. The waits are the values of `wait=` that the lock has, each with the
-/// type that implements it; the first is its default. Among the facts are what it claims
-/// ([`Claim`](crate::catalogue::Claim)), the further options that it takes, by their [`OptionId`](crate::catalogue::OptionId), and what it cannot do, by the names of groups of [`exceptions`](crate::catalogue::exceptions).
+/// Calls `$use` with every lock: `(Variant, "name", [wait => type, …], { facts })`. The waits are the values of `wait=`
+/// that the lock has, each with the type that implements it; the first is its default. Among the facts are what it
+/// claims ([`Claim`](crate::catalogue::Claim)), the further options that it takes, by their
+/// [`OptionId`](crate::catalogue::OptionId), and what it cannot do, by the names of groups of
+/// [`exceptions`](crate::catalogue::exceptions). A long `paper` or `fair` is several literals.
 #[macro_export]
 macro_rules! for_each_lock {
     ($use:path) => {
@@ -44,16 +45,27 @@ macro_rules! for_each_lock {
                 strict: false, claims: [Local], options: [],
                 exceptions: [FOREIGN_CODE, ONE_BY_ONE, POLLS],
             }),
-            (Clh, "clh", [stp => $crate::queue::Clh<$crate::wait::SpinThenPark>, spin => $crate::queue::Clh<$crate::wait::Spin>, park => $crate::queue::Clh<$crate::wait::Park>, umwait => $crate::queue::Clh<$crate::wait::Umwait>], {
+            (Clh, "clh", [
+                stp => $crate::queue::Clh<$crate::wait::SpinThenPark>,
+                spin => $crate::queue::Clh<$crate::wait::Spin>,
+                park => $crate::queue::Clh<$crate::wait::Park>,
+                umwait => $crate::queue::Clh<$crate::wait::Umwait>
+            ], {
                 title: "queue lock, each waiter on the node of the one before it",
-                paper: "Craig, 1993; Magnusson, Landin & Hagersten, IPPS 1994; time-outs as in Scott & Scherer, PPoPP 2001",
+                paper: "Craig, 1993; Magnusson, Landin & Hagersten, IPPS 1994; time-outs as in Scott & Scherer, PPoPP "
+                       "2001",
                 source: "queue/clh.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (Mcs, "mcs", [stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>, spin => $crate::queue::Mcs<$crate::wait::Spin>, park => $crate::queue::Mcs<$crate::wait::Park>, umwait => $crate::queue::Mcs<$crate::wait::Umwait>], {
+            (Mcs, "mcs", [
+                stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>,
+                spin => $crate::queue::Mcs<$crate::wait::Spin>,
+                park => $crate::queue::Mcs<$crate::wait::Park>,
+                umwait => $crate::queue::Mcs<$crate::wait::Umwait>
+            ], {
                 title: "queue lock, each waiter on its own cache line",
                 paper: "Mellor-Crummey & Scott, TOCS 1991",
                 source: "queue/mcs.rs",
@@ -62,7 +74,12 @@ macro_rules! for_each_lock {
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (McsTp, "mcs-tp", [stp => $crate::queue::McsTp<$crate::wait::SpinThenPark>, spin => $crate::queue::McsTp<$crate::wait::Spin>, park => $crate::queue::McsTp<$crate::wait::Park>, umwait => $crate::queue::McsTp<$crate::wait::Umwait>], {
+            (McsTp, "mcs-tp", [
+                stp => $crate::queue::McsTp<$crate::wait::SpinThenPark>,
+                spin => $crate::queue::McsTp<$crate::wait::Spin>,
+                park => $crate::queue::McsTp<$crate::wait::Park>,
+                umwait => $crate::queue::McsTp<$crate::wait::Umwait>
+            ], {
                 title: "MCS that passes over waiters that do not run",
                 paper: "He, Scherer & Scott, HiPC 2005",
                 source: "queue/mcs_tp.rs",
@@ -71,16 +88,27 @@ macro_rules! for_each_lock {
                 strict: true, claims: [], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (Cna, "cna", [stp => $crate::numa::Cna<$crate::wait::SpinThenPark>, spin => $crate::numa::Cna<$crate::wait::Spin>, park => $crate::numa::Cna<$crate::wait::Park>, umwait => $crate::numa::Cna<$crate::wait::Umwait>], {
+            (Cna, "cna", [
+                stp => $crate::numa::Cna<$crate::wait::SpinThenPark>,
+                spin => $crate::numa::Cna<$crate::wait::Spin>,
+                park => $crate::numa::Cna<$crate::wait::Park>,
+                umwait => $crate::numa::Cna<$crate::wait::Umwait>
+            ], {
                 title: "compact NUMA-aware queue lock",
                 paper: "Dice & Kogan, EuroSys 2019, sections 4-6",
                 source: "numa/cna.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: true, fair: "in the long run: the holder's NUMA node first, until a draw says otherwise (threshold=)",
+                numa_aware: true,
+                fair: "in the long run: the holder's NUMA node first, until a draw says otherwise (threshold=)",
                 strict: true, claims: [Serves, Local], options: [Threshold, Countdown, Reduction, Refresh],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (CBoMcs, "c-bo-mcs", [stp => $crate::numa::CBoMcs<$crate::wait::SpinThenPark>, spin => $crate::numa::CBoMcs<$crate::wait::Spin>, park => $crate::numa::CBoMcs<$crate::wait::Park>, umwait => $crate::numa::CBoMcs<$crate::wait::Umwait>], {
+            (CBoMcs, "c-bo-mcs", [
+                stp => $crate::numa::CBoMcs<$crate::wait::SpinThenPark>,
+                spin => $crate::numa::CBoMcs<$crate::wait::Spin>,
+                park => $crate::numa::CBoMcs<$crate::wait::Park>,
+                umwait => $crate::numa::CBoMcs<$crate::wait::Umwait>
+            ], {
                 title: "an MCS lock for each NUMA node, below a word to contend for",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015",
                 source: "numa/cohort/mod.rs",
@@ -94,7 +122,9 @@ macro_rules! for_each_lock {
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015",
                 source: "numa/cohort/mod.rs",
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
-                numa_aware: true, fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed acquisitions come after all others",
+                numa_aware: true,
+                fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed "
+                      "acquisitions come after all others",
                 strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
@@ -103,11 +133,18 @@ macro_rules! for_each_lock {
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015; Dice, SPAA 2011",
                 source: "numa/cohort/mod.rs",
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: true, fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed acquisitions come after all others",
+                numa_aware: true,
+                fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed "
+                      "acquisitions come after all others",
                 strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
-            (Hmcs, "hmcs", [stp => $crate::numa::Hmcs<$crate::wait::SpinThenPark>, spin => $crate::numa::Hmcs<$crate::wait::Spin>, park => $crate::numa::Hmcs<$crate::wait::Park>, umwait => $crate::numa::Hmcs<$crate::wait::Umwait>], {
+            (Hmcs, "hmcs", [
+                stp => $crate::numa::Hmcs<$crate::wait::SpinThenPark>,
+                spin => $crate::numa::Hmcs<$crate::wait::Spin>,
+                park => $crate::numa::Hmcs<$crate::wait::Park>,
+                umwait => $crate::numa::Hmcs<$crate::wait::Umwait>
+            ], {
                 title: "hierarchical MCS: a queue for each NUMA node, below one for all",
                 paper: "Chabbi, Fagan & Mellor-Crummey, PPoPP 2015",
                 source: "numa/hmcs.rs",
@@ -116,16 +153,28 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves, Local], options: [Passes, Levels, Near],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (Cst, "cst", [stp => $crate::numa::Cst<$crate::wait::SpinThenPark>, spin => $crate::numa::Cst<$crate::wait::Spin>, park => $crate::numa::Cst<$crate::wait::Park>, umwait => $crate::numa::Cst<$crate::wait::Umwait>], {
+            (Cst, "cst", [
+                stp => $crate::numa::Cst<$crate::wait::SpinThenPark>,
+                spin => $crate::numa::Cst<$crate::wait::Spin>,
+                park => $crate::numa::Cst<$crate::wait::Park>,
+                umwait => $crate::numa::Cst<$crate::wait::Umwait>
+            ], {
                 title: "a queue for each NUMA node, below one for all, with sleepers aside",
                 paper: "Kashyap, Min & Kim, USENIX ATC 2017",
                 source: "numa/cst.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: true, fair: "in the long run: after passes= hand-overs the next NUMA node has its turn, and each turn ends with its node's eldest sleeper",
+                numa_aware: true,
+                fair: "in the long run: after passes= hand-overs the next NUMA node has its turn, and each turn ends "
+                      "with its node's eldest sleeper",
                 strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (Qspin, "qspin", [stp => $crate::queue::Qspin<$crate::wait::SpinThenPark>, spin => $crate::queue::Qspin<$crate::wait::Spin>, park => $crate::queue::Qspin<$crate::wait::Park>, umwait => $crate::queue::Qspin<$crate::wait::Umwait>], {
+            (Qspin, "qspin", [
+                stp => $crate::queue::Qspin<$crate::wait::SpinThenPark>,
+                spin => $crate::queue::Qspin<$crate::wait::Spin>,
+                park => $crate::queue::Qspin<$crate::wait::Park>,
+                umwait => $crate::queue::Qspin<$crate::wait::Umwait>
+            ], {
                 title: "the Linux kernel's queued spinlock, four bytes",
                 paper: "Long & Zijlstra, qspinlock.c, Linux 5.6; CNA patch series v10, patch 2",
                 source: "queue/qspin/mod.rs",
@@ -134,26 +183,44 @@ macro_rules! for_each_lock {
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (QspinCna, "qspin-cna", [stp => $crate::numa::QspinCna<$crate::wait::SpinThenPark>, spin => $crate::numa::QspinCna<$crate::wait::Spin>, park => $crate::numa::QspinCna<$crate::wait::Park>, umwait => $crate::numa::QspinCna<$crate::wait::Umwait>], {
+            (QspinCna, "qspin-cna", [
+                stp => $crate::numa::QspinCna<$crate::wait::SpinThenPark>,
+                spin => $crate::numa::QspinCna<$crate::wait::Spin>,
+                park => $crate::numa::QspinCna<$crate::wait::Park>,
+                umwait => $crate::numa::QspinCna<$crate::wait::Umwait>
+            ], {
                 title: "CNA in the Linux kernel's queued spinlock, four bytes",
                 paper: "Kogan & Dice, patch series v10, patches 3-5, and the replies to it, 2020",
                 source: "numa/qspin_cna.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: true, fair: "bounded: waiters of other NUMA nodes are passed over for 2^flush= hand-overs or stay= microseconds",
+                numa_aware: true,
+                fair: "bounded: waiters of other NUMA nodes are passed over for 2^flush= hand-overs or stay= "
+                      "microseconds",
                 strict: true, claims: [Serves, Bounded, Local],
                 options: [Flush, Stay, Incremental, Scan, Reduction, Urgent],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (Mcscr, "mcscr", [stp => $crate::malthusian::Mcscr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscr<$crate::wait::Spin>, park => $crate::malthusian::Mcscr<$crate::wait::Park>, umwait => $crate::malthusian::Mcscr<$crate::wait::Umwait>], {
+            (Mcscr, "mcscr", [
+                stp => $crate::malthusian::Mcscr<$crate::wait::SpinThenPark>,
+                spin => $crate::malthusian::Mcscr<$crate::wait::Spin>,
+                park => $crate::malthusian::Mcscr<$crate::wait::Park>,
+                umwait => $crate::malthusian::Mcscr<$crate::wait::Umwait>
+            ], {
                 title: "MCS that lets few threads circulate and keeps the others passive",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 4",
                 source: "malthusian/mcscr.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: false, fair: "in the long run: the eldest passive waiter is served once in eldest= releases",
+                numa_aware: false,
+                fair: "in the long run: the eldest passive waiter is served once in eldest= releases",
                 strict: true, claims: [Serves, Restricts], options: [Eldest, Evict],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (Mcscrn, "mcscrn", [stp => $crate::malthusian::Mcscrn<$crate::wait::SpinThenPark>, spin => $crate::malthusian::Mcscrn<$crate::wait::Spin>, park => $crate::malthusian::Mcscrn<$crate::wait::Park>, umwait => $crate::malthusian::Mcscrn<$crate::wait::Umwait>], {
+            (Mcscrn, "mcscrn", [
+                stp => $crate::malthusian::Mcscrn<$crate::wait::SpinThenPark>,
+                spin => $crate::malthusian::Mcscrn<$crate::wait::Spin>,
+                park => $crate::malthusian::Mcscrn<$crate::wait::Park>,
+                umwait => $crate::malthusian::Mcscrn<$crate::wait::Umwait>
+            ], {
                 title: "MCSCR whose circulating threads run on one NUMA node",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 9.1",
                 source: "malthusian/mcscrn.rs",
@@ -162,25 +229,49 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves, Local, Restricts], options: [Eldest, Evict],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (Loiter, "loiter", [stp => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Umwait>, $crate::wait::Umwait>], {
+            (Loiter, "loiter", [
+                stp => $crate::malthusian::Loiter<
+                    $crate::queue::Mcs<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark
+                >,
+                spin => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Spin>, $crate::wait::Spin>,
+                park => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Park>, $crate::wait::Park>,
+                umwait => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Umwait>, $crate::wait::Umwait>
+            ], {
                 title: "a word that arrivals may take; behind it an MCS queue",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "malthusian/loiter.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: false, fair: "bounded: after bound= microseconds the one that contends is handed the lock; behind it, first come, first served",
+                numa_aware: false,
+                fair: "bounded: after bound= microseconds the one that contends is handed the lock; behind it, first "
+                      "come, first served",
                 strict: true, claims: [Serves, Bounded, Twice, Restricts], options: [Bound, Spinners],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (LoiterCna, "loiter-cna", [stp => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark>, spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>, park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>, umwait => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Umwait>, $crate::wait::Umwait>], {
+            (LoiterCna, "loiter-cna", [
+                stp => $crate::malthusian::Loiter<
+                    $crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark
+                >,
+                spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>,
+                park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>,
+                umwait => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Umwait>, $crate::wait::Umwait>
+            ], {
                 title: "a word that arrivals may take; behind it a CNA queue",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "malthusian/loiter.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: true, fair: "in the long run: the one that contends is handed the lock after bound= microseconds; behind it, as in CNA",
-                strict: true, claims: [Serves, Restricts], options: [Bound, Spinners, Threshold, Countdown, Reduction, Refresh],
+                numa_aware: true,
+                fair: "in the long run: the one that contends is handed the lock after bound= microseconds; behind it, "
+                      "as in CNA",
+                strict: true, claims: [Serves, Restricts],
+                options: [Bound, Spinners, Threshold, Countdown, Reduction, Refresh],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (LifoCr, "lifo-cr", [stp => $crate::malthusian::LifoCr<$crate::wait::SpinThenPark>, spin => $crate::malthusian::LifoCr<$crate::wait::Spin>, park => $crate::malthusian::LifoCr<$crate::wait::Park>, umwait => $crate::malthusian::LifoCr<$crate::wait::Umwait>], {
+            (LifoCr, "lifo-cr", [
+                stp => $crate::malthusian::LifoCr<$crate::wait::SpinThenPark>,
+                spin => $crate::malthusian::LifoCr<$crate::wait::Spin>,
+                park => $crate::malthusian::LifoCr<$crate::wait::Park>,
+                umwait => $crate::malthusian::LifoCr<$crate::wait::Umwait>
+            ], {
                 title: "stack of waiters: the newest is next, and now and then the eldest",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.2",
                 source: "malthusian/lifo_cr.rs",
@@ -198,7 +289,12 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves, Bounded, Local], options: [Bound, Shuffles, Policy],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
-            (Shfl, "shfl", [stp => $crate::shuffle::Shfl<$crate::wait::SpinThenPark>, spin => $crate::shuffle::Shfl<$crate::wait::Spin>, park => $crate::shuffle::Shfl<$crate::wait::Park>, umwait => $crate::shuffle::Shfl<$crate::wait::Umwait>], {
+            (Shfl, "shfl", [
+                stp => $crate::shuffle::Shfl<$crate::wait::SpinThenPark>,
+                spin => $crate::shuffle::Shfl<$crate::wait::Spin>,
+                park => $crate::shuffle::Shfl<$crate::wait::Park>,
+                umwait => $crate::shuffle::Shfl<$crate::wait::Umwait>
+            ], {
                 title: "blocking ShflLock: NUMA-aware, for any number of threads",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 33-69",
                 source: "shuffle/shfl.rs",

@@ -1,41 +1,47 @@
 //! # CC-Synch: a queue of requests; the first request's thread runs those of the others
 //!
-//! **Problem.** Under a queue lock the protected data travel with the lock, from each waiter to the next; and so does the line by which it is handed
-//! over. **Idea.** Let the data stay where they are: threads queue what they want done, and the one at the front does it for a number of those
-//! behind it, each of which finds its own request done when its wait is over. Then the next one takes over. **Source.** Fatourou & Kallimanis,
-//! *Revisiting the Combining Synchronization Technique*, PPoPP 2012, algorithm 1.
+//! **Problem.** Under a queue lock the protected data travel with the lock, from each waiter to the next; and so does
+//! the line by which it is handed over. **Idea.** Let the data stay where they are: threads queue what they want done,
+//! and the one at the front does it for a number of those behind it, each of which finds its own request done when its
+//! wait is over. Then the next one takes over. **Source.** Fatourou & Kallimanis, *Revisiting the Combining
+//! Synchronization Technique*, PPoPP 2012, algorithm 1.
 //!
-//! **Use it** when all that is done under the lock is short, and many threads want it all the time. **Rather not** when most requests find the lock free (each
-//! takes a node), or must be answered soon: the one that combines works for others before it goes on.
+//! **Use it** when all that is done under the lock is short, and many threads want it all the time. **Rather not** when
+//! most requests find the lock free (each takes a node), or must be answered soon: the one that combines works for
+//! others before it goes on.
 //!
-//! **Departures.** (1) "Free" is 0, not a node for which nobody waits, so that all-zero is a free lock and a free lock has no node; who finds it free
-//! runs its request without publishing it. (2) The nodes are the pool's, as all; a thread keeps none. (3) A node carries the address of the
-//! request, and the answer is written there. (4) A waiter may sleep after its spin budget.
+//! **Departures.** (1) "Free" is 0, not a node for which nobody waits, so that all-zero is a free lock and a free lock
+//! has no node; who finds it free runs its request without publishing it. (2) The nodes are the pool's, as all; a
+//! thread keeps none. (3) A node carries the address of the request, and the answer is written there. (4) A waiter may
+//! sleep after its spin budget.
 //!
-//! ## State                                                     ## The queue
+//! ## State                                               ## The queue
 //! ```text
-//! | tail | meaning                                   |           tail ───────────────────────────────────────┐
-//! |------|-------------------------------------------|                                                       v
-//! | 0    | free                                      |           (combiner, has run A) ─> [B] ──next─> [C] ──> [ ]
-//! | node | somebody combines, or is about to; the    |                                    WAITING      PARKED  WAITING
-//! |      | node is nobody's request yet              |                                    B's request  C's     whose request
+//! | tail | meaning                                   |     tail ───────────────────────────────────────┐
+//! |------|-------------------------------------------|                                                 v
+//! | 0    | free                                      |     (combiner, has run A) ─> [B] ──next─> [C] ──> [ ]
+//! | node | somebody combines, or is about to; the    |                              WAITING      PARKED  WAITING
+//! |      | node is nobody's request yet              |                              B's request  C's     whose request
 //! ```
-//! Who joins leaves an empty node behind at the tail, and writes its request into the one that it finds there: so a node is named by `tail` before it
-//! carries a request.
+//! Who joins leaves an empty node behind at the tail, and writes its request into the one that it finds there: so a
+//! node is named by `tail` before it carries a request.
 //!
 //! ## A node
 //! ```text
 //!   WAITING | PARKED ── its request was run ──> SERVED: its thread gives it back
-//!   WAITING | PARKED ── it is its turn ───────> HEAD: its thread runs its own request and combines (so may one that has not written it yet)
+//!   WAITING | PARKED ── it is its turn ───────> HEAD: its thread runs its own request and combines
+//!                                                   (so may one that has not written it yet)
 //!   WAITING ── the last of the queue, empty ──> given back by the combiner, with tail -> 0
 //! ```
 //!
 //! ## Invariants
 //! 1. There is at most one combiner: who found `tail` 0, or HEAD in its node. Only it runs requests.
-//! 2. The combiner knows the first node that was not served; from there `next` leads to the tail, but for the last who has joined, who may not have
-//!    written it yet.
-//! 3. A node's request and `next` are written by the one thread that found it in `tail`, request first; the combiner runs it after it has seen `next`.
-//! 4. Once it is SERVED or HEAD, the combiner does not touch a node, but for the wake of an address. Its thread gives it back.
+//! 2. The combiner knows the first node that was not served; from there `next` leads to the tail, but for the last who
+//!    has joined, who may not have written it yet.
+//! 3. A node's request and `next` are written by the one thread that found it in `tail`, request first; the combiner
+//!    runs it after it has seen `next`.
+//! 4. Once it is SERVED or HEAD, the combiner does not touch a node, but for the wake of an address. Its thread gives
+//!    it back.
 //! 5. After HEAD is stored, or `tail` set to 0, the one that was the combiner does not touch the lock.
 //!
 //! ## Orderings
@@ -46,7 +52,8 @@
 //! | `next` store / load | Release / Acquire | each other | the request must be seen, and what it refers to |
 //! | `state` -> SERVED, HEAD | Release | the load in `wait::told`, Acquire | the answer; all sections so far |
 //!
-//! **Cannot:** do what no [closure lock](super) can. The order is first come, first served. While the combiner does not run, nothing is run.
+//! **Cannot:** do what no [closure lock](super) can. The order is first come, first served. While the combiner does not
+//! run, nothing is run.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -91,7 +98,8 @@ impl<W: WaitPolicy, const H: u32> CcSynch<W, H> {
             if served >= H {
                 return answer::<M, W>(node, state::HEAD);
             }
-            // SAFETY: published, as `next` says, and not run yet (invariants 2 and 3); we are the combiner (invariant 1).
+            // SAFETY: published, as `next` says, and not run yet (invariants 2 and 3); we are the combiner (invariant
+            // 1).
             unsafe { serve::<M>(node) };
             answer::<M, W>(node, state::SERVED);
             (here, served) = (next, served + 1);

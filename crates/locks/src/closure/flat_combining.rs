@@ -1,25 +1,25 @@
 //! # flat-combining: a list of requests; the thread that holds the lock runs all of them
 //!
 //! **Problem.** Under a lock that is handed over, the protected data travel from thread to thread, and each hand-over
-//! accesses lines that many threads want. **Idea.** Each thread publishes its request in a record of its own, and looks at
-//! the lock only now and then. One of the threads acquires the lock and runs the requests that it finds in all records, on
-//! data that stay in its cache. **Source.** Hendler, Incze, Shavit & Tzafrir, *Flat Combining and the
-//! Synchronization-Parallelism Tradeoff*, SPAA 2010, sections 2 and 3. It serves as a lock for any section, and does not
-//! combine several requests into one, as in Lozi et al., *Remote Core Locking*, ATC 2012, figure 6.
+//! accesses lines that many threads want. **Idea.** Each thread publishes its request in a record of its own, and looks
+//! at the lock only now and then. One of the threads acquires the lock and runs the requests that it finds in all
+//! records, on data that stay in its cache. **Source.** Hendler, Incze, Shavit & Tzafrir, *Flat Combining and the
+//! Synchronization-Parallelism Tradeoff*, SPAA 2010, sections 2 and 3. It serves as a lock for any section, and does
+//! not combine several requests into one, as in Lozi et al., *Remote Core Locking*, ATC 2012, figure 6.
 //!
 //! **Use it** when sections are short, and the same threads want the lock all the time. **Rather not** when the lock is
-//! mostly free, because its holder looks at the records of all threads that have used it lately (ATC 2012, section 5.1 and
-//! figure 7); or when requests must be served in order.
+//! mostly free, because its holder looks at the records of all threads that have used it lately (ATC 2012, section 5.1
+//! and figure 7); or when requests must be served in order.
 //!
 //! **Departures.**
 //! 1. A thread that finds the lock free runs its request without publishing it.
 //! 2. A record belongs to the lock, not to a thread, so threads may come and go. A thread takes the record that it used
-//!    last, if that belongs to this lock and is idle; else any idle one; else a new one. So there are as many records as
-//!    threads have waited at once.
+//!    last, if that belongs to this lock and is idle; else any idle one; else a new one. So there are as many records
+//!    as threads have waited at once.
 //! 3. Records that were not used for long leave the list that the holder looks through, as in the paper. They stay in
 //!    another list, of all records.
-//! 4. A waiter may sleep after its spin budget. It marks the lock before, and a marked lock is not released. So no waiter
-//!    sleeps while no thread combines.
+//! 4. A waiter may sleep after its spin budget. It marks the lock before, and a marked lock is not released. So no
+//!    waiter sleeps while no thread combines.
 //!
 //! ## State                                                     ## The records
 //! ```text
@@ -40,15 +40,15 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. The combiner is the thread that has changed `lock` from FREE, or found HEAD in its record. Only it runs requests, and
-//!    changes links below `active`.
-//! 2. A record is made once, and belongs to the lock until the lock is destroyed. Meanwhile, and only then, its `prev` names
-//!    the lock's first record, marked. So a thread may ask any node whether it is such a record, by reading.
+//! 1. The combiner is the thread that has changed `lock` from FREE, or found HEAD in its record. Only it runs requests,
+//!    and changes links below `active`.
+//! 2. A record is made once, and belongs to the lock until the lock is destroyed. Meanwhile, and only then, its `prev`
+//!    names the lock's first record, marked. So a thread may ask any node whether it is such a record, by reading.
 //! 3. Only the thread that has made a record TAKEN writes its request, until it makes the record IDLE.
-//! 4. A record is in the list `active`, unless it is INACTIVE, or TAKEN by a thread that found it INACTIVE or has just made
-//!    it.
-//! 5. The lock is not FREE while a thread sleeps whose request was not run. A thread that will sleep sets MARKED after it
-//!    has published. The combiner goes through the records after it has taken the mark away.
+//! 4. A record is in the list `active`, unless it is INACTIVE, or TAKEN by a thread that found it INACTIVE or has just
+//!    made it.
+//! 5. The lock is not FREE while a thread sleeps whose request was not run. A thread that will sleep sets MARKED after
+//!    it has published. The combiner goes through the records after it has taken the mark away.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -63,8 +63,9 @@
 //! No checker can distinguish the orderings of `records` from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) argue for them.
 //!
-//! **Cannot:** do what no [closure lock](super) can. Nor does it serve requests in order: a request that each combiner just
-//! misses waits until its own thread combines. Destroying the lock gives the records back; a lock that is leaked keeps them.
+//! **Cannot:** do what no [closure lock](super) can. Nor does it serve requests in order: a request that each combiner
+//! just misses waits until its own thread combines. Destroying the lock gives the records back; a lock that is leaked
+//! keeps them.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -87,7 +88,8 @@ const INACTIVE: u32 = 17;
 /// A thread is about to publish.
 const TAKEN: u32 = 18;
 
-/// Bit of a record's `prev`, in which no other user of a queue node has more than a handle: so it is a record that is in use.
+/// Bit of a record's `prev`, in which no other user of a queue node has more than a handle: so it is a record that is
+/// in use.
 const OWNED: u32 = 1 << 31;
 const _: () = assert!(OWNED >= Handle::LIMIT);
 
@@ -154,7 +156,8 @@ impl<M: Machine> Record<M> {
         &self.node.prev
     }
 
-    /// In which pass it was used last. A [hint](crate::node): another value has it leave the list too early or too late.
+    /// In which pass it was used last. A [hint](crate::node): another value has it leave the list too early or too
+    /// late.
     fn used(self) -> &'static M::Word {
         &self.node.since
     }
@@ -209,7 +212,8 @@ impl<M: Machine> FlatState<M> {
     /// A record for the calling thread, TAKEN, and whether it is in the list.
     fn take_record(&self) -> (Record<M>, bool) {
         let last = Handle::from_word(M::local(Local::Record)).map(Record::<M>::of).filter(|last| {
-            // Invariant 2. Relaxed: a record that this thread has used it has seen made, and, if the lock was destroyed, disowned.
+            // Invariant 2. Relaxed: a record that this thread has used it has seen made, and, if the lock was
+            // destroyed, disowned.
             let owner = last.owner().load(Relaxed);
             owner & OWNED != 0 && owner & !OWNED == self.first.load(Relaxed)
         });
@@ -312,7 +316,8 @@ impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
         for record in list::<M>(&lock.active, Record::next) {
             if is_waiting(record.state().load(Acquire)) {
                 record.used().store(now, Relaxed);
-                // SAFETY: published, and not run yet, as its state says; it is seen with Acquire (invariant 3). We are the combiner (invariant 1).
+                // SAFETY: published, and not run yet, as its state says; it is seen with Acquire (invariant 3). We are
+                // the combiner (invariant 1).
                 unsafe { serve(record.node) };
                 answer::<M, W>(record.node, state::SERVED);
                 served += 1;
@@ -336,7 +341,8 @@ fn is_waiting(state: u32) -> bool {
     matches!(state, state::WAITING | state::PARKED)
 }
 
-/// (before, record, next), IDLE -> (before, next), INACTIVE. Whether it was idle. The first of the list cannot: newcomers change `active`.
+/// (before, record, next), IDLE -> (before, next), INACTIVE. Whether it was idle. The first of the list cannot:
+/// newcomers change `active`.
 fn retire<M: Machine>(before: Record<M>, record: Record<M>) -> bool {
     before.next().store(record.next().load(Relaxed), Relaxed);
     let retired = record.state().compare_exchange(IDLE, INACTIVE, Release, Relaxed).is_ok();
@@ -347,7 +353,8 @@ fn retire<M: Machine>(before: Record<M>, record: Record<M>) -> bool {
     retired
 }
 
-// SAFETY: (1) is invariant 1; (2): who asks goes on when it is SERVED, or has combined; (3): `P` passes, each over as many records as there are.
+// SAFETY: (1) is invariant 1; (2): who asks goes on when it is SERVED, or has combined; (3): `P` passes, each over as
+// many records as there are.
 unsafe impl<M: Machine, W: WaitPolicy, const P: u32, const C: u32> RawClosure<M> for FlatCombining<W, P, C> {
     type State = FlatState<M>;
 

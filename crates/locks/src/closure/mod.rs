@@ -1,8 +1,9 @@
 //! # Closure locks
 //!
-//! A lock that is given what is to be done under it, instead of being acquired and released: then any thread may do it, and the data
-//! stay with the thread that does it for several others (Hendler et al., *Flat Combining*, SPAA 2010; compared with delegation to a core of
-//! its own in Lozi et al., *Remote Core Locking*, ATC 2012, sections 1, 5.1 and 6). Such a lock cannot stand behind `pthread_mutex_lock`.
+//! A lock that is given what is to be done under it, instead of being acquired and released: then any thread may do it,
+//! and the data stay with the thread that does it for several others (Hendler et al., *Flat Combining*, SPAA 2010;
+//! compared with delegation to a core of its own in Lozi et al., *Remote Core Locking*, ATC 2012, sections 1, 5.1 and
+//! 6). Such a lock cannot stand behind `pthread_mutex_lock`.
 //!
 //! | file | lock |
 //! |---|---|
@@ -19,18 +20,19 @@
 //! `flashlock-delegation` is one. The rest of this page holds for `rcl` too, except where it says otherwise.
 //!
 //! ## The two layers
-//! [`RawClosure`] is what such a lock is: a type without values, whose state is made of words, all-zero when it is free; it runs
-//! [`Request`]s. [`Delegate`] puts a value beside it, and takes closures.
+//! [`RawClosure`] is what such a lock is: a type without values, whose state is made of words, all-zero when it is
+//! free; it runs [`Request`]s. [`Delegate`] puts a value beside it, and takes closures.
 //!
 //! ## A request
-//! stands on the stack of the thread that makes it, which does not go on before it was run: a queue node carries its address.
+//! stands on the stack of the thread that makes it, which does not go on before it was run: a queue node carries its
+//! address.
 //!
 //! ## What holds of all of them
 //! 1. A request is run once, and none other of that lock meanwhile. It is run by a thread that is in
 //!    [`RawClosure::run`] for the same lock; with `rcl`, by a thread of the lock's server.
 //! 2. It has been run when `run` returns; what it wrote is seen by who asked, and by all later requests.
-//! 3. A thread that runs the requests of others does so before its own `run` returns, for a number of them that is bounded.
-//!    (With `rcl`, a server's thread does nothing else.)
+//! 3. A thread that runs the requests of others does so before its own `run` returns, for a number of them that is
+//!    bounded. (With `rcl`, a server's thread does nothing else.)
 //! 4. The lock's state may be accessed until **every** `run` has returned, unlike a mutex's: a thread whose request was
 //!    run may be on its way while another one still looks for more. (With `rcl`, only until the client's own
 //!    [`rcl::exec`] has returned: a server releases the lock before it answers.)
@@ -62,7 +64,8 @@ use crate::machine::{Machine, Word};
 use crate::node::Node;
 use crate::wait::{WaitPolicy, tell};
 
-/// What is to be done under a lock: the head of a record on the stack of the thread that asks, whose rest the function knows.
+/// What is to be done under a lock: the head of a record on the stack of the thread that asks, whose rest the function
+/// knows.
 #[repr(C)]
 pub struct Request {
     act: unsafe fn(*mut Request),
@@ -100,8 +103,8 @@ pub unsafe trait RawClosure<M: Machine>: 'static {
     /// If the request unwinds, the lock stays held for ever, whoever ran it.
     ///
     /// # Safety
-    /// The request can be run, once, by any thread, until this returns: it is there, with what its function expects behind it, and
-    /// nobody accesses that meanwhile. The lock is there until every call of this has returned.
+    /// The request can be run, once, by any thread, until this returns: it is there, with what its function expects
+    /// behind it, and nobody accesses that meanwhile. The lock is there until every call of this has returned.
     unsafe fn run(state: &Self::State, request: *mut Request);
 
     /// Gives back what the lock owns beside its state. Nobody uses it any more.
@@ -118,7 +121,8 @@ pub fn publish<M: Machine>(node: &Node<M>, request: *mut Request) {
 /// Does the request of a node.
 ///
 /// # Safety
-/// The node was published with a request that was not run yet, and the caller has seen that. It is alone in running requests of its lock.
+/// The node was published with a request that was not run yet, and the caller has seen that. It is alone in running
+/// requests of its lock.
 pub unsafe fn serve<M: Machine>(node: &Node<M>) {
     let address = u64::from(node.mutex[0].load(Relaxed)) | u64::from(node.mutex[1].load(Relaxed)) << 32;
     let request: *mut Request = core::ptr::with_exposed_provenance_mut(address as usize);
@@ -134,8 +138,8 @@ fn answer<M: Machine, W: WaitPolicy>(node: &Node<M>, what: u32) {
 
 /// A value, and a closure lock by which alone it can be had.
 ///
-/// Small sections that many threads want all the time, on data of a few lines, are what it is for. For sections that are long, that block, or that are mostly
-/// alone, use a mutex.
+/// Small sections that many threads want all the time, on data of a few lines, are what it is for. For sections that
+/// are long, that block, or that are mostly alone, use a mutex.
 pub struct Delegate<M: Machine, L: RawClosure<M>, T> {
     state: L::State,
     value: UnsafeCell<T>,
@@ -173,7 +177,8 @@ impl<T, F: FnOnce(&mut T) -> R, R> Call<T, F, R> {
     /// Closure -> returned.
     ///
     /// # Safety
-    /// `request` is the head of a `Call` that nobody else accesses, and that was not acted upon yet. Nobody else accesses its value.
+    /// `request` is the head of a `Call` that nobody else accesses, and that was not acted upon yet. Nobody else
+    /// accesses its value.
     unsafe fn act(request: *mut Request) {
         let guard = NoUnwinding;
         // SAFETY: the caller's promise; a `Call` begins with its request.
@@ -192,16 +197,17 @@ impl<M: Machine, L: RawClosure<M>, T> Delegate<M, L, T> {
         Self { state: L::new_state(), value: UnsafeCell::new(value) }
     }
 
-    /// Has the closure run with the value, by this thread or by another one that wants it, too; what it returned. For panics see the
-    /// [module](self); on the same lock inside itself it waits for ever.
+    /// Has the closure run with the value, by this thread or by another one that wants it, too; what it returned. For
+    /// panics see the [module](self); on the same lock inside itself it waits for ever.
     pub fn with<R: Send, F: FnOnce(&mut T) -> R + Send>(&self, closure: F) -> R
     where
         T: Send,
     {
         let work = Work { closure: ManuallyDrop::new(closure) };
         let mut call = Call { request: Request::new(Call::<T, F, R>::act), value: self.value.get(), work };
-        // SAFETY: the call stays here until `run` returns, and is not touched before. What it carries may go to another thread (`Send`), and
-        // comes back. The value is accessed by requests of this lock only, one at a time (1). Whoever is in `run` borrows the lock.
+        // SAFETY: the call stays here until `run` returns, and is not touched before. What it carries may go to another
+        // thread (`Send`), and comes back. The value is accessed by requests of this lock only, one at a time (1).
+        // Whoever is in `run` borrows the lock.
         unsafe { L::run(&self.state, (&raw mut call).cast()) };
         // SAFETY: it was run (2).
         ManuallyDrop::into_inner(unsafe { call.work.returned })

@@ -1,19 +1,21 @@
 //! # The waiters of a broadcast, on their way to the mutex
 //!
-//! A broadcast claims all waiters and lets at most one at a time contend for the mutex. Where they go is the lock's business
-//! ([`RawLock::adopt`](crate::raw::RawLock::adopt)): into its queue, on its word, or hand over hand.
+//! A broadcast claims all waiters and lets at most one at a time contend for the mutex. Where they go is the lock's
+//! business ([`RawLock::adopt`](crate::raw::RawLock::adopt)): into its queue, on its word, or hand over hand.
 //!
 //! ```text
 //!   first ─next─> second ─next─> … ─next─> last ─next─> 0        all CLAIMED: asleep, or about to be
 //! ```
 //!
 //! ## Invariants
-//! 1. A CLAIMED waiter cannot go on, whatever wakes it, until somebody else changes its state; it says so (AWAITED) before it
-//!    sleeps on that.
-//! 2. The first waiter stays CLAIMED until the broadcaster has done with the mutex. He has yet to acquire it, so nobody may free
-//!    it: the broadcaster, who need not hold it, can work on the lock's state. In a lock's queue, whoever passes the front on may
-//!    make him HEAD; so a broadcaster who still wants something of him then says which wait he means, by its generation.
-//! 3. Nodes are named while they are CLAIMED, or unreachable for others; a link is read before its node's state changes.
+//! 1. A CLAIMED waiter cannot go on, whatever wakes it, until somebody else changes its state; it says so (AWAITED)
+//!    before it sleeps on that.
+//! 2. The first waiter stays CLAIMED until the broadcaster has done with the mutex. He has yet to acquire it, so nobody
+//!    may free it: the broadcaster, who need not hold it, can work on the lock's state. In a lock's queue, whoever
+//!    passes the front on may make him HEAD; so a broadcaster who still wants something of him then says which wait he
+//!    means, by its generation.
+//! 3. Nodes are named while they are CLAIMED, or unreachable for others; a link is read before its node's state
+//!    changes.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -52,8 +54,8 @@ impl Chain {
         count
     }
 
-    /// CLAIMED | AWAITED -> PARKED, all but the first: they are moved. `settle` is called with each before that, when it cannot
-    /// go on yet.
+    /// CLAIMED | AWAITED -> PARKED, all but the first: they are moved. `settle` is called with each before that, when
+    /// it cannot go on yet.
     pub fn park_followers<M: Machine>(&self, mut settle: impl FnMut(&Node<M>)) {
         M::trace(Event::CondMoved); // The first, who will follow.
         let mut here = next::<M>(self.first);
@@ -75,8 +77,8 @@ impl Chain {
         claimed(self.first.node::<M>())
     }
 
-    /// CLAIMED | AWAITED -> PARKED, the first, in a queue where others may have made him head; he may have left it, and his node
-    /// may serve somebody else (whose generation is another).
+    /// CLAIMED | AWAITED -> PARKED, the first, in a queue where others may have made him head; he may have left it, and
+    /// his node may serve somebody else (whose generation is another).
     pub fn park_first<M: Machine>(&self, claim: u32) {
         let state = &self.first.node::<M>().state;
         // Release: as above. From CLAIMED to AWAITED there is no way back.
@@ -87,7 +89,8 @@ impl Chain {
         }
     }
 
-    /// Lets the first go, who wakes the second when he has the mutex, and so on: for locks that have no place for sleepers.
+    /// Lets the first go, who wakes the second when he has the mutex, and so on: for locks that have no place for
+    /// sleepers.
     pub fn hand_over_hand<M: Machine>(self) {
         tell::<M>(self.first);
     }
@@ -137,7 +140,8 @@ pub(super) fn tell<M: Machine>(waiter: Handle) {
     M::unpark(node);
 }
 
-/// To be called by a waiter that a broadcast woke, once it has the mutex: wakes the next one, where they go hand over hand.
+/// To be called by a waiter that a broadcast woke, once it has the mutex: wakes the next one, where they go hand over
+/// hand.
 pub fn pass_baton<M: Machine>(next: Option<Handle>) {
     if let Some(next) = next {
         tell::<M>(next);

@@ -1,12 +1,13 @@
 //! # A condition variable as a queue of nodes
 //!
-//! **Problem.** Wake exactly one waiter per signal, in order; lose no signal to a waiter that gives up; after a broadcast, do
-//! not let a herd fall upon the mutex; and let the object be destroyed as soon as nobody is blocked on it. **Idea.** Waiters
-//! queue in nodes of the pool and sleep each on his own word. A signal takes the first off the queue; a broadcast takes all,
-//! and hands them to the mutex's lock as a [`Chain`], to sleep on there (*wait morphing*). **Source.** POSIX.1-2017,
-//! `pthread_cond_*`; the destruction protocol is that of glibc's condition variable (a count of references, the destroyer waits
-//! for it). In which order signals call the waiters can be chosen ([`Order`](crate::order::Order)): first in, first out, the
-//! default, or mostly last in, first out (Dice, *Malthusian Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
+//! **Problem.** Wake exactly one waiter per signal, in order; lose no signal to a waiter that gives up; after a
+//! broadcast, do not let a herd fall upon the mutex; and let the object be destroyed as soon as nobody is blocked on
+//! it. **Idea.** Waiters queue in nodes of the pool and sleep each on his own word. A signal takes the first off the
+//! queue; a broadcast takes all, and hands them to the mutex's lock as a [`Chain`], to sleep on there (*wait
+//! morphing*). **Source.** POSIX.1-2017, `pthread_cond_*`; the destruction protocol is that of glibc's condition
+//! variable (a count of references, the destroyer waits for it). In which order signals call the waiters can be chosen
+//! ([`Order`](crate::order::Order)): first in, first out, the default, or mostly last in, first out (Dice, *Malthusian
+//! Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
 //!
 //! ## State: 20 bytes
 //! | word | meaning |
@@ -17,25 +18,26 @@
 //! | `epoch` | the machine's epoch when the queue was last used: see [`settle`] |
 //!
 //! ## Invariants
-//! 1. A node is in the queue iff it is QUEUED or LEAVING (changed under `lock`, but for QUEUED -> LEAVING). A CLAIMED node is
-//!    the claimer's until he stores SIGNALED or PARKED, or hands it on, in a lock's queue, to whoever makes it HEAD.
+//! 1. A node is in the queue iff it is QUEUED or LEAVING (changed under `lock`, but for QUEUED -> LEAVING). A CLAIMED
+//!    node is the claimer's until he stores SIGNALED or PARKED, or hands it on, in a lock's queue, to whoever makes it
+//!    HEAD.
 //! 2. Each waiter holds one reference from `enqueue` until it has finished with this object. A broadcast that *moves* a
 //!    waiter gives its reference back for it: such a waiter never looks here again.
-//! 3. A signal counts only on a node that it has changed from QUEUED to CLAIMED; a waiter gives up only by QUEUED -> LEAVING.
-//!    One of the two wins, so no signal is lost to a waiter that times out or is cancelled; one that is cancelled *after* it was
-//!    signalled passes the signal on, which its reference makes safe.
-//! 4. After `lock` is released, a signaller touches only nodes and futex addresses; after its reference is given back, so does
-//!    a waiter. So the object may be destroyed, and freed, once `destroy` returns.
+//! 3. A signal counts only on a node that it has changed from QUEUED to CLAIMED; a waiter gives up only by QUEUED ->
+//!    LEAVING. One of the two wins, so no signal is lost to a waiter that times out or is cancelled; one that is
+//!    cancelled *after* it was signalled passes the signal on, which its reference makes safe.
+//! 4. After `lock` is released, a signaller touches only nodes and futex addresses; after its reference is given back,
+//!    so does a waiter. So the object may be destroyed, and freed, once `destroy` returns.
 //! 5. In a forked child whatever the other threads were at stopped anywhere: `lock` may be held, a node half linked, a
-//!    reference given to nobody. Nobody follows a link or takes `lock` before the first use there has put all of that back to
-//!    nothing. A wait that goes on in the child (its thread forked in a signal handler) is not in the queue any more, which its
-//!    node's epoch tells.
+//!    reference given to nobody. Nobody follows a link or takes `lock` before the first use there has put all of that
+//!    back to nothing. A wait that goes on in the child (its thread forked in a signal handler) is not in the queue any
+//!    more, which its node's epoch tells.
 //!
 //! ## Orderings
-//! Everything is protected by `lock`, except `state` (CLAIMED -> SIGNALED: Release / Acquire, although what it hands over is
-//! the signaller's business and goes through the mutex), `refs` (AcqRel: the destroyer sees the last waiter done), and the
-//! glance at `head` in `signal` (Relaxed: a waiter that must be seen has queued under the mutex that the signaller has held
-//! since).
+//! Everything is protected by `lock`, except `state` (CLAIMED -> SIGNALED: Release / Acquire, although what it hands
+//! over is the signaller's business and goes through the mutex), `refs` (AcqRel: the destroyer sees the last waiter
+//! done), and the glance at `head` in `signal` (Relaxed: a waiter that must be seen has queued under the mutex that the
+//! signaller has held since).
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -68,7 +70,8 @@ pub struct CondQueue<M: Machine> {
 pub enum Outcome {
     /// Signalled: acquire the mutex, then call [`pass_baton`](crate::cond::pass_baton) with what this holds.
     Signaled(Option<Handle>),
-    /// Moved to the mutex's lock by a broadcast: finish with [`RawLock::lock_adopted`](crate::raw::RawLock::lock_adopted).
+    /// Moved to the mutex's lock by a broadcast: finish with
+    /// [`RawLock::lock_adopted`](crate::raw::RawLock::lock_adopted).
     Moved(Handle),
     /// The deadline has passed, and no signal was consumed.
     TimedOut,
@@ -114,8 +117,8 @@ impl<M: Machine> CondQueue<M> {
         Futex::release::<M>(&self.lock);
     }
 
-    /// Queues the calling thread, which holds the mutex at address `mutex` (0: one that is none of our locks, or that it goes on
-    /// holding). The caller then releases the mutex and calls [`CondQueue::wait`].
+    /// Queues the calling thread, which holds the mutex at address `mutex` (0: one that is none of our locks, or that
+    /// it goes on holding). The caller then releases the mutex and calls [`CondQueue::wait`].
     pub fn enqueue(&self, mutex: u64) -> Handle {
         M::trace(Event::CondWait);
         let me = M::take_node();
@@ -165,8 +168,8 @@ impl<M: Machine> CondQueue<M> {
         self.wait_with(me, |word, expected| M::park(word, expected, until))
     }
 
-    /// [`CondQueue::wait`] with another way to [`Machine::park`], which may end the wait by not returning; who cleans up then
-    /// calls [`CondQueue::cancel`].
+    /// [`CondQueue::wait`] with another way to [`Machine::park`], which may end the wait by not returning; who cleans
+    /// up then calls [`CondQueue::cancel`].
     pub fn wait_with(&self, me: Handle, mut park: impl FnMut(&M::Word, u32) -> Unparked) -> Outcome {
         let node = me.node::<M>();
         while node.state.load(Acquire) == state::QUEUED {
@@ -195,8 +198,8 @@ impl<M: Machine> CondQueue<M> {
         Outcome::Signaled(baton)
     }
 
-    /// QUEUED -> LEAVING -> out of the queue. Whether that was still possible; then no signal was consumed, and the wait is
-    /// over.
+    /// QUEUED -> LEAVING -> out of the queue. Whether that was still possible; then no signal was consumed, and the
+    /// wait is over.
     pub fn withdraw(&self, me: Handle) -> bool {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::QUEUED, state::LEAVING, Relaxed, Relaxed).is_err() {
@@ -300,8 +303,8 @@ impl<M: Machine> Default for CondQueue<M> {
     }
 }
 
-/// Hands the waiters to the locks of their mutexes; those whose mutex is none of our locks all go at once, as glibc lets them.
-/// (All have one mutex, unless the program does what POSIX leaves undefined.)
+/// Hands the waiters to the locks of their mutexes; those whose mutex is none of our locks all go at once, as glibc
+/// lets them. (All have one mutex, unless the program does what POSIX leaves undefined.)
 fn release_chain<M: Machine>(first: Handle, morph: &impl Morph) {
     let mut rest = Some(first);
     while let Some(first) = rest {

@@ -1,7 +1,7 @@
 //! # Polling, and offering one's CPU
 //!
-//! By arrivals, and by the head. Whoever finds the lock free takes it, but looks a second time first: if the thread that
-//! has released it takes it again at once, the lock is hot, and is better left on that CPU.
+//! By arrivals, and by the head. Whoever finds the lock free takes it, but looks a second time first: if the thread
+//! that has released it takes it again at once, the lock is hot, and is better left on that CPU.
 
 use core::sync::atomic::Ordering::Relaxed;
 

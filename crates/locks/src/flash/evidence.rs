@@ -1,8 +1,8 @@
 //! # What `flash` knows, and what follows from it
 //!
-//! Evidence and decisions, apart from the mechanism: what a machine measures comes in here, and how long a thread waits in
-//! which way goes out. Times are in µs. A transfer of the line, a sleep, and a move of the lock are measured; the other
-//! figures are constants, from the prototype's grid of two CPUs.
+//! Evidence and decisions, apart from the mechanism: what a machine measures comes in here, and how long a thread waits
+//! in which way goes out. Times are in µs. A transfer of the line, a sleep, and a move of the lock are measured; the
+//! other figures are constants, from the prototype's grid of two CPUs.
 //!
 //! | decision | by what |
 //! |---|---|
@@ -58,8 +58,8 @@ const PATIENCE: core::ops::RangeInclusive<u32> = 100..=1_000;
 
 /// How long an arrival offers its CPU to others before it sleeps.
 ///
-/// If it slept, and the lock became free at once, the lock would stand still for as long as a sleep costs. The longer the
-/// wait already is, the longer are the sections of this lock, and the less that matters.
+/// If it slept, and the lock became free at once, the lock would stand still for as long as a sleep costs. The longer
+/// the wait already is, the longer are the sections of this lock, and the less that matters.
 pub fn patience<M: Machine>() -> u32 {
     (M::sleep_cost() * WORTH).clamp(*PATIENCE.start(), *PATIENCE.end())
 }
@@ -74,8 +74,8 @@ pub fn first_look<M: Machine>(sleepers: u32) -> u32 {
 
 /// After how many steps a waiter that found the lock free looks again before it takes it.
 ///
-/// If it takes the lock, its line travels here, and back to the thread that released it, which may be about to come again.
-/// One that comes within that time had better find the lock where it left it.
+/// If it takes the lock, its line travels here, and back to the thread that released it, which may be about to come
+/// again. One that comes within that time had better find the lock where it left it.
 pub fn second_look<M: Machine>() -> u32 {
     M::transfer_cost(2).max(1)
 }

@@ -1,7 +1,7 @@
 //! # The head: the one waiter that contends while others sleep
 //!
-//! It polls, naps while the lock is hot, offers its CPU while it is not, and sleeps on the word when that has been in vain.
-//! When its wait is overdue it asks to be handed the lock.
+//! It polls, naps while the lock is hot, offers its CPU while it is not, and sleeps on the word when that has been in
+//! vain. When its wait is overdue it asks to be handed the lock.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -78,8 +78,8 @@ impl<M: Machine> Lock<'_, M> {
 
     /// (held, head awake) -> (3, SLEEPS), and sleeps. `None` if it did not, for the lock is free or granted.
     ///
-    /// First the word, then `SLEEPS`: a release that is to grant the lock takes `SLEEPS` back first, then writes 2, so that a
-    /// head on its way to sleep finds either of them changed.
+    /// First the word, then `SLEEPS`: a release that is to grant the lock takes `SLEEPS` back first, then writes 2, so
+    /// that a head on its way to sleep finds either of them changed.
     fn sleep_on_word(&self, until: Option<Deadline>) -> Option<Unparked> {
         let seen = self.word.load(Relaxed);
         if seen == FREE || (seen != AWAITED && self.word.compare_exchange(seen, AWAITED, Relaxed, Relaxed).is_err()) {

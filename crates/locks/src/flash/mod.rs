@@ -1,24 +1,24 @@
 //! # flash: any running thread may take it; one waiter contends, the others sleep
 //!
-//! **Problem.** On a few CPUs a lock loses time in three ways. It stands still while a thread wakes up. Its line travels
-//! although the last holder would have come back. And waiting threads take CPUs from working ones. **Idea.** Any thread that
-//! finds the word free may take it. An arrival polls briefly, then offers its CPU to others. It sleeps only when a sleep is
-//! cheap compared to the wait so far. One of the threads that wait for long is the *head*, and contends; all others sleep.
-//! **Source.** This project. Competitive succession, spin-then-park and the standby thread: Dice, *Malthusian Locks*, §5.1,
-//! 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
+//! **Problem.** On a few CPUs a lock loses time in three ways. It stands still while a thread wakes up. Its line
+//! travels although the last holder would have come back. And waiting threads take CPUs from working ones. **Idea.**
+//! Any thread that finds the word free may take it. An arrival polls briefly, then offers its CPU to others. It sleeps
+//! only when a sleep is cheap compared to the wait so far. One of the threads that wait for long is the *head*, and
+//! contends; all others sleep. **Source.** This project. Competitive succession, spin-then-park and the standby thread:
+//! Dice, *Malthusian Locks*, §5.1, 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
 //!
-//! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot lock
-//! and each should have it soon: if a hundred threads want it, each waits for about a hundred times `bound=`. `shfl` serves
-//! more of them in turn, and completes [0.53 to 0.93 times](../choosing.md#many-cpus) as many sections on simulated
-//! machines.
+//! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot
+//! lock and each should have it soon: if a hundred threads want it, each waits for about a hundred times `bound=`.
+//! `shfl` serves more of them in turn, and completes [0.53 to 0.93 times](../choosing.md#many-cpus) as many sections on
+//! simulated machines.
 //!
 //! **Departures.** From LOITER's standby thread:
 //! 1. There is no inner lock. A thread that is not the head and does not poll sleeps on a word of this lock, in the
 //!    kernel's order. So no queue nodes are needed.
 //! 2. The head passes its place on after its section, not before it.
 //! 3. A head that contends for a hot lock naps.
-//! 4. Measurements of this machine decide for how long a waiter offers its CPU, and after what time it looks twice: what a
-//!    sleep costs, what a transfer of the line costs, and what it costs to move this lock.
+//! 4. Measurements of this machine decide for how long a waiter offers its CPU, and after what time it looks twice:
+//!    what a sleep costs, what a transfer of the line costs, and what it costs to move this lock.
 //!
 //! ```text
 //!   arrivals ── poll, then offer their CPU ──┐
@@ -36,8 +36,8 @@
 //! | `state` | what is known of the waiters: see [`state`] |
 //! | `calls` | how often a sleeper was called, above eight bits that say for how long the lock [stays](stay); on it they sleep |
 //!
-//! `word` follows glibc's protocol. glibc's code treats each value above 1 as a 2, and may write 2 over a 3: then the head,
-//! which sleeps only while it finds 3, looks again.
+//! `word` follows glibc's protocol. glibc's code treats each value above 1 as a 2, and may write 2 over a 3: then the
+//! head, which sleeps only while it finds 3, looks again.
 //!
 //! ## How a thread waits
 //! | stage | for how long | where |
@@ -49,14 +49,15 @@
 //!
 //! Which figures decide, and where they come from, is in [`evidence`].
 //!
-//! **The second look.** The thread that released a hot lock takes it again before its line gets to another CPU. So a waiter
-//! that finds the word free looks again after a moment. It takes the lock only if no thread has had it in between. If
-//! moving the data of the sections takes longer than the last holder stays away, the moment is as long as that time: see [`stay`].
+//! **The second look.** The thread that released a hot lock takes it again before its line gets to another CPU. So a
+//! waiter that finds the word free looks again after a moment. It takes the lock only if no thread has had it in
+//! between. If moving the data of the sections takes longer than the last holder stays away, the moment is as long as
+//! that time: see [`stay`].
 //!
 //! ## The bound
-//! Let a thread arrive when n others want the lock or hold it, each with sections of at most s. Let T be `bound=`, and let d
-//! be the longest time until a thread that was woken, or that offered its CPU, runs. Then the thread has the lock after at
-//! most **(n + 2) · (2 s + T + d) + d'**, where d' is the time that an arrival spends before it is counted, if
+//! Let a thread arrive when n others want the lock or hold it, each with sections of at most s. Let T be `bound=`, and
+//! let d be the longest time until a thread that was woken, or that offered its CPU, runs. Then the thread has the lock
+//! after at most **(n + 2) · (2 s + T + d) + d'**, where d' is the time that an arrival spends before it is counted, if
 //! - woken threads run, and the threads before it do not stop;
 //! - it does not time out, and code that bypasses the lock does not release it.
 //!
@@ -70,16 +71,19 @@
 //! 1. Whoever changes `word` from 0, or clears `GRANT`, holds the lock.
 //! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap that sees none counted clears it.
 //! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`].
-//! 4. `PASS` is set by the holder and taken back by its release; so at most one sleeper is called for each section of a head.
-//! 5. `TRANSIT` is set before `calls` changes. A sleeper reads `calls` before it is counted. So it cannot sleep through a call.
-//! 6. A head sleeps on the word only after it wrote 3, then set `SLEEPS` in a state without `GRANT`. `GRANT` is set only
-//!    in a state without `SLEEPS`. A release that took `SLEEPS` back, or finds a sleeper's mark on the word, writes 2
-//!    before the grant, and wakes all who sleep on the word after it. (With two heads, one that wakes up takes back the
-//!    other's `SLEEPS`, too.)
-//! 7. A head that was woken on the word acquires with 2, sleeps there again with 3, or leaves a 2: others may sleep there.
+//! 4. `PASS` is set by the holder and taken back by its release; so at most one sleeper is called for each section of a
+//!    head.
+//! 5. `TRANSIT` is set before `calls` changes. A sleeper reads `calls` before it is counted. So it cannot sleep through
+//!    a call.
+//! 6. A head sleeps on the word only after it wrote 3, then set `SLEEPS` in a state without `GRANT`. `GRANT` is set
+//!    only in a state without `SLEEPS`. A release that took `SLEEPS` back, or finds a sleeper's mark on the word,
+//!    writes 2 before the grant, and wakes all who sleep on the word after it. (With two heads, one that wakes up takes
+//!    back the other's `SLEEPS`, too.)
+//! 7. A head that was woken on the word acquires with 2, sleeps there again with 3, or leaves a 2: others may sleep
+//!    there.
 //! 8. After the exchange that frees `word`, or the CAS that sets `GRANT`, a releaser uses addresses only.
-//! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there, and writes it
-//!    only if it reads a lock whose head does not wait for a release.
+//! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there, and
+//!    writes it only if it reads a lock whose head does not wait for a release.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -95,17 +99,17 @@
 //! | `turn`, and the low bits of `calls` | Relaxed | – | hints, and the holder's own |
 //!
 //! ## What it reaches
-//! `cargo xtask regret` compares it with locks that programs embed, [on 2 CPUs](../results/regret.md) of an Intel Xeon. Over 70
-//! combinations of section, work outside and threads it has 0.990 of the best lock's throughput (`shfl` 0.885, nsync
-//! 0.872, glibc 0.854, `tbb::mutex` 0.784), over 35 that were held out 0.997. It has 0.86 of a physical bound that does not count that data have to move. It is more
-//! than 5 % behind the best in three combinations: one with 256 threads (0.86), and two with sections of 250 µs. Where 256
-//! threads want more CPU than there is, the longest waits, 0.8 to 1.0 s, are 1.1 to 1.5 times the bound with d = 0: a
-//! called thread also waits for a CPU.
+//! `cargo xtask regret` compares it with locks that programs embed, [on 2 CPUs](../results/regret.md) of an Intel Xeon.
+//! Over 70 combinations of section, work outside and threads it has 0.990 of the best lock's throughput (`shfl` 0.885,
+//! nsync 0.872, glibc 0.854, `tbb::mutex` 0.784), over 35 that were held out 0.997. It has 0.86 of a physical bound
+//! that does not count that data have to move. It is more than 5 % behind the best in three combinations: one with 256
+//! threads (0.86), and two with sections of 250 µs. Where 256 threads want more CPU than there is, the longest waits,
+//! 0.8 to 1.0 s, are 1.1 to 1.5 times the bound with d = 0: a called thread also waits for a CPU.
 //!
 //! ## What each mechanism is worth
-//! `cargo xtask regret --ablation --rivals none --ms 100` builds the lock without each of them, and compares the builds over
-//! the same 70 combinations, on 2 CPUs of an Intel Xeon. The table shows throughput and CPU time per section as multiples
-//! of the complete lock's (geometric mean), and the throughput of the combination that loses most:
+//! `cargo xtask regret --ablation --rivals none --ms 100` builds the lock without each of them, and compares the builds
+//! over the same 70 combinations, on 2 CPUs of an Intel Xeon. The table shows throughput and CPU time per section as
+//! multiples of the complete lock's (geometric mean), and the throughput of the combination that loses most:
 //!
 //! | without | throughput | worst | CPU time | why it stays |
 //! |---|--:|--:|--:|---|
@@ -118,11 +122,11 @@
 //! | offers that end sooner after a vain sleep | 1.00 | 0.97 | 1.01 | CPU time with sections of 250 µs: 1.05 |
 //! | a releaser that offers its CPU to an overdue head | 1.00 | 0.97 | 0.99 | the longest wait: 1.6 times as long with a CPU hog |
 //!
-//! Two more gained nothing and were removed: a mark for locks that are never hot, and a head that polls more slowly after a
-//! nap.
+//! Two more gained nothing and were removed: a mark for locks that are never hot, and a head that polls more slowly
+//! after a nap.
 //!
-//! **Cannot:** wake a head that naps. If the threads that made the lock hot leave it all at once, it stays free until the nap
-//! ends, 0.4 ms at most, unless another thread arrives.
+//! **Cannot:** wake a head that naps. If the threads that made the lock hot leave it all at once, it stays free until
+//! the nap ends, 0.4 ms at most, unless another thread arrives.
 
 pub mod arrival;
 pub mod evidence;
@@ -257,8 +261,8 @@ impl<M: Machine> RawLock<M> for Flash {
 
     #[inline]
     fn unlock(word: &M::Word, queue: &FlashQueue<M>) {
-        // Relaxed: the holder's own, and what the release itself decides by. A head that asks later is seen by the next one.
-        // Nothing is stored before the exchange: a line that others poll would travel twice.
+        // Relaxed: the holder's own, and what the release itself decides by. A head that asks later is seen by the next
+        // one. Nothing is stored before the exchange: a line that others poll would travel twice.
         let state = queue.state.load(Relaxed);
         if release::is_special(state, queue.turn.load(Relaxed)) {
             return Self::unlock_special::<M>(word, queue);

@@ -14,8 +14,8 @@ pub(super) fn is_special(state: u32, turn: u32) -> bool {
     state & (PASS | HANDOFF | SLEEPS | TIMED) != 0 || (state & HEAD != 0 && turn::is_multiple(turn, LOOK_EVERY))
 }
 
-/// Wakes who sleeps on the word. If nobody did although somebody should, the head does not run: then one of the sleepers
-/// looks after the lock.
+/// Wakes who sleeps on the word. If nobody did although somebody should, the head does not run: then one of the
+/// sleepers looks after the lock.
 pub(super) fn wake<M: Machine>(word: *const M::Word, calls: *const M::Word, has_sleepers: bool) {
     M::trace(Event::Wake);
     if M::wake(word, 1) == 0 && has_sleepers {

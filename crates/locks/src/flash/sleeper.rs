@@ -1,17 +1,17 @@
 //! # The sleepers: counted, and called one at a time
 //!
-//! They sleep on `calls`, in the kernel's order, which is that of their coming. A release that ends the section of a head
-//! calls one of them to be the next head.
+//! They sleep on `calls`, in the kernel's order, which is that of their coming. A release that ends the section of a
+//! head calls one of them to be the next head.
 //!
-//! **If the head does not run**, nobody calls. A release that was to wake the head hears from the kernel that it did not sleep,
-//! and wakes a sleeper. A head that is awake may be stopped, too, and then nobody hears of it: so each sleeper gets up by
-//! itself, later than its turn should have come, and after twice the time each next time. It looks whether there was a
-//! call meanwhile. It has not been told that the lock is still there. So it asks the kernel first
+//! **If the head does not run**, nobody calls. A release that was to wake the head hears from the kernel that it did
+//! not sleep, and wakes a sleeper. A head that is awake may be stopped, too, and then nobody hears of it: so each
+//! sleeper gets up by itself, later than its turn should have come, and after twice the time each next time. It looks
+//! whether there was a call meanwhile. It has not been told that the lock is still there. So it asks the kernel first
 //! ([`Machine::is_there`]), and then only reads, until what it reads is a lock whose head does not wait for a release.
 //! Then it joins the head.
 //!
-//! Two heads do no harm: whichever acquires the lock first passes the place on, or gives it up if nobody sleeps. That some
-//! thread is head whenever `HEAD` is set without `PASS` and `TRANSIT` holds for each of them.
+//! Two heads do no harm: whichever acquires the lock first passes the place on, or gives it up if nobody sleeps. That
+//! some thread is head whenever `HEAD` is set without `PASS` and `TRANSIT` holds for each of them.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -102,8 +102,8 @@ impl<M: Machine> Lock<'_, M> {
         if self.take_place(false) { self.stand_first(None) } else { self.sleep(calls, None) }
     }
 
-    /// The place of the head, if it is free; or beside the head, if nobody has called and it does not wait for a release.
-    /// Whether the caller is a head now, and no longer counted.
+    /// The place of the head, if it is free; or beside the head, if nobody has called and it does not wait for a
+    /// release. Whether the caller is a head now, and no longer counted.
     fn take_place(&self, uncalled: bool) -> bool {
         loop {
             let seen = self.state();
@@ -120,8 +120,8 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// Whether the lock, if it is one, needs a head: nobody has called since, and the head does not wait for a release. Reads
-    /// only, and of memory that was there a moment ago.
+    /// Whether the lock, if it is one, needs a head: nobody has called since, and the head does not wait for a release.
+    /// Reads only, and of memory that was there a moment ago.
     fn seems_idle(&self, calls: u32) -> bool {
         let state = self.state();
         state & HEAD != 0
@@ -130,7 +130,8 @@ impl<M: Machine> Lock<'_, M> {
             && (state & (TRANSIT | GRANT) != 0 || is_idle(self.word.load(Relaxed), state))
     }
 
-    /// A sleeper whose time is up: is counted no longer. Or it is called just now, and passes that on; or the lock is free.
+    /// A sleeper whose time is up: is counted no longer. Or it is called just now, and passes that on; or the lock is
+    /// free.
     fn leave(&self) -> Result<(), TimedOut> {
         loop {
             let seen = self.state();

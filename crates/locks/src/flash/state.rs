@@ -12,9 +12,9 @@
 //!
 //! Above these, eight bits of the process's [epoch](Machine::epoch), and 17 that count the sleepers.
 //!
-//! The epoch tells a forked child that the waiters of whom it reads are its parent's: the first thread that waits or wakes
-//! there forgets them ([`Lock::settle`]). Should an ancestor 256 generations ago have had the same one, what it left is
-//! taken for what a head leaves that does not run.
+//! The epoch tells a forked child that the waiters of whom it reads are its parent's: the first thread that waits or
+//! wakes there forgets them ([`Lock::settle`]). Should an ancestor 256 generations ago have had the same one, what it
+//! left is taken for what a head leaves that does not run.
 
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
@@ -154,8 +154,8 @@ impl<M: Machine> Lock<'_, M> {
         M::epoch() << EPOCH_AT & EPOCH
     }
 
-    /// To be called before the slow paths: in a forked child, forgets the waiters of the parent. A lock that was granted to
-    /// one of them becomes free.
+    /// To be called before the slow paths: in a forked child, forgets the waiters of the parent. A lock that was
+    /// granted to one of them becomes free.
     pub(super) fn settle(&self) {
         loop {
             let (seen, mine) = (self.queue.state.load(Relaxed), Self::my_epoch());

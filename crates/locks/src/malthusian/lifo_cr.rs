@@ -1,16 +1,17 @@
 //! # LIFO-CR: the last to come is the next to go
 //!
-//! **Problem.** As in [`mcscr`](super::mcscr): threads beyond those that keep a lock busy cost caches and CPUs, and make nothing
-//! faster. **Idea.** A **stack** of waiters. Who circulates comes back to the top of it and is served from there; who is deeper
-//! is passive, without anybody having culled it. Now and then the eldest, at the bottom, is served, for long-term fairness.
-//! **Source.** Dice, *Malthusian Locks*, EuroSys 2017, appendix A.2.
+//! **Problem.** As in [`mcscr`](super::mcscr): threads beyond those that keep a lock busy cost caches and CPUs, and
+//! make nothing faster. **Idea.** A **stack** of waiters. Who circulates comes back to the top of it and is served from
+//! there; who is deeper is passive, without anybody having culled it. Now and then the eldest, at the bottom, is
+//! served, for long-term fairness. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, appendix A.2.
 //!
-//! **Use it** when you would use `mcscr`: it does the same with less state. **Rather not** when each wait must be short.
+//! **Use it** when you would use `mcscr`: it does the same with less state. **Rather not** when each wait must be
+//! short.
 //!
-//! **Departures.** (1) A waiter may leave by time-out. Its node stays in the stack; the holder that pops it gives it back, and
-//! goes through the stack when there are many ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)); a stack full of them lets nobody join ([`LeftBehind`]).
-//! (2) Waiters of a broadcast are pushed as a block, the one that waited longest on top. (3) It has no `evict=`, as `mcscr` has: the top came last, and is the
-//! likeliest to run.
+//! **Departures.** (1) A waiter may leave by time-out. Its node stays in the stack; the holder that pops it gives it
+//! back, and goes through the stack when there are many ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)); a stack full of
+//! them lets nobody join ([`LeftBehind`]). (2) Waiters of a broadcast are pushed as a block, the one that waited
+//! longest on top. (3) It has no `evict=`, as `mcscr` has: the top came last, and is the likeliest to run.
 //!
 //! ## State                                                          ## The stack
 //! ```text
@@ -31,12 +32,14 @@
 //! | yes | D … A | stays D | A, from the bottom: a walk, once in `eldest=` (1,000) releases |
 //!
 //! ## Invariants
-//! 1. Only the holder takes nodes out of the stack, or writes the link of a node in it; others only push. So a link once read by
-//!    the holder stays what it is, and a push that compares `top` with what it saw there need not care what happened in between.
-//! 2. A node in the stack changes state only by its own thread (WAITING -> PARKED, -> ABANDONED) and by the holder, once the
-//!    node is out of the stack (-> HEAD).
+//! 1. Only the holder takes nodes out of the stack, or writes the link of a node in it; others only push. So a link
+//!    once read by the holder stays what it is, and a push that compares `top` with what it saw there need not care
+//!    what happened in between.
+//! 2. A node in the stack changes state only by its own thread (WAITING -> PARKED, -> ABANDONED) and by the holder,
+//!    once the node is out of the stack (-> HEAD).
 //! 3. A node is given back by its thread after HEAD, or by the holder after ABANDONED; never while it is in the stack.
-//! 4. After HEAD is stored, or `top` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
+//! 4. After HEAD is stored, or `top` set to 0, the releaser touches neither lock nor node, but for the wake of an
+//!    address.
 //! 5. In a forked child the nodes of the parent are the deepest: the first that is dead ends the stack.
 //!
 //! ## Orderings
@@ -50,8 +53,9 @@
 //!
 //! No checker can tell the last from Relaxed: [the models](../models.md#what-neither-can-tell) argue for it.
 //!
-//! **Cannot:** what [`mcs`](crate::queue::mcs) cannot, but for this: who joins need not link itself, so that no release waits for
-//! a thread that was stopped in between. Nor bound a wait in time: the eldest of n waiters waits for 1,000 releases on average.
+//! **Cannot:** what [`mcs`](crate::queue::mcs) cannot, but for this: who joins need not link itself, so that no release
+//! waits for a thread that was stopped in between. Nor bound a wait in time: the eldest of n waiters waits for 1,000
+//! releases on average.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -266,8 +270,8 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
         queue.top.load(Relaxed) != FREE
     }
 
-    /// The chain goes on top; if the lock was free, its first waiter owns it now. The CAS that pushes him, or the grant, is the
-    /// last access (he stays CLAIMED until then: invariant 2 of `cond/chain`).
+    /// The chain goes on top; if the lock was free, its first waiter owns it now. The CAS that pushes him, or the
+    /// grant, is the last access (he stays CLAIMED until then: invariant 2 of `cond/chain`).
     fn adopt(_: &M::Word, queue: &LifoQueue<M>, chain: Chain) {
         let (first, last) = (chain.first(), chain.last());
         chain.park_followers::<M>(|_| ());

@@ -1,19 +1,24 @@
 //! # LOITER: an outer word that arrivals may take, an inner lock to wait in
 //!
-//! **Problem.** A test-and-set lock is never handed to a thread that does not run, and is the fastest there is where few contend;
-//! but nobody sleeps there, and nobody is served in turn. A queue lock is the opposite. **Idea.** *Outer-inner with throttling*: who
-//! arrives polls the **outer** word for a while. Who does not get it enters the **inner** lock, any lock; its one holder at a time, the
-//! **standby** thread, contends for the outer word again, and who waits for the inner lock is passive. A standby thread that has waited for too
-//! long is impatient, and is handed the outer lock. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, appendix A.1.
+//! **Problem.** A test-and-set lock is never handed to a thread that does not run, and is the fastest there is where
+//! few contend; but nobody sleeps there, and nobody is served in turn. A queue lock is the opposite. **Idea.**
+//! *Outer-inner with throttling*: who arrives polls the **outer** word for a while. Who does not get it enters the
+//! **inner** lock, any lock; its one holder at a time, the **standby** thread, contends for the outer word again, and
+//! who waits for the inner lock is passive. A standby thread that has waited for too long is impatient, and is handed
+//! the outer lock. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, appendix A.1.
 //!
-//! **Use it** when the lock is mostly free or contended by few, but now and then by many: it is fast for few, and lets the many sleep. **Rather not** when threads may be stopped for long while they wait; `shfl` copes with that.
+//! **Use it** when the lock is mostly free or contended by few, but now and then by many: it is fast for few, and lets
+//! the many sleep. **Rather not** when threads may be stopped for long while they wait; `shfl` copes with that.
 //!
-//! **Departures.** (1) Where CPUs are short ([`Machine::crowded`]), one arrival polls at a time, for one spin budget, as one polls who
-//! contends with a holder for his word: each polling thread has a CPU that the holder may need. (2) The paper delays the wake-up of the standby thread, to see whether somebody takes the lock meanwhile. After the release the
-//! memory of the lock may be freed, so here the word says how many arrivals poll: while any do, a release leaves the standby thread asleep, for one of them is the successor, and wakes it in its turn. The
-//! last of them that gives up takes the lock if it is free. (3) A slow-path holder releases the inner lock first, then the outer word: the inner
-//! release may wake a thread, within the section. (4) In a forked child whoever first comes to the slow path forgets those who waited ([`settle`](crate::settle)).
-//! (5) It has no `evict=`, as `mcscr` has: arrivals go past a standby thread that does not run, until it has been granted the lock.
+//! **Departures.** (1) Where CPUs are short ([`Machine::crowded`]), one arrival polls at a time, for one spin budget,
+//! as one polls who contends with a holder for his word: each polling thread has a CPU that the holder may need. (2)
+//! The paper delays the wake-up of the standby thread, to see whether somebody takes the lock meanwhile. After the
+//! release the memory of the lock may be freed, so here the word says how many arrivals poll: while any do, a release
+//! leaves the standby thread asleep, for one of them is the successor, and wakes it in its turn. The last of them that
+//! gives up takes the lock if it is free. (3) A slow-path holder releases the inner lock first, then the outer word:
+//! the inner release may wake a thread, within the section. (4) In a forked child whoever first comes to the slow path
+//! forgets those who waited ([`settle`](crate::settle)). (5) It has no `evict=`, as `mcscr` has: arrivals go past a
+//! standby thread that does not run, until it has been granted the lock.
 //!
 //! ## State: the outer word
 //! | bit | set by | cleared by | meaning |
@@ -24,9 +29,10 @@
 //! | [`IMPATIENT`] | the standby thread, after `bound=` µs | it, or the grant | the next release is to hand the lock over |
 //! | [`GRANTED`] | the releaser, instead of freeing the word | the standby thread, which then holds the lock | |
 //!
-//! Above these, [`COUNT_BITS`] bits count the arrivals that poll. All changes are read-modify-writes, so none is lost: the standby thread gets up by itself once, when it becomes
-//! impatient, and then sleeps until it is woken. (A release by a plain store, as the paper's, would overwrite what a standby thread says at that moment; it would then
-//! have to look again and again.)
+//! Above these, [`COUNT_BITS`] bits count the arrivals that poll. All changes are read-modify-writes, so none is lost:
+//! the standby thread gets up by itself once, when it becomes impatient, and then sleeps until it is woken. (A release
+//! by a plain store, as the paper's, would overwrite what a standby thread says at that moment; it would then have to
+//! look again and again.)
 //!
 //! ```text
 //!   arrivals ── poll ──┐                                     ACS: the holder, those outside, up to spinners= arrivals
@@ -36,24 +42,31 @@
 //! ```
 //!
 //! ## The bound
-//! The standby thread is handed the lock by the first release after `bound=` µs, and who waits for the inner lock becomes the standby thread in turn, when the
-//! one before it releases. So with n waiters before it and sections of length s, a thread waits for n + 1 times bound + 2 s at most, if threads that
-//! are woken run, and deadlines let nobody in between.
+//! The standby thread is handed the lock by the first release after `bound=` µs, and who waits for the inner lock
+//! becomes the standby thread in turn, when the one before it releases. So with n waiters before it and sections of
+//! length s, a thread waits for n + 1 times bound + 2 s at most, if threads that are woken run, and deadlines let
+//! nobody in between.
 //!
 //! ## How far it restricts
-//! Each arrival that finds no place to poll, or polls in vain, goes to the end of the inner queue, and brings its first thread nearer to the word: if that
-//! happens often, all threads circulate. So up to `spinners=` arrivals (8) poll, each for [`BUDGETS`] spin budgets, long enough for those that circulate to find
-//! each other; an arrival culls itself only when [`TOO_OFTEN`] attempts have failed; and the standby thread is **timid**: while arrivals poll it
-//! does not poll, but waits for a grant, or sleeps until a release finds none polling; it looks at the word once before it sleeps, and each time it wakes up. Pauses between looks are random, within [`BACK_OFF`] steps, so that arrivals do not pounce together.
+//! Each arrival that finds no place to poll, or polls in vain, goes to the end of the inner queue, and brings its first
+//! thread nearer to the word: if that happens often, all threads circulate. So up to `spinners=` arrivals (8) poll,
+//! each for [`BUDGETS`] spin budgets, long enough for those that circulate to find each other; an arrival culls itself
+//! only when [`TOO_OFTEN`] attempts have failed; and the standby thread is **timid**: while arrivals poll it does not
+//! poll, but waits for a grant, or sleeps until a release finds none polling; it looks at the word once before it
+//! sleeps, and each time it wakes up. Pauses between looks are random, within [`BACK_OFF`] steps, so that arrivals do
+//! not pounce together.
 //!
-//! On a simulated SPARC T5 (`flashlock simulate randarray --machine sparc-t5 --threads 32`) it makes nine tenths of MCSCR's operations, with a
-//! working set of 9 threads, where MCSCR's is 5 ([fidelity](../fidelity.md)); with `spinners=4` all 32 threads circulate, and it makes half. Where nothing is done outside and sections are shorter than a µs, eight who poll disturb the holder
-//! more than one: on two sockets of 18 cores `kvmap` with 4 or
-//! 18 threads makes 0.8 of what one makes that polls as where CPUs are short, and 1.3 to 1.4 of MCSCR's operations.
+//! On a simulated SPARC T5 (`flashlock simulate randarray --machine sparc-t5 --threads 32`) it makes nine tenths of
+//! MCSCR's operations, with a working set of 9 threads, where MCSCR's is 5 ([fidelity](../fidelity.md)); with
+//! `spinners=4` all 32 threads circulate, and it makes half. Where nothing is done outside and sections are shorter
+//! than a µs, eight who poll disturb the holder more than one: on two sockets of 18 cores `kvmap` with 4 or 18 threads
+//! makes 0.8 of what one makes that polls as where CPUs are short, and 1.3 to 1.4 of MCSCR's operations.
 //!
 //! ## On several NUMA nodes
-//! `loiter-cna` is NUMA-friendly where the lock is saturated: then the standby threads follow each other on a node, and mostly the lock goes to them. The more who
-//! barge, the less it is: the word goes to whoever meets it free; nor does `threshold=` bound how long it stays on a node. So the catalogue does not claim it. `flashlock simulate kvmap --machine 2x18x2 --threads 36 --locks loiter,loiter-cna --external NS`:
+//! `loiter-cna` is NUMA-friendly where the lock is saturated: then the standby threads follow each other on a node, and
+//! mostly the lock goes to them. The more who barge, the less it is: the word goes to whoever meets it free; nor does
+//! `threshold=` bound how long it stays on a node. So the catalogue does not claim it. `flashlock simulate kvmap
+//! --machine 2x18x2 --threads 36 --locks loiter,loiter-cna --external NS`:
 //!
 //! | `--external`, ns | acquisitions from another node: `loiter` | `loiter-cna` | its throughput / `loiter`'s |
 //! |---|---|---|---|
@@ -65,10 +78,10 @@
 //! ## Invariants
 //! 1. Who changes the word from not HELD to HELD, or clears GRANTED, holds the lock.
 //! 2. SLEEPS, IMPATIENT and GRANTED speak of the holder of the inner lock, of whom there is one.
-//! 3. GRANTED is set by a compare-and-swap of a word that is IMPATIENT, and IMPATIENT cleared only by the standby's compare-and-swap, or
-//!    that one: so a grant finds a standby thread that has not left.
-//! 4. After the CAS that clears HELD, or sets GRANTED, the releaser does not touch the lock, but for the wake of an address. The
-//!    inner lock is released before.
+//! 3. GRANTED is set by a compare-and-swap of a word that is IMPATIENT, and IMPATIENT cleared only by the standby's
+//!    compare-and-swap, or that one: so a grant finds a standby thread that has not left.
+//! 4. After the CAS that clears HELD, or sets GRANTED, the releaser does not touch the lock, but for the wake of an
+//!    address. The inner lock is released before.
 //! 5. If the standby thread sleeps on a free lock, SLEEPS is set and arrivals poll; or it is being woken.
 //!
 //! ## Orderings
@@ -78,8 +91,9 @@
 //! | CAS that clears HELD, or sets GRANTED | Release | that CAS | hands over this section |
 //! | flags, and the count | Relaxed | – | order nothing; read-modify-writes between a release and an acquisition hand it on |
 //!
-//! **Cannot:** let anybody pass a standby thread that does not run, but who gets the word as it arrives; nor take the lock back from one that was
-//! granted it. Under `wait=park`, too, arrivals poll before they sleep. Cannot share its mutex with code that bypasses flashlock.
+//! **Cannot:** let anybody pass a standby thread that does not run, but who gets the word as it arrives; nor take the
+//! lock back from one that was granted it. Under `wait=park`, too, arrivals poll before they sleep. Cannot share its
+//! mutex with code that bypasses flashlock.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -167,8 +181,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         false
     }
 
-    /// n arrivals -> n - 1; and free -> HELD, for a release may have left the lock to it. Whether it was free. (If nobody is counted, a signal handler
-    /// has forked while its thread polled: that is in a child now.)
+    /// n arrivals -> n - 1; and free -> HELD, for a release may have left the lock to it. Whether it was free. (If
+    /// nobody is counted, a signal handler has forked while its thread polled: that is in a child now.)
     fn retire(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
         loop {
@@ -196,7 +210,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         self.retire() || won
     }
 
-    /// Polls for so many budgets, as long as there are CPUs for that, and at most so many attempts fail. Whether the word was won.
+    /// Polls for so many budgets, as long as there are CPUs for that, and at most so many attempts fail. Whether the
+    /// word was won.
     fn poll(&self, patience: Patience, budgets: u32, failures: u32) -> bool {
         let (mut won, mut failed) = (false, 0);
         for budget in 0..budgets {

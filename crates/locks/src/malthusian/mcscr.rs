@@ -2,28 +2,28 @@
 //!
 //! **Problem.** Threads beyond those that keep a lock busy make the program slower: each brings its own data into the
 //! shared cache, and wants a CPU. **Idea.** Let only as many threads circulate through the lock as keep it busy, the
-//! **active circulating set** (ACS). The others are **passive** (PS) meanwhile. If more than one thread waits in the queue,
-//! there are surplus threads, and the releaser **culls** one. If none waits, there are too few, and the releaser takes the
-//! thread that became passive last: its data are the warmest, and it is the likeliest to be still polling. **Source.**
-//! Dice, *Malthusian Locks*, EuroSys 2017: §1 (ACS, PS, work conservation), §4 (this lock), §5.1 and §5.4 (waiting,
-//! succession).
+//! **active circulating set** (ACS). The others are **passive** (PS) meanwhile. If more than one thread waits in the
+//! queue, there are surplus threads, and the releaser **culls** one. If none waits, there are too few, and the releaser
+//! takes the thread that became passive last: its data are the warmest, and it is the likeliest to be still polling.
+//! **Source.** Dice, *Malthusian Locks*, EuroSys 2017: §1 (ACS, PS, work conservation), §4 (this lock), §5.1 and §5.4
+//! (waiting, succession).
 //!
-//! **Use it** when many threads want the lock, their sections compete for a shared cache, and a wait now and then may be
-//! long. **Rather not** when each wait must be short.
+//! **Use it** when many threads want the lock, their sections compete for a shared cache, and a wait now and then may
+//! be long. **Rather not** when each wait must be short.
 //!
 //! **Departures.** Those of [`queue::aside`](crate::queue::aside).
-//! 1. In the paper, the releaser may excise any node between its own and the tail. Here it excises the first, so the lock
-//!    goes to the second.
+//! 1. In the paper, the releaser may excise any node between its own and the tail. Here it excises the first, so the
+//!    lock goes to the second.
 //! 2. A first waiter that has given up is removed instead of culled.
 //! 3. With `evict=1`, see below, waiters publish whether they run. In the paper the kernel tells (`schedctl`, §7; its
 //!    measurements did not use it).
 //!
 //! ## The two lists
 //! ```text
-//!   main queue:    next ─> [S] ──> [T] <── tail           S is surplus, as T waits too: the next release culls S, serves T
+//!   main queue:    next ─> [S] ──> [T] <── tail       S is surplus, as T waits too: the next release culls S, serves T
 //!   passive list:  aside ────────────────┐
-//!                    ┌─> [P] ──> [Q] ──> [R] ─┐           P became passive last, R first (the eldest)
-//!                    └────────────────────────┘           prev: Q -> P, R -> Q; P is the newest, its prev means nothing
+//!                    ┌─> [P] ──> [Q] ──> [R] ─┐       P became passive last, R first (the eldest)
+//!                    └────────────────────────┘       prev: Q -> P, R -> Q; P is the newest, its prev means nothing
 //! ```
 //!
 //! ## The release
@@ -36,36 +36,36 @@
 //! | not empty | yes | empty | the eldest | out of the passive list |
 //! | empty | – | empty | – | the lock is free |
 //!
-//! Each release that finds passive waiters makes a trial: a random draw that succeeds once in `eldest=` (1,000) times. This
-//! trial alone makes the lock fair in the long run. **Work conservation**: only the last row frees the lock, and no thread
-//! waits there. All steps take constant time.
+//! Each release that finds passive waiters makes a trial: a random draw that succeeds once in `eldest=` (1,000) times.
+//! This trial alone makes the lock fair in the long run. **Work conservation**: only the last row frees the lock, and
+//! no thread waits there. All steps take constant time.
 //!
 //! ## Preempted waiters: `evict=1`
-//! With more polling threads than CPUs, the successor may be preempted. Then all threads stand still until it runs again
-//! (§7: *lock waiter preemption*). With `evict=1` a polling waiter publishes the time, as in `mcs-tp`. The release looks at
-//! the **tentative successor**, the one that the table above chooses. If that thread has published nothing for 50 µs, or has
-//! published that it offers its CPU to others, it is **evicted** from the list, and the release chooses anew. When the
-//! evicted thread runs, it joins the tail of the main queue.
+//! With more polling threads than CPUs, the successor may be preempted. Then all threads stand still until it runs
+//! again (§7: *lock waiter preemption*). With `evict=1` a polling waiter publishes the time, as in `mcs-tp`. The
+//! release looks at the **tentative successor**, the one that the table above chooses. If that thread has published
+//! nothing for 50 µs, or has published that it offers its CPU to others, it is **evicted** from the list, and the
+//! release chooses anew. When the evicted thread runs, it joins the tail of the main queue.
 //!
-//! - Only a tentative successor is evicted. A preempted waiter that is culled, or passive already, delays no other thread,
-//!   and may run again before its turn comes.
+//! - Only a tentative successor is evicted. A preempted waiter that is culled, or passive already, delays no other
+//!   thread, and may run again before its turn comes.
 //! - It is not culled instead of evicted. The next release would take it from the passive list again at once, as the
 //!   newest. An evicted waiter comes back by itself when it runs. So the ACS consists of running threads, and the PS is
 //!   unchanged.
 //! - A sleeping successor is woken as usual. Only polling waiters can be found preempted. So the option does next to
 //!   nothing under `wait=park`, and under `stp` it concerns the first microseconds of a wait.
-//! - Work conservation holds except for evicted waiters: the lock may be free while evicted threads, none of which runs,
-//!   wait. The first of them to run takes it.
+//! - Work conservation holds except for evicted waiters: the lock may be free while evicted threads, none of which
+//!   runs, wait. The first of them to run takes it.
 //! - Every waiter is served that runs when its turn comes. Even the eldest may be evicted, and is then the youngest.
 //!
-//! The option is for `wait=spin` where each thread cannot be sure of a CPU. With eight threads on four simulated CPUs, about
-//! ten times as many sections are completed as without it (`crates/sim/tests/long_waits.rs`). Do not use it with other
-//! waits: the passive waiters of `stp` take no CPU from the active ones, and publishing the time only costs.
+//! The option is for `wait=spin` where each thread cannot be sure of a CPU. With eight threads on four simulated CPUs,
+//! about ten times as many sections are completed as without it (`crates/sim/tests/long_waits.rs`). Do not use it with
+//! other waits: the passive waiters of `stp` take no CPU from the active ones, and publishing the time only costs.
 //!
 //! ## State, invariants and orderings
-//! Those of [`queue::aside`](crate::queue::aside), and: `prev` of a passive node names the next newer one, except in the
-//! newest. `prev`, like all of the passive list, belongs to the holder: Relaxed. No checker can distinguish the links'
-//! Release and Acquire from Relaxed. [The models](../models.md#what-neither-can-tell) argue for them.
+//! Those of [`queue::aside`](crate::queue::aside), and: `prev` of a passive node names the next newer one, except in
+//! the newest. `prev`, like all of the passive list, belongs to the holder: Relaxed. No checker can distinguish the
+//! links' Release and Acquire from Relaxed. [The models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** what `mcs` cannot; and bound a wait in time. The eldest of n passive waiters waits for 1,000 releases on
 //! average, the newest, in the worst case, for n times as many.

@@ -1,17 +1,19 @@
 //! # MCSCRN: an MCS lock that restricts concurrency to one NUMA node
 //!
-//! **Problem.** [MCSCR](super::mcscr) keeps the active circulating set small, but not in one place: if its threads are on several NUMA
-//! nodes, lock and data travel with each hand-over. **Idea.** One node is **home**. Waiters of other nodes are **remote**, and set
-//! aside; among those at home surplus ones are passive, as in MCSCR. Now and then another node becomes home, and all its waiters
-//! come back. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, §9.1.
+//! **Problem.** [MCSCR](super::mcscr) keeps the active circulating set small, but not in one place: if its threads are
+//! on several NUMA nodes, lock and data travel with each hand-over. **Idea.** One node is **home**. Waiters of other
+//! nodes are **remote**, and set aside; among those at home surplus ones are passive, as in MCSCR. Now and then another
+//! node becomes home, and all its waiters come back. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, §9.1.
 //!
-//! **Use it** when you would use `mcscr`, and the machine has several NUMA nodes. **Rather not** when there is one node (use `mcscr`), or each wait must be short.
+//! **Use it** when you would use `mcscr`, and the machine has several NUMA nodes. **Rather not** when there is one node
+//! (use `mcscr`), or each wait must be short.
 //!
-//! **Departures.** Those of [`queue::aside`](crate::queue::aside). (1) The two lists, passive and remote, are one ring: the passive
-//! ones first, the newest at the front; then the remote ones, in the order in which they were set aside, and behind those, after a change of home, who was passive, the
-//! newest first. So the lock stays as small as MCSCR's; where one part ends is looked for, when home is to change. (2) If nobody at home waits at all, another node becomes home at once. (3) Which
-//! node is home is written nowhere. Who has the lock after a wait is at home, whatever row below it was; so home is where the holder queued,
-//! and, while nobody is aside, where he runs.
+//! **Departures.** Those of [`queue::aside`](crate::queue::aside). (1) The two lists, passive and remote, are one ring:
+//! the passive ones first, the newest at the front; then the remote ones, in the order in which they were set aside,
+//! and behind those, after a change of home, who was passive, the newest first. So the lock stays as small as MCSCR's;
+//! where one part ends is looked for, when home is to change. (2) If nobody at home waits at all, another node becomes
+//! home at once. (3) Which node is home is written nowhere. Who has the lock after a wait is at home, whatever row
+//! below it was; so home is where the holder queued, and, while nobody is aside, where he runs.
 //!
 //! ## The three lists
 //! ```text
@@ -34,18 +36,20 @@
 //! | yes | any | passive ones only | the eldest of them | – |
 //! | – | empty | empty | – | the lock is free |
 //!
-//! A new home: the node of the remote waiter that came first. All its waiters go before the main queue, in order; those that were
-//! passive are remote now, the last of the ring.
+//! A new home: the node of the remote waiter that came first. All its waiters go before the main queue, in order; those
+//! that were passive are remote now, the last of the ring.
 //!
-//! `evict=1`: a successor that does not run is evicted, and arrives anew when he does, as in `mcscr`. The release chooses anew for
-//! the same home; he may be of another NUMA node when he comes back.
+//! `evict=1`: a successor that does not run is evicted, and arrives anew when he does, as in `mcscr`. The release
+//! chooses anew for the same home; he may be of another NUMA node when he comes back.
 //!
 //! ## State, invariants and orderings
-//! Those of [`queue::aside`](crate::queue::aside), and: in the ring, who is home comes before who is not; and the successor is
-//! at home from then on. The ring is the holder's: Relaxed. Links of the main queue may be written at that moment: Acquire.
-//! No checker can tell the links' Release and Acquire from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//! Those of [`queue::aside`](crate::queue::aside), and: in the ring, who is home comes before who is not; and the
+//! successor is at home from then on. The ring is the holder's: Relaxed. Links of the main queue may be written at that
+//! moment: Acquire. No checker can tell the links' Release and Acquire from Relaxed: [the
+//! models](../models.md#what-neither-can-tell) argue for them.
 //!
-//! **Cannot:** what `mcs` cannot; and bound a wait in time: with n nodes a remote waiter waits for n × 1,000 releases on average.
+//! **Cannot:** what `mcs` cannot; and bound a wait in time: with n nodes a remote waiter waits for n × 1,000 releases
+//! on average.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
@@ -173,7 +177,8 @@ impl<M: Machine> Ring<'_, M> {
     }
 }
 
-/// The remote waiters at the front of the main queue that others follow, and who follows them: that one is home, or the last.
+/// The remote waiters at the front of the main queue that others follow, and who follows them: that one is home, or the
+/// last.
 fn remote_ones<M: Machine>(holder: &Holder, home: Home, first: Link) -> (Option<Piece>, Link) {
     let (mut remote, mut here) = (None, first);
     while !home.has::<M>(here)

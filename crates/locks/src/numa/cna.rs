@@ -1,22 +1,22 @@
 //! # CNA: a compact NUMA-aware lock
 //!
 //! **Problem.** A first-come-first-served lock hands itself, and the data it protects, from socket to socket at almost
-//! every release. Hierarchical locks avoid that with a lock for each socket, and grow with the machine. **Idea.** One queue
-//! word, as in MCS. The holder prefers waiters of its own socket. It sets aside the waiters of other sockets that come
-//! before them, in a **secondary queue**. The secondary queue comes back now and then, and whenever the holder finds no
-//! waiter of its own socket. **Source.** Dice & Kogan, *Compact NUMA-Aware Locks*, EuroSys 2019: §4 (idea), §5 and figures
-//! 2–5 (code), §6 (optimizations).
+//! every release. Hierarchical locks avoid that with a lock for each socket, and grow with the machine. **Idea.** One
+//! queue word, as in MCS. The holder prefers waiters of its own socket. It sets aside the waiters of other sockets that
+//! come before them, in a **secondary queue**. The secondary queue comes back now and then, and whenever the holder
+//! finds no waiter of its own socket. **Source.** Dice & Kogan, *Compact NUMA-Aware Locks*, EuroSys 2019: §4 (idea), §5
+//! and figures 2–5 (code), §6 (optimizations).
 //!
 //! **Use it** when one lock is hot on a machine with several NUMA nodes, and each thread has a CPU. **Rather not** when
 //! there is one node (`cna` does the same as `mcs` there), or when threads outnumber CPUs.
 //!
-//! **Departures.** Those of [`queue::aside`](crate::queue::aside). The holder keeps a node only while there is a secondary
-//! queue. That node's state names the tail of the secondary queue, where the paper's `spin` word names its head. There is
-//! no `secTail`, because the list is circular. The lock names the node, or the first waiter, so it takes 8 bytes; the
-//! paper's takes one word.
+//! **Departures.** Those of [`queue::aside`](crate::queue::aside). The holder keeps a node only while there is a
+//! secondary queue. That node's state names the tail of the secondary queue, where the paper's `spin` word names its
+//! head. There is no `secTail`, because the list is circular. The lock names the node, or the first waiter, so it takes
+//! 8 bytes; the paper's takes one word.
 //! 1. "My socket" is the one on which the releaser runs now, not the one on which it queued.
-//! 2. If the main queue is empty, the secondary queue becomes the main queue. Waiters that join at that very moment stand
-//!    behind it. In the paper, the holder looks among them.
+//! 2. If the main queue is empty, the secondary queue becomes the main queue. Waiters that join at that very moment
+//!    stand behind it. In the paper, the holder looks among them.
 //!
 //! ## The two queues, at hand-overs (§4, figure 1; `t4:0` waits on socket 0)
 //! ```text
@@ -47,18 +47,18 @@
 //! | `refresh=N` | 1 | a thread asks on which node it runs at one contended acquisition in N; for machines where that is slow |
 //!
 //! The node number travels with the link (§6). So a local waiter is recognised without a look at its line, and the scan
-//! reads only the lines of the waiters that it passes over. This holds for nodes 0 to 13. For other nodes, and for waiters
-//! that a broadcast moved here, the scan reads the waiter's line.
+//! reads only the lines of the waiters that it passes over. This holds for nodes 0 to 13. For other nodes, and for
+//! waiters that a broadcast moved here, the scan reads the waiter's line.
 //!
 //! ## State, invariants and orderings
-//! Those of [`queue::aside`](crate::queue::aside). The scan follows links that may be written at that moment (Acquire: the
-//! waiter that a link names must be seen prepared). It stops before a link that is 0, so that each waiter that it moves has
-//! a successor (invariant 2 there). The scan's own stores are Relaxed: only the next holder reads them, and the hand-over
-//! orders them. No checker can distinguish the links' Release and Acquire from Relaxed. [The
+//! Those of [`queue::aside`](crate::queue::aside). The scan follows links that may be written at that moment (Acquire:
+//! the waiter that a link names must be seen prepared). It stops before a link that is 0, so that each waiter that it
+//! moves has a successor (invariant 2 there). The scan's own stores are Relaxed: only the next holder reads them, and
+//! the hand-over orders them. No checker can distinguish the links' Release and Acquire from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) argue for them.
 //!
-//! **Cannot:** what `mcs` cannot; and bound a wait in time. A waiter of another socket waits for `threshold=` hand-overs on
-//! average, however long they take.
+//! **Cannot:** what `mcs` cannot; and bound a wait in time. A waiter of another socket waits for `threshold=`
+//! hand-overs on average, however long they take.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -1,20 +1,25 @@
 //! # CST: a blocking lock for each NUMA node, made when somebody comes from there
 //!
-//! **Problem.** Hierarchical locks spin: where threads outnumber CPUs, they hand the lock to waiters that do not run, or, if waiters sleep, wait at each
-//! hand-over until one has been woken. And they are made whole, for NUMA nodes that nobody uses. **Idea.** A node's part of the lock is made at first use. In
-//! it wait those that are awake, and, apart from them, those that **sleep**. The lock stays in the node for so many hand-overs, and goes to
-//! waiters that are awake; who sleeps is woken for a later turn of his node, while the lock is elsewhere. **Source.** Kashyap, Min & Kim, *Scalable
-//! NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17 (CST); compared with ShflLocks, thesis defence, slides 29–32, 70, 78; of CNA, Dice & Kogan,
-//! EuroSys 2019, §2.
+//! **Problem.** Hierarchical locks spin: where threads outnumber CPUs, they hand the lock to waiters that do not run,
+//! or, if waiters sleep, wait at each hand-over until one has been woken. And they are made whole, for NUMA nodes that
+//! nobody uses. **Idea.** A node's part of the lock is made at first use. In it wait those that are awake, and, apart
+//! from them, those that **sleep**. The lock stays in the node for so many hand-overs, and goes to waiters that are
+//! awake; who sleeps is woken for a later turn of his node, while the lock is elsewhere. **Source.** Kashyap, Min &
+//! Kim, *Scalable NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17 (CST); compared with ShflLocks, thesis
+//! defence, slides 29–32, 70, 78; of CNA, Dice & Kogan, EuroSys 2019, §2.
 //!
-//! **Use it** when one lock is hot on a machine with several NUMA nodes, and threads may outnumber CPUs. **Rather not** when locks are many or mostly free: each costs memory for each NUMA node that threads come from, and an acquisition takes two locks; `shfl` does as much with neither.
+//! **Use it** when one lock is hot on a machine with several NUMA nodes, and threads may outnumber CPUs.
+//! **Rather not** when locks are many or mostly free: each costs memory for each NUMA node that threads come from, and
+//! an acquisition takes two locks; `shfl` does as much with neither.
 //!
-//! **Departures.** Those of [`cohort`](super::cohort), of which this is one, and of [`queue::k42`](crate::queue::k42). (1) The paper's per-node structures form a list that is
-//! searched; here they are parts of a side block. (2) The rules for sleepers are this project's, after the paper's intention: an awake waiter is preferred at each hand-over within the node; a node
-//! in which nobody waits awake gives the global lock up, and wakes its eldest sleeper, who acquires it anew. So no node waits for a
-//! wake-up while another could go on. (3) Each turn of a node ends with its eldest sleeper, if it has any: so n sleepers are served within n turns. (4) The paper's
-//! waiters sleep when another task wants their CPU. Here they poll for the spin budget, and then on, for 10 ms at most, as long as no
-//! waiter of the process has lately lost its CPU: no thread is told what else waits for its own.
+//! **Departures.** Those of [`cohort`](super::cohort), of which this is one, and of [`queue::k42`](crate::queue::k42).
+//! (1) The paper's per-node structures form a list that is searched; here they are parts of a side block. (2) The rules
+//! for sleepers are this project's, after the paper's intention: an awake waiter is preferred at each hand-over within
+//! the node; a node in which nobody waits awake gives the global lock up, and wakes its eldest sleeper, who acquires it
+//! anew. So no node waits for a wake-up while another could go on. (3) Each turn of a node ends with its eldest
+//! sleeper, if it has any: so n sleepers are served within n turns. (4) The paper's waiters sleep when another task
+//! wants their CPU. Here they poll for the spin budget, and then on, for 10 ms at most, as long as no waiter of the
+//! process has lately lost its CPU: no thread is told what else waits for its own.
 //!
 //! | | `hmcs` | `cst` |
 //! |---|---|---|
@@ -37,9 +42,10 @@
 //! | none aside | reached | the local lock to the first; the global lock is released |
 //!
 //! ## Invariants (beside those of `cohort` and `queue::k42`)
-//! 1. The list of sleepers is written and read by who holds the local lock. A node in it is in no other queue; its thread changes its state, from PARKED to
-//!    ABANDONED, and nothing else.
-//! 2. Who is granted the local lock from the list stands before the main queue when he is: the part's `next` names its first, or will, and his node says MOVED; or he is its tail.
+//! 1. The list of sleepers is written and read by who holds the local lock. A node in it is in no other queue; its
+//!    thread changes its state, from PARKED to ABANDONED, and nothing else.
+//! 2. Who is granted the local lock from the list stands before the main queue when he is: the part's `next` names its
+//!    first, or will, and his node says MOVED; or he is its tail.
 //!
 //! ## Orderings (beside those of `cohort` and `queue::k42`)
 //! | access | ordering | pairs with | why |
@@ -49,8 +55,9 @@
 //! | `tail` CAS HELD -> the eldest | Release | `tail.swap` of who joins | his node is prepared |
 //! | the list | Relaxed | – | invariant 1 |
 //!
-//! **Cannot:** let anybody in while the one that was chosen does not run. Give its side block (128 bytes, and 128 for each NUMA node) back if the program
-//! frees the lock without destroying it. Cannot share its mutex with code that bypasses flashlock. With `wait=park` all waiters sleep: the lock stays in no node.
+//! **Cannot:** let anybody in while the one that was chosen does not run. Give its side block (128 bytes, and 128 for
+//! each NUMA node) back if the program frees the lock without destroying it. Cannot share its mutex with code that
+//! bypasses flashlock. With `wait=park` all waiters sleep: the lock stays in no node.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -84,7 +91,8 @@ impl<W: WaitPolicy> LocalLock for LocalCst<W> {
         words(part).has_waiters()
     }
 
-    /// To the first that is awake. Those before him go aside; but one behind whom somebody has yet to link himself has it, awake or not.
+    /// To the first that is awake. Those before him go aside; but one behind whom somebody has yet to link himself has
+    /// it, awake or not.
     fn pass<M: Machine>(part: &Block<M>) -> bool {
         let words = words(part);
         let mut first = if words.has_waiters() { words.first_waiter(Alone::Kept) } else { First::Nobody };

@@ -1,28 +1,32 @@
 //! # CNA in qspinlock
 //!
-//! **Problem.** The kernel's lock serves whoever came first, wherever he runs: from socket to socket at almost every hand-over,
-//! and the data that the lock protects with it. It must stay in its four bytes. **Idea.** The head of the queue has time: while it polls the word, it
-//! looks for a waiter of its own NUMA node, and moves those before that one to a **secondary queue**, which is named by the head's node and
-//! handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back. **Source.** Kogan & Dice, *Add NUMA-awareness to
-//! qspinlock*, version 10 (April 2020): patch 3 (the two queues, `scan` is `cna_order_queue`, `splice_tail`, `choose` is
-//! `cna_lock_handoff`; `cna_splice_head` is in [`line`](crate::queue::qspin::line)), patch 4 (`flush=`), patch 5 (priority); and what the thread asked for after it: Long's time limit (`stay=`),
-//! his limit of the scan once the lock is free (`scan=`), Kogan's incremental culling (`incremental=1`), which became
-//! version 11. `incremental=2` is the algorithm of our own patch (`kernel/`).
+//! **Problem.** The kernel's lock serves whoever came first, wherever he runs: from socket to socket at almost every
+//! hand-over, and the data that the lock protects with it. It must stay in its four bytes. **Idea.** The head of the
+//! queue has time: while it polls the word, it looks for a waiter of its own NUMA node, and moves those before that one
+//! to a **secondary queue**, which is named by the head's node and handed on with the front. Now and then, and when no
+//! such waiter is found, the secondary queue comes back. **Source.** Kogan & Dice, *Add NUMA-awareness to qspinlock*,
+//! version 10 (April 2020): patch 3 (the two queues, `scan` is `cna_order_queue`, `splice_tail`, `choose` is
+//! `cna_lock_handoff`; `cna_splice_head` is in [`line`](crate::queue::qspin::line)), patch 4 (`flush=`), patch 5
+//! (priority); and what the thread asked for after it: Long's time limit (`stay=`), his limit of the scan once the lock
+//! is free (`scan=`), Kogan's incremental culling (`incremental=1`), which became version 11. `incremental=2` is the
+//! algorithm of our own patch (`kernel/`).
 //!
-//! **Use it** when locks are so many that each byte counts, some of them are hot, and the machine has several NUMA nodes; each thread has a CPU. **Rather not** when there is one node (it is `qspin` then), or threads outnumber CPUs.
+//! **Use it** when locks are so many that each byte counts, some of them are hot, and the machine has several NUMA
+//! nodes; each thread has a CPU. **Rather not** when there is one node (it is `qspin` then), or threads outnumber CPUs.
 //!
-//! **Departures.** Those of [`qspin`](crate::queue::qspin). (1) A link says where its waiter is, so that the scan reads no line but
-//! those that it passes over (CNA paper, §6). (2) The time limit is there beside the count; whichever comes first. (3) The node that is
-//! preferred travels with the front. With incremental culling that is the point of it; a priority waiter of another node so does not end the
-//! preference (as in version 11; in version 10 it did). (4) Waiters may give up. The front that reaches such a node goes on from there; the secondary
-//! queue is gone through now and then.
+//! **Departures.** Those of [`qspin`](crate::queue::qspin). (1) A link says where its waiter is, so that the scan reads
+//! no line but those that it passes over (CNA paper, §6). (2) The time limit is there beside the count; whichever comes
+//! first. (3) The node that is preferred travels with the front. With incremental culling that is the point of it; a
+//! priority waiter of another node so does not end the preference (as in version 11; in version 10 it did). (4) Waiters
+//! may give up. The front that reaches such a node goes on from there; the secondary queue is gone through now and
+//! then.
 //!
 //! ## The two queues, at hand-overs (`t4:0` waits on node 0; `t1`, of node 0, polls the word)
 //! ```text
 //!  head  main queue                secondary queue   what the head does
 //!  t1:0  t2:1 t3:1 t4:0 t5:1       –                 pre-scan: finds t4, t2 and t3 are moved (splice-tail)
-//!  t4:0  t5:1                      t2:1 t3:1         pre-scan: nobody; post-scan, when it holds the lock: from t5 on. Nobody:
-//!  t2:1  t3:1 t5:1                 –                 the secondary queue comes back, before t5 (splice-head)
+//!  t4:0  t5:1                      t2:1 t3:1         pre-scan: nobody; post-scan, when it holds the lock: from t5 on.
+//!  t2:1  t3:1 t5:1                 –                 Nobody: the secondary queue comes back, before t5 (splice-head)
 //!
 //!  node of the head:  prev ───────────────┐  the last of the secondary queue, which is a circle
 //!                                         v
@@ -52,15 +56,16 @@
 //! | `urgent=0`, `1` | 0 | 1: threads of real-time scheduling policies are priority waiters. Costs one system call for each thread. Who was moved here by a broadcast is none |
 //!
 //! ## What the front carries, in its node
-//! `prev`: the last of the secondary queue, or 0. `passes`: hand-overs since that is not empty, `since`: and since when. `check_at`:
-//! the node preferred, plus one; 0: the node where the head itself is. All of it is 0 in the node of who does not have the front, so that
-//! nothing need be written where nothing is carried: a line that its owner polls.
+//! `prev`: the last of the secondary queue, or 0. `passes`: hand-overs since that is not empty, `since`: and since
+//! when. `check_at`: the node preferred, plus one; 0: the node where the head itself is. All of it is 0 in the node of
+//! who does not have the front, so that nothing need be written where nothing is carried: a line that its owner polls.
 //!
 //! ## State, invariants and orderings
-//! Those of [`qspin`](crate::queue::qspin) and of [`line`](crate::queue::qspin::line): all of this is the front's, handed over with it. Links among those moved are Relaxed for that reason; those
-//! that the scan follows may be written at that moment (Acquire). The scan stops before a link that is 0, so who is moved has a successor,
-//! and his link is written by nobody else.
-//! No checker can tell the links' Release and Acquire from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//! Those of [`qspin`](crate::queue::qspin) and of [`line`](crate::queue::qspin::line): all of this is the front's,
+//! handed over with it. Links among those moved are Relaxed for that reason; those that the scan follows may be written
+//! at that moment (Acquire). The scan stops before a link that is 0, so who is moved has a successor, and his link is
+//! written by nobody else. No checker can tell the links' Release and Acquire from Relaxed: [the
+//! models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** what `qspin` cannot.
 
@@ -202,8 +207,8 @@ fn home<M: Machine>(front: &Node<M>) -> u32 {
     }
 }
 
-/// One more hand-over without an end of the preference, to who said `numa` in his link. What he wrote himself before he queued
-/// ([`Succession::begin`]) is not written again: his line is his until he is told.
+/// One more hand-over without an end of the preference, to who said `numa` in his link. What he wrote himself before he
+/// queued ([`Succession::begin`]) is not written again: his line is his until he is told.
 fn carry<M: Machine>(from: &Node<M>, to: &Node<M>, numa: Option<u32>) {
     if secondary(from).is_some() {
         to.prev.store(from.prev.load(Relaxed), Relaxed);
@@ -240,7 +245,8 @@ fn so_many<M: Machine>(_: Line<'_, M>, seen: u32) -> bool {
     limit >= NO_LIMIT || seen < limit
 }
 
-/// Looks behind `from`, as long as `on` says so of the number of waiters looked at. Who is passed over is moved when one is found.
+/// Looks behind `from`, as long as `on` says so of the number of waiters looked at. Who is passed over is moved when
+/// one is found.
 fn scan<M: Machine>(line: Line<'_, M>, front: Handle, from: Handle, on: fn(Line<'_, M>, u32) -> bool) -> Order {
     let home = home(front.node::<M>());
     let (mut last, mut seen) = (from, 0);
@@ -294,7 +300,8 @@ fn settle<M: Machine>(front: Handle) -> Order {
     }
 }
 
-/// Whether the scan ends here: a waiter of this node, or one that is never set aside. Relaxed: written before the link that names it.
+/// Whether the scan ends here: a waiter of this node, or one that is never set aside. Relaxed: written before the link
+/// that names it.
 fn is_preferred<M: Machine>(link: Link, home: u32) -> bool {
     link.said().map_or_else(
         || {

@@ -1,10 +1,12 @@
 //! # Arrival order, with and without waking ahead
 //!
-//! **Problem.** A sleeper that becomes head has yet to wake up; meanwhile the lock waits for it, or goes to a newcomer. **Idea.** The
-//! shuffler leaves the order alone, and wakes the sleepers behind itself (`ahead=` of them for each walk) before their turn: whoever
-//! is next spins. **Source.** ShflLocks, slides 59–69, where grouping and waking go together; here they are apart.
+//! **Problem.** A sleeper that becomes head has yet to wake up; meanwhile the lock waits for it, or goes to a newcomer.
+//! **Idea.** The shuffler leaves the order alone, and wakes the sleepers behind itself (`ahead=` of them for each walk)
+//! before their turn: whoever is next spins. **Source.** ShflLocks, slides 59–69, where grouping and waking go
+//! together; here they are apart.
 //!
-//! [`Untouched`] does neither: the queue of a ShflLock without a shuffler, which is what the others are to be measured by.
+//! [`Untouched`] does neither: the queue of a ShflLock without a shuffler, which is what the others are to be measured
+//! by.
 
 use crate::machine::Machine;
 use crate::node::Node;

@@ -1,7 +1,7 @@
 //! # The policy that the user chose
 //!
-//! Which policy a ShflLock has, `policy=` says when the process starts. The choice is looked up where the policy is asked, in the walk;
-//! so neither it nor a policy that is not chosen costs a path anything that nobody waits on.
+//! Which policy a ShflLock has, `policy=` says when the process starts. The choice is looked up where the policy is
+//! asked, in the walk; so neither it nor a policy that is not chosen costs a path anything that nobody waits on.
 //!
 //! | `policy=` | policy | the next is … |
 //! |---|---|---|
@@ -100,7 +100,8 @@ mod tests {
 
     #[test]
     fn each_name_is_its_policy() {
-        // Queued under `numa`: their role is 0, so `llc` sees one cache and `levels`, too; and the head of `priority` sees equals.
+        // Queued under `numa`: their role is 0, so `llc` sees one cache and `levels`, too; and the head of `priority`
+        // sees equals.
         let queue =
             [Waiter::on(0), Waiter::on(1), Waiter { asleep: true, ..Waiter::on(1) }, Waiter::on(0), Waiter::on(1)];
         let shuffled = |name| {

@@ -1,13 +1,14 @@
 //! # The nearest first, over several levels
 //!
-//! **Problem.** On a machine of many nodes, not all others are equally far: two sockets are neighbours, or two dies of one socket.
-//! Grouped by node, the lock goes from a node to whoever came first, as a rule far away. **Idea.** Waiters of one last-level cache
-//! follow each other. When there are none, the head chooses the nearest: of its NUMA node, then of the nearest node, and so on. Who is
-//! chosen gathers those of its own cache in turn. **Source.** ShflLocks, slide 82: "Multi-level NUMA hierarchy (SGI machines)".
+//! **Problem.** On a machine of many nodes, not all others are equally far: two sockets are neighbours, or two dies of
+//! one socket. Grouped by node, the lock goes from a node to whoever came first, as a rule far away. **Idea.** Waiters
+//! of one last-level cache follow each other. When there are none, the head chooses the nearest: of its NUMA node, then
+//! of the nearest node, and so on. Who is chosen gathers those of its own cache in turn. **Source.** ShflLocks, slide
+//! 82: "Multi-level NUMA hierarchy (SGI machines)".
 //!
-//! The head chooses, and nobody before it: a shuffler in the middle of the queue would leave its cache for another as soon as nobody
-//! of it waits, though many may come until it is head. Far waiters are passed over for as long as nearer ones come: `shuffles=` says how
-//! often, and is better smaller than by default where that matters.
+//! The head chooses, and nobody before it: a shuffler in the middle of the queue would leave its cache for another as
+//! soon as nobody of it waits, though many may come until it is head. Far waiters are passed over for as long as nearer
+//! ones come: `shuffles=` says how often, and is better smaller than by default where that matters.
 
 use core::sync::atomic::Ordering::Relaxed;
 

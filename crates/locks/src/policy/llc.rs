@@ -1,13 +1,14 @@
 //! # Waiters of one last-level cache together
 //!
-//! **Problem.** A NUMA node may have several last-level caches (a core complex of some EPYCs; half of a socket where clusters share
-//! one), and a line that another of them holds is nearly as far as on another node. Where the last level does not include what the
-//! cores hold, as since Skylake, it is a core's own cache that a line comes from, and the group is who can be asked without leaving the
-//! chip's part. **Idea.** As by NUMA node, but the group is who shares the last-level cache. **Source.** ShflLocks, slide 82:
-//! "Non-inclusive cache (Skylake architecture)".
+//! **Problem.** A NUMA node may have several last-level caches (a core complex of some EPYCs; half of a socket where
+//! clusters share one), and a line that another of them holds is nearly as far as on another node. Where the last level
+//! does not include what the cores hold, as since Skylake, it is a core's own cache that a line comes from, and the
+//! group is who can be asked without leaving the chip's part. **Idea.** As by NUMA node, but the group is who shares
+//! the last-level cache. **Source.** ShflLocks, slide 82: "Non-inclusive cache (Skylake architecture)".
 //!
-//! [`Machine::llc`] is asked once for each wait, by the waiter itself, before it queues; a walk looks at the node alone. On a machine
-//! with one such cache for each NUMA node this is [`SameNumaNode`](super::SameNumaNode), and asks a little more.
+//! [`Machine::llc`] is asked once for each wait, by the waiter itself, before it queues; a walk looks at the node
+//! alone. On a machine with one such cache for each NUMA node this is [`SameNumaNode`](super::SameNumaNode), and asks a
+//! little more.
 
 use core::sync::atomic::Ordering::Relaxed;
 

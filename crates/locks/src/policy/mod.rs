@@ -1,8 +1,9 @@
 //! # Admission policies
 //!
-//! Who follows whom in a ShflLock's queue (ShflLocks, slides 39–40, 82: *shuffling is generic*). The [shuffler] visits the waiters behind
-//! itself, one after the other, and asks the policy what it has to ask; which links it may rewrite, when it must stop, who is the
-//! shuffler next and that nobody is lost are its own business. So a policy is a page, and touches no lock.
+//! Who follows whom in a ShflLock's queue (ShflLocks, slides 39–40, 82: *shuffling is generic*). The [shuffler] visits
+//! the waiters behind itself, one after the other, and asks the policy what it has to ask; which links it may rewrite,
+//! when it must stop, who is the shuffler next and that nobody is lost are its own business. So a policy is a page, and
+//! touches no lock.
 //!
 //! | the shuffler asks | a policy that says nothing |
 //! |---|---|
@@ -12,12 +13,14 @@
 //! | [`place`](Admission::place): where does this waiter belong? | (each must) |
 //! | [`wakes`](Admission::wakes): how many sleepers may I wake before their turn? | as many as the user says |
 //!
-//! The policies, by the names that `policy=` takes, are in [`chosen`]; `docs/policies.md` writes another one, step by step.
+//! The policies, by the names that `policy=` takes, are in [`chosen`]; `docs/policies.md` writes another one, step by
+//! step.
 //!
-//! **Bounded, whatever the policy says.** Who was put behind the shuffler is of its group, and at `shuffles=` members the group is
-//! closed: then nobody is moved until the queue has reached a waiter of no group. So the first one of no group is passed over so often
-//! at most, and the n-th n times as often. Nor can a policy keep anybody from what the lock itself promises: the head is handed the
-//! lock after `bound=` µs, and each waiter whose patience is at an end tries for itself.
+//! **Bounded, whatever the policy says.** Who was put behind the shuffler is of its group, and at `shuffles=` members
+//! the group is closed: then nobody is moved until the queue has reached a waiter of no group. So the first one of no
+//! group is passed over so often at most, and the n-th n times as often. Nor can a policy keep anybody from what the
+//! lock itself promises: the head is handed the lock after `bound=` µs, and each waiter whose patience is at an end
+//! tries for itself.
 //!
 //! [shuffler]: crate::shuffle::shuffler
 
@@ -50,8 +53,9 @@ use crate::node::Node;
 pub enum Place {
     /// Directly behind the shuffler's group, as its next member.
     Next,
-    /// The same, if the shuffler is the head (the last moment to choose, when the most is known) and nobody is [`Place::Next`]: then
-    /// the one with the smallest number is taken, of equals the first, and the walk ends with it. 0 cannot be bettered.
+    /// The same, if the shuffler is the head (the last moment to choose, when the most is known) and nobody is
+    /// [`Place::Next`]: then the one with the smallest number is taken, of equals the first, and the walk ends with it.
+    /// 0 cannot be bettered.
     Choice(u32),
     /// Where it is.
     Stay,
@@ -59,11 +63,12 @@ pub enum Place {
 
 /// Decides who follows whom.
 pub trait Admission: 'static {
-    /// Where `waiter` belongs. Both are in the queue, `waiter` behind `shuffler`; what a node says of its thread was written before
-    /// the node was published, and may be read Relaxed.
+    /// Where `waiter` belongs. Both are in the queue, `waiter` behind `shuffler`; what a node says of its thread was
+    /// written before the node was published, and may be read Relaxed.
     fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place;
 
-    /// What the calling thread, which is about to queue, writes into its node's [`role`](Node::role), for `place` to read.
+    /// What the calling thread, which is about to queue, writes into its node's [`role`](Node::role), for `place` to
+    /// read.
     #[inline]
     fn role<M: Machine>() -> u32 {
         0
@@ -75,13 +80,15 @@ pub trait Admission: 'static {
         true
     }
 
-    /// Whether a walk goes on to its end though the lock is free, or the shuffler has become head: the lock waits for it meanwhile.
+    /// Whether a walk goes on to its end though the lock is free, or the shuffler has become head: the lock waits for
+    /// it meanwhile.
     #[inline]
     fn finishes<M: Machine>() -> bool {
         false
     }
 
-    /// How many sleepers one walk may wake ahead of their turn, where there are CPUs for them; `tuned` is what the user says.
+    /// How many sleepers one walk may wake ahead of their turn, where there are CPUs for them; `tuned` is what the user
+    /// says.
     #[inline]
     fn wakes<M: Machine>(_shuffler: &Node<M>, tuned: u32) -> u32 {
         tuned

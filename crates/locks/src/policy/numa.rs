@@ -1,7 +1,8 @@
 //! # Waiters of one NUMA node together
 //!
-//! **Problem.** A hand-over to another NUMA node carries the lock, and what the section works on, from one last-level cache to another.
-//! **Idea.** The waiters of the shuffler's node come next, as long as there are any. **Source.** ShflLocks, slides 34–38, 45–57.
+//! **Problem.** A hand-over to another NUMA node carries the lock, and what the section works on, from one last-level
+//! cache to another. **Idea.** The waiters of the shuffler's node come next, as long as there are any. **Source.**
+//! ShflLocks, slides 34–38, 45–57.
 
 use core::sync::atomic::Ordering::Relaxed;
 

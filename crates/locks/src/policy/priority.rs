@@ -1,18 +1,19 @@
 //! # Waiters of higher priority first
 //!
-//! **Problem.** A thread that the scheduler prefers waits behind all others for a lock. **Idea.** The head, each time there is a new
-//! one, looks for the waiter of the highest priority, and makes that its successor; of equals, the first. So who comes with a higher
-//! priority than all others is preceded by the head and one more at most. **Source.** ShflLocks, slide 82: "Priority inheritance or
-//! boosting".
+//! **Problem.** A thread that the scheduler prefers waits behind all others for a lock. **Idea.** The head, each time
+//! there is a new one, looks for the waiter of the highest priority, and makes that its successor; of equals, the
+//! first. So who comes with a higher priority than all others is preceded by the head and one more at most. **Source.**
+//! ShflLocks, slide 82: "Priority inheritance or boosting".
 //!
-//! **Where a priority comes from.** [`Machine::priority`]: on this computer the thread's nice value and, above all of those, its
-//! real-time priority, as they were when it first waited (a change after that is not noticed). Who was moved here by a broadcast brings
-//! the one it had then.
+//! **Where a priority comes from.** [`Machine::priority`]: on this computer the thread's nice value and, above all of
+//! those, its real-time priority, as they were when it first waited (a change after that is not noticed). Who was moved
+//! here by a broadcast brings the one it had then.
 //!
-//! **How far it goes.** This is boosting within the queue. It is not inheritance: a holder that has no CPU is not given one, for that
-//! is a system call for each wait, and glibc's `PTHREAD_PRIO_INHERIT` has it (such mutexes stay glibc's). Nor does it hold against who is
-//! in no queue: a thread that finds the lock free takes it, whatever its priority. **Starvation** is bounded by `shuffles=`: the first
-//! waiter that nobody chose is passed over by that many others at most, and then is head.
+//! **How far it goes.** This is boosting within the queue. It is not inheritance: a holder that has no CPU is not given
+//! one, for that is a system call for each wait, and glibc's `PTHREAD_PRIO_INHERIT` has it (such mutexes stay glibc's).
+//! Nor does it hold against who is in no queue: a thread that finds the lock free takes it, whatever its priority.
+//! **Starvation** is bounded by `shuffles=`: the first waiter that nobody chose is passed over by that many others at
+//! most, and then is head.
 
 use core::sync::atomic::Ordering::Relaxed;
 

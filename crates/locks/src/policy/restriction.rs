@@ -1,17 +1,18 @@
 //! # Concurrency restriction: few waiters stay awake
 //!
-//! **Problem.** When more threads want a lock than keep it busy, each that circulates brings its data into the caches and takes others'
-//! out, and, if it sleeps, has to be woken. **Idea.** A few threads circulate and the others sleep (*passive*). Who has just come is
-//! awake; who was not served within the time that waiters poll is asleep. So the head chooses the first waiter behind itself that is
-//! awake, and nobody else is kept awake: the surplus falls asleep, and stays behind. With nobody awake, the eldest sleeper is next
-//! (*reprovision*). **Source.** ShflLocks, slide 82, which leaves it to a lock that splits its queue; Dice, *Malthusian Locks*, §4.
+//! **Problem.** When more threads want a lock than keep it busy, each that circulates brings its data into the caches
+//! and takes others' out, and, if it sleeps, has to be woken. **Idea.** A few threads circulate and the others sleep
+//! (*passive*). Who has just come is awake; who was not served within the time that waiters poll is asleep. So the head
+//! chooses the first waiter behind itself that is awake, and nobody else is kept awake: the surplus falls asleep, and
+//! stays behind. With nobody awake, the eldest sleeper is next (*reprovision*). **Source.** ShflLocks, slide 82, which
+//! leaves it to a lock that splits its queue; Dice, *Malthusian Locks*, §4.
 //!
-//! **Fair in the long run.** After `shuffles=` choices the group is closed, and the eldest sleeper is served: once in 1,024
-//! hand-overs by default, as MCSCR's eldest is once in a thousand. Each sleeper's patience holds, too.
+//! **Fair in the long run.** After `shuffles=` choices the group is closed, and the eldest sleeper is served: once in
+//! 1,024 hand-overs by default, as MCSCR's eldest is once in a thousand. Each sleeper's patience holds, too.
 //!
-//! **Not where many sleep, or nobody does.** The walk passes over all sleepers to find who is awake: some tens of ns for each, while
-//! the lock is held by another; MCSCR keeps them apart. With `wait=spin` nobody sleeps, and arrival order rules; with `wait=park`
-//! nobody is awake, to the same end.
+//! **Not where many sleep, or nobody does.** The walk passes over all sleepers to find who is awake: some tens of ns
+//! for each, while the lock is held by another; MCSCR keeps them apart. With `wait=spin` nobody sleeps, and arrival
+//! order rules; with `wait=park` nobody is awake, to the same end.
 
 use core::sync::atomic::Ordering::Relaxed;
 

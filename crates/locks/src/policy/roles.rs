@@ -1,12 +1,12 @@
 //! # Readers and writers apart
 //!
-//! **Problem.** In a queue of readers and writers as they come, each writer ends a phase of readers who could have held the lock at the
-//! same time. **Idea.** Writers together, and readers with those of their NUMA node: readers that follow each other hold the lock at
-//! the same time, and writers that do so leave the readers' copies of the data alone for a while. **Source.** ShflLocks, slides 40
-//! ("RWlock: Group writers together"), 72.
+//! **Problem.** In a queue of readers and writers as they come, each writer ends a phase of readers who could have held
+//! the lock at the same time. **Idea.** Writers together, and readers with those of their NUMA node: readers that
+//! follow each other hold the lock at the same time, and writers that do so leave the readers' copies of the data alone
+//! for a while. **Source.** ShflLocks, slides 40 ("RWlock: Group writers together"), 72.
 //!
-//! The policy of [`shfl-rw`](crate::rw::shfl), whose queue is the same and is walked by the same shuffler. Who wants what, the lock
-//! writes into the node.
+//! The policy of [`shfl-rw`](crate::rw::shfl), whose queue is the same and is walked by the same shuffler. Who wants
+//! what, the lock writes into the node.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -1,24 +1,28 @@
 //! # A queue whose holder sets waiters aside
 //!
-//! **Problem.** A strict queue serves whoever came first, wherever he runs and however many run already. Locks that prefer some
-//! waiters must keep the others somewhere, lose none of them, and still be free only when nobody waits at all. **Idea.** Two
-//! lists: the **main queue**, [MCS's](super::mcs), which all join; and waiters **set aside**, a list that only the holder
-//! touches, in his release. *Who* is set aside, and who follows, is a [`Succession`]: [`numa::cna`](crate::numa::cna) and
-//! [`malthusian::mcscr`](crate::malthusian::mcscr) are this lock with two successions. **Sources.** Dice & Kogan, CNA, EuroSys'19,
-//! §4–5, and Dice, *Malthusian Locks*, EuroSys'17, §4: both edit the MCS chain in the release and nowhere else.
+//! **Problem.** A strict queue serves whoever came first, wherever he runs and however many run already. Locks that
+//! prefer some waiters must keep the others somewhere, lose none of them, and still be free only when nobody waits at
+//! all. **Idea.** Two lists: the **main queue**, [MCS's](super::mcs), which all join; and waiters **set aside**, a list
+//! that only the holder touches, in his release. *Who* is set aside, and who follows, is a [`Succession`]:
+//! [`numa::cna`](crate::numa::cna) and [`malthusian::mcscr`](crate::malthusian::mcscr) are this lock with two
+//! successions. **Sources.** Dice & Kogan, CNA, EuroSys'19, §4–5, and Dice, *Malthusian Locks*, EuroSys'17, §4: both
+//! edit the MCS chain in the release and nowhere else.
 //!
-//! **Departures** from both: (1) Who waited holds the lock with his node, which the lock names; who did not wait has none, and the lock names his
-//! successor, as in the variant K42. So a lock is 8 bytes, any thread may release it, and an uncontended acquisition touches no node. (2) Who is aside is told with the lock, in the word that makes the successor head, as in the
-//! papers; it stays there while he holds the lock. The list is
-//! circular and named by its last, which names its first (as in the kernel's CNA series, v10): one handle, and nothing to scan.
-//! (3) A link carries the NUMA node of the waiter that it names (CNA §6). (4) A waiter may leave by time-out. Its node stays; the
-//! holder that hands the lock to it holds the lock *with that node* instead, and chooses anew. Nodes aside, which may not be
-//! reached for long, are gone through now and then when there are many abandoned ones ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)); a queue full of them lets
-//! nobody join ([`LeftBehind`]). (5) A successor that does not run may be passed over, if the lock's [`Service`] says so: that is (4), but for
-//! its node, which goes back to its thread. (6) **A release waits for nobody.** MCS's waits for a successor that has swapped itself into `tail` and not
-//! linked itself yet; if that one has lost its CPU, or the releaser has a higher priority, for long or for ever. Here the releaser leaves a **note** where the
-//! link will be, and goes; who links himself does so by an exchange, and finds it. The note says that the lock is his, or behind whom to link himself
-//! instead. The node in which he has found it is his then, to be given back.
+//! **Departures** from both: (1) Who waited holds the lock with his node, which the lock names; who did not wait has
+//! none, and the lock names his successor, as in the variant K42. So a lock is 8 bytes, any thread may release it, and
+//! an uncontended acquisition touches no node. (2) Who is aside is told with the lock, in the word that makes the
+//! successor head, as in the papers; it stays there while he holds the lock. The list is circular and named by its
+//! last, which names its first (as in the kernel's CNA series, v10): one handle, and nothing to scan. (3) A link
+//! carries the NUMA node of the waiter that it names (CNA §6). (4) A waiter may leave by time-out. Its node stays; the
+//! holder that hands the lock to it holds the lock *with that node* instead, and chooses anew. Nodes aside, which may
+//! not be reached for long, are gone through now and then when there are many abandoned ones
+//! ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)); a queue full of them lets nobody join ([`LeftBehind`]). (5) A successor
+//! that does not run may be passed over, if the lock's [`Service`] says so: that is (4), but for its node, which goes
+//! back to its thread. (6) **A release waits for nobody.** MCS's waits for a successor that has swapped itself into
+//! `tail` and not linked itself yet; if that one has lost its CPU, or the releaser has a higher priority, for long or
+//! for ever. Here the releaser leaves a **note** where the link will be, and goes; who links himself does so by an
+//! exchange, and finds it. The note says that the lock is his, or behind whom to link himself instead. The node in
+//! which he has found it is his then, to be given back.
 //!
 //! ## State                                                            ## The queue, somebody being aside
 //! ```text
@@ -40,21 +44,24 @@
 //! | MOVED, L | has yet to link himself, and does so behind L |
 //!
 //! ## Invariants
-//! 1. `front` is written by the holder, and by the one waiter that found `HELD` in `tail`; it is 0 when `tail` becomes HELD or 0.
-//!    The list aside, all links and `prev` of nodes in it, and the upper part of the holder's own state are the holder's.
-//! 2. A node is set aside only if its link is not 0: its successor has linked itself, and never writes that link again. For the same reason one into which a note
-//!    was written is nobody's but his who finds that.
-//! 3. `tail` is HELD only while the lock is held without a node, and then nobody is aside. So a release whose CAS (HELD -> 0) succeeds leaves nobody.
-//! 4. A successor, once chosen, is in neither list but at the head of the rest of the main queue: its link leads to it, and is 0 iff
-//!    it is the tail or its successor is linking itself.
-//! 5. A node is given back by the holder, whose own it is or who found it ABANDONED, when he has handed the lock over, freed it, or holds it
-//!    with another; or, with a note in it, by who finds that. By then it is named by no link. After LEAVING he
-//!    does not give it back then, but makes it EVICTED: it is its thread's, which queues anew.
-//! 6. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
-//! 7. In a forked child all of the parent's nodes come first, and those that the holder of that time reaches by a kept node are all
-//!    dead, as that is: he forgets them with it. Nobody gives it back: a fork may have come between a hand-over and
-//!    the store to `front`, which then names a node that serves elsewhere. Who joins behind a dead tail is first of a new queue, and
-//!    writes `front`.
+//! 1. `front` is written by the holder, and by the one waiter that found `HELD` in `tail`; it is 0 when `tail` becomes
+//!    HELD or 0. The list aside, all links and `prev` of nodes in it, and the upper part of the holder's own state are
+//!    the holder's.
+//! 2. A node is set aside only if its link is not 0: its successor has linked itself, and never writes that link again.
+//!    For the same reason one into which a note was written is nobody's but his who finds that.
+//! 3. `tail` is HELD only while the lock is held without a node, and then nobody is aside. So a release whose CAS
+//!    (HELD -> 0) succeeds leaves nobody.
+//! 4. A successor, once chosen, is in neither list but at the head of the rest of the main queue: its link leads to it,
+//!    and is 0 iff it is the tail or its successor is linking itself.
+//! 5. A node is given back by the holder, whose own it is or who found it ABANDONED, when he has handed the lock over,
+//!    freed it, or holds it with another; or, with a note in it, by who finds that. By then it is named by no link.
+//!    After LEAVING he does not give it back then, but makes it EVICTED: it is its thread's, which queues anew.
+//! 6. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake
+//!    of an address.
+//! 7. In a forked child all of the parent's nodes come first, and those that the holder of that time reaches by a kept
+//!    node are all dead, as that is: he forgets them with it. Nobody gives it back: a fork may have come between a
+//!    hand-over and the store to `front`, which then names a node that serves elsewhere. Who joins behind a dead tail
+//!    is first of a new queue, and writes `front`.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -71,7 +78,8 @@
 //! | `state` -> EVICTED | Release | `state` loads of its thread, Acquire | the holder has read and written its links for the last time |
 //! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaver's last look comes before the node's next use |
 //!
-//! No checker can tell the links' orderings, nor the last row's, from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//! No checker can tell the links' orderings, nor the last row's, from Relaxed: [the
+//! models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** what `mcs` cannot.
 
@@ -219,8 +227,8 @@ impl<M: Machine> AsideQueue<M> {
         }
     }
 
-    /// (tail = my node) -> (tail = last of those recalled). Who joins meanwhile stands behind them; if he has yet to link himself, he finds a note in my node,
-    /// which is his then.
+    /// (tail = my node) -> (tail = last of those recalled). Who joins meanwhile stands behind them; if he has yet to
+    /// link himself, he finds a note in my node, which is his then.
     fn recall<S: Succession>(&self, holder: &mut Holder, last: Handle) -> Handle {
         let Some(me) = holder.node else { return last }; // Not reached: who has somebody aside has kept his node.
         let (first, last) = S::recall::<M>(holder, last);
@@ -237,14 +245,15 @@ impl<M: Machine> AsideQueue<M> {
 
     /// The lock is ours, with our node.
     ///
-    /// Its link is not looked at, nor moved into the lock, before the release: whoever is behind us is just writing it, and so has the line. That store
-    /// brings the lock's own line here while we are in our section; the release needs it.
+    /// Its link is not looked at, nor moved into the lock, before the release: whoever is behind us is just writing it,
+    /// and so has the line. That store brings the lock's own line here while we are in our section; the release needs
+    /// it.
     fn own(&self, me: Handle) {
         self.front.store(me.word() | KEPT, Relaxed);
     }
 
-    /// Puts `first` behind `previous`, what `tail` held. Behind a node whose thread did not survive a fork it is the first of a
-    /// new queue. If the lock was given to it, what came with that.
+    /// Puts `first` behind `previous`, what `tail` held. Behind a node whose thread did not survive a fork it is the
+    /// first of a new queue. If the lock was given to it, what came with that.
     fn link<S: Service>(&self, previous: u32, first: Link) -> Option<Given> {
         let mut before = handle_in(previous).filter(|previous| previous.node::<M>().is_alive());
         while let Some(node) = before {
@@ -265,7 +274,8 @@ impl<M: Machine> AsideQueue<M> {
     }
 }
 
-/// Whether a node that a lock is held with is one whose thread was passed over. Relaxed: its state came with the node; its thread may fall asleep.
+/// Whether a node that a lock is held with is one whose thread was passed over. Relaxed: its state came with the node;
+/// its thread may fall asleep.
 fn is_passed_over<M: Machine>(node: &Node<M>) -> bool {
     matches!(node.state.load(Relaxed), state::LEAVING | state::PARTING)
 }
@@ -378,8 +388,8 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
         queue.tail.load(Relaxed) != FREE
     }
 
-    /// The chain goes behind the tail; if the lock was free, its first waiter owns it now. The store that links him, or grants
-    /// him the lock, is the last access (he stays CLAIMED until then: invariant 2 of `cond/chain`).
+    /// The chain goes behind the tail; if the lock was free, its first waiter owns it now. The store that links him, or
+    /// grants him the lock, is the last access (he stays CLAIMED until then: invariant 2 of `cond/chain`).
     fn adopt(_: &M::Word, queue: &AsideQueue<M>, chain: Chain) {
         let first = chain.first();
         chain.park_followers::<M>(|_| ());

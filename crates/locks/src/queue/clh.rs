@@ -1,17 +1,19 @@
 //! # CLH: a queue in which each thread waits on the node of the one before
 //!
-//! **Problem.** In MCS a thread that has joined is unknown until it has linked itself to its predecessor, and a releaser may have to
-//! wait for that. **Idea.** Nobody links himself: a waiter remembers whom it found at the tail, and waits on *his* node. A
-//! release is one access to the holder's own node, whoever waits. When the wait is over, the predecessor's node is the
-//! waiter's. **Source.** Craig, TR 93-02-02, University of Washington, 1993; Magnusson, Landin & Hagersten, IPPS 1994; the way out by
-//! time-out as in Scott & Scherer, PPoPP 2001.
+//! **Problem.** In MCS a thread that has joined is unknown until it has linked itself to its predecessor, and a
+//! releaser may have to wait for that. **Idea.** Nobody links himself: a waiter remembers whom it found at the tail,
+//! and waits on *his* node. A release is one access to the holder's own node, whoever waits. When the wait is over, the
+//! predecessor's node is the waiter's. **Source.** Craig, TR 93-02-02, University of Washington, 1993; Magnusson,
+//! Landin & Hagersten, IPPS 1994; the way out by time-out as in Scott & Scherer, PPoPP 2001.
 //!
-//! **Use it** when you would use `mcs`, and releases must not wait for a thread that is joining. **Rather not** when most acquisitions find the lock free: each takes a node, and each release gives one back: an atomic exchange more for either, with the node that the thread keeps.
+//! **Use it** when you would use `mcs`, and releases must not wait for a thread that is joining. **Rather not** when
+//! most acquisitions find the lock free: each takes a node, and each release gives one back: an atomic exchange more
+//! for either, with the node that the thread keeps.
 //!
-//! **Departures.** (1) "Free" is 0, not a node that nobody holds, so that all-zero is a free lock; the release of a lock that nobody
-//! waits for is a compare-and-swap. (2) The lock names its holder's node, so that any thread may release (POSIX). A thread
-//! needs a node for each lock that it holds. (3) A waiter may sleep, on its predecessor's node. (4) In a forked child the waiters of
-//! the parent are forgotten by whoever first uses the lock ([`settle`]).
+//! **Departures.** (1) "Free" is 0, not a node that nobody holds, so that all-zero is a free lock; the release of a
+//! lock that nobody waits for is a compare-and-swap. (2) The lock names its holder's node, so that any thread may
+//! release (POSIX). A thread needs a node for each lock that it holds. (3) A waiter may sleep, on its predecessor's
+//! node. (4) In a forked child the waiters of the parent are forgotten by whoever first uses the lock ([`settle`]).
 //!
 //! ## State                                                     ## The queue
 //! ```text
@@ -21,8 +23,8 @@
 //! | node | node  | held; the queue ends at `tail`       |                   WAITING          PARKED          WAITING
 //! | node | 0     | between a release and the next owner |           (the state says what the *successor* does)
 //! ```
-//! If the last waiters give up just as those before them do, or release, `tail` may name nodes that are ABANDONED, then one that is
-//! RELEASED: that is free, too, and whoever joins next gives them back.
+//! If the last waiters give up just as those before them do, or release, `tail` may name nodes that are ABANDONED, then
+//! one that is RELEASED: that is free, too, and whoever joins next gives them back.
 //!
 //! ## A node, which belongs to who joined with it until …
 //! ```text
@@ -32,11 +34,13 @@
 //!
 //! ## Invariants
 //! 1. `owner` is written by the holder only, or by whoever settles.
-//! 2. A node has at most one successor: whoever got its name from `tail`, by an exchange, and he alone gives it back; or its own
-//!    thread, if nobody did.
-//! 3. After the store to its node (or `tail` = 0) a releaser touches neither lock nor node, but for the wake of an address.
-//! 4. A tried acquisition looks at a node that may serve elsewhere by now; whatever it saw, its exchange of `tail` makes it
-//!    the successor of that node, as it is then: so it waits, if it must, like anybody else (a few instructions, or a section).
+//! 2. A node has at most one successor: whoever got its name from `tail`, by an exchange, and he alone gives it back;
+//!    or its own thread, if nobody did.
+//! 3. After the store to its node (or `tail` = 0) a releaser touches neither lock nor node, but for the wake of an
+//!    address.
+//! 4. A tried acquisition looks at a node that may serve elsewhere by now; whatever it saw, its exchange of `tail`
+//!    makes it the successor of that node, as it is then: so it waits, if it must, like anybody else (a few
+//!    instructions, or a section).
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -47,10 +51,11 @@
 //! | `state` -> RELEASED, -> ABANDONED | Release | `state` loads of the successor, Acquire | hands over the section; the way on (`prev`), and the node |
 //! | `owner` | Relaxed | – | the holder's, handed over with the lock |
 //!
-//! No checker can tell the second and the third row's from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//! No checker can tell the second and the third row's from Relaxed: [the models](../models.md#what-neither-can-tell)
+//! argue for them.
 //!
-//! **Cannot:** let a newcomer in while the first waiter is not running. Cannot share its mutex with code that bypasses flashlock.
-//! Every acquisition takes a node, so that it costs more than [`mcs`](super::mcs)'s where nobody contends.
+//! **Cannot:** let a newcomer in while the first waiter is not running. Cannot share its mutex with code that bypasses
+//! flashlock. Every acquisition takes a node, so that it costs more than [`mcs`](super::mcs)'s where nobody contends.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -94,7 +99,8 @@ enum Before {
 }
 
 impl<M: Machine> ClhQueue<M> {
-    /// To be called before joining and releasing. In a forked child only the holder, if there is one, is left of the queue.
+    /// To be called before joining and releasing. In a forked child only the holder, if there is one, is left of the
+    /// queue.
     #[inline]
     fn settle(&self) {
         settle::<M>(&self.epoch, || self.tail.store(self.owner.load(Relaxed), Relaxed));
@@ -107,8 +113,8 @@ impl<M: Machine> ClhQueue<M> {
         me
     }
 
-    /// Whether the last node that was not abandoned, if there is one, was released: then the lock is free. A hint: the nodes may
-    /// serve elsewhere by now, hence the limit.
+    /// Whether the last node that was not abandoned, if there is one, was released: then the lock is free. A hint: the
+    /// nodes may serve elsewhere by now, hence the limit.
     fn is_free(tail: u32) -> bool {
         let mut here = Handle::from_word(tail);
         for _ in 0..LONGEST {
@@ -132,7 +138,8 @@ impl<M: Machine> ClhQueue<M> {
             M::give_node(me);
             return false;
         }
-        // The node may have been given back since, and be at the tail again, of who waits or holds: a try does not wait for him.
+        // The node may have been given back since, and be at the tail again, of who waits or holds: a try does not wait
+        // for him.
         let taken = self.wait_behind::<W>(me, Handle::from_word(seen), Some(PAST)).is_ok();
         if taken {
             self.owner.store(me.word(), Relaxed);
@@ -288,7 +295,8 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
         !ClhQueue::<M>::is_free(queue.tail.load(Acquire))
     }
 
-    /// Gives the nodes back that stand in a free lock: the one that was released last, and those of who gave up behind it.
+    /// Gives the nodes back that stand in a free lock: the one that was released last, and those of who gave up behind
+    /// it.
     fn destroy(_: &M::Word, queue: &ClhQueue<M>) {
         queue.settle();
         if !ClhQueue::<M>::is_free(queue.tail.load(Acquire)) {

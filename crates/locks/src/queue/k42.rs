@@ -1,14 +1,18 @@
 //! # The queue of MCS, whose holder keeps no node
 //!
-//! MCS as [`cohort`](crate::numa::cohort) and [`cst`](crate::numa::cst) have it in their parts: in the variant known as K42
-//! (Auslander et al., 2003). On acquisition the successor's name moves from the node into the lock, and the node is free again. So a
-//! part may be released by another thread than the one that acquired it, as cohorts do, and a thread needs one node however many levels a lock has. What it costs: an
-//! access to the node just when the successor writes its name there, and to the tail if there is none; so a lock of one level ([`mcs`](super::mcs)) does
-//! without it. "Held, nobody waits" is the constant [`HELD`].
+//! MCS as [`cohort`](crate::numa::cohort) and [`cst`](crate::numa::cst) have it in their parts: in the variant known as
+//! K42 (Auslander et al., 2003). On acquisition the successor's name moves from the node into the lock, and the node is
+//! free again. So a part may be released by another thread than the one that acquired it, as cohorts do, and a thread
+//! needs one node however many levels a lock has. What it costs: an access to the node just when the successor writes
+//! its name there, and to the tail if there is none; so a lock of one level ([`mcs`](super::mcs)) does without it.
+//! "Held, nobody waits" is the constant [`HELD`].
 //!
-//! Waiters may sleep after their spin budget; and leave by time-out: the node stays behind and the releaser that reaches it skips it; a queue full of such //! Waiters may sleep after their spin budget; and leave by time-out: the node stays behind and the releaser that reaches it skips it; a queue full of such nodes
-//! lets nobody join ([`LeftBehind`]). Nobody waits for a waiter that has joined and not linked himself yet, neither who releases, nor who has just acquired and wants his
-//! successor's name: he leaves a **note** where the link will be, and who links himself, by an exchange, finds it (as in [`aside`](super::aside)).
+//! Waiters may sleep after their spin budget; and leave by time-out: the node stays behind and the releaser that
+//! reaches it skips it; a queue full of such //! Waiters may sleep after their spin budget; and leave by time-out: the
+//! node stays behind and the releaser that reaches it skips it; a queue full of such nodes lets nobody join
+//! ([`LeftBehind`]). Nobody waits for a waiter that has joined and not linked himself yet, neither who releases, nor
+//! who has just acquired and wants his successor's name: he leaves a **note** where the link will be, and who links
+//! himself, by an exchange, finds it (as in [`aside`](super::aside)).
 //!
 //!
 //! ## State                                                           ## The queue
@@ -28,11 +32,14 @@
 //! | MOVED | has yet to link himself, and does so in the lock's `next`. The node is his, to be given back; but for one whose thread is granted the lock with that word: nobody is behind that |
 //!
 //! ## Invariants
-//! 1. `next` is written by the holder, and by the one waiter that found `HELD` in `tail`, or MOVED; it is 0 when `tail` becomes `HELD`, or a node MOVED.
-//! 2. A node that has been linked changes state only by its own thread (WAITING -> PARKED, -> ABANDONED) and by the holder
-//!    (-> HEAD). (One that came from a condition variable may be CLAIMED: its thread sleeps until it is HEAD.)
-//! 3. A node is given back by its thread after HEAD, or by the holder after ABANDONED, or by who finds MOVED in it; never while reachable from `next`.
-//! 4. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake of an address.
+//! 1. `next` is written by the holder, and by the one waiter that found `HELD` in `tail`, or MOVED; it is 0 when `tail`
+//!    becomes `HELD`, or a node MOVED.
+//! 2. A node that has been linked changes state only by its own thread (WAITING -> PARKED, -> ABANDONED) and by the
+//!    holder (-> HEAD). (One that came from a condition variable may be CLAIMED: its thread sleeps until it is HEAD.)
+//! 3. A node is given back by its thread after HEAD, or by the holder after ABANDONED, or by who finds MOVED in it;
+//!    never while reachable from `next`.
+//! 4. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake
+//!    of an address.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -43,7 +50,8 @@
 //! | `next` 0 -> note / exchange | Release / Acquire | each other | hands over this section; the lock's `next` is 0 by then |
 //! | `state` -> HEAD | Release | `state` load in `wait::turn` | hands over this section |
 //!
-//! No checker can tell the links' orderings, nor what a waiter that gives up says with Release, from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//! No checker can tell the links' orderings, nor what a waiter that gives up says with Release, from Relaxed: [the
+//! models](../models.md#what-neither-can-tell) argue for them.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -211,8 +219,8 @@ impl<M: Machine> Words<'_, M> {
         }
     }
 
-    /// Makes `first` the successor of `previous`, which is [`HELD`] or a node. Behind a node whose thread did not survive a fork
-    /// it is the first of a new queue. Whether the lock was given to it.
+    /// Makes `first` the successor of `previous`, which is [`HELD`] or a node. Behind a node whose thread did not
+    /// survive a fork it is the first of a new queue. Whether the lock was given to it.
     fn link(self, previous: u32, first: Handle) -> bool {
         if let Some(before) = Handle::from_word(previous).filter(|previous| previous.node::<M>().is_alive()) {
             if before.node::<M>().next.swap(first.word(), AcqRel) != MOVED {
@@ -223,8 +231,8 @@ impl<M: Machine> Words<'_, M> {
         self.next.swap(first.word(), AcqRel) == GIVEN
     }
 
-    /// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free (departure 1), or the successor's, who has yet
-    /// to link himself.
+    /// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free (departure 1),
+    /// or the successor's, who has yet to link himself.
     fn own(self, me: Handle) {
         let node = me.node::<M>();
         let next = node.next.load(Acquire);
@@ -241,7 +249,8 @@ impl<M: Machine> Words<'_, M> {
         M::give_node(me);
     }
 
-    /// In a forked child: forgets the waiters, whose threads do not exist here. The first waiter that has queued since, if any.
+    /// In a forked child: forgets the waiters, whose threads do not exist here. The first waiter that has queued since,
+    /// if any.
     #[cold]
     fn bury(self, alone: Alone) -> First {
         // A live waiter, which found a dead tail, may have linked itself here already.
@@ -282,7 +291,8 @@ impl<M: Machine> Words<'_, M> {
         M::give_node(waiter);
     }
 
-    /// Takes `waiter`, the first, out of the queue, if who is behind it has linked himself. Who is first then; if nobody, (tail = waiter) -> free, or HELD.
+    /// Takes `waiter`, the first, out of the queue, if who is behind it has linked himself. Who is first then; if
+    /// nobody, (tail = waiter) -> free, or HELD.
     pub(crate) fn unlink(self, waiter: Handle, alone: Alone) -> Result<First, Unlinked> {
         let link = &waiter.node::<M>().next;
         if let Some(after) = Handle::from_word(link.load(Acquire)) {
@@ -295,8 +305,8 @@ impl<M: Machine> Words<'_, M> {
         Handle::from_word(link.load(Acquire)).map(First::Waiter).ok_or(Unlinked)
     }
 
-    /// For nobody but whoever settles in a forked child: nobody waits, and the lock is free, or `held`. Relaxed: one thread alone touches
-    /// the lock.
+    /// For nobody but whoever settles in a forked child: nobody waits, and the lock is free, or `held`. Relaxed: one
+    /// thread alone touches the lock.
     pub(crate) fn reset(self, held: bool) {
         self.tail.store(if held { HELD } else { FREE }, Relaxed);
         self.next.store(0, Relaxed);

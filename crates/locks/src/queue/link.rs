@@ -1,7 +1,7 @@
 //! # A link that says where its waiter is
 //!
-//! A handle has 28 bits, so four bits of the word that names a waiter are left to say on which NUMA node that waiter is. Who
-//! looks for one of his own node then need not touch the line of each (Dice & Kogan, CNA, §6).
+//! A handle has 28 bits, so four bits of the word that names a waiter are left to say on which NUMA node that waiter
+//! is. Who looks for one of his own node then need not touch the line of each (Dice & Kogan, CNA, §6).
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +16,8 @@ const FAR: u32 = (NO_LINK >> NUMA_SHIFT) - 1;
 
 const _: () = assert!(Handle::LIMIT.is_power_of_two() && FAR == 14);
 
-/// In the place where somebody who has joined a queue is about to link himself: the lock is his. (No link, and no note that names a node.)
+/// In the place where somebody who has joined a queue is about to link himself: the lock is his. (No link, and no note
+/// that names a node.)
 pub const GIVEN: u32 = NO_LINK | Handle::RESERVED;
 
 /// The note, in that place, that he is to link himself behind this node instead.

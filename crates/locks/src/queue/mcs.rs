@@ -1,19 +1,20 @@
 //! # MCS: a queue in which each thread waits on its own line
 //!
 //! **Problem.** With one word to spin on, every release invalidates every waiter's line: hand-over cost grows with the
-//! number of waiters. **Idea.** Waiters form a list, and each waits on a word in its own node. The holder hands the lock to
-//! its successor, and touches no other waiter's line. **Source.** Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 5.
+//! number of waiters. **Idea.** Waiters form a list, and each waits on a word in its own node. The holder hands the
+//! lock to its successor, and touches no other waiter's line. **Source.** Mellor-Crummey & Scott, TOCS 9(1), 1991,
+//! algorithm 5.
 //!
 //! **Use it** when waits must be in order, and each thread has a CPU of its own: throughput stays level however many
-//! threads wait. **Rather not** when threads outnumber CPUs (each hand-over may then wait for a time slice), or on several
-//! NUMA nodes.
+//! threads wait. **Rather not** when threads outnumber CPUs (each hand-over may then wait for a time slice), or on
+//! several NUMA nodes.
 //!
 //! **Departures.** Those of the [queue](super::aside), of which this is the plain case: no waiter is ever set aside.
 //! 1. A holder that has waited keeps its node, which the lock names. A holder that has not waited has none, as in the
-//!    variant K42 (Auslander et al., 2003). So any thread may release (POSIX), and an uncontended acquisition touches no
-//!    node. A thread needs one node for each lock that it holds and has waited for. In K42 the holder gives its node back
-//!    as soon as it has acquired the lock. But then it reads its link at the moment when its successor writes it, and
-//!    the line travels once more at each hand-over.
+//!    variant K42 (Auslander et al., 2003). So any thread may release (POSIX), and an uncontended acquisition touches
+//!    no node. A thread needs one node for each lock that it holds and has waited for. In K42 the holder gives its node
+//!    back as soon as it has acquired the lock. But then it reads its link at the moment when its successor writes it,
+//!    and the line travels once more at each hand-over.
 //! 2. A waiter may sleep after its spin budget.
 //! 3. A waiter may leave by time-out. Its node stays behind, and the releaser that reaches it holds the lock with it
 //!    instead. A queue full of such nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).

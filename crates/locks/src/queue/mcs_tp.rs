@@ -1,19 +1,23 @@
 //! # MCS-TP: a queue lock that passes over waiters that do not run
 //!
-//! **Problem.** With more threads than CPUs, a strict queue hands the lock to waiters that have lost their CPU, and everybody waits until
-//! they have it again. **Idea.** Who polls also says when he last did: he **publishes the time**. A releaser that finds an old time
-//! takes that waiter out of the queue and goes on to the next; who was taken out queues anew when he runs. **Source.** He, Scherer &
-//! Scott, *Preemption Adaptivity in Time-Published Queue-Based Spin Locks*, HiPC 2005.
+//! **Problem.** With more threads than CPUs, a strict queue hands the lock to waiters that have lost their CPU, and
+//! everybody waits until they have it again. **Idea.** Who polls also says when he last did: he **publishes the time**.
+//! A releaser that finds an old time takes that waiter out of the queue and goes on to the next; who was taken out
+//! queues anew when he runs. **Source.** He, Scherer & Scott, *Preemption Adaptivity in Time-Published Queue-Based Spin
+//! Locks*, HiPC 2005.
 //!
-//! **Use it** when you would use `mcs` with `wait=spin`, but cannot be sure of a CPU for each thread. **Rather not** when order matters.
+//! **Use it** when you would use `mcs` with `wait=spin`, but cannot be sure of a CPU for each thread.
+//! **Rather not** when order matters.
 //!
-//! **Departures.** Those of [`mcs`](super::mcs), whose queue this is. (1) Waiters may sleep (`wait=stp`): one that sleeps is woken, not
-//! passed over. (2) The holder does not publish when his section began; a waiter whose spin budget is spent sleeps, or offers its
-//! CPU, whether the holder runs or not. (3) The last waiter is passed over like the others: then the lock is free. (4) Who offers his CPU to
-//! others says so: he publishes a time long ago. (He has just looked, and would pass for running in the very moment in which he stops.) Who has
-//! polled for a millisecond offers it time and again, and may so lose his place though nobody wanted his CPU.
+//! **Departures.** Those of [`mcs`](super::mcs), whose queue this is. (1) Waiters may sleep (`wait=stp`): one that
+//! sleeps is woken, not passed over. (2) The holder does not publish when his section began; a waiter whose spin budget
+//! is spent sleeps, or offers its CPU, whether the holder runs or not. (3) The last waiter is passed over like the
+//! others: then the lock is free. (4) Who offers his CPU to others says so: he publishes a time long ago. (He has just
+//! looked, and would pass for running in the very moment in which he stops.) Who has polled for a millisecond offers it
+//! time and again, and may so lose his place though nobody wanted his CPU.
 //!
-//! This is MCS with the option that `mcscr` has as `evict=1` (Dice, *Malthusian Locks*, §7); so `mcs` has none of that name.
+//! This is MCS with the option that `mcscr` has as `evict=1` (Dice, *Malthusian Locks*, §7); so `mcs` has none of that
+//! name.
 //!
 //! ## State
 //! As in `mcs`. A node beside what it is there:
@@ -24,8 +28,8 @@
 //! ```
 //!
 //! ## Invariants (beside those of `mcs`)
-//! 1. A node becomes LEAVING only by the releaser, only from WAITING, and only if its thread publishes (`PUBLISHES`); that then does nothing but
-//!    wait for EVICTED.
+//! 1. A node becomes LEAVING only by the releaser, only from WAITING, and only if its thread publishes (`PUBLISHES`);
+//!    that then does nothing but wait for EVICTED.
 //! 2. An EVICTED node is named by no link, and is its thread's.
 //!
 //! ## Orderings (beside those of `mcs`)
@@ -105,8 +109,8 @@ impl Service for TimePublished {
 
     /// WAITING, but not running -> LEAVING
     fn passes_over<M: Machine>(node: &Node<M>) -> bool {
-        // Relaxed: what the waiter wrote before it queued came with the link that names it. One that queued before the option was known
-        // does not publish, and does not know what EVICTED means.
+        // Relaxed: what the waiter wrote before it queued came with the link that names it. One that queued before the
+        // option was known does not publish, and does not know what EVICTED means.
         let evicted = node.batch.load(Relaxed) & PUBLISHES != 0
             && is_stale(M::micros(), node.since.load(Relaxed))
             && node.state.compare_exchange(state::WAITING, state::LEAVING, Relaxed, Relaxed).is_ok();
@@ -117,7 +121,8 @@ impl Service for TimePublished {
     }
 }
 
-/// Whether `since` is too long ago. It may be a little later than `now`: it is read after that, and clocks of two CPUs may differ.
+/// Whether `since` is too long ago. It may be a little later than `now`: it is read after that, and clocks of two CPUs
+/// may differ.
 fn is_stale(now: u32, since: u32) -> bool {
     now.wrapping_sub(since).cast_signed() > STALE
 }

@@ -1,8 +1,8 @@
 //! # Whom a queue serves
 //!
-//! A releaser hands the lock to the waiter whose turn it is, or takes that one out of the queue first, because it does not run, and
-//! turns to the next. Queues are written for any [`Service`]; what is said here of one that passes waiters over is on the page of
-//! [`mcs-tp`](super::mcs_tp).
+//! A releaser hands the lock to the waiter whose turn it is, or takes that one out of the queue first, because it does
+//! not run, and turns to the next. Queues are written for any [`Service`]; what is said here of one that passes waiters
+//! over is on the page of [`mcs-tp`](super::mcs_tp).
 
 use core::sync::atomic::Ordering::Release;
 
@@ -21,7 +21,8 @@ pub trait Service: 'static {
     /// Waits for the turn of `node`, by policy `W`.
     fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn;
 
-    /// Whether the waiter, whose turn it is, is to be passed over; then its state is LEAVING, or PARTING, until it is [let go](Service::let_go).
+    /// Whether the waiter, whose turn it is, is to be passed over; then its state is LEAVING, or PARTING, until it is
+    /// [let go](Service::let_go).
     fn passes_over<M: Machine>(_: &Node<M>) -> bool {
         false
     }

@@ -1,7 +1,7 @@
 //! # Who follows the holder of a queue
 //!
-//! What a release of a [queue whose holder sets waiters aside](super::aside) knows, and the choice that it makes. States, invariants
-//! and orderings are on the page of the queue.
+//! What a release of a [queue whose holder sets waiters aside](super::aside) knows, and the choice that it makes.
+//! States, invariants and orderings are on the page of the queue.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -19,8 +19,8 @@ pub struct Holder {
     pub node: Option<Handle>,
     /// The last of those set aside; if there is one, he has kept his node.
     pub aside: Option<Handle>,
-    /// The last of the main queue when he last looked. Nobody was behind that one, and his line need not be touched to see it: it
-    /// would be fetched for reading, and then once more to tell him that he has the lock.
+    /// The last of the main queue when he last looked. Nobody was behind that one, and his line need not be touched to
+    /// see it: it would be fetched for reading, and then once more to tell him that he has the lock.
     pub last: Option<Handle>,
 }
 
@@ -72,8 +72,8 @@ pub trait Succession: 'static {
     /// Whether he must run, if he is awake.
     type Service: Service;
 
-    /// Whether who has joined since the release began matters: then the holder looks at the tail again before he chooses, though its
-    /// line may have gone to who joined.
+    /// Whether who has joined since the release began matters: then the holder looks at the tail again before he
+    /// chooses, though its line may have gone to who joined.
     const SEES_LATECOMERS: bool = false;
 
     /// The NUMA node of a thread that is about to queue.

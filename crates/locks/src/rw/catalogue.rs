@@ -1,7 +1,7 @@
 //! # The catalogue of readers-writer locks
 //!
-//! The list from which the command line, the preload's dispatch, the tests and the documentation are generated. A new readers-writer
-//! lock is its file, one row here, and its page.
+//! The list from which the command line, the preload's dispatch, the tests and the documentation are generated. A new
+//! readers-writer lock is its file, one row here, and its page.
 
 use core::ops::Deref;
 
@@ -18,25 +18,39 @@ macro_rules! for_each_rw_lock {
                 paper: "Courtois et al., CACM 1971; Drepper, Futexes Are Tricky, 2011",
                 source: "rw/futex.rs",
                 bytes: 8, bytes_per_waiter: 0, atomics_read: 2, atomics_write: 2,
-                numa_aware: false, fair: "no: readers pass writers without bound, or the reverse where writers are preferred",
+                numa_aware: false,
+                fair: "no: readers pass writers without bound, or the reverse where writers are preferred",
                 options: [],
                 exceptions: [STARVES_WRITERS],
             }),
-            (CstRw, "cst-rw", [stp => $crate::rw::CstRw<$crate::wait::SpinThenPark>, spin => $crate::rw::CstRw<$crate::wait::Spin>, park => $crate::rw::CstRw<$crate::wait::Park>, umwait => $crate::rw::CstRw<$crate::wait::Umwait>], {
+            (CstRw, "cst-rw", [
+                stp => $crate::rw::CstRw<$crate::wait::SpinThenPark>,
+                spin => $crate::rw::CstRw<$crate::wait::Spin>,
+                park => $crate::rw::CstRw<$crate::wait::Park>,
+                umwait => $crate::rw::CstRw<$crate::wait::Umwait>
+            ], {
                 title: "a counter of readers for each part of the machine",
                 paper: "Kashyap et al., USENIX ATC 2017; compared with ShflLocks: thesis defence, slides 79-80",
                 source: "rw/cst/mod.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
-                numa_aware: true, fair: "bounded, as shfl-rw; readers that have waited for bound= microseconds pass a waiting writer",
+                numa_aware: true,
+                fair: "bounded, as shfl-rw; readers that have waited for bound= microseconds pass a waiting writer",
                 options: [Bound, Shuffles, Ahead, Meetings, Writers],
                 exceptions: [],
             }),
-            (ShflRw, "shfl-rw", [stp => $crate::rw::ShflRw<$crate::wait::SpinThenPark>, spin => $crate::rw::ShflRw<$crate::wait::Spin>, park => $crate::rw::ShflRw<$crate::wait::Park>, umwait => $crate::rw::ShflRw<$crate::wait::Umwait>], {
+            (ShflRw, "shfl-rw", [
+                stp => $crate::rw::ShflRw<$crate::wait::SpinThenPark>,
+                spin => $crate::rw::ShflRw<$crate::wait::Spin>,
+                park => $crate::rw::ShflRw<$crate::wait::Park>,
+                umwait => $crate::rw::ShflRw<$crate::wait::Umwait>
+            ], {
                 title: "readers-writer ShflLock: one counter, one queue for both",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 71-72",
                 source: "rw/shfl/mod.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
-                numa_aware: true, fair: "bounded: after bound= microseconds only readers that must not wait for a writer pass the first waiter",
+                numa_aware: true,
+                fair: "bounded: after bound= microseconds only readers that must not wait for a writer pass the first "
+                      "waiter",
                 options: [Bound, Shuffles, Ahead],
                 exceptions: [],
             }),
@@ -47,7 +61,8 @@ macro_rules! for_each_rw_lock {
 /// The readers-writer lock used when the user names none.
 pub const RW_DEFAULT: RwId = RwId::CstRw;
 
-/// What is known of a readers-writer lock. The options that it takes are the process's: the mutexes' lock goes by the same ones.
+/// What is known of a readers-writer lock. The options that it takes are the process's: the mutexes' lock goes by the
+/// same ones.
 #[derive(Clone, Copy, Debug)]
 pub struct RwInfo {
     /// Which one it is.
@@ -70,8 +85,9 @@ impl Deref for RwInfo {
 
 macro_rules! define_rw_catalogue {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], {
-        title: $title:literal, paper: $paper:literal, source: $source:literal, bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
-        atomics_read: $ar:literal, atomics_write: $aw:literal, numa_aware: $numa:literal, fair: $fair:literal,
+        title: $title:literal, paper: $paper:literal, source: $source:literal,
+        bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
+        atomics_read: $ar:literal, atomics_write: $aw:literal, numa_aware: $numa:literal, fair: $($fair:literal)+,
         options: [$($option:ident),* $(,)?], exceptions: [$($limit:ident),* $(,)?] $(,)?
     })),* $(,)?) => {
         /// Names a readers-writer lock.
@@ -85,8 +101,9 @@ macro_rules! define_rw_catalogue {
             id: RwId::$variant,
             facts: Facts {
                 name: $name, title: $title, paper: $paper, source: $source, bytes: $bytes, bytes_per_waiter: $waiter,
-                numa_aware: $numa, fair: $fair,
-                waits: &[$(stringify!($wait)),+], options: &[$(OptionId::$option),*], limits: &[$(exceptions::$limit),*],
+                numa_aware: $numa, fair: concat!($($fair),+),
+                waits: &[$(stringify!($wait)),+], options: &[$(OptionId::$option),*],
+                limits: &[$(exceptions::$limit),*],
             },
             atomics_read: $ar, atomics_write: $aw,
         }),*];

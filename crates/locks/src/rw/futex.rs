@@ -1,16 +1,16 @@
 //! # Futex readers-writer lock: one counter, on which all waiters sleep
 //!
-//! **Problem.** A readers-writer lock for any number of threads that costs one atomic operation without contention, in a page of code.
-//! **Idea.** A counter of readers, and flags that say whether readers or writers sleep. Readers enter whenever no writer holds the lock.
-//! Sleepers are woken when they may go on, and try again. **Source.** Courtois, Heymans & Parnas, CACM 1971, problem 1, and 2 where the program
-//! prefers writers; the futex as in Drepper, *Futexes Are Tricky*, 2011. glibc did the same before 2.25. This lock
-//! is here to compare with.
+//! **Problem.** A readers-writer lock for any number of threads that costs one atomic operation without contention, in
+//! a page of code. **Idea.** A counter of readers, and flags that say whether readers or writers sleep. Readers enter
+//! whenever no writer holds the lock. Sleepers are woken when they may go on, and try again. **Source.** Courtois,
+//! Heymans & Parnas, CACM 1971, problem 1, and 2 where the program prefers writers; the futex as in Drepper, *Futexes
+//! Are Tricky*, 2011. glibc did the same before 2.25. This lock is here to compare with.
 //!
-//! **Use it** when you want to know what the simplest readers-writer lock does. **Rather not** when readers are many (they all write one counter),
-//! or writers must not starve.
+//! **Use it** when you want to know what the simplest readers-writer lock does. **Rather not** when readers are many
+//! (they all write one counter), or writers must not starve.
 //!
-//! **Departures.** (1) One lock for both of the paper's problems: `writers` is looked at by readers only where the program prefers writers. (2) The paper's
-//! semaphores are one word to sleep on; who is woken tries again.
+//! **Departures.** (1) One lock for both of the paper's problems: `writers` is looked at by readers only where the
+//! program prefers writers. (2) The paper's semaphores are one word to sleep on; who is woken tries again.
 //!
 //! ```text
 //!   readers ──> R  R  R ──┐
@@ -30,10 +30,11 @@
 //! ## Invariants
 //! 1. Only who has changed `count` from no WRITER and no readers holds the lock for writing.
 //! 2. A thread sleeps on `count` only after its flag was set, while `count` is as it was then.
-//! 3. Whoever makes the lock free clears both flags, and wakes those whom they stood for: everybody if there are readers, else one
-//!    writer. A writer that acquires after it has waited sets WAITING: others may still sleep, and their wake-up is now its duty.
-//! 4. A writer that gives up has ceased to be counted in `writers` before it clears the flags, and wakes whom they stood for; a reader
-//!    looks at `writers` after it has set its flag. One of the two finds the other.
+//! 3. Whoever makes the lock free clears both flags, and wakes those whom they stood for: everybody if there are
+//!    readers, else one writer. A writer that acquires after it has waited sets WAITING: others may still sleep, and
+//!    their wake-up is now its duty.
+//! 4. A writer that gives up has ceased to be counted in `writers` before it clears the flags, and wakes whom they
+//!    stood for; a reader looks at `writers` after it has set its flag. One of the two finds the other.
 //! 5. After the release only the *address* of the word is used, for the wake.
 //!
 //! ## Orderings
@@ -44,7 +45,8 @@
 //! | `count` or, to read; and, to give up | AcqRel | each other | invariant 4 |
 //! | `count` or, to write; `writers` | Relaxed | – | order nothing, but for that |
 //!
-//! **Cannot:** be fair. Where readers are preferred, which is the default, they make writers starve; where writers are, the reverse.
+//! **Cannot:** be fair. Where readers are preferred, which is the default, they make writers starve; where writers are,
+//! the reverse.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -158,7 +160,8 @@ impl<M: Machine> FutexRwState<M> {
         Ok(())
     }
 
-    /// A writer gives up: readers that keep out because of it must not do so for ever. Other writers that wait say so again.
+    /// A writer gives up: readers that keep out because of it must not do so for ever. Other writers that wait say so
+    /// again.
     fn stop_waiting(&self) {
         self.writers.fetch_add(1u32.wrapping_neg(), Relaxed);
         let seen = self.count.fetch_and(!(WAITING | ASLEEP), AcqRel);

@@ -1,7 +1,7 @@
 //! # Readers-writer locks
 //!
-//! Any number of readers, or one writer. Like a [`RawLock`](crate::raw::RawLock), such a lock is a type without values: its state is
-//! made of words, passed by reference, and all-zero is a free lock.
+//! Any number of readers, or one writer. Like a [`RawLock`](crate::raw::RawLock), such a lock is a type without values:
+//! its state is made of words, passed by reference, and all-zero is a free lock.
 //!
 //! | file | lock |
 //! |---|---|
@@ -11,12 +11,12 @@
 //! | [`catalogue`] | the list of them that everything else is generated from |
 //!
 //! ## Who goes before whom
-//! Readers that must never wait for a waiting writer make writers starve; readers that always do so may deadlock: thread A holds a read lock
-//! and waits for B, B wants one, and a writer is queued between them. So a reader says what it is ([`Reader`]). One that holds a read
-//! lock already passes writers that wait. Another one waits behind them, but not for ever: if nothing but a waiting writer keeps it
-//! out, it is admitted after the bound. A writer that has been passed in this way makes the next reader wait twice as long, so that it
-//! does not starve, either. Only where the program has asked for it (glibc's `PREFER_WRITER_NONRECURSIVE`) do readers wait for
-//! writers without a bound.
+//! Readers that must never wait for a waiting writer make writers starve; readers that always do so may deadlock:
+//! thread A holds a read lock and waits for B, B wants one, and a writer is queued between them. So a reader says what
+//! it is ([`Reader`]). One that holds a read lock already passes writers that wait. Another one waits behind them, but
+//! not for ever: if nothing but a waiting writer keeps it out, it is admitted after the bound. A writer that has been
+//! passed in this way makes the next reader wait twice as long, so that it does not starve, either. Only where the
+//! program has asked for it (glibc's `PREFER_WRITER_NONRECURSIVE`) do readers wait for writers without a bound.
 
 use crate::machine::{Deadline, Machine};
 
@@ -71,10 +71,12 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// A free lock.
     fn new_state() -> Self::State;
 
-    /// Acquires for reading if nobody holds the lock for writing, or is about to: the short way, to be tried before [`read`](Self::read).
+    /// Acquires for reading if nobody holds the lock for writing, or is about to: the short way, to be tried before
+    /// [`read`](Self::read).
     fn enter(state: &Self::State) -> bool;
 
-    /// Acquires for reading. A lock that no writer holds is acquired even after the deadline, by who need not wait for writers.
+    /// Acquires for reading. A lock that no writer holds is acquired even after the deadline, by who need not wait for
+    /// writers.
     fn read(state: &Self::State, how: Reader, until: Option<Deadline>) -> Result<(), Refusal>;
 
     /// Acquires for reading if that is possible at once. A [`Reader::Newcomer`] passes writers that wait.
@@ -86,8 +88,8 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// Acquires for writing if that is possible at once.
     fn try_write(state: &Self::State) -> bool;
 
-    /// Releases what is held: the write lock if there is one, else a read lock; nothing if the lock is free. After the store that lets
-    /// another thread in, nothing of the lock is accessed.
+    /// Releases what is held: the write lock if there is one, else a read lock; nothing if the lock is free. After the
+    /// store that lets another thread in, nothing of the lock is accessed.
     fn unlock(state: &Self::State);
 
     /// Whether somebody holds the lock for writing, or did a moment ago.

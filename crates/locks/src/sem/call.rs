@@ -1,15 +1,15 @@
 //! # Calling a waiter
 //!
-//! What a waiter's node says of it, and how a post finds somebody to wake. Nothing here touches the semaphore: only nodes, which
-//! live for ever. The argument that no permit lies beside a sleeper is [`queue`](super::queue)'s.
+//! What a waiter's node says of it, and how a post finds somebody to wake. Nothing here touches the semaphore: only
+//! nodes, which live for ever. The argument that no permit lies beside a sleeper is [`queue`](super::queue)'s.
 //!
 //! ## A waiter's node
 //! ```text
 //!   WAITS ──a post──> CALLED ──woken, or noticed by the waiter──> TOLD ──no permit──> WAITS, with the next generation
 //!   any ──the waiter goes──> LEAVING (the node is its own), or ABANDONED (the node is the list's)
 //! ```
-//! The state also says whether the node is in the list ([`LISTED`]), and in which generation the waiter has announced itself: a
-//! thread that was stopped in the middle of calling a waiter neither calls nor tells that node's next one.
+//! The state also says whether the node is in the list ([`LISTED`]), and in which generation the waiter has announced
+//! itself: a thread that was stopped in the middle of calling a waiter neither calls nor tells that node's next one.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -102,8 +102,8 @@ pub(super) fn acknowledge<M: Machine>(node: &Node<M>) -> u32 {
     seen
 }
 
-/// Calls and wakes this node's waiter, if it is this semaphore's and has not been called. Whether it runs: it slept and was
-/// woken, or has noticed. If `patient`, one that seems to be awake gets a moment to notice.
+/// Calls and wakes this node's waiter, if it is this semaphore's and has not been called. Whether it runs: it slept and
+/// was woken, or has noticed. If `patient`, one that seems to be awake gets a moment to notice.
 fn call<M: Machine>(handle: Handle, semaphore: u64, patient: bool) -> bool {
     let node = handle.node::<M>();
     let Some(called) = claim(node, semaphore) else { return false };
@@ -122,8 +122,9 @@ pub(super) fn help<M: Machine>(handle: Handle, semaphore: u64) {
     }
 }
 
-/// For a permit that has just been given: calls and wakes one of the semaphore's waiters that runs, preferably `first` or one behind
-/// it; if there is none, all that were called have been woken in the end. There is none but `first`, if it is `alone`.
+/// For a permit that has just been given: calls and wakes one of the semaphore's waiters that runs, preferably `first`
+/// or one behind it; if there is none, all that were called have been woken in the end. There is none but `first`, if
+/// it is `alone`.
 pub(super) fn call_one<M: Machine>(semaphore: u64, first: u32, alone: bool) {
     let mut here = Handle::from_word(first);
     if alone {

@@ -1,16 +1,16 @@
 //! # A semaphore with a list of its waiters
 //!
-//! **Problem.** Give a permit from anywhere, also from a signal handler that has interrupted this very code; take one, in an
-//! order that is chosen; let the object be destroyed as soon as the last wait has returned; and never let a permit lie beside a
-//! sleeper because some thread was stopped in the middle. **Idea.** Permits are counted in one word, and whoever finds one takes
-//! it, in whatever order threads run. A waiter announces itself in the same word: in one step it sees that there is no permit
-//! and makes every later post look for it. A post first makes its permit seen, and then calls a waiter. The list of sleepers
-//! only says whom. It has no lock to wait for: a post that finds somebody at the list looks at the queue nodes themselves, all of
-//! them if need be, for a node says for which semaphore its thread waits.
-//! **Source.** POSIX.1-2017, `sem_*`; the list and its order, Dice, *Malthusian Locks*, EuroSys 2017, §6.11 ([`Order`](crate::order::Order)); that
-//! permits go to whoever takes them first is as in glibc's semaphore, and keeps a semaphore that is used as a mutex from
-//! passing from sleeper to sleeper. That a waiter announces itself before it looks for the last time, as in Franke, Russell and
-//! Kirkwood, *Fuss, Futexes and Furwocks*, OLS 2002.
+//! **Problem.** Give a permit from anywhere, also from a signal handler that has interrupted this very code; take one,
+//! in an order that is chosen; let the object be destroyed as soon as the last wait has returned; and never let a
+//! permit lie beside a sleeper because some thread was stopped in the middle. **Idea.** Permits are counted in one
+//! word, and whoever finds one takes it, in whatever order threads run. A waiter announces itself in the same word: in
+//! one step it sees that there is no permit and makes every later post look for it. A post first makes its permit seen,
+//! and then calls a waiter. The list of sleepers only says whom. It has no lock to wait for: a post that finds somebody
+//! at the list looks at the queue nodes themselves, all of them if need be, for a node says for which semaphore its
+//! thread waits. **Source.** POSIX.1-2017, `sem_*`; the list and its order, Dice, *Malthusian Locks*, EuroSys 2017,
+//! §6.11 ([`Order`](crate::order::Order)); that permits go to whoever takes them first is as in glibc's semaphore, and
+//! keeps a semaphore that is used as a mutex from passing from sleeper to sleeper. That a waiter announces itself
+//! before it looks for the last time, as in Franke, Russell and Kirkwood, *Fuss, Futexes and Furwocks*, OLS 2002.
 //!
 //! ## State
 //! | `word` | meaning |
@@ -24,45 +24,52 @@
 //!   head ─> [TOLD] <─> [CALLED] <─> [ABANDONED] <─> [WAITS] <─> [WAITS] <─ tail     strays: [WAITS]  [CALLED]
 //!           on its way  being woken  left behind     asleep      asleep                     asleep   being woken
 //! ```
-//! The states of a node are in [`call`](super::call). A **stray** is a waiter that found somebody at the list, and sleeps without being in
-//! it. Whoever is next at the list puts strays into it.
+//! The states of a node are in [`call`](super::call). A **stray** is a waiter that found somebody at the list, and
+//! sleeps without being in it. Whoever is next at the list puts strays into it.
 //!
 //! ## Invariants
-//! 1. Only who has set [`BUSY`] touches the list and LISTED in a node's state, until he clears it. Nobody waits for that for longer than a spin budget.
-//! 2. A waiter sleeps only after it has announced itself: its state is WAITS, with a new generation, and then, in a change of `word`
-//!    (if only to the value that it had), there was no permit, and QUEUED was set. If its node was not in the list then, or somebody
-//!    was at the list, NEWS is set in that step as well; unless the waiter is about to put itself into the list, and so sets BUSY.
-//! 3. Whoever is at the list clears NEWS before it looks for waiters that are not in the list, and does not go while it is set. QUEUED is
-//!    cleared only together with BUSY, by who has found the list empty since NEWS was cleared.
-//! 4. A waiter becomes CALLED only by a post (or by who passes a call on) whose permit can be seen already. It becomes TOLD when it has been
-//!    woken after that, or has noticed. A state that is not WAITS changes back only by announcing itself anew, with another generation.
-//! 5. A node is in the list iff its state says LISTED. The node of a waiter that goes is its own if it is not LISTED. If it is,
-//!    the waiter takes it out, or leaves it there, ABANDONED, for whoever is at the list to give back.
-//! 6. A post touches the semaphore last in the step that makes its permit seen; afterwards only nodes. Until then it is under
-//!    way, and nobody may destroy what it is posted to. A wait touches it only until it returns.
-//! 7. In a forked child a list of before is nobody's ([`settle`](crate::settle)): it is dropped, with what stopped threads were at, but not
-//!    the permits.
+//! 1. Only who has set [`BUSY`] touches the list and LISTED in a node's state, until he clears it. Nobody waits for
+//!    that for longer than a spin budget.
+//! 2. A waiter sleeps only after it has announced itself: its state is WAITS, with a new generation, and then, in a
+//!    change of `word` (if only to the value that it had), there was no permit, and QUEUED was set. If its node was not
+//!    in the list then, or somebody was at the list, NEWS is set in that step as well; unless the waiter is about to
+//!    put itself into the list, and so sets BUSY.
+//! 3. Whoever is at the list clears NEWS before it looks for waiters that are not in the list, and does not go while it
+//!    is set. QUEUED is cleared only together with BUSY, by who has found the list empty since NEWS was cleared.
+//! 4. A waiter becomes CALLED only by a post (or by who passes a call on) whose permit can be seen already. It becomes
+//!    TOLD when it has been woken after that, or has noticed. A state that is not WAITS changes back only by announcing
+//!    itself anew, with another generation.
+//! 5. A node is in the list iff its state says LISTED. The node of a waiter that goes is its own if it is not LISTED.
+//!    If it is, the waiter takes it out, or leaves it there, ABANDONED, for whoever is at the list to give back.
+//! 6. A post touches the semaphore last in the step that makes its permit seen; afterwards only nodes. Until then it is
+//!    under way, and nobody may destroy what it is posted to. A wait touches it only until it returns.
+//! 7. In a forked child a list of before is nobody's ([`settle`](crate::settle)): it is dropped, with what stopped
+//!    threads were at, but not the permits.
 //!
 //! ## No permit lies beside a sleeper
-//! **Theorem.** However many threads are stopped, each at any instruction of a post or a wait: when all others have come to rest, and
-//! somebody sleeps who is not stopped, there are no more permits than posts that are stopped, and waiters that were called and then
-//! stopped. (Those permits are in glibc's semaphore, too.) So n posts let n of n or more waiters go on that run.
+//! **Theorem.** However many threads are stopped, each at any instruction of a post or a wait: when all others have
+//! come to rest, and somebody sleeps who is not stopped, there are no more permits than posts that are stopped, and
+//! waiters that were called and then stopped. (Those permits are in glibc's semaphore, too.) So n posts let n of n or
+//! more waiters go on that run.
 //!
-//! **Proof.** Let t be the last moment at which there was no permit: somebody sleeps, so there was one, by 2. Take a post that came to
-//! its end and whose permit was seen after t. It ended in one of three ways.
-//! (a) It has called a waiter that then ran: it slept and was woken, or has noticed the call. That waiter looked for a permit after
-//! it had noticed, so after t, and has taken one; or it left before it noticed, and then looks once more ([`Semaphore::served`], `give_up`) and takes
-//! one or calls another; or it was stopped since.
-//! (b) It was at the list, and nobody there was WAITS; or QUEUED was not set, because somebody had found the list empty. NEWS was not set when its permit came, so by 2 and 3 everybody who had announced
-//! itself was in the list, CALLED or TOLD, and all who were CALLED have been woken (`help`). Each of them looks for a permit, after t, before it
-//! sleeps again: if by then it could have announced itself anew without seeing this permit, NEWS would have been set, for somebody was at the list.
-//! (c) It has looked at all nodes, called whoever was WAITS, and woken whoever was CALLED. Whoever announces itself later sees the
-//! permit: both are changes of `word`. So everybody looks for a permit, after t, before it sleeps.
-//! In (b) and (c) nobody sleeps in the end who had announced itself before, nor after, as there were permits. So all posts ended in (a), each with
-//! a waiter of its own (a generation is called once), and each of these has taken a permit since t, or was stopped. ∎
+//! **Proof.** Let t be the last moment at which there was no permit: somebody sleeps, so there was one, by 2. Take a
+//! post that came to its end and whose permit was seen after t. It ended in one of three ways. (a) It has called a
+//! waiter that then ran: it slept and was woken, or has noticed the call. That waiter looked for a permit after it had
+//! noticed, so after t, and has taken one; or it left before it noticed, and then looks once more
+//! ([`Semaphore::served`], `give_up`) and takes one or calls another; or it was stopped since. (b) It was at the list,
+//! and nobody there was WAITS; or QUEUED was not set, because somebody had found the list empty. NEWS was not set when
+//! its permit came, so by 2 and 3 everybody who had announced itself was in the list, CALLED or TOLD, and all who were
+//! CALLED have been woken (`help`). Each of them looks for a permit, after t, before it sleeps again: if by then it
+//! could have announced itself anew without seeing this permit, NEWS would have been set, for somebody was at the list.
+//! (c) It has looked at all nodes, called whoever was WAITS, and woken whoever was CALLED. Whoever announces itself
+//! later sees the permit: both are changes of `word`. So everybody looks for a permit, after t, before it sleeps. In
+//! (b) and (c) nobody sleeps in the end who had announced itself before, nor after, as there were permits. So all posts
+//! ended in (a), each with a waiter of its own (a generation is called once), and each of these has taken a permit
+//! since t, or was stopped. ∎
 //!
-//! Stopped threads cost time, though: as long as somebody is stopped at the list, each post looks at the nodes of all threads, waiters are not called in the
-//! order that was chosen, and who is stopped when it is called costs its post a spin budget.
+//! Stopped threads cost time, though: as long as somebody is stopped at the list, each post looks at the nodes of all
+//! threads, waiters are not called in the order that was chosen, and who is stopped when it is called costs its post a
+//! spin budget.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -94,8 +101,8 @@ pub(super) const BUSY: u32 = 1 << 30;
 /// Bit of `word`: somebody may be called who is not in the list, or announced itself again while somebody was at it.
 pub(super) const NEWS: u32 = 1 << 29;
 const PERMITS: u32 = NEWS - 1;
-/// How often, and for how long (µs), a post waits for somebody who makes a forked child's list ready: he may be the thread that
-/// it interrupted.
+/// How often, and for how long (µs), a post waits for somebody who makes a forked child's list ready: he may be the
+/// thread that it interrupted.
 const SETTLE_TRIES: u32 = 100;
 const SETTLE_PAUSE: u32 = 50;
 
@@ -190,8 +197,8 @@ impl<M: Machine> Semaphore<'_, M> {
         false
     }
 
-    /// Adds a permit, and calls a waiter, if there is one. Never waits; may be called in a signal handler that has interrupted
-    /// any of these functions.
+    /// Adds a permit, and calls a waiter, if there is one. Never waits; may be called in a signal handler that has
+    /// interrupted any of these functions.
     #[inline(always)]
     pub fn post(self) -> Result<(), Overflow> {
         let seen = self.word.load(Relaxed);
@@ -261,8 +268,9 @@ impl<M: Machine> Semaphore<'_, M> {
         false
     }
 
-    /// (list, busy, n) -> (list, n + own), or n + own if nobody is in it any more. The first who is to be called, and whether nobody else is in the
-    /// list; if there is none to be called, and `own` is not 0, whoever was called has been woken. From the last step on nothing of the semaphore is touched (invariant 6).
+    /// (list, busy, n) -> (list, n + own), or n + own if nobody is in it any more. The first who is to be called, and
+    /// whether nobody else is in the list; if there is none to be called, and `own` is not 0, whoever was called has
+    /// been woken. From the last step on nothing of the semaphore is touched (invariant 6).
     pub(super) fn leave(self, own: u32) -> Option<(Handle, bool)> {
         loop {
             let seen = self.word.load(Relaxed);
@@ -325,8 +333,8 @@ impl<M: Machine> Semaphore<'_, M> {
         {}
     }
 
-    /// Takes a node out whose waiter was told (it is the waiter's then), or has gone (it is given back). If that has announced itself again
-    /// meanwhile, it stays, at that end. At the list.
+    /// Takes a node out whose waiter was told (it is the waiter's then), or has gone (it is given back). If that has
+    /// announced itself again meanwhile, it stays, at that end. At the list.
     fn take_out(self, handle: Handle, front: bool) -> bool {
         let node = handle.node::<M>();
         self.list().unlink(node);

@@ -1,7 +1,7 @@
 //! # Waiting for a permit
 //!
-//! What a thread does that finds none: poll a little, announce itself, sleep, take a permit or leave. State, list and invariants are
-//! [`queue`](super::queue)'s.
+//! What a thread does that finds none: poll a little, announce itself, sleep, take a permit or leave. State, list and
+//! invariants are [`queue`](super::queue)'s.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -61,8 +61,8 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// The calling thread has found no permit: it polls a little, while nobody is queued and there are CPUs enough, and then
-    /// queues.
+    /// The calling thread has found no permit: it polls a little, while nobody is queued and there are CPUs enough, and
+    /// then queues.
     #[cold]
     pub fn begin(self, until: Option<Deadline>) -> Entry {
         if !M::crowded() && !has_list(self.word.load(Relaxed)) {
@@ -87,7 +87,8 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// Announces that the calling thread waits, with a node that is in no list; or says why not, and has given the node back.
+    /// Announces that the calling thread waits, with a node that is in no list; or says why not, and has given the node
+    /// back.
     fn join(self, me: Handle, front: bool, until: Option<Deadline>) -> Option<Ended> {
         let node = me.node::<M>();
         prepare(node, self.address(), front);
@@ -113,8 +114,8 @@ impl<M: Machine> Semaphore<'_, M> {
         self.announce(me)
     }
 
-    /// Invariant 2, of a waiter whose state is WAITS. If it is in no list, it puts itself into that, or is a stray if somebody is there. If there is a
-    /// permit instead, takes it, and is done with the node.
+    /// Invariant 2, of a waiter whose state is WAITS. If it is in no list, it puts itself into that, or is a stray if
+    /// somebody is there. If there is a permit instead, takes it, and is done with the node.
     fn announce(self, me: Handle) -> Option<Ended> {
         let node = me.node::<M>();
         loop {
@@ -156,9 +157,9 @@ impl<M: Machine> Semaphore<'_, M> {
         self.join(me, true, until)
     }
 
-    /// Sleeps, by `park`, until there is a permit for the calling thread, or a sleep has ended otherwise. `park` gets the word
-    /// and the value as [`Machine::park`] does, and may end the wait by not returning; who cleans up then calls
-    /// [`Semaphore::cancel`].
+    /// Sleeps, by `park`, until there is a permit for the calling thread, or a sleep has ended otherwise. `park` gets
+    /// the word and the value as [`Machine::park`] does, and may end the wait by not returning; who cleans up then
+    /// calls [`Semaphore::cancel`].
     pub fn wait_with(self, me: Handle, until: Option<Deadline>, mut park: impl FnMut(&M::Word, u32) -> Slept) -> Ended {
         let node = me.node::<M>();
         loop {
@@ -202,8 +203,8 @@ impl<M: Machine> Semaphore<'_, M> {
         how
     }
 
-    /// The calling thread does not wait any more: takes its node out of the list, or leaves it there (invariant 5). What it was until then: WAITS,
-    /// CALLED or TOLD.
+    /// The calling thread does not wait any more: takes its node out of the list, or leaves it there (invariant 5).
+    /// What it was until then: WAITS, CALLED or TOLD.
     fn quit(self, me: Handle) -> u32 {
         let node = me.node::<M>();
         let mut seen = node.state.load(Acquire);

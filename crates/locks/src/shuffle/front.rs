@@ -1,7 +1,8 @@
 //! # The front of a ShflLock's queue
 //!
-//! The queue is MCS's, and what it hands on is not the lock but the right to contend for it: the first waiter, the **head**,
-//! alone polls the lock word. `head` in the lock names it, so that a releaser can see that somebody waits, and for how long.
+//! The queue is MCS's, and what it hands on is not the lock but the right to contend for it: the first waiter, the
+//! **head**, alone polls the lock word. `head` in the lock names it, so that a releaser can see that somebody waits,
+//! and for how long.
 //!
 //! ```text
 //!   word ── 1 ─── held by a thread that is in no queue
@@ -21,22 +22,23 @@
 //! The last two say nothing of the head ([`BESIDE`]): they may stand beside any value.
 //!
 //! ## Invariants
-//! 1. At most one node is HEAD, or NAPPING (asleep on the lock's word, or about to be). Only it, or the holder while there is none, names the next
-//!    one; the first, whoever found the queue empty.
-//! 2. `head` is 0 before `tail` can become 0 and before an unlinked successor can adopt the front: whoever is first next writes
-//!    `head` without competition.
-//! 3. A node is given back by its own thread when it leaves from the front; once ABANDONED, by whoever steps over it at the front,
-//!    or by a shuffler that takes it out of the middle; and, if
-//!    [`LEFT`] was found in its `next`, by the successor that found it. Never while `tail` or a live `next` names it.
-//! 4. `next` of a node in the queue is written once by its successor (0 -> successor) and by the shuffler, which only touches
-//!    links of nodes that already have a successor, at or behind itself.
-//! 5. A head that a holder evicts is claimed first, by (head = it) -> (head = 0), which its own leaving by time-out must win,
-//!    too; it cannot win the word meanwhile, for the evictor holds it. It is told (EVICTED) when it is out of the queue.
-//! 6. Nobody waits for a successor to link itself: the leaver exchanges `LEFT` into `next` and goes. So a thread that is
-//!    stopped between joining and linking stops only who queued behind it; and who queues there does not fall asleep for good
-//!    before it has seen that thread asleep ([`ShflQueue::is_linked`]).
-//! 7. A sleeper that becomes head while a holder's release is to wake it is moved to the lock's word, without waking it: so whatever code frees the
-//!    word wakes it, ours or not.
+//! 1. At most one node is HEAD, or NAPPING (asleep on the lock's word, or about to be). Only it, or the holder while
+//!    there is none, names the next one; the first, whoever found the queue empty.
+//! 2. `head` is 0 before `tail` can become 0 and before an unlinked successor can adopt the front: whoever is first
+//!    next writes `head` without competition.
+//! 3. A node is given back by its own thread when it leaves from the front; once ABANDONED, by whoever steps over it at
+//!    the front, or by a shuffler that takes it out of the middle; and, if [`LEFT`] was found in its `next`, by the
+//!    successor that found it. Never while `tail` or a live `next` names it.
+//! 4. `next` of a node in the queue is written once by its successor (0 -> successor) and by the shuffler, which only
+//!    touches links of nodes that already have a successor, at or behind itself.
+//! 5. A head that a holder evicts is claimed first, by (head = it) -> (head = 0), which its own leaving by time-out
+//!    must win, too; it cannot win the word meanwhile, for the evictor holds it. It is told (EVICTED) when it is out of
+//!    the queue.
+//! 6. Nobody waits for a successor to link itself: the leaver exchanges `LEFT` into `next` and goes. So a thread that
+//!    is stopped between joining and linking stops only who queued behind it; and who queues there does not fall asleep
+//!    for good before it has seen that thread asleep ([`ShflQueue::is_linked`]).
+//! 7. A sleeper that becomes head while a holder's release is to wake it is moved to the lock's word, without waking
+//!    it: so whatever code frees the word wakes it, ours or not.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -191,14 +193,15 @@ impl<M: Machine> ShflQueue<M> {
         }
     }
 
-    /// (head = it, perhaps ASKED) -> (head = 0). Whether it was: a grant, or who else takes it out of the queue, may have come first.
+    /// (head = it, perhaps ASKED) -> (head = 0). Whether it was: a grant, or who else takes it out of the queue, may
+    /// have come first.
     pub fn unname(&self, waiter: Handle) -> bool {
         self.change_head(naming(waiter), 0) || self.change_head(naming(waiter) | ASKED, 0)
     }
 
-    /// Makes `candidate`, or the first behind it that has not given up, the head. One that sleeps is returned: without `onto`, it has been told, and
-    /// the caller wakes it; with it, it sleeps on that word from now on, as NAPPING, and the caller, who holds the lock, has its release wake it
-    /// there.
+    /// Makes `candidate`, or the first behind it that has not given up, the head. One that sleeps is returned: without
+    /// `onto`, it has been told, and the caller wakes it; with it, it sleeps on that word from now on, as NAPPING, and
+    /// the caller, who holds the lock, has its release wake it there.
     pub fn install(&self, candidate: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         self.make_head(candidate, onto, true)
     }
@@ -249,8 +252,9 @@ impl<M: Machine> ShflQueue<M> {
         self.make_head(next, onto, notes)
     }
 
-    /// Takes a head that does not run out of the queue, and [installs](Self::install) the next. A lock that a head may win while it is being evicted
-    /// lets it leave as who evicts it does: by clearing `head`. Fails if the head has left, or if its successor has not linked itself yet.
+    /// Takes a head that does not run out of the queue, and [installs](Self::install) the next. A lock that a head may
+    /// win while it is being evicted lets it leave as who evicts it does: by clearing `head`. Fails if the head has
+    /// left, or if its successor has not linked itself yet.
     pub fn evict(&self, idle: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let node = idle.node::<M>();
         let told = matches!(node.state.load(Acquire), state::HEAD | state::NAPPING);
@@ -270,8 +274,9 @@ impl<M: Machine> ShflQueue<M> {
         told
     }
 
-    /// Whether a waiter that joined behind `previous` is reachable from the front, as far as `previous` has anything to do with that: it has fallen
-    /// asleep, or left, and so had linked itself (invariant 6). A hint: it may have left the queue, and so may serve elsewhere.
+    /// Whether a waiter that joined behind `previous` is reachable from the front, as far as `previous` has anything to
+    /// do with that: it has fallen asleep, or left, and so had linked itself (invariant 6). A hint: it may have left
+    /// the queue, and so may serve elsewhere.
     pub fn is_linked(previous: Handle) -> bool {
         let seen = previous.node::<M>().state.load(Relaxed);
         is_asleep(seen) || matches!(seen, state::NAPPING | state::ABANDONED)
@@ -302,8 +307,8 @@ pub fn start_clock<M: Machine>(node: &Node<M>) {
     node.passes.store(0, Relaxed);
 }
 
-/// The head is awake, or being woken: who is behind it, should it sleep, is to look for itself if that lasts. A hint, in a word that is one in all uses
-/// of a node: the waiter may have moved on.
+/// The head is awake, or being woken: who is behind it, should it sleep, is to look for itself if that lasts. A hint,
+/// in a word that is one in all uses of a node: the waiter may have moved on.
 pub fn note_awake<M: Machine>(head: Handle) {
     note::<M>(head, AWAKE);
 }

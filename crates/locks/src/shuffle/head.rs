@@ -1,7 +1,7 @@
 //! # The head of a ShflLock's queue
 //!
-//! The first waiter alone contends for the word: it polls for a while, then sleeps on the word itself, by glibc's protocol, until a release wakes
-//! it, or its deadline has passed. See [`shfl`](super::shfl), invariants 1 and 2.
+//! The first waiter alone contends for the word: it polls for a while, then sleeps on the word itself, by glibc's
+//! protocol, until a release wakes it, or its deadline has passed. See [`shfl`](super::shfl), invariants 1 and 2.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 

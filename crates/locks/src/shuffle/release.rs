@@ -24,8 +24,9 @@ const STRETCHES: u32 = 100;
 const WORTH: u32 = 8;
 /// ... but not for a head that has queued for so long (µs).
 const PATIENT: u32 = 50_000;
-/// So many releases within a bound are short sections: there, a head that sleeps is woken when the bound is over, to ask, and handed the lock asleep
-/// only after another bound. Else the lock would stand still for as long as it takes to wake up.
+/// So many releases within a bound are short sections: there, a head that sleeps is woken when the bound is over, to
+/// ask, and handed the lock asleep only after another bound. Else the lock would stand still for as long as it takes to
+/// wake up.
 const SHORT_SECTIONS: u32 = 16;
 /// One release in so many looks whether the head runs (a power of two).
 const LOOK_EVERY: u32 = 64;
@@ -35,8 +36,9 @@ const IDLE: u32 = 25_000;
 const ROUSE_REACH: usize = 64;
 
 impl<M: Machine> Lock<'_, M> {
-    /// Releases the lock while somebody waits. `head` is what the releaser saw, without [`ARRIVAL`](super::front::ARRIVAL). Never
-    /// inlined: the release of a lock that nobody waits for would save registers for it.
+    /// Releases the lock while somebody waits. `head` is what the releaser saw, without
+    /// [`ARRIVAL`](super::front::ARRIVAL). Never inlined: the release of a lock that nobody waits for would save
+    /// registers for it.
     #[inline(never)]
     pub(super) fn unlock_contended(&self, head: u32) {
         match named(head).filter(|_| head & (PROMISED | ROUSE) == 0) {
@@ -52,8 +54,8 @@ impl<M: Machine> Lock<'_, M> {
         node.state.load(Relaxed) == state::NAPPING && self.word.load(Relaxed) == SLEEPERS
     }
 
-    /// The rarer cases: the head's wait may be overdue, or it does not run, or did not survive a fork; or the holder won out of turn, past a head
-    /// that may not run.
+    /// The rarer cases: the head's wait may be overdue, or it does not run, or did not survive a fork; or the holder
+    /// won out of turn, past a head that may not run.
     #[cold]
     fn unlock_slow(&self, head: u32) {
         if head & ROUSE != 0 {
@@ -100,12 +102,12 @@ impl<M: Machine> Lock<'_, M> {
         self.word.swap(SLEEPERS, Relaxed);
     }
 
-    /// (word, head) -> (1, head | GRANTED): hands the lock over instead of freeing it. Fails if the head has left, or if it seemed to sleep and the
-    /// kernel says that it did not: then it may be frozen.
+    /// (word, head) -> (1, head | GRANTED): hands the lock over instead of freeing it. Fails if the head has left, or
+    /// if it seemed to sleep and the kernel says that it did not: then it may be frozen.
     ///
-    /// The head may be falling asleep meanwhile: it writes 2, looks at `head`, and sleeps while the word is 2. Of the two
-    /// exchanges of the word, if its own is the first, ours sees 2, makes the kernel refuse its sleep, or wakes it; if ours is,
-    /// it sees the promise.
+    /// The head may be falling asleep meanwhile: it writes 2, looks at `head`, and sleeps while the word is 2. Of the
+    /// two exchanges of the word, if its own is the first, ours sees 2, makes the kernel refuse its sleep, or wakes it;
+    /// if ours is, it sees the promise.
     fn hand_over(&self, waiter: Handle, node: &Node<M>, sleeps: bool) -> bool {
         let word: *const M::Word = self.word;
         let promises = |from| self.queue.change_head(from, naming(waiter) | PROMISED);
@@ -170,8 +172,8 @@ pub(super) fn is_idle<M: Machine>(node: &Node<M>) -> bool {
     waited(node) > bound(node).saturating_mul(2).saturating_add(IDLE)
 }
 
-/// For how long (µs) a head waits before it is handed the lock: `bound=`; or, for a while, so long that the lock does not stand still for more than
-/// a small part of the time, if heads that are handed it do not run.
+/// For how long (µs) a head waits before it is handed the lock: `bound=`; or, for a while, so long that the lock does
+/// not stand still for more than a small part of the time, if heads that are handed it do not run.
 pub(super) fn bound<M: Machine>(head: &Node<M>) -> u32 {
     let least = M::tunables().bound_us;
     let queued = M::micros().wrapping_sub(head.queued_at.load(Relaxed));
@@ -196,8 +198,8 @@ pub(crate) fn wake<M: Machine>(waiter: Handle) {
     }
 }
 
-/// The head may be frozen. In case it is, wakes the first sleeper behind it, who looks for the lock itself. Touches nodes only, which may have moved on
-/// meanwhile: then it wakes somebody for nothing.
+/// The head may be frozen. In case it is, wakes the first sleeper behind it, who looks for the lock itself. Touches
+/// nodes only, which may have moved on meanwhile: then it wakes somebody for nothing.
 pub(crate) fn rouse<M: Machine>(head: Handle) {
     let mut here = head;
     for _ in 0..ROUSE_REACH {

@@ -1,47 +1,47 @@
 //! # ShflLock: a word in front, one queue of spinning and sleeping waiters behind it
 //!
-//! **Problem.** A lock should cost one atomic operation without contention. It should keep its throughput on several NUMA
-//! nodes and with more threads than CPUs. And it should need only a few bytes. **Idea.** Holding and waiting are decoupled.
-//! The holder owns a test-and-set word. Waiters queue, and only the head of the queue contends for the word. Waiters that
-//! have nothing else to do reorder the queue and wake sleepers early (*shuffling*). **Source.** Kashyap et al., SOSP'19;
-//! thesis defence, slides 33–69. Succession is competitive, and waiting is spin-then-park (Dice, *Malthusian Locks*, §5.1,
-//! 5.4). A [policy](crate::policy) decides how waiters are grouped: by NUMA node, unless `policy=` says otherwise
-//! (`docs/policies.md`).
+//! **Problem.** A lock should cost one atomic operation without contention. It should keep its throughput on several
+//! NUMA nodes and with more threads than CPUs. And it should need only a few bytes. **Idea.** Holding and waiting are
+//! decoupled. The holder owns a test-and-set word. Waiters queue, and only the head of the queue contends for the word.
+//! Waiters that have nothing else to do reorder the queue and wake sleepers early (*shuffling*). **Source.** Kashyap et
+//! al., SOSP'19; thesis defence, slides 33–69. Succession is competitive, and waiting is spin-then-park (Dice,
+//! *Malthusian Locks*, §5.1, 5.4). A [policy](crate::policy) decides how waiters are grouped: by NUMA node, unless
+//! `policy=` says otherwise (`docs/policies.md`).
 //!
 //! **Use it** when the machine has several NUMA nodes and many CPUs, and each thread should have its turn soon.
 //! **Rather not** on a machine with few CPUs, where [`flash` is faster](../choosing.md#real-programs).
 //!
 //! ```text
-//!   word ── 1 ─── held by a thread that is in no queue      newcomer ──> takes the word if it is free; one of them polls it
-//!   head ──> [A:0]  alone of the queue polls the word, then sleeps on it
-//!              └──> [B:0] ──> [C:1] ──> [D:0] ──> [E:1] <── tail       (node 0 or 1)
-//!   shuffled:       [B:0] ──> [D:0] ──> [C:1] ──> [E:1]                by A, or by B, while they wait; D may be woken early
+//!  word ── 1 ─── held by a thread that is in no queue  newcomer ──> takes the word if it is free; one of them polls it
+//!  head ──> [A:0]  alone of the queue polls the word, then sleeps on it
+//!             └──> [B:0] ──> [C:1] ──> [D:0] ──> [E:1] <── tail   (node 0 or 1)
+//!  shuffled:       [B:0] ──> [D:0] ──> [C:1] ──> [E:1]            by A, or by B, while they wait; D may be woken early
 //! ```
 //!
 //! **Departures.**
-//! 1. *The word follows glibc's protocol*: 0 is free, 1 is held, 2 is held and a thread sleeps on the word. So code that
-//!    bypasses flashlock and runs glibc's functions on the same mutex still excludes other threads, sleeps, and is woken.
-//!    The head sleeps on the word, every other waiter on its own node.
-//! 2. *The lock names its head*, so that a releaser sees how long the head has waited. After `bound` µs the releaser does
-//!    not free the word. It reserves the word for the head (GRANTED). Only the releaser can do that, because a head that
-//!    is not running cannot ask. A reservation that is not taken becomes stale, because the head may be frozen. Then any
-//!    waiter may revoke it. Where CPUs are scarce, heads do not run at once when they are handed the lock, and the lock
-//!    would stand still most of the time. So a head there waits for eight times as long as the lock stood still lately,
-//!    unless it has queued for 50 ms.
-//! 3. *The holder wakes no thread inside its section*, except to hand the lock over. If the next head sleeps, the holder
-//!    moves it to the word without waking it, and the thread that frees the word wakes it. A holder that took the lock out
-//!    of turn wakes another sleeper when it releases (ROUSE).
+//! 1. *The word follows glibc's protocol*: 0 is free, 1 is held, 2 is held and a thread sleeps on the word. So code
+//!    that bypasses flashlock and runs glibc's functions on the same mutex still excludes other threads, sleeps, and is
+//!    woken. The head sleeps on the word, every other waiter on its own node.
+//! 2. *The lock names its head*, so that a releaser sees how long the head has waited. After `bound` µs the releaser
+//!    does not free the word. It reserves the word for the head (GRANTED). Only the releaser can do that, because a
+//!    head that is not running cannot ask. A reservation that is not taken becomes stale, because the head may be
+//!    frozen. Then any waiter may revoke it. Where CPUs are scarce, heads do not run at once when they are handed the
+//!    lock, and the lock would stand still most of the time. So a head there waits for eight times as long as the lock
+//!    stood still lately, unless it has queued for 50 ms.
+//! 3. *The holder wakes no thread inside its section*, except to hand the lock over. If the next head sleeps, the
+//!    holder moves it to the word without waking it, and the thread that frees the word wakes it. A holder that took
+//!    the lock out of turn wakes another sleeper when it releases (ROUSE).
 //! 4. *One arrival polls* before it queues, while others queue: a running thread is the cheapest successor (competitive
 //!    succession, §5.4). More than one would fight over the line.
-//! 5. *A sleeper sleeps until it is woken.* A release wakes the head. If the kernel answers that the head did not sleep,
-//!    the head may be frozen in a signal handler. Then the release wakes another sleeper, which looks for the lock. If
-//!    that one takes the lock, it leaves its node behind, and removes a head that does not run from the queue. A head may
-//!    also freeze while it is awake. So the thread that wakes it leaves a mark in the node of the waiter behind it. A
-//!    waiter that wakes up, ever more seldom, and finds such a mark looks for the lock, too ([`turn`](super::turn)). But
-//!    as long as the head sleeps, no thread accesses the lock unless it was woken: a program may end while threads are
-//!    blocked on a lock whose memory is gone.
-//! 6. Nodes come from a pool, not from the stack. A waiter may leave by time-out, and leaves its node behind. A queue full
-//!    of such nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
+//! 5. *A sleeper sleeps until it is woken.* A release wakes the head. If the kernel answers that the head did not
+//!    sleep, the head may be frozen in a signal handler. Then the release wakes another sleeper, which looks for the
+//!    lock. If that one takes the lock, it leaves its node behind, and removes a head that does not run from the queue.
+//!    A head may also freeze while it is awake. So the thread that wakes it leaves a mark in the node of the waiter
+//!    behind it. A waiter that wakes up, ever more seldom, and finds such a mark looks for the lock, too
+//!    ([`turn`](super::turn)). But as long as the head sleeps, no thread accesses the lock unless it was woken: a
+//!    program may end while threads are blocked on a lock whose memory is gone.
+//! 6. Nodes come from a pool, not from the stack. A waiter may leave by time-out, and leaves its node behind. A queue
+//!    full of such nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
 //!
 //! ## State: 12 bytes
 //! | `word` | meaning |
@@ -50,31 +50,32 @@
 //! | 1 | held (or reserved: `head` has GRANTED) |
 //! | 2 | the same, and a thread sleeps on the word: the head, or one that bypasses flashlock |
 //!
-//! `head` and `tail`: see [`front`](super::front). The wait in the queue is in [`turn`](super::turn), that of the head in
-//! [`head`](super::head), the release in [`release`](super::release).
+//! `head` and `tail`: see [`front`](super::front). The wait in the queue is in [`turn`](super::turn), that of the head
+//! in [`head`](super::head), the release in [`release`](super::release).
 //!
 //! ## The bound
-//! Let a thread arrive when n others want the lock or hold it, each with sections of at most s. Let T be `bound=`, and let
-//! d be the time from waking a thread until it runs, plus T/16. Then the thread has the lock after at most
+//! Let a thread arrive when n others want the lock or hold it, each with sections of at most s. Let T be `bound=`, and
+//! let d be the time from waking a thread until it runs, plus T/16. Then the thread has the lock after at most
 //! **(n + 2) · (s + T + d) + 50 ms**, if
 //! - it does not time out, and is not evicted for not running, which takes 25 ms;
 //! - later arrivals are not put before it: with `policy=none`, or on one NUMA node; otherwise add `shuffles=` to n;
 //! - code that bypasses flashlock does not release the lock.
 //!
 //! *Why.* A waiter becomes head when another thread acquires the lock. While the head sleeps, each release looks at the
-//! clock. The first release after T hands the lock over. If sections are so short that sixteen end within T, that release
-//! wakes the head instead; the head asks, and the next release hands the lock over. While the head polls, it looks at the
-//! clock itself, and asks after T. So one head follows another after at most T, d, and the rest of the section that runs
-//! when T is over. Two more terms are the section that runs when the thread arrives, and its own. During a thread's first
-//! 50 ms in the queue, T may be longer (departure 2). After that, those before it have queued for as long, so this adds
-//! 50 ms in all. The claim `Bounded` of the simulator draws n and s; `cargo xtask bound` measures the bound on real
-//! threads.
+//! clock. The first release after T hands the lock over. If sections are so short that sixteen end within T, that
+//! release wakes the head instead; the head asks, and the next release hands the lock over. While the head polls, it
+//! looks at the clock itself, and asks after T. So one head follows another after at most T, d, and the rest of the
+//! section that runs when T is over. Two more terms are the section that runs when the thread arrives, and its own.
+//! During a thread's first 50 ms in the queue, T may be longer (departure 2). After that, those before it have queued
+//! for as long, so this adds 50 ms in all. The claim `Bounded` of the simulator draws n and s; `cargo xtask bound`
+//! measures the bound on real threads.
 //!
 //! ## Invariants (beside those of `front`)
 //! 1. Whoever changes `word` from 0, or clears GRANTED, holds the lock.
 //! 2. A head falls asleep only after it wrote 2, while the word holds 2; or a holder, which writes 2, moves it there
 //!    asleep. A head that slept there acquires with 2 (others may, too).
-//! 3. After the releasing exchange of `word`, or the CAS that sets GRANTED, the releaser touches only nodes and futex addresses.
+//! 3. After the releasing exchange of `word`, or the CAS that sets GRANTED, the releaser touches only nodes and futex
+//!    addresses.
 //! 4. If a thread sleeps on the word, it is 2, or a wake-up is on its way.
 //!
 //! ## Orderings
@@ -264,11 +265,11 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
         word.load(Relaxed) != FREE
     }
 
-    /// The chain goes behind the tail. The first of it stays CLAIMED until he is linked, or HEAD, and the queue is not accessed
-    /// after that (invariant 2 of `cond/chain`).
+    /// The chain goes behind the tail. The first of it stays CLAIMED until he is linked, or HEAD, and the queue is not
+    /// accessed after that (invariant 2 of `cond/chain`).
     ///
-    /// The last is woken, and goes on to wait here, so that one of them looks for himself, should the head be frozen. He may be gone already: then
-    /// somebody is woken for nothing.
+    /// The last is woken, and goes on to wait here, so that one of them looks for himself, should the head be frozen.
+    /// He may be gone already: then somebody is woken for nothing.
     fn adopt(_: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
         let (first, last, now) = (chain.first(), chain.last(), M::micros());
         let queues = |node: &Node<M>| node.queued_at.store(now, Relaxed);

@@ -15,16 +15,16 @@
 //! 3. The shuffler can pass its role to any of its successors.
 //! 4. After passing the role, a waiter only spins.
 //!
-//! They make the walk safe without a lock: the shuffler rewrites only links at and behind itself, of nodes that already have
-//! successors (so no joiner writes them), and only the front removes nodes, ahead of the shuffler or at it (1 and 2). So it cannot move
-//! the tail; where a policy chooses the tail, those who stand before it join anew, behind it.
-//! A role that is passed to a waiter which then gives up is lost; the first head that is in no group starts anew (2).
+//! They make the walk safe without a lock: the shuffler rewrites only links at and behind itself, of nodes that already
+//! have successors (so no joiner writes them), and only the front removes nodes, ahead of the shuffler or at it (1 and
+//! 2). So it cannot move the tail; where a policy chooses the tail, those who stand before it join anew, behind it. A
+//! role that is passed to a waiter which then gives up is lost; the first head that is in no group starts anew (2).
 //!
 //! Who is moved, and where, its [policy](crate::policy) says; by NUMA node, above.
 //!
-//! **Bounded.** The group's length is carried from shuffler to shuffler; at `max_shuffles` nobody shuffles until the queue has
-//! reached a waiter in no group, so the first of those is passed over no more often than that (and by those who join at the very moment
-//! at which a tail is chosen).
+//! **Bounded.** The group's length is carried from shuffler to shuffler; at `max_shuffles` nobody shuffles until the
+//! queue has reached a waiter in no group, so the first of those is passed over no more often than that (and by those
+//! who join at the very moment at which a tail is chosen).
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -45,7 +45,8 @@ pub fn is_shuffled<M: Machine>(node: &Node<M>) -> bool {
     node.batch.load(Relaxed) != 0
 }
 
-/// A new head that is in no group takes the role (invariant 2); the shuffler before it, if any, was at the front and is gone.
+/// A new head that is in no group takes the role (invariant 2); the shuffler before it, if any, was at the front and is
+/// gone.
 pub fn start_at_head<M: Machine>(node: &Node<M>) {
     // Fails if it is in a group, or RETIRED.
     let _ = node.batch.compare_exchange(0, SHUFFLER | 1, Acquire, Relaxed);
@@ -67,8 +68,8 @@ struct Group {
 }
 
 impl Group {
-    /// before -> here -> x, last -> y   ==>   before -> x, last -> here -> y. `here` has a successor. Whether it was moved; it is not
-    /// if it stood there already.
+    /// before -> here -> x, last -> y   ==>   before -> x, last -> here -> y. `here` has a successor. Whether it was
+    /// moved; it is not if it stood there already.
     fn take<M: Machine>(&mut self, before: Handle, here: Handle) -> bool {
         let (last, current) = (self.last.node::<M>(), here.node::<M>());
         let moved = before != self.last;
@@ -110,7 +111,8 @@ impl Group {
     }
 }
 
-/// One walk. The caller is the shuffler. Stops early when `stop` says that there is something better to do, and the policy agrees.
+/// One walk. The caller is the shuffler. Stops early when `stop` says that there is something better to do, and the
+/// policy agrees.
 pub fn walk<M: Machine, P: Admission>(me: Handle, queue: &ShflQueue<M>, stop: impl FnMut() -> bool) {
     let node = me.node::<M>();
     let at_front = node.state.load(Relaxed) == state::HEAD;
@@ -143,8 +145,8 @@ pub fn walk<M: Machine, P: Admission>(me: Handle, queue: &ShflQueue<M>, stop: im
     }
 }
 
-/// Visits who is behind the shuffler, and takes those into the group that belong there. Whom the head would choose if there are none,
-/// behind the node before.
+/// Visits who is behind the shuffler, and takes those into the group that belong there. Whom the head would choose if
+/// there are none, behind the node before.
 fn gather<M: Machine, P: Admission>(
     me: Handle,
     at_front: bool,

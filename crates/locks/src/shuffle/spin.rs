@@ -1,11 +1,14 @@
 //! # ShflLock that spins: a word in front, one queue of spinning waiters behind it
 //!
-//! **Problem.** A lock that costs one atomic when nobody contends, and keeps its throughput on several NUMA nodes, in a few bytes,
-//! where waiters need not sleep. **Idea.** Holder and waiters are decoupled: the holder owns a test-and-set word, and releases it by a
-//! store; waiters queue, the head of the queue alone contends for the word, and waiters that have nothing to do reorder the queue
-//! (*shuffling*). **Source.** Kashyap et al., SOSP'19, the non-blocking lock; thesis defence, slides 41–57.
+//! **Problem.** A lock that costs one atomic when nobody contends, and keeps its throughput on several NUMA nodes, in a
+//! few bytes, where waiters need not sleep. **Idea.** Holder and waiters are decoupled: the holder owns a test-and-set
+//! word, and releases it by a store; waiters queue, the head of the queue alone contends for the word, and waiters that
+//! have nothing to do reorder the queue (*shuffling*). **Source.** Kashyap et al., SOSP'19, the non-blocking lock;
+//! thesis defence, slides 41–57.
 //!
-//! **Use it** when there are never more threads than CPUs, and to see what shuffling does, apart from all else. **Rather not** when threads outnumber CPUs, or may be stopped: the [blocking one](super::shfl) is made of the same queue and copes.
+//! **Use it** when there are never more threads than CPUs, and to see what shuffling does, apart from all else.
+//! **Rather not** when threads outnumber CPUs, or may be stopped: the [blocking one](super::shfl) is made of the same
+//! queue and copes.
 //!
 //! ```text
 //!   word ── 1 ─── held by a thread that is in no queue
@@ -15,14 +18,15 @@
 //! ```
 //!
 //! **Departures.**
-//! 1. *Newcomers pass the queue, for a while.* Who finds the word free takes it, as the paper's stealing does; a head that has
-//!    contended for `bound` µs says so (RESERVED), and from then on newcomers queue.
-//! 2. The lock names its head, as the blocking one, 4 bytes more than on the slides: in a forked child, a head that does not exist there
-//!    is told from one that does.
-//! 3. Nodes come from a pool, not the stack; a waiter may leave by time-out, and leaves its node behind; a queue full of such
-//!    nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
-//! 4. *A long wait is not all spinning*: after 10 ms a waiter naps between two looks. Hundreds of spinners, or one that outranks
-//!    the holder, would keep his CPU from him; a hand-over to a waiter that naps is late by what is left of the nap.
+//! 1. *Newcomers pass the queue, for a while.* Who finds the word free takes it, as the paper's stealing does; a head
+//!    that has contended for `bound` µs says so (RESERVED), and from then on newcomers queue.
+//! 2. The lock names its head, as the blocking one, 4 bytes more than on the slides: in a forked child, a head that
+//!    does not exist there is told from one that does.
+//! 3. Nodes come from a pool, not the stack; a waiter may leave by time-out, and leaves its node behind; a queue full
+//!    of such nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
+//! 4. *A long wait is not all spinning*: after 10 ms a waiter naps between two looks. Hundreds of spinners, or one that
+//!    outranks the holder, would keep his CPU from him; a hand-over to a waiter that naps is late by what is left of
+//!    the nap.
 //!
 //! ## State: 12 bytes
 //! | `word` | `head` | meaning |
@@ -33,12 +37,13 @@
 //! | – | node | it contends; newcomers may, too |
 //! | – | node, RESERVED | it contends alone |
 //!
-//! The queue, and its invariants, are the blocking lock's ([`front`](super::front)); of its flags only the first is used, as RESERVED. How
-//! it is reordered: [`shuffler`]. By which [policy](crate::policy): `policy=`.
+//! The queue, and its invariants, are the blocking lock's ([`front`](super::front)); of its flags only the first is
+//! used, as RESERVED. How it is reordered: [`shuffler`]. By which [policy](crate::policy): `policy=`.
 //!
 //! ## Invariants (beside those of `front`)
 //! 1. Whoever changes `word` from 0 to 1 holds the lock, and alone changes it back.
-//! 2. RESERVED is set by the head, of itself, and cleared with its name. It keeps nobody out of a queue, and nobody who only tries.
+//! 2. RESERVED is set by the head, of itself, and cleared with its name. It keeps nobody out of a queue, and nobody who
+//!    only tries.
 //! 3. After the releasing store the lock is not accessed.
 //!
 //! ## Orderings
@@ -48,8 +53,8 @@
 //! | `word` store 0 | Release | that CAS | hands over this section |
 //! | `head` load in `barge` | Relaxed | – | a newcomer that sees RESERVED late is one more that came before it |
 //!
-//! **Cannot:** let the queue go on while its head is not running; sleep until it is told; take the waiters of a broadcast into its
-//! queue, where nobody sleeps.
+//! **Cannot:** let the queue go on while its head is not running; sleep until it is told; take the waiters of a
+//! broadcast into its queue, where nobody sleeps.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

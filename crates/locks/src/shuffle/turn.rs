@@ -1,7 +1,7 @@
 //! # Waiting in a ShflLock's queue
 //!
-//! From the failed attempt on the word to the front of the queue: the one arrival that polls, the wait for the turn, and what a
-//! waiter may do that gets up without having been told. See [`shfl`](super::shfl), departures 4 and 5.
+//! From the failed attempt on the word to the front of the queue: the one arrival that polls, the wait for the turn,
+//! and what a waiter may do that gets up without having been told. See [`shfl`](super::shfl), departures 4 and 5.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -15,7 +15,8 @@ use crate::shuffle::shfl::{FREE, Lock, SLEEPERS, try_take};
 use crate::shuffle::shuffler;
 use crate::wait::{STAY, WaitPolicy};
 
-/// A waiter that has not seen the head asleep looks for itself after so long (µs), then after twice as long, and so on without end.
+/// A waiter that has not seen the head asleep looks for itself after so long (µs), then after twice as long, and so on
+/// without end.
 pub(crate) const LOOK: u32 = 16_000;
 /// A grant that has not been taken for so long (µs), or for two bounds, may be taken back.
 const STALE_GRANT: u32 = 10_000;
@@ -43,10 +44,11 @@ impl<M: Machine> Lock<'_, M> {
 
     /// Waits in the queue, where it joined `behind` somebody.
     ///
-    /// It sleeps until it is told. Now and then, ever more seldom, it gets up: it may be that the head is frozen as it polls, and so neither takes
-    /// the lock nor is missed by a release. Once it has seen that the head sleeps, and that who is before it has linked itself, it then looks at nothing but
-    /// its own node, where whoever wakes the head leaves word ([`note_awake`](crate::shuffle::front::note_awake)). Who was moved here looks
-    /// at the lock, too. And whoever is woken without being told has been roused, for the head may be frozen.
+    /// It sleeps until it is told. Now and then, ever more seldom, it gets up: it may be that the head is frozen as it
+    /// polls, and so neither takes the lock nor is missed by a release. Once it has seen that the head sleeps, and that
+    /// who is before it has linked itself, it then looks at nothing but its own node, where whoever wakes the head
+    /// leaves word ([`note_awake`](crate::shuffle::front::note_awake)). Who was moved here looks at the lock, too. And
+    /// whoever is woken without being told has been roused, for the head may be frozen.
     pub(super) fn wait_turn<W: WaitPolicy, P: Admission>(
         &self,
         me: Handle,
@@ -79,8 +81,9 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// Whether the head sleeps on the word, so that a release wakes it, or hears from the kernel that it does not sleep; and whether a waiter that
-    /// joined `behind` somebody is linked. Relaxed: what is seen is of now, or of a moment ago, when it was true.
+    /// Whether the head sleeps on the word, so that a release wakes it, or hears from the kernel that it does not
+    /// sleep; and whether a waiter that joined `behind` somebody is linked. Relaxed: what is seen is of now, or of a
+    /// moment ago, when it was true.
     pub(super) fn is_in_good_hands(&self, behind: Option<Handle>) -> bool {
         let head = self.queue.front();
         let asleep =
@@ -104,9 +107,9 @@ impl<M: Machine> Lock<'_, M> {
         taken
     }
 
-    /// The holder, who has won the lock out of turn, throws the head out of the queue if that does not run: because it has let a grant become stale
-    /// (`revoked`); or as far as the clock says, or the kernel, if it should be asleep. Nobody else may look for the lock by himself: so the holder's
-    /// release wakes another sleeper.
+    /// The holder, who has won the lock out of turn, throws the head out of the queue if that does not run: because it
+    /// has let a grant become stale (`revoked`); or as far as the clock says, or the kernel, if it should be asleep.
+    /// Nobody else may look for the lock by himself: so the holder's release wakes another sleeper.
     pub(super) fn evict_idle_head(&self, revoked: bool) {
         let Some(waiter) = named(self.queue.front()).filter(|waiter| waiter.node::<M>().is_alive()) else { return };
         let node = waiter.node::<M>();
@@ -135,8 +138,8 @@ impl<M: Machine> ShflQueue<M> {
         won
     }
 
-    /// Polls for the turn. Shuffled waiters keep polling (slide 59), as long as there are CPUs for that and their patience lasts.
-    /// Whether it is head.
+    /// Polls for the turn. Shuffled waiters keep polling (slide 59), as long as there are CPUs for that and their
+    /// patience lasts. Whether it is head.
     pub(crate) fn spin_while_shuffled<W: WaitPolicy, P: Admission>(&self, me: Handle, limit: Deadline) -> bool {
         loop {
             if self.spin_in_queue::<W, P>(me, limit) {
@@ -164,8 +167,9 @@ impl<M: Machine> ShflQueue<M> {
         W::poll::<M>(&node.state, Acquire, patience, told).is_some()
     }
 
-    /// WAITING -> PARKED, and sleeps until it is told, or woken for another reason, or the deadline has passed; or `look` µs, and, if it `trusts` the
-    /// head to be woken, twice as long again and again, until it is noted that the head is awake. The state then.
+    /// WAITING -> PARKED, and sleeps until it is told, or woken for another reason, or the deadline has passed; or
+    /// `look` µs, and, if it `trusts` the head to be woken, twice as long again and again, until it is noted that the
+    /// head is awake. The state then.
     pub(crate) fn sleep_in_queue<W: WaitPolicy>(
         &self,
         node: &Node<M>,
@@ -205,8 +209,8 @@ impl<M: Machine> ShflQueue<M> {
     }
 }
 
-/// Whether a waiter need not wait in the queue any more: it is head, if perhaps asleep on the lock's word until a moment ago; or was, and has been
-/// thrown out before it noticed. (Who contends as the head finds out.)
+/// Whether a waiter need not wait in the queue any more: it is head, if perhaps asleep on the lock's word until a
+/// moment ago; or was, and has been thrown out before it noticed. (Who contends as the head finds out.)
 pub(crate) fn is_told(seen: u32) -> bool {
     matches!(seen, state::HEAD | state::NAPPING | state::EVICTED)
 }

@@ -1,12 +1,13 @@
 //! # cas: compare-and-swap, again and again
 //!
 //! **Problem.** Papers compare their locks with "a spinlock", which is not one that anybody should use, such as
-//! [`tas`](super::tas): that looks before it tries, and stays away. **Idea.** The simplest loop: who wants the lock tries to
-//! take it until that succeeds. **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*, USENIX ATC 2012,
-//! figure 6: "CAS loop on a shared cache line".
+//! [`tas`](super::tas): that looks before it tries, and stays away. **Idea.** The simplest loop: who wants the lock
+//! tries to take it until that succeeds. **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*,
+//! USENIX ATC 2012, figure 6: "CAS loop on a shared cache line".
 //!
 //! **Use it** to compare with what such papers compare with: `flashlock simulate rcl-lines --locks cas,tas`.
-//! **Rather not** for anything else: each attempt takes the line away from the holder, whose release waits behind those of all others.
+//! **Rather not** for anything else: each attempt takes the line away from the holder, whose release waits behind those
+//! of all others.
 //!
 //! ```text
 //!   A  ■■■■■■■■■■■■ · · · · │                  ■ has the lock      · its release waits for the line
@@ -31,8 +32,8 @@
 //! | `word` CAS | Acquire | the store in `unlock` | sees what the last section wrote |
 //! | `word` store in `unlock` | Release | the CAS | hands over what this section wrote |
 //!
-//! **Cannot:** be fair, nor let anybody sleep: with more threads than CPUs it stands still for time slices. No program can be
-//! run under it.
+//! **Cannot:** be fair, nor let anybody sleep: with more threads than CPUs it stands still for time slices. No program
+//! can be run under it.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 

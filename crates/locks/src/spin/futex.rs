@@ -2,8 +2,8 @@
 //!
 //! **Problem.** A lock for any number of threads on any number of CPUs that costs one atomic when nobody contends.
 //! **Idea.** The third state, *held and somebody may sleep*, tells the releaser whether the kernel must be called.
-//! **Source.** Drepper, *Futexes Are Tricky*, 2011, §5 ("mutex, take 2"). glibc's default mutex does the same. This lock is
-//! here to compare with.
+//! **Source.** Drepper, *Futexes Are Tricky*, 2011, §5 ("mutex, take 2"). glibc's default mutex does the same. This
+//! lock is here to compare with.
 //!
 //! **Use it** when you want to know what glibc's algorithm would do; or when more threads than CPUs want the lock, and
 //! fairness does not matter. **Rather not** when sections are so short that polling is cheaper than sleeping, or when a
@@ -69,10 +69,11 @@ impl Futex {
         }
     }
 
-    /// [`RawLock::adopt`]. (word, sleepers) -> (2 if held, sleepers + chain), and one is woken if it is free; see invariant 4.
+    /// [`RawLock::adopt`]. (word, sleepers) -> (2 if held, sleepers + chain), and one is woken if it is free; see
+    /// invariant 4.
     ///
-    /// The first is moved like the others, but stays CLAIMED until the word has been accessed for the last time. Who does not
-    /// sleep where he should, and may be frozen, is neither moved nor woken, and in nobody's way.
+    /// The first is moved like the others, but stays CLAIMED until the word has been accessed for the last time. Who
+    /// does not sleep where he should, and may be frozen, is neither moved nor woken, and in nobody's way.
     pub(super) fn adopt_on_word<M: Machine>(word: &M::Word, chain: &Chain) {
         let address: *const M::Word = word;
         let claim = chain.claim_on_first::<M>();

@@ -1,14 +1,17 @@
 //! # HBO: back off for longer when the lock is far away
 //!
-//! **Problem.** Threads that poll one word take its line from each other, and from the holder; on several NUMA nodes each time
-//! across the machine. **Idea.** The word says on which node the holder is. Who is on the same node looks again soon, who is on
-//! another stays away for long: so the lock tends to stay where it is. **Source.** Radovic & Hagersten, *Hierarchical Backoff
-//! Locks for Nonuniform Communication Architectures*, HPCA 2003 (the lock called HBO there, without its global throttling).
+//! **Problem.** Threads that poll one word take its line from each other, and from the holder; on several NUMA nodes
+//! each time across the machine. **Idea.** The word says on which node the holder is. Who is on the same node looks
+//! again soon, who is on another stays away for long: so the lock tends to stay where it is. **Source.** Radovic &
+//! Hagersten, *Hierarchical Backoff Locks for Nonuniform Communication Architectures*, HPCA 2003 (the lock called HBO
+//! there, without its global throttling).
 //!
-//! **Use it** when you compare: it is what NUMA-aware locks began with. **Rather not** when a wait must be bounded; `cna` and `shfl` do the same, and are fair in the end.
+//! **Use it** when you compare: it is what NUMA-aware locks began with. **Rather not** when a wait must be bounded;
+//! `cna` and `shfl` do the same, and are fair in the end.
 //!
-//! **Departures.** (1) The pauses have a random part, as in [`tas`](super::tas), and are in steps of the machine's polite pause.
-//! (2) A waiter whose spin budget is spent gives its CPU away for a while, so that more threads than CPUs do not stop each other.
+//! **Departures.** (1) The pauses have a random part, as in [`tas`](super::tas), and are in steps of the machine's
+//! polite pause. (2) A waiter whose spin budget is spent gives its CPU away for a while, so that more threads than CPUs
+//! do not stop each other.
 //!
 //! ```text
 //!     word: node 0 ── held
@@ -34,8 +37,8 @@
 //! | `word` store in `unlock` | Release | the CAS | hands over what this section wrote |
 //! | `word` load while polling | Relaxed | – | only decides when to try the CAS |
 //!
-//! **Cannot:** be fair: a node may keep the lock without bound. Cannot sleep until the lock is free: waiters nap, and those of a
-//! broadcast go one after the other. Cannot share its mutex with code that bypasses flashlock.
+//! **Cannot:** be fair: a node may keep the lock without bound. Cannot sleep until the lock is free: waiters nap, and
+//! those of a broadcast go one after the other. Cannot share its mutex with code that bypasses flashlock.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 

@@ -1,7 +1,7 @@
 //! # null: no lock at all
 //!
-//! **Problem.** What a benchmark measures is a lock together with the benchmark: its loops, its sections, its notes. **Idea.** A lock that does
-//! nothing shows what the rest takes. **Source.** None: lock benchmarks have always had it.
+//! **Problem.** What a benchmark measures is a lock together with the benchmark: its loops, its sections, its notes.
+//! **Idea.** A lock that does nothing shows what the rest takes. **Source.** None: lock benchmarks have always had it.
 //!
 //! **Use it** to subtract: `flashlock simulate --locks null,mcs --threads 1`. **Rather not** for anything else.
 //!
@@ -14,7 +14,8 @@
 //! ## State, invariants, orderings
 //! None: neither word nor queue is accessed, nobody is kept out, and nothing is ordered.
 //!
-//! **Cannot:** exclude anybody. No program can be run under it, and simulations with one thread only; the tests that every lock must pass leave it out.
+//! **Cannot:** exclude anybody. No program can be run under it, and simulations with one thread only; the tests that
+//! every lock must pass leave it out.
 
 use crate::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};

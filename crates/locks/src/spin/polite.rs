@@ -1,15 +1,15 @@
 //! # Polite: a spinlock of four bytes for any number of threads
 //!
-//! **Problem.** Spinlocks are used where sections are short, and waiters poll. As soon as there are more threads than CPUs,
-//! they poll away the time that the holder needs; and however many CPUs there are, a thread that releases and acquires in a
-//! tight loop may pass somebody over for ever. **Idea.** Test-and-set with random back-off, in which a waiter gives its CPU
-//! away ([`Tas`](super::Tas)). One that has waited for too long *claims* the lock: the releaser leaves the claim in the word,
-//! and nobody but the claimant takes a free lock that is claimed, until the claim lapses. So a claimant that is not running, or
-//! has died, holds the others up for a moment only. **Source.** Anderson, TPDS 1(1), 1990, and Dice, *Malthusian Locks*, §5.1,
-//! for the polling; the claim is ours.
+//! **Problem.** Spinlocks are used where sections are short, and waiters poll. As soon as there are more threads than
+//! CPUs, they poll away the time that the holder needs; and however many CPUs there are, a thread that releases and
+//! acquires in a tight loop may pass somebody over for ever. **Idea.** Test-and-set with random back-off, in which a
+//! waiter gives its CPU away ([`Tas`](super::Tas)). One that has waited for too long *claims* the lock: the releaser
+//! leaves the claim in the word, and nobody but the claimant takes a free lock that is claimed, until the claim lapses.
+//! So a claimant that is not running, or has died, holds the others up for a moment only. **Source.** Anderson, TPDS
+//! 1(1), 1990, and Dice, *Malthusian Locks*, §5.1, for the polling; the claim is ours.
 //!
-//! Nothing in the word means anything to one process only, and nobody sleeps on it: waiters nap. So it works in memory that
-//! processes share. The claim's time is that of a clock all of them see.
+//! Nothing in the word means anything to one process only, and nobody sleeps on it: waiters nap. So it works in memory
+//! that processes share. The claim's time is that of a clock all of them see.
 //!
 //! ## State
 //! | word | meaning |
@@ -20,14 +20,14 @@
 //! | [`HELD`], [`CLAIMED`], time | held; who claimed it then is next |
 //! | [`CLAIMED`], time | free, but claimed |
 //!
-//! A held lock is negative, which is "held" in glibc's protocol, too. (glibc's holder writes 0, which to us is free: a spinlock
-//! that is held through code that bypasses us does not exclude. Whoever zeroes a spinlock means a free one, and the two cannot
-//! be told apart.)
+//! A held lock is negative, which is "held" in glibc's protocol, too. (glibc's holder writes 0, which to us is free: a
+//! spinlock that is held through code that bypasses us does not exclude. Whoever zeroes a spinlock means a free one,
+//! and the two cannot be told apart.)
 //!
 //! ## Invariants
 //! 1. Who changes the word from one without [`HELD`] to one with it holds the lock; only the holder removes it.
-//! 2. The holder's release is a store, not an exchange: a claim that comes between its look and its store is lost. Its claimant
-//!    sees that, and claims again. (An exchange would double the cost of a release.)
+//! 2. The holder's release is a store, not an exchange: a claim that comes between its look and its store is lost. Its
+//!    claimant sees that, and claims again. (An exchange would double the cost of a release.)
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |

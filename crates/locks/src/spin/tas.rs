@@ -1,16 +1,17 @@
 //! # TAS: test-and-set, politely
 //!
 //! **Problem.** The simplest lock: one word, set by whoever gets there first. Under contention every attempt steals the
-//! line from the holder. **Idea.** Look before trying (test-and-test-and-set) and, after a failure, stay away for a random
-//! time that doubles up to a limit. **Source.** Anderson, TPDS 1(1), 1990; the randomised back-off as in Dice, *Malthusian
-//! Locks*, §5.1 ("randomised back-off is more suitable for global spinning").
+//! line from the holder. **Idea.** Look before trying (test-and-test-and-set) and, after a failure, stay away for a
+//! random time that doubles up to a limit. **Source.** Anderson, TPDS 1(1), 1990; the randomised back-off as in Dice,
+//! *Malthusian Locks*, §5.1 ("randomised back-off is more suitable for global spinning").
 //!
-//! **Use it** when few threads want the lock at a time, and sections are short: nothing is faster, and a thread that does not run is never waited for. **Rather not** when a wait must be bounded.
+//! **Use it** when few threads want the lock at a time, and sections are short: nothing is faster, and a thread that
+//! does not run is never waited for. **Rather not** when a wait must be bounded.
 //!
-//! **Departures.** (1) A waiter whose spin budget is spent gives its CPU away for the back-off, so that more threads than
-//! CPUs do not stop each other. (2) Release is an exchange, not a store, so that a sleeper on the word (value 2) is seen and
-//! woken: glibc's own lock code on the same word, or a waiter that a broadcast has moved there. (3) Who has waited for 10 ms sleeps on the word, as
-//! under [`futex`](super::futex): a lock that is held for long costs nothing.
+//! **Departures.** (1) A waiter whose spin budget is spent gives its CPU away for the back-off, so that more threads
+//! than CPUs do not stop each other. (2) Release is an exchange, not a store, so that a sleeper on the word (value 2)
+//! is seen and woken: glibc's own lock code on the same word, or a waiter that a broadcast has moved there. (3) Who has
+//! waited for 10 ms sleeps on the word, as under [`futex`](super::futex): a lock that is held for long costs nothing.
 //!
 //! ```text
 //!   A  ■■■■■■■■■■■■│                          ■ has the lock      ? looks at the word, then stays away
@@ -28,7 +29,8 @@
 //!
 //! ## Invariants
 //! 1. Who changes the word from 0 holds the lock; he alone changes it back, and code that bypasses us.
-//! 2. A thread sleeps only after the word was 2, and only while it is; having slept, it acquires with 2, for others may sleep.
+//! 2. A thread sleeps only after the word was 2, and only while it is; having slept, it acquires with 2, for others may
+//!    sleep.
 //! 3. After the releasing exchange only the *address* of the word is used, for the wake.
 //!
 //! ## Orderings

@@ -1,20 +1,23 @@
 //! # Ticket: take a number, wait for it to be called
 //!
-//! **Problem.** A test-and-set lock serves whoever is lucky. **Idea.** Two counters: who comes draws the next number, who leaves calls
-//! the next one. First come, first served, in eight bytes and without nodes; release is a store. **Source.** Reed & Kanodia,
-//! CACM 22(2), 1979; as a lock with proportional back-off, Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 2. In Dice,
-//! *Malthusian Locks*, §5.4: direct hand-off with global spinning.
+//! **Problem.** A test-and-set lock serves whoever is lucky. **Idea.** Two counters: who comes draws the next number,
+//! who leaves calls the next one. First come, first served, in eight bytes and without nodes; release is a store.
+//! **Source.** Reed & Kanodia, CACM 22(2), 1979; as a lock with proportional back-off, Mellor-Crummey & Scott, TOCS
+//! 9(1), 1991, algorithm 2. In Dice, *Malthusian Locks*, §5.4: direct hand-off with global spinning.
 //!
-//! **Use it** when there are never more threads than CPUs, sections are short, and order matters. **Rather not** when threads outnumber CPUs, or many acquisitions are timed or tried.
+//! **Use it** when there are never more threads than CPUs, sections are short, and order matters. **Rather not** when
+//! threads outnumber CPUs, or many acquisitions are timed or tried.
 //!
-//! **Departures.** (1) Back-off: a waiter with n before it polls at intervals in proportion to n, and once its spin budget is spent
-//! it naps, where CPUs are short ([`Machine::crowded`]), as long as n says, looking once between naps; the next in line polls again, and yields. So more threads than CPUs, or a waiter that
-//! outranks the holder, do not stop each other; a hand-over to a waiter that naps is late by what is left of the nap. Where CPUs are not short it goes on
-//! polling, and sleeps for a tenth of a long wait, because whom it outranks cannot show it that a CPU is missing. (2) A number that was drawn must
-//! be called and served, so a waiter that may give up draws none: a **timed acquisition** polls, and takes the
-//! lock only when nobody holds it and nobody has a number. What that costs: it yields to every waiter without a deadline, and may see its deadline pass
-//! while others come and go. (3) In a forked child the numbers of threads that do not exist there are never served: the first who
-//! uses the lock in a process throws them away ([`settle`]).
+//! **Departures.** (1) Back-off: a waiter with n before it polls at intervals in proportion to n, and once its spin
+//! budget is spent it naps, where CPUs are short ([`Machine::crowded`]), as long as n says, looking once between naps;
+//! the next in line polls again, and yields. So more threads than CPUs, or a waiter that outranks the holder, do not
+//! stop each other; a hand-over to a waiter that naps is late by what is left of the nap. Where CPUs are not short it
+//! goes on polling, and sleeps for a tenth of a long wait, because whom it outranks cannot show it that a CPU is
+//! missing. (2) A number that was drawn must be called and served, so a waiter that may give up draws none: a
+//! **timed acquisition** polls, and takes the lock only when nobody holds it and nobody has a number. What that costs:
+//! it yields to every waiter without a deadline, and may see its deadline pass while others come and go. (3) In a
+//! forked child the numbers of threads that do not exist there are never served: the first who uses the lock in a
+//! process throws them away ([`settle`]).
 //!
 //! ```text
 //!     next = 9       who comes draws 9
@@ -34,8 +37,8 @@
 //! 1. `serving` is written by the holder of that number only; `next` only by who draws, except by who settles.
 //! 2. Nobody draws, and nobody calls, in a process whose epoch is not in `epoch`.
 //! 3. After the store to `serving` the releaser does not touch the lock.
-//! 4. Counters wrap. A number is drawn by (next = s) -> (next = s + 1) when s was being served; if 2^32 numbers were drawn between the two
-//!    looks, s is not being served: hence who draws by CAS waits for its turn like anybody else.
+//! 4. Counters wrap. A number is drawn by (next = s) -> (next = s + 1) when s was being served; if 2^32 numbers were
+//!    drawn between the two looks, s is not being served: hence who draws by CAS waits for its turn like anybody else.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -44,11 +47,13 @@
 //! | `serving` store | Release | that load | hands over this section |
 //! | `next` add, CAS | Relaxed | – | only who has which number; a section is handed over by `serving` |
 //!
-//! No checker can tell the orderings of `epoch` (in [`settle`]) from Relaxed: [the models](../models.md#what-neither-can-tell) say why.
+//! No checker can tell the orderings of `epoch` (in [`settle`]) from Relaxed: [the
+//! models](../models.md#what-neither-can-tell) say why.
 //!
-//! **Cannot:** let a newcomer in while the next in line is not running; sleep until it is called (waiters nap, and poll); serve
-//! timed and tried acquisitions in turn, or at all while others keep coming: they need the lock free, with no number drawn, from the look at
-//! `serving` to the CAS of `next`; take the waiters of a broadcast into its queue, having none.
+//! **Cannot:** let a newcomer in while the next in line is not running; sleep until it is called (waiters nap, and
+//! poll); serve timed and tried acquisitions in turn, or at all while others keep coming: they need the lock free, with
+//! no number drawn, from the look at `serving` to the CAS of `next`; take the waiters of a broadcast into its queue,
+//! having none.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -101,8 +106,8 @@ impl<M: Machine> TicketQueue<M> {
         Numbers { next: &self.next, serving: &self.serving }
     }
 
-    /// To be called before drawing and before calling (invariant 2). In a forked child, no number drawn so far will be served, but
-    /// that of the holder.
+    /// To be called before drawing and before calling (invariant 2). In a forked child, no number drawn so far will be
+    /// served, but that of the holder.
     #[inline]
     fn settle(&self) {
         settle::<M>(&self.epoch, || self.numbers().reset(self.numbers().is_held()));
@@ -176,7 +181,8 @@ pub(crate) fn poll<M: Machine>(word: &M::Word, until: Deadline, take: impl Fn() 
     Ok(())
 }
 
-/// Waits until `word` says `mine`. Proportional: who has others before it pauses for `steps` for each between two polls.
+/// Waits until `word` says `mine`. Proportional: who has others before it pauses for `steps` for each between two
+/// polls.
 pub(crate) fn await_turn<M: Machine>(word: &M::Word, mine: u32, steps: u32) {
     let ahead = |serving: u32| mine.wrapping_sub(serving);
     let done = |serving| {
@@ -185,11 +191,12 @@ pub(crate) fn await_turn<M: Machine>(word: &M::Word, mine: u32, steps: u32) {
         ahead(serving) == 0
     };
     let mut patience = Patience::Budget;
-    // The next one's nap. It grows while he polls in vain, for a holder that he outranks gets no more of the CPU than this.
+    // The next one's nap. It grows while he polls in vain, for a holder that he outranks gets no more of the CPU than
+    // this.
     let mut nap = NAP_EACH;
     while M::spin_until(word, Acquire, patience, done).is_none() {
-        // With a CPU for everybody nobody need sleep; who finds that it had to wait for a CPU offers it. But a yield gives
-        // nothing to a holder of lower priority, which needs this very CPU: now and then, only sleep helps.
+        // With a CPU for everybody nobody need sleep; who finds that it had to wait for a CPU offers it. But a yield
+        // gives nothing to a holder of lower priority, which needs this very CPU: now and then, only sleep helps.
         if !M::crowded() {
             if matches!(patience, Patience::Until(_)) {
                 M::relax(NAP_MAX);

@@ -2,21 +2,23 @@
 //!
 //! The rules by which machines that really poll do so: this computer and the simulated one. Times are in ns.
 //!
-//! **Pauses.** A waiter that polls a word of its own disturbs nobody, and each pause is added to the hand-over: its pauses stay
-//! short. One that polls a word which the holder uses takes the line from him each time: its pauses grow. (With pauses that
-//! grow for both, MCS and CNA make a third fewer sections on a simulated machine of two sockets.)
+//! **Pauses.** A waiter that polls a word of its own disturbs nobody, and each pause is added to the hand-over: its
+//! pauses stay short. One that polls a word which the holder uses takes the line from him each time: its pauses grow.
+//! (With pauses that grow for both, MCS and CNA make a third fewer sections on a simulated machine of two sockets.)
 //!
-//! **Staying away.** Who contends for a word with its holder first polls nothing for a while, if the lock is hot and its sections are
-//! short: then the holder gets many sections done on a line that nobody takes from it, and more is done in all than if two
-//! threads took turns. How long is learned per thread ([`Contention`]).
+//! **Staying away.** Who contends for a word with its holder first polls nothing for a while, if the lock is hot and
+//! its sections are short: then the holder gets many sections done on a line that nobody takes from it, and more is
+//! done in all than if two threads took turns. How long is learned per thread ([`Contention`]).
 //!
-//! **Resting.** Where a CPU can wait for a change of a line, who rests looks again after a quarter of the time that it has waited for, within
-//! [`REST`]: there may be something else to see, as a role in the queue that was passed on, or something to say, as that the waiter still runs.
+//! **Resting.** Where a CPU can wait for a change of a line, who rests looks again after a quarter of the time that it
+//! has waited for, within [`REST`]: there may be something else to see, as a role in the queue that was passed on, or
+//! something to say, as that the waiter still runs.
 //!
-//! **The budget** is about one context-switch round trip, to sleep and back: with it, spin-then-park costs at most twice the best
-//! choice in hindsight (Dice, *Malthusian Locks*, §5.1). Machines measure the way back. It must not be less than that way: while a
-//! sleeper that was handed the lock wakes up, those who come meanwhile would give up polling, too, and each of them would be slow
-//! in turn. (With half of it, MCSCR makes 0.4 of the sections on a simulated SPARC T5, and a hundred times the context switches.)
+//! **The budget** is about one context-switch round trip, to sleep and back: with it, spin-then-park costs at most
+//! twice the best choice in hindsight (Dice, *Malthusian Locks*, §5.1). Machines measure the way back. It must not be
+//! less than that way: while a sleeper that was handed the lock wakes up, those who come meanwhile would give up
+//! polling, too, and each of them would be slow in turn. (With half of it, MCSCR makes 0.4 of the sections on a
+//! simulated SPARC T5, and a hundred times the context switches.)
 
 use core::ops::RangeInclusive;
 

@@ -1,4 +1,5 @@
-//! The two lists of CNA, MCSCR and MCSCRN: built by hand, for it takes three waiters to have both, and raced from there.
+//! The two lists of CNA, MCSCR and MCSCRN: built by hand, for it takes three waiters to have both, and raced from
+//! there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -47,7 +48,8 @@ fn with_main<L: TwoLists>(count: usize) -> (Arc<Mutex<L>>, Vec<Handle>) {
     (mutex, asleep)
 }
 
-/// The same with waiters of these nodes aside, and an empty main queue: another of node 0 was behind them, has had the lock since, and holds it.
+/// The same with waiters of these nodes aside, and an empty main queue: another of node 0 was behind them, has had the
+/// lock since, and holds it.
 pub(crate) fn with_aside<L: TwoLists>(numa: &[u32]) -> (Arc<Mutex<L>>, Vec<Handle>) {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
@@ -77,7 +79,8 @@ pub(crate) fn choice_against_joiner<L: TwoLists>(racers: Racers) {
     release_as_one_comes(&mutex, asleep, 0, racers);
 }
 
-/// The only waiters, one aside or one in the main queue, give up as the holder turns to them. The lock is free then, and no node is lost.
+/// The only waiters, one aside or one in the main queue, give up as the holder turns to them. The lock is free then,
+/// and no node is lost.
 pub(crate) fn choice_against_leaver<L: TwoLists>(aside: bool) {
     let (mutex, asleep) = if aside { with_aside::<L>(&[1]) } else { with_main::<L>(1) };
     let me = asleep[0];
@@ -92,8 +95,8 @@ pub(crate) fn choice_against_leaver<L: TwoLists>(aside: bool) {
     }
 }
 
-/// The only waiter, aside or in the main queue, has given up; so the lock is freed; then it is held anew, and somebody joins. The nodes serve in the
-/// queue of another lock by then, where nobody may be told anything.
+/// The only waiter, aside or in the main queue, has given up; so the lock is freed; then it is held anew, and somebody
+/// joins. The nodes serve in the queue of another lock by then, where nobody may be told anything.
 pub(crate) fn contended_anew<L: TwoLists>(aside: bool) {
     let (mutex, asleep) = if aside { with_aside::<L>(&[1]) } else { with_main::<L>(1) };
     let (waiter, kept) = (asleep[0], mutex.queue.holder().node);
@@ -159,7 +162,8 @@ macro_rules! two_lists {
             fn check(what: &str, setup: Setup, body: fn(Racers)) -> u64 {
                 let name = format!("{} {what}", stringify!($name));
                 let moved = |totals: Totals| totals.of(Event::Alteration) + totals.of(Event::Cull);
-                Racers::BOTH.map(|racers| moved(explore(&name, racers.depth(), setup, move || body(racers)))).into_iter().min().unwrap_or(0)
+                let explored = |racers: Racers| moved(explore(&name, racers.depth(), setup, move || body(racers)));
+                Racers::BOTH.map(explored).into_iter().min().unwrap_or(0)
             }
 
             #[test]

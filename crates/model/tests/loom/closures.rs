@@ -57,7 +57,12 @@ macro_rules! hold {
 
             #[test]
             fn three_threads() {
-                explore(concat!(stringify!($name), " 1+1+1"), Preemptions($three), SETUP, sections::<$lock>(&[1, 1, 1]));
+                explore(
+                    concat!(stringify!($name), " 1+1+1"),
+                    Preemptions($three),
+                    SETUP,
+                    sections::<$lock>(&[1, 1, 1]),
+                );
             }
         }
     )*};

@@ -1,5 +1,5 @@
-//! Cohort locks, with their side block made: two of a NUMA node, and of two, and with more levels of two groups of CPUs of a NUMA node, or two cores; time-outs; the lock
-//! freed after use; a forked child; seeded bugs.
+//! Cohort locks, with their side block made: two of a NUMA node, and of two, and with more levels of two groups of CPUs
+//! of a NUMA node, or two cores; time-outs; the lock freed after use; a forked child; seeded bugs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -68,7 +68,8 @@ const THREE_LEVELS: Setup = Setup { tunables: &Tunables { levels: 3, ..Tunables:
 /// The same, with cores below those.
 const FOUR_LEVELS: Setup = Setup { tunables: &Tunables { levels: 4, ..Tunables::DEFAULT }, ..SETUP };
 
-/// Where two threads run: side by side, or in two cores of a group, or in two groups of a NUMA node, or in two NUMA nodes.
+/// Where two threads run: side by side, or in two cores of a group, or in two groups of a NUMA node, or in two NUMA
+/// nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum On {
     One,
@@ -152,8 +153,8 @@ fn last_frees<L: Lock>(on: On) {
     threads.join().expect("no panic");
 }
 
-/// The child, forked by the holder when another thread had done so many steps of an acquisition, which waits for it: the holder releases, and both of
-/// two threads get in. Whether that thread's acquisition had ended, which cannot be.
+/// The child, forked by the holder when another thread had done so many steps of an acquisition, which waits for it:
+/// the holder releases, and both of two threads get in. Whether that thread's acquisition had ended, which cannot be.
 fn forked<L: Lock>(on: On, steps: u32) {
     let mutex = made::<L>(on);
     mutex.lock();
@@ -190,28 +191,50 @@ macro_rules! cohorts {
             #[test]
             fn exclude_when_it_is_free() {
                 for &on in ON {
-                    explore(concat!(stringify!($name), " free"), Preemptions(2), $setup, move || sections::<$lock>(on)).shows(&[Event::SideBlock]);
+                    explore(
+                        concat!(stringify!($name), " free"),
+                        Preemptions(2),
+                        $setup,
+                        move || sections::<$lock>(on),
+                    )
+                    .shows(&[Event::SideBlock]);
                 }
             }
 
             #[test]
             fn time_out() {
                 for &on in ON {
-                    explore(concat!(stringify!($name), " timed"), BOUND, $setup, move || timed::<InLine<$lock>>(on)).shows(&[Event::TimedOut]);
+                    explore(
+                        concat!(stringify!($name), " timed"),
+                        BOUND,
+                        $setup,
+                        move || timed::<InLine<$lock>>(on),
+                    )
+                    .shows(&[Event::TimedOut]);
                 }
             }
 
             #[test]
             fn touch_nothing_after_release() {
                 for &on in ON {
-                    explore(concat!(stringify!($name), " freed"), BOUND, $setup, move || last_frees::<InLine<$lock>>(on));
+                    explore(
+                        concat!(stringify!($name), " freed"),
+                        BOUND,
+                        $setup,
+                        move || last_frees::<InLine<$lock>>(on),
+                    );
                 }
             }
 
             #[test]
             fn work_in_a_forked_child() {
                 for (on, steps) in ON.iter().flat_map(|&on| (1..20).map(move |steps| (on, steps))) {
-                    explore(concat!(stringify!($name), " forked"), Preemptions(1), $setup, move || forked::<InLine<$spin>>(on, steps));
+                    explore(
+                        concat!(stringify!($name), " forked"),
+                        Preemptions(1),
+                        $setup,
+                        move || forked::<InLine<$spin>>(on, steps),
+                    );
                 }
             }
         }
@@ -228,7 +251,8 @@ cohorts! {
     hmcs_of_three_levels: Hmcs<Park>, Hmcs<Spin>, BOUND, THREE_LEVELS,
         [(On::One, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
     hmcs_of_four_levels: Hmcs<Park>, Hmcs<Spin>, BOUND, FOUR_LEVELS,
-        [(On::One, Event::CohortNear), (On::Cores, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
+        [(On::One, Event::CohortNear), (On::Cores, Event::CohortNear), (On::Groups, Event::CohortPass),
+         (On::Two, Event::CohortMove)];
 }
 
 const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {
@@ -246,7 +270,8 @@ macro_rules! found {
     )*};
 }
 
-/// One that was handed the local lock and does not see that the global lock came with it sleeps, which loom tells from polling for ever.
+/// One that was handed the local lock and does not see that the global lock came with it sleeps, which loom tells from
+/// polling for ever.
 type McsTicket = Cohort<GlobalMcs<Park>, LocalTicket>;
 
 found! {

@@ -161,7 +161,8 @@ impl Racers {
     }
 }
 
-/// The holder releases while one of this NUMA node comes. Those who sleep are served in this order, whenever he is; the lock is free in the end.
+/// The holder releases while one of this NUMA node comes. Those who sleep are served in this order, whenever he is; the
+/// lock is free in the end.
 pub(crate) fn release_as_one_comes<L: Lock>(mutex: &Arc<Mutex<L>>, asleep: Vec<Handle>, numa: u32, racers: Racers) {
     match racers {
         Racers::Two => {

@@ -227,8 +227,8 @@ fn destroyed_as_soon_as_nobody_is_blocked() {
 
 const LIFO: Tunables = Tunables { cond_order: Order::LIFO, ..Tunables::DEFAULT };
 
-/// Of two that wait, the last in front, the first gives up; a signal comes at the same time, for the one in front. `forgets`:
-/// whoever was put in front was not told to the one behind him.
+/// Of two that wait, the last in front, the first gives up; a signal comes at the same time, for the one in front.
+/// `forgets`: whoever was put in front was not told to the one behind him.
 fn the_front_stays(forgets: bool) {
     let cond = Arc::new(Cond::new());
     let [first, last] = [(); 2].map(|()| cond.queue.enqueue(0));

@@ -12,7 +12,8 @@ use flashlock_model::loom::Depth::{self, Preemptions};
 
 use crate::common::{ALL, excludes};
 
-/// `name: lock, preemptions with two threads that come back, preemptions with three threads;`, both [in full](Depth::in_full).
+/// `name: lock, preemptions with two threads that come back, preemptions with three threads;`, both [in
+/// full](Depth::in_full).
 macro_rules! excluding {
     ($($name:ident: $lock:ty, $again:literal, $three:literal;)*) => {$(
         mod $name {

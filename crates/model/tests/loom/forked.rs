@@ -34,7 +34,8 @@ const DESTROYS: Act = |shared, _| assert!(!shared.cond.destroy());
 type First = fn(&Shared<Futex>);
 pub(crate) const NOTHING: First = |_| ();
 
-/// The child, forked after so many steps of `act`: one waits, another signals and destroys. Whether the act had come to its end.
+/// The child, forked after so many steps of `act`: one waits, another signals and destroys. Whether the act had come to
+/// its end.
 fn forked(act: Act, steps: u32, first: First) -> bool {
     let shared = Shared::<Futex>::new();
     let [me, _] = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));

@@ -1,5 +1,5 @@
-//! Queues that are joined in two steps: a release waits for nobody who has joined and not linked himself, but leaves him a note. Here one joins as
-//! the lock is released, whatever else is in the queue, and finds it.
+//! Queues that are joined in two steps: a release waits for nobody who has joined and not linked himself, but leaves
+//! him a note. Here one joins as the lock is released, whatever else is in the queue, and finds it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
@@ -50,7 +50,13 @@ macro_rules! notes {
             #[test]
             fn are_found_behind_who_leaves() {
                 let name = concat!(stringify!($name), " note, leaver");
-                explore(name, Preemptions(2), SETUP, comes_as_one_leaves::<$lock>).shows(&[Event::Given, Event::TimedOut]);
+                explore(
+                    name,
+                    Preemptions(2),
+                    SETUP,
+                    comes_as_one_leaves::<$lock>,
+                )
+                .shows(&[Event::Given, Event::TimedOut]);
             }
 
             #[test]

@@ -1,4 +1,5 @@
-//! A policy that chooses, against everybody who may be at the queue at the same time: whoever it chooses, nobody is lost.
+//! A policy that chooses, against everybody who may be at the queue at the same time: whoever it chooses, nobody is
+//! lost.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 

@@ -35,8 +35,8 @@ const FLUSHES: flashlock_model::Setup =
 pub(crate) trait OneWord: Lock<Queue = ()> {}
 impl<L: Lock<Queue = ()>> OneWord for L {}
 
-/// The lock is held by this thread; the head of its queue is on NUMA node 0, behind it are these, and these are in the secondary
-/// queue.
+/// The lock is held by this thread; the head of its queue is on NUMA node 0, behind it are these, and these are in the
+/// secondary queue.
 pub(crate) struct Front<L: OneWord> {
     mutex: Arc<Mutex<L>>,
     head: Handle,
@@ -149,8 +149,8 @@ pub(crate) fn front_goes_on<L: OneWord>() {
     Front::<L>::new(&[0], &[1]).run([]);
 }
 
-/// The same, if who is behind the head has promised to stay: it is told by a store. As it waits for the word, it finds one of its own node behind
-/// another, who joins those of the secondary queue of which it was told.
+/// The same, if who is behind the head has promised to stay: it is told by a store. As it waits for the word, it finds
+/// one of its own node behind another, who joins those of the secondary queue of which it was told.
 pub(crate) fn front_goes_on_by_a_store() {
     let mut front = Front::<QspinCna<Spin>>::new(&[0, 1, 0], &[1]);
     let &[waiter, other, local, secondary] = &front.asleep[..] else { unreachable!("four wait") };
@@ -160,7 +160,8 @@ pub(crate) fn front_goes_on_by_a_store() {
     front.run([]);
 }
 
-/// The head, which has made a secondary queue, leaves before its joiner has linked himself: nothing that the front carries is lost.
+/// The head, which has made a secondary queue, leaves before its joiner has linked himself: nothing that the front
+/// carries is lost.
 pub(crate) fn left_to_joiner<L: OneWord>() {
     let front = Front::<L>::new(&[], &[1]);
     let (mutex, head) = (front.mutex.clone(), front.head);
@@ -279,8 +280,8 @@ fn two_sleep_on_the_word() {
     explore("qspin stp, two on the word", Preemptions(3), SETUP, two_on_the_word::<Qspin<SpinThenPark>>);
 }
 
-/// A child, forked while the lock was held, one was PENDING, and (unless `alone`) others queued; or such a child's child, and so on, if
-/// there is more than one of these `generations`: nobody waits for them.
+/// A child, forked while the lock was held, one was PENDING, and (unless `alone`) others queued; or such a child's
+/// child, and so on, if there is more than one of these `generations`: nobody waits for them.
 fn forked<L: OneWord>(alone: bool, generations: u32) {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();

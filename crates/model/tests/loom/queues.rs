@@ -1,4 +1,5 @@
-//! CLH, where one leaves the queue as another joins; and MCS-TP, whose releaser passes over who has not run for too long.
+//! CLH, where one leaves the queue as another joins; and MCS-TP, whose releaser passes over who has not run for too
+//! long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -19,8 +20,9 @@ const SETUP: Setup = Setup { polls: 1, ..Setup::new(6) };
 /// Whoever said that he runs said so long ago.
 pub(crate) const STALE: Setup = Setup { micros_step: 100, ..SETUP };
 
-/// The lock is held. One joins whose deadline has passed, and leaves; another joins: in front of him, behind him, or in his place. He gets the lock
-/// when it is released, not before. Nobody looks at the data: who is let in too soon is so by what the leaver left.
+/// The lock is held. One joins whose deadline has passed, and leaves; another joins: in front of him, behind him, or in
+/// his place. He gets the lock when it is released, not before. Nobody looks at the data: who is let in too soon is so
+/// by what the leaver left.
 pub(crate) fn leaves_as_another_joins<L: Lock>() {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();

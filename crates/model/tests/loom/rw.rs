@@ -106,14 +106,29 @@ macro_rules! excluding {
 
             #[test]
             fn overdue() {
-                explore(concat!(stringify!($name), " R+W overdue"), BOUND, OVERDUE, sections::<$lock>(&[Do::Read, Do::Write]));
+                explore(
+                    concat!(stringify!($name), " R+W overdue"),
+                    BOUND,
+                    OVERDUE,
+                    sections::<$lock>(&[Do::Read, Do::Write]),
+                );
             }
 
             #[test]
             fn few_cpus() {
                 let crowded = Setup { crowded: true, ..SETUP };
-                explore(concat!(stringify!($name), " R+W crowded"), BOUND, crowded, sections::<$lock>(&[Do::Read, Do::Write]));
-                explore(concat!(stringify!($name), " W+W crowded"), BOUND, crowded, sections::<$lock>(&[Do::Write, Do::Write]));
+                explore(
+                    concat!(stringify!($name), " R+W crowded"),
+                    BOUND,
+                    crowded,
+                    sections::<$lock>(&[Do::Read, Do::Write]),
+                );
+                explore(
+                    concat!(stringify!($name), " W+W crowded"),
+                    BOUND,
+                    crowded,
+                    sections::<$lock>(&[Do::Write, Do::Write]),
+                );
             }
 
             #[test]
@@ -150,8 +165,8 @@ fn cst_counts_apart_and_together() {
     find("readers count together too soon", BOUND, setup, sections::<TogetherTooSoon>(RW));
 }
 
-/// A child, forked after so many steps of a writer that gives up for a reader who holds the lock: nobody writes there. Whether the writer had come to
-/// its end.
+/// A child, forked after so many steps of a writer that gives up for a reader who holds the lock: nobody writes there.
+/// Whether the writer had come to its end.
 fn forked_beside_a_writer(steps: u32) -> bool {
     let lock = Arc::new(Lock::<CstRw<Park>>::new());
     lock.state.count_apart::<Park>(None);

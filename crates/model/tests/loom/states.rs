@@ -81,7 +81,12 @@ macro_rules! adopting {
                 explore(concat!(stringify!($name), " 1 moved"), ALL, SETUP, || moved::<$lock>(1));
                 explore(concat!(stringify!($name), " 1 moved, overdue"), ALL, OVERDUE, || moved::<$lock>(1));
                 explore(concat!(stringify!($name), " 2 moved"), Preemptions($moved), SETUP, || moved::<$lock>(2));
-                explore(concat!(stringify!($name), " 2 moved, overdue"), Preemptions($moved), OVERDUE, || moved::<$lock>(2));
+                explore(
+                    concat!(stringify!($name), " 2 moved, overdue"),
+                    Preemptions($moved),
+                    OVERDUE,
+                    || moved::<$lock>(2),
+                );
                 explore(concat!(stringify!($name), " 3 moved"), Preemptions(2), SETUP, || moved::<$lock>(3));
             }
 
@@ -109,7 +114,8 @@ adopting! {
     shfl_park: Shfl<Park>, 2, 1;
 }
 
-/// The lock is handed to a head that may be polling or falling asleep. Nobody's patience helps: a lost wake-up is a deadlock.
+/// The lock is handed to a head that may be polling or falling asleep. Nobody's patience helps: a lost wake-up is a
+/// deadlock.
 pub(crate) fn grant_against_doze<L: Lock<Queue = flashlock_locks::shuffle::ShflQueue<Loom>>>() {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
@@ -254,7 +260,8 @@ fn giving_up_and_being_made_head() {
     explore("next gives up", ALL, SETUP, head_and_next_give_up);
 }
 
-/// A child, forked while the lock was held and somebody waited, starts a thread: both throw the old number away, or wait for it.
+/// A child, forked while the lock was held and somebody waited, starts a thread: both throw the old number away, or
+/// wait for it.
 fn forked() {
     let mutex = Arc::new(Mutex::<Ticket>::new());
     mutex.lock();
@@ -271,8 +278,8 @@ fn forked() {
     assert!(!mutex.is_locked());
 }
 
-/// A child, forked while the lock was held and a waiter's head reserved it, starts a thread: neither waits for the dead, and nodes that
-/// the dead left behind do not count.
+/// A child, forked while the lock was held and a waiter's head reserved it, starts a thread: neither waits for the
+/// dead, and nodes that the dead left behind do not count.
 fn forked_with_a_head() {
     let mutex = Arc::new(Mutex::<ShflSpin>::new());
     mutex.lock();
@@ -299,7 +306,8 @@ fn a_forked_child_forgets_the_dead_head() {
     explore("shfl-spin, forked", Preemptions(3), SETUP, forked_with_a_head);
 }
 
-/// A child, forked while others polled for the lock and one stood by, starts a thread: the dead poll no more, and nobody waits for them.
+/// A child, forked while others polled for the lock and one stood by, starts a thread: the dead poll no more, and
+/// nobody waits for them.
 fn forked_with_arrivals() {
     let mutex = Arc::new(Mutex::<Loiter<Mcs<Park>, Park>>::new());
     mutex.lock();

@@ -1,5 +1,5 @@
-//! The shuffler's walk, against everybody who may be at the queue at the same time. It takes at least three nodes: queues
-//! are built by hand.
+//! The shuffler's walk, against everybody who may be at the queue at the same time. It takes at least three nodes:
+//! queues are built by hand.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};

@@ -94,7 +94,8 @@ fn an_uncontended_section_has_as_many_atomics_as_it_says() {
 fn an_uncontended_pair_has_as_many_atomics_as_it_says() {
     play("atomics", 1, &Tunables::DEFAULT, || {
         for lock in LOCKS {
-            // With the first way of waiting as many; with the others no more: a release that nobody sleeps through may be a store.
+            // With the first way of waiting as many; with the others no more: a release that nobody sleeps through may
+            // be a store.
             for (at, pair) in measured(lock.id).into_iter().enumerate() {
                 let says = (lock.atomics_lock, lock.atomics_unlock);
                 assert!(pair == says || at > 0 && pair.0 <= says.0 && pair.1 <= says.1, "{}: {pair:?}", lock.name);

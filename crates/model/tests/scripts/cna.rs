@@ -17,8 +17,8 @@ fn expect(script: &Cna, served: Option<usize>, holder: usize, main: &[usize], se
     assert_eq!(script.aside(), secondary, "secondary queue, t{holder} holding");
 }
 
-/// Figure 1, with its two sockets. The first thread is number 1 there; here a waiter's number is that of its arrival, and
-/// the first holder, who never waited, comes back as number 5.
+/// Figure 1, with its two sockets. The first thread is number 1 there; here a waiter's number is that of its arrival,
+/// and the first holder, who never waited, comes back as number 5.
 #[test]
 fn figure_1() {
     play("figure 1", 1, &Tunables::DEFAULT, || {
@@ -59,7 +59,8 @@ fn the_secondary_queue_keeps_the_lock_busy() {
     });
 }
 
-/// Nobody local in the main queue, and no secondary queue: first come, first served (line 44). Nothing moves before one is found.
+/// Nobody local in the main queue, and no secondary queue: first come, first served (line 44). Nothing moves before one
+/// is found.
 #[test]
 fn without_local_waiters_it_is_mcs() {
     play("nobody local", 1, &Tunables::DEFAULT, || {
@@ -107,8 +108,8 @@ fn a_countdown_ends_the_preference() {
     });
 }
 
-/// Shuffle reduction (§6): with nobody aside, the next one has the lock wherever it is, unless a draw says otherwise; with
-/// somebody aside, nothing is reduced.
+/// Shuffle reduction (§6): with nobody aside, the next one has the lock wherever it is, unless a draw says otherwise;
+/// with somebody aside, nothing is reduced.
 #[test]
 fn shuffle_reduction() {
     static REDUCED: Tunables = Tunables { reduction: 256, ..Tunables::DEFAULT };
@@ -126,8 +127,8 @@ fn shuffle_reduction() {
     });
 }
 
-/// A thread that asks for its node at one contended acquisition in three believes in the old one meanwhile, queueing and
-/// releasing.
+/// A thread that asks for its node at one contended acquisition in three believes in the old one meanwhile, queueing
+/// and releasing.
 #[test]
 fn a_node_number_that_is_refreshed() {
     use flashlock_locks::queue::succession::Succession;
@@ -150,7 +151,8 @@ fn a_node_number_that_is_refreshed() {
     });
 }
 
-/// A forked child, whose parent had waiters in both queues: the lock is free after one release, or serves who came since.
+/// A forked child, whose parent had waiters in both queues: the lock is free after one release, or serves who came
+/// since.
 #[test]
 fn a_forked_child_forgets_both_queues() {
     for newcomers in [&[][..], &[1, 0]] {

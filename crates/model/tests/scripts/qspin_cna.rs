@@ -47,7 +47,8 @@ impl Script {
         self.nodes.borrow()[id].node()
     }
 
-    /// One waiter for each NUMA node named joins; those of a node from 100 on are priority waiters, of the node less 100.
+    /// One waiter for each NUMA node named joins; those of a node from 100 on are priority waiters, of the node
+    /// less 100.
     fn arrive(&self, numa: &[u32]) {
         for &numa in numa {
             let me = Shuttle::take_node();
@@ -161,7 +162,8 @@ fn the_two_queues() {
         script.expect(0, &[3, 4], &[1, 2]);
         script.acquire(order);
         script.expect(3, &[4], &[1, 2]);
-        // The next head finds nobody, up to waiter 4, from where it goes on when it has the lock: 5 is local. Splice-tail appends.
+        // The next head finds nobody, up to waiter 4, from where it goes on when it has the lock: 5 is local.
+        // Splice-tail appends.
         let order = script.pre_scan();
         assert!(matches!(order, Order::NotUpTo(last) if last == script.nodes.borrow()[4]));
         script.arrive(&[0, 1]);
@@ -194,8 +196,8 @@ fn an_empty_main_queue() {
     });
 }
 
-/// Somebody joins between the look at the word and the exchange: the circle is closed again (cna_splice_head's restoration), and the
-/// one who joined, who is local, has the front; the secondary queue is kept.
+/// Somebody joins between the look at the word and the exchange: the circle is closed again (cna_splice_head's
+/// restoration), and the one who joined, who is local, has the front; the secondary queue is kept.
 #[test]
 fn the_break_is_restored() {
     play("qspin-cna, restored", &Tunables::DEFAULT, || {

@@ -1,5 +1,5 @@
-//! Arrivals, time-outs and releases at random, against plain lists: the same waiter is served, and all queues are the same, after
-//! each step.
+//! Arrivals, time-outs and releases at random, against plain lists: the same waiter is served, and all queues are the
+//! same, after each step.
 
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::malthusian::LifoCr;

@@ -1,5 +1,5 @@
-//! One thread plays all threads: it puts waiters into the queue, lets them give up, releases, and goes on as whoever was
-//! handed the lock.
+//! One thread plays all threads: it puts waiters into the queue, lets them give up, releases, and goes on as whoever
+//! was handed the lock.
 
 use std::cell::RefCell;
 use std::rc::Rc;

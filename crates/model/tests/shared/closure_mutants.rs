@@ -215,7 +215,8 @@ unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantCc<B> {
     }
 }
 
-/// Flat combining with the bug `B`; a combiner makes one pass, each of which cleans up, and threads always look for a record.
+/// Flat combining with the bug `B`; a combiner makes one pass, each of which cleans up, and threads always look for a
+/// record.
 pub(crate) struct MutantFlat<const B: u8>;
 /// Who sleeps does not mark the lock.
 pub(crate) const SLEEPS_UNMARKED: u8 = 1;

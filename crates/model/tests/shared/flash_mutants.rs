@@ -1,5 +1,5 @@
-//! `flash` with one bug each: the production code, of which one access is done otherwise ([`meddle`](flashlock_model::meddle)),
-//! or with another release.
+//! `flash` with one bug each: the production code, of which one access is done otherwise
+//! ([`meddle`](flashlock_model::meddle)), or with another release.
 
 #![allow(dead_code, reason = "each checker is given some of them")]
 

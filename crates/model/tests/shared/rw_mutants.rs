@@ -110,7 +110,8 @@ impl<M: Machine> RawRwLock<M> for TogetherTooSoon {
 pub(crate) struct NoBug;
 impl RwBug for NoBug {}
 
-/// A reader that was not to come in stays in the counter, and is let in: it has looked only at whether the lock is held.
+/// A reader that was not to come in stays in the counter, and is let in: it has looked only at whether the lock is
+/// held.
 pub(crate) struct IgnoresWriter;
 impl RwBug for IgnoresWriter {
     fn enter<M: Machine>(state: &ShflRwState<M>) -> bool {
@@ -121,8 +122,8 @@ impl RwBug for IgnoresWriter {
     }
 }
 
-/// A reader that was not to come in takes itself out without a look at who waits for that. (Found by shuttle only: loom's models
-/// are too small for a head that sleeps while a refused reader comes and goes.)
+/// A reader that was not to come in takes itself out without a look at who waits for that. (Found by shuttle only:
+/// loom's models are too small for a head that sleeps while a refused reader comes and goes.)
 #[allow(dead_code)]
 pub(crate) struct LeavesSilently;
 impl RwBug for LeavesSilently {

@@ -1,4 +1,5 @@
-//! Waiters set aside: five threads on two NUMA nodes, with and without deadlines; each gets the lock as often as it asks, alone.
+//! Waiters set aside: five threads on two NUMA nodes, with and without deadlines; each gets the lock as often as it
+//! asks, alone.
 
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;

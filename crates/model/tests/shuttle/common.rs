@@ -100,8 +100,8 @@ pub(crate) fn rounds<L: Lock>(load: Load) -> impl Fn() + Send + Sync + Clone + '
     }
 }
 
-/// So many schedules of each kind, random and PCT, in each of three set-ups of a lock and a way of waiting: 10,200 together. They are the same in
-/// every run, so more of them find nothing the next time.
+/// So many schedules of each kind, random and PCT, in each of three set-ups of a lock and a way of waiting: 10,200
+/// together. They are the same in every run, so more of them find nothing the next time.
 pub(crate) const SCHEDULES: usize = 3_400;
 
 /// How many schedules: in each run, or where `FLASHLOCK_FULL` is set, for a run that may take hours.

@@ -120,7 +120,8 @@ pub(crate) fn one_broadcast<L: Lock>(timed: bool, moves: bool) {
     shared.mutex.free();
 }
 
-/// One waiter may time out or be cancelled, one waits for good; a signal that the first does not take reaches the second.
+/// One waiter may time out or be cancelled, one waits for good; a signal that the first does not take reaches the
+/// second.
 fn no_signal_swallowed<L: Lock>(cancelled: bool) {
     let shared = Shared::<L>::new();
     let steady = spawn(&shared, |shared| {
@@ -160,8 +161,8 @@ fn no_signal_swallowed<L: Lock>(cancelled: bool) {
     assert!(shared.cond.destroy());
 }
 
-/// The condition variable is destroyed, and freed, as soon as a broadcast that reached all waiters has returned; some of them
-/// may be about to give up just then.
+/// The condition variable is destroyed, and freed, as soon as a broadcast that reached all waiters has returned; some
+/// of them may be about to give up just then.
 fn destroyed_at_once<L: Lock>(moves: bool, timed: bool) {
     let shared = Shared::<L>::new();
     let gone = Arc::new(AtomicU32::new(0));
@@ -358,8 +359,8 @@ fn who_is_signalled_first() {
     }
 }
 
-/// Of two that wait, the last in front, the first gives up; a signal comes at the same time, for the one in front. `forgets`:
-/// whoever was put in front was not told to the one behind him.
+/// Of two that wait, the last in front, the first gives up; a signal comes at the same time, for the one in front.
+/// `forgets`: whoever was put in front was not told to the one behind him.
 fn the_front_stays(forgets: bool) {
     let cond = Arc::new(Cond::new());
     let [first, last] = [(); 2].map(|()| cond.queue.enqueue(0));

@@ -1,4 +1,5 @@
-//! Waiters that are passed over because they do not run: `mcs-tp`, and `evict=1` of MCSCR and MCSCRN; five threads, with and without deadlines.
+//! Waiters that are passed over because they do not run: `mcs-tp`, and `evict=1` of MCSCR and MCSCRN; five threads,
+//! with and without deadlines.
 
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;

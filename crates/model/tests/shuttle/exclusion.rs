@@ -24,17 +24,32 @@ macro_rules! rounds {
 
             #[test]
             fn time_stands_still() {
-                both(concat!(stringify!($name), " still"), SCHEDULES, Setup { $($also: true,)? ..STILL }, rounds::<$lock>(UNTIMED));
+                both(
+                    concat!(stringify!($name), " still"),
+                    SCHEDULES,
+                    Setup { $($also: true,)? ..STILL },
+                    rounds::<$lock>(UNTIMED),
+                );
             }
 
             #[test]
             fn all_waits_are_overdue() {
-                both(concat!(stringify!($name), " overdue"), SCHEDULES, Setup { $($also: true,)? ..OVERDUE }, rounds::<$lock>(UNTIMED));
+                both(
+                    concat!(stringify!($name), " overdue"),
+                    SCHEDULES,
+                    Setup { $($also: true,)? ..OVERDUE },
+                    rounds::<$lock>(UNTIMED),
+                );
             }
 
             #[test]
             fn time_flows() {
-                both(concat!(stringify!($name), " flowing"), SCHEDULES, Setup { $($also: true,)? ..FLOWING }, rounds::<$lock>(TIMED));
+                both(
+                    concat!(stringify!($name), " flowing"),
+                    SCHEDULES,
+                    Setup { $($also: true,)? ..FLOWING },
+                    rounds::<$lock>(TIMED),
+                );
             }
         }
     )*};

@@ -1,5 +1,5 @@
-//! `flash`: beside glibc's code on the same word, released by it, in a forked child, behind a head that does not run; and
-//! its seeded bugs.
+//! `flash`: beside glibc's code on the same word, released by it, in a forked child, behind a head that does not run;
+//! and its seeded bugs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -52,7 +52,8 @@ fn frozen<L: Lock>() {
     mutex.unlock();
 }
 
-/// A thread freezes on its way to the mutex while a broadcast wakes others, or moves them to the queue that it stands in.
+/// A thread freezes on its way to the mutex while a broadcast wakes others, or moves them to the queue that it stands
+/// in.
 fn frozen_before_woken<L: Lock>(moves: bool) {
     frozen_before_woken_within::<L>(moves, u32::MAX);
 }
@@ -140,8 +141,8 @@ const ROOMY: Setup =
 /// How many ticks they have to get past the head: several patiences.
 const LONG_ENOUGH: u32 = 2000;
 
-/// Two shuffled waiters behind a head that does not run, and behind them the node of one who gave up: nobody sleeps, whose patience
-/// would help them.
+/// Two shuffled waiters behind a head that does not run, and behind them the node of one who gave up: nobody sleeps,
+/// whose patience would help them.
 fn shuffled_behind_a_frozen_head() {
     let mutex = Arc::new(Mutex::<Shfl<SpinThenPark>>::new());
     mutex.lock();
@@ -213,7 +214,8 @@ impl ShflBug for RousesNobody {
 /// Patience comes to an end, but no head has been head for so long that it is thrown out, or handed the lock.
 const FRESH: Setup = Setup { micros_step: 0, tunables: &Tunables::DEFAULT, ..FLOWING };
 
-/// Waiters that were moved sleep without a patience, but the last: whoever wins past the frozen head gives his to another.
+/// Waiters that were moved sleep without a patience, but the last: whoever wins past the frozen head gives his to
+/// another.
 #[test]
 fn patience_is_handed_on() {
     const STEPS: u32 = 4000;

@@ -1,4 +1,5 @@
-//! The last one to use a mutex frees it, as POSIX allows: nobody touches it after the access that lets another thread in.
+//! The last one to use a mutex frees it, as POSIX allows: nobody touches it after the access that lets another thread
+//! in.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -8,7 +8,8 @@ use crate::common::{FLOWING, Load, Lock, SCHEDULES, STILL, both, rounds};
 use crate::polite_mutants::{ClaimsByStore, LeavesItHeld, MutantPolite, TakesWhatIsHeld};
 
 const UNTIMED: Load = Load { threads: 4, rounds: 3, nodes: 1, timed: false, hold: 1 };
-/// Whoever looks at the clock twice has waited for long enough to claim; whoever looks four times more has lost the claim.
+/// Whoever looks at the clock twice has waited for long enough to claim; whoever looks four times more has lost the
+/// claim.
 const CLAIMING: Setup = Setup { micros_step: 2_500, ..STILL };
 
 #[test]

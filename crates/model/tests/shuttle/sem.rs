@@ -166,8 +166,9 @@ fn deed(sem: &Sem, which: u32) -> (u32, u32) {
     (u32::from(taken), 0)
 }
 
-/// Some wait, and two threads do anything, and are stopped anywhere, or not. Whatever is posted then reaches somebody who runs: if anybody
-/// sleeps in the end, no more permits are left than were before, but for one for each thread that was stopped since.
+/// Some wait, and two threads do anything, and are stopped anywhere, or not. Whatever is posted then reaches somebody
+/// who runs: if anybody sleeps in the end, no more permits are left than were before, but for one for each thread that
+/// was stopped since.
 fn stopped_anywhere<const WAITERS: usize, const POSTS: usize>(post: Post) {
     const FITFUL: usize = 2;
     let (sem, ended) = (Arc::new(Sem::new(0)), Arc::new(AtomicU32::new(0)));

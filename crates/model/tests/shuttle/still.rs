@@ -1,7 +1,8 @@
-//! Time stands still: no patience of an algorithm's own ever ends, and no nap ends but because somebody has changed a word since it began.
+//! Time stands still: no patience of an algorithm's own ever ends, and no nap ends but because somebody has changed a
+//! word since it began.
 //!
-//! So a wake-up that is lost, or one that never was, is a deadlock, whatever safety net would set it right in time. All locks of the
-//! catalogue, with each of their ways of waiting.
+//! So a wake-up that is lost, or one that never was, is a deadlock, whatever safety net would set it right in time. All
+//! locks of the catalogue, with each of their ways of waiting.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

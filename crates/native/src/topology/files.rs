@@ -61,7 +61,8 @@ fn read_caches(system: &Path, cpus: &[Cpu]) -> Vec<Cache> {
         let bytes = text(&path.join("size")).and_then(|size| bytes(&size));
         let cpus = list(&path.join("shared_cpu_list")).unwrap_or_default();
         let cache = Cache { level, kind: text(&path.join("type")), bytes, cpus };
-        // Each CPU shows the caches that it shares; one without sharers cannot be told from its neighbours' and is kept.
+        // Each CPU shows the caches that it shares; one without sharers cannot be told from its neighbours' and is
+        // kept.
         if cache.cpus.is_empty() || !caches.contains(&cache) {
             caches.push(cache);
         }

@@ -1,8 +1,8 @@
 //! # What machine this is
 //!
-//! For people and for result files, not for locks: reading takes milliseconds and allocates, so nothing here may be called
-//! in a lock path (a lock asks [`crate::numa`]). Containers and virtual machines hide parts of `/sys` and `/proc`: whatever
-//! is missing or unreadable is `None` or empty, never an error and never a guess.
+//! For people and for result files, not for locks: reading takes milliseconds and allocates, so nothing here may be
+//! called in a lock path (a lock asks [`crate::numa`]). Containers and virtual machines hide parts of `/sys` and
+//! `/proc`: whatever is missing or unreadable is `None` or empty, never an error and never a guess.
 
 mod files;
 
@@ -17,8 +17,8 @@ pub struct Topology {
     pub imagined: Option<[u32; 3]>,
     /// The CPU's name.
     pub model: Option<String>,
-    /// Whether the CPU says that a hypervisor runs under this system: what it tells of packages, caches and nodes is then
-    /// what the hypervisor chose to show.
+    /// Whether the CPU says that a hypervisor runs under this system: what it tells of packages, caches and nodes is
+    /// then what the hypervisor chose to show.
     pub virtualised: Option<bool>,
     /// The kernel's release.
     pub kernel: Option<String>,

@@ -114,7 +114,8 @@ fn check_numbers(point: &Point) -> Result<(), String> {
     for (name, Spread { median, min, max }) in &point.figures {
         if ![median, min, max].into_iter().all(|value| is_figure(*value)) || min > median || median > max {
             return Err(format!(
-                "figures has {min}, {median}, {max} as the least, median and greatest '{name}': they must be finite, not negative, and in this order"
+                "figures has {min}, {median}, {max} as the least, median and greatest '{name}': they must be finite, \
+                 not negative, and in this order"
             ));
         }
     }
@@ -128,7 +129,8 @@ fn check_ratio(ratio: &Ratio) -> Result<(), String> {
     }
     let in_order = match (low, high) {
         (None, None) => true,
-        // The ends of a very wide interval may be beyond what a number holds, and the mean be an end of a very narrow one.
+        // The ends of a very wide interval may be beyond what a number holds, and the mean be an end of a very narrow
+        // one.
         (Some(low), Some(high)) => low >= 0.0 && high.is_finite() && low <= mean * ROUNDED && mean <= high * ROUNDED,
         _ => false,
     };

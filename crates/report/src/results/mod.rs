@@ -1,11 +1,12 @@
 //! # The schema of measurements: `flashlock.results`
 //!
-//! One file for everything that is measured under several locks and compared: `flashlock compare --json` and the files in
-//! `docs/results` are of it. `docs/results-schema.md` describes the fields to users; this file is what is written and read.
+//! One file for everything that is measured under several locks and compared: `flashlock compare --json` and the files
+//! in `docs/results` are of it. `docs/results-schema.md` describes the fields to users; this file is what is written
+//! and read.
 //!
-//! A *point* is one lock in one *cell* (a number of threads, say) of a *group* (a program, say); it holds all its runs. What is
-//! derived from them, figures and ratios, stands beside them, so that a reader need not know the statistics; [`Results::derive`]
-//! makes it, and nothing else does.
+//! A *point* is one lock in one *cell* (a number of threads, say) of a *group* (a program, say); it holds all its runs.
+//! What is derived from them, figures and ratios, stands beside them, so that a reader need not know the statistics;
+//! [`Results::derive`] makes it, and nothing else does.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -142,8 +143,8 @@ pub struct Simulated {
     pub external: Option<u32>,
     /// Virtual time before the measurement, in seconds.
     pub warm_up: f64,
-    /// Of runs with more threads than the machine has CPUs: for how long they measure, in seconds, if that is longer than the others;
-    /// their warm-up is longer in the same proportion.
+    /// Of runs with more threads than the machine has CPUs: for how long they measure, in seconds, if that is longer
+    /// than the others; their warm-up is longer in the same proportion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crowded_seconds: Option<f64>,
 }
@@ -183,7 +184,8 @@ pub struct Point {
     pub lock: String,
     /// Of each metric the median over the runs, and the ends.
     pub figures: BTreeMap<String, Spread>,
-    /// The group's merit divided by the baseline's of the same round; `null` for the baseline, and where nothing can be divided.
+    /// The group's merit divided by the baseline's of the same round; `null` for the baseline, and where nothing can be
+    /// divided.
     pub ratio: Option<Ratio>,
     /// The runs that succeeded.
     pub runs: Vec<Run>,

@@ -136,8 +136,8 @@ pub struct Resources {
     pub involuntary_switches: u64,
 }
 
-/// A histogram of waiting times. A percentile is the upper edge of the bucket that it falls into: that share of the waits
-/// was shorter. Buckets are at most a quarter wide, so it is at most a quarter too high.
+/// A histogram of waiting times. A percentile is the upper edge of the bucket that it falls into: that share of the
+/// waits was shorter. Buckets are at most a quarter wide, so it is at most a quarter too high.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
     /// How many waits.

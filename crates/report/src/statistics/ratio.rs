@@ -1,13 +1,13 @@
 //! The ratio of two figures that were measured side by side, with its interval.
 //!
-//! What is compared is what ran next to each other: each round gives one quotient. Quotients are combined by their logarithms,
-//! so that "twice" and "half" weigh the same; their mean is the geometric mean of the quotients, and the interval around it is
-//! Student's, from the spread of the rounds themselves. It is right for noise that hits the two sides alike or independently,
-//! also for noise that grows with the figure. A single round has no interval.
+//! What is compared is what ran next to each other: each round gives one quotient. Quotients are combined by their
+//! logarithms, so that "twice" and "half" weigh the same; their mean is the geometric mean of the quotients, and the
+//! interval around it is Student's, from the spread of the rounds themselves. It is right for noise that hits the two
+//! sides alike or independently, also for noise that grows with the figure. A single round has no interval.
 //!
-//! A coarse figure, such as a time in whole seconds, may be the same in all of a few rounds by chance, and then seems to have no
-//! noise. So each quotient is taken to be uncertain by the figure's [`grain`], too, which widens the interval; rounds that all
-//! say exactly the same, with no grain known, are judged by their sign alone.
+//! A coarse figure, such as a time in whole seconds, may be the same in all of a few rounds by chance, and then seems
+//! to have no noise. So each quotient is taken to be uncertain by the figure's [`grain`], too, which widens the
+//! interval; rounds that all say exactly the same, with no grain known, are judged by their sign alone.
 
 use std::sync::OnceLock;
 
@@ -39,7 +39,8 @@ impl Ratio {
         Self::of_coarse(logarithms, 0.0)
     }
 
-    /// The same of coarse figures. `grain` is the standard deviation that rounding alone gives a logarithm, as from [`grain`].
+    /// The same of coarse figures. `grain` is the standard deviation that rounding alone gives a logarithm, as from
+    /// [`grain`].
     pub fn of_coarse(logarithms: &[f64], grain: f64) -> Option<Self> {
         let rounds = u32::try_from(logarithms.len()).ok().filter(|rounds| *rounds > 0)?;
         let count = f64::from(rounds);
@@ -51,7 +52,8 @@ impl Ratio {
         let squares: f64 = logarithms.iter().map(|value| (value - mean) * (value - mean)).sum();
         let error = ((squares / (count - 1.0) + grain * grain) / count).sqrt();
         if error < NO_SPREAD {
-            // Nothing is known of the noise. That all rounds are on one side has this probability where both are equally likely.
+            // Nothing is known of the noise. That all rounds are on one side has this probability where both are
+            // equally likely.
             let p = if mean.abs() < NO_SPREAD { 1.0 } else { 2.0_f64.powf(1.0 - count) };
             return Some(Self { p: Some(p), ..point });
         }
@@ -93,8 +95,9 @@ impl Ratio {
 /// A standard error of a logarithm below this is none: it comes from the digits of floating-point numbers.
 const NO_SPREAD: f64 = 1e-12;
 
-/// How uncertain the logarithm of a quotient of two of these figures is because they are coarse: half the least step between
-/// two of them to either side, for each of the two. 0 if no two of them are the same, as fine ones never are, and if all are.
+/// How uncertain the logarithm of a quotient of two of these figures is because they are coarse: half the least step
+/// between two of them to either side, for each of the two. 0 if no two of them are the same, as fine ones never are,
+/// and if all are.
 pub fn grain(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut logarithms: Vec<f64> = figures.into_iter().filter_map(|figure| logarithm(figure, 1.0)).collect();
     logarithms.sort_by(f64::total_cmp);

@@ -1,8 +1,8 @@
 //! Which locks differ from the baseline, and which one to choose.
 //!
-//! Every lock is one comparison, and of many comparisons one always looks good by chance. So the probabilities are corrected
-//! after Holm: a verdict that says "differs" at all is wrong, for a program to which all locks are the same, in at most 5 % of
-//! cases, however many locks took part. "No lock differs" is an answer like any other.
+//! Every lock is one comparison, and of many comparisons one always looks good by chance. So the probabilities are
+//! corrected after Holm: a verdict that says "differs" at all is wrong, for a program to which all locks are the same,
+//! in at most 5 % of cases, however many locks took part. "No lock differs" is an answer like any other.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +11,8 @@ use super::ratio::{CONFIDENCE, Ratio};
 /// With fewer rounds than this nothing is said to differ.
 pub const LEAST_ROUNDS: u32 = 3;
 
-/// Before so many rounds, narrow intervals are no reason to stop: a few rounds may agree by chance, and who stops when they do
-/// finds differences that are none (`nothing_is_made_of_noise` below measures how many).
+/// Before so many rounds, narrow intervals are no reason to stop: a few rounds may agree by chance, and who stops when
+/// they do finds differences that are none (`nothing_is_made_of_noise` below measures how many).
 pub const SETTLED_ROUNDS: u32 = 8;
 
 /// What was measured of one lock against the baseline.
@@ -86,8 +86,8 @@ impl Verdict {
         Self { standings, best, equals }
     }
 
-    /// Whether more rounds would tell little more of these locks, the ones still tried: every interval is within this factor of
-    /// its mean, or there is none because every round said the same. Of no lock at all nothing is settled.
+    /// Whether more rounds would tell little more of these locks, the ones still tried: every interval is within this
+    /// factor of its mean, or there is none because every round said the same. Of no lock at all nothing is settled.
     pub fn is_settled<'a>(&self, locks: impl IntoIterator<Item = &'a str>, reach: f64) -> bool {
         let clear = |ratio: &Ratio| ratio.reach() < reach || ratio.low.is_none();
         let settled = |ratio: &Ratio| ratio.rounds >= SETTLED_ROUNDS && clear(ratio);
@@ -122,8 +122,8 @@ impl Standing {
     }
 }
 
-/// Corrects the probabilities for their number and draws the conclusion: the smallest is multiplied by how many there are, the
-/// next by one less, and none becomes smaller than the one before it.
+/// Corrects the probabilities for their number and draws the conclusion: the smallest is multiplied by how many there
+/// are, the next by one less, and none becomes smaller than the one before it.
 fn holm(standings: &mut [Standing]) {
     let mut order: Vec<usize> = (0..standings.len()).filter(|&i| standings[i].p.is_some()).collect();
     order.sort_by(|&a, &b| standings[a].p.unwrap_or(1.0).total_cmp(&standings[b].p.unwrap_or(1.0)));
@@ -206,8 +206,8 @@ mod tests {
         0.04 * normal - disturbed
     }
 
-    /// How often, of [`PROGRAMS`] programs to which `locks` locks and the baseline are the same, a difference is claimed after
-    /// measuring as `flashlock compare` does: until the intervals are within `reach`, or 20 rounds.
+    /// How often, of [`PROGRAMS`] programs to which `locks` locks and the baseline are the same, a difference is
+    /// claimed after measuring as `flashlock compare` does: until the intervals are within `reach`, or 20 rounds.
     fn false_alarms(locks: usize, reach: f64, gain: f64) -> usize {
         let mut random = Random::new(42);
         let program = |random: &mut Random| {
@@ -234,8 +234,8 @@ mod tests {
         }
     }
 
-    /// How often, of [`PROGRAMS`] programs that print one of so many neighbouring numbers by chance under any lock, a difference is
-    /// claimed after so many rounds.
+    /// How often, of [`PROGRAMS`] programs that print one of so many neighbouring numbers by chance under any lock, a
+    /// difference is claimed after so many rounds.
     fn coarse_alarms(locks: usize, rounds: u32, levels: u64) -> usize {
         let mut random = Random::new(7);
         let program = |random: &mut Random| {

@@ -69,8 +69,8 @@ impl Description {
         let product = sizes.iter().try_fold(1_u32, |all, (_, size)| all.checked_mul(*size)).unwrap_or(u32::MAX);
         let fits = product <= MAX_CPUS && self.cores() <= MAX_CORES && self.nodes() <= MAX_NODES;
         let most = format!(
-            "packages, nodes of each, their cores and threads: 1 to {MAX_CPUS} hardware threads on up to {MAX_CORES} cores and \
-             {MAX_NODES} nodes can be simulated"
+            "packages, nodes of each, their cores and threads: 1 to {MAX_CPUS} hardware threads on up to {MAX_CORES} \
+             cores and {MAX_NODES} nodes can be simulated"
         );
         must(fits, "topology", sizes.map(|(_, size)| size), &most)?;
         let (nodes, rows) = (self.nodes() as usize, &shape.distances);

@@ -6,7 +6,8 @@ use toml::{Deserializer, Spanned};
 
 use super::Description;
 
-/// Reads and checks. The error says in which line (where that is known) which field has which value, and what it must be.
+/// Reads and checks. The error says in which line (where that is known) which field has which value, and what it must
+/// be.
 pub(super) fn read(text: &str) -> Result<Description, String> {
     let table = DeTable::parse(text).map_err(|error| error.to_string().trim_end().to_owned())?;
     pairs(table.get_ref(), "")
@@ -20,7 +21,8 @@ pub(super) fn read(text: &str) -> Result<Description, String> {
     Ok(described)
 }
 
-/// Pairs are read as lists of two, and what is too much in one is passed over: it must not be. Only nodes have longer rows.
+/// Pairs are read as lists of two, and what is too much in one is passed over: it must not be. Only nodes have longer
+/// rows.
 fn pairs(table: &DeTable<'_>, within: &str) -> Result<(), (String, usize)> {
     for (name, value) in table {
         let field = format!("{within}{}", name.get_ref());

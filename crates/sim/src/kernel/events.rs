@@ -1,7 +1,8 @@
 //! What is to happen, and when.
 //!
-//! A heap with four children to each event, so that the way down is short. What has just been taken leaves a gap at the top, into which
-//! the next event to come goes: who acts mostly makes one event before the next one is taken, and its way down is then the only one.
+//! A heap with four children to each event, so that the way down is short. What has just been taken leaves a gap at the
+//! top, into which the next event to come goes: who acts mostly makes one event before the next one is taken, and its
+//! way down is then the only one.
 
 use super::What;
 use crate::Ps;

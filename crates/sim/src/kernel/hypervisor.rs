@@ -67,7 +67,13 @@ mod tests {
     proptest! {
         /// What runs for so long is away for the rest; `is_away` says the same, piece by piece.
         #[test]
-        fn what_is_not_away_runs(run in 1_u64..50, away in 0_u64..50, cpu in 0_u32..4, from in 0_u64..500, time in 0_u64..500) {
+        fn what_is_not_away_runs(
+            run in 1_u64..50,
+            away in 0_u64..50,
+            cpu in 0_u32..4,
+            from in 0_u64..500,
+            time in 0_u64..500,
+        ) {
             let turns = Turns { run, away, step: (run + away) / 4 };
             let to = turns.after(cpu, from, time);
             prop_assert_eq!(turns.away(cpu, from, to), to - from - time);

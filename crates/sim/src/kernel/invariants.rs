@@ -184,8 +184,8 @@ impl Act {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(384))]
 
-    /// More threads than CPUs, often. What is asserted after each event is in [`Kernel::check`]. At the end, of machines whose cores
-    /// have one hardware thread: what the cores drew is what the threads did.
+    /// More threads than CPUs, often. What is asserted after each event is in [`Kernel::check`]. At the end, of
+    /// machines whose cores have one hardware thread: what the cores drew is what the threads did.
     #[test]
     fn invariants_hold_after_each_event(
         (cores, siblings) in (1..=2_u32, 1..=2_u32),
@@ -219,7 +219,10 @@ proptest! {
         let (busy, polled) = (drawn[Draw::Busy as usize], drawn[Draw::Poll as usize] + drawn[Draw::Rest as usize]);
         if siblings == 1 {
             let polling = of(&[Use::Polling]);
-            prop_assert!((busy - (all - polling)).abs() < 0.1 && (polled - polling).abs() < 0.1, "{drawn:?} {outcome:?}");
+            prop_assert!(
+                (busy - (all - polling)).abs() < 0.1 && (polled - polling).abs() < 0.1,
+                "{drawn:?} {outcome:?}"
+            );
         } else {
             prop_assert!(busy + polled <= all + 0.1 && 2.0 * (busy + polled) >= all - 0.1, "{drawn:?} {outcome:?}");
         }

@@ -6,8 +6,8 @@ use crate::power::Draw;
 use crate::thread::{Doing, State, Tid, Use};
 
 impl Kernel {
-    /// The acting thread polls the line from `next` on, `every` so often, and looks at it when the line has changed, or at
-    /// `until`. `every` is 0 for one that waits from `next` on with [`Umwait`](crate::description::Umwait).
+    /// The acting thread polls the line from `next` on, `every` so often, and looks at it when the line has changed, or
+    /// at `until`. `every` is 0 for one that waits from `next` on with [`Umwait`](crate::description::Umwait).
     pub(crate) fn poll(&mut self, line: u32, next: Ps, every: Ps, until: Ps) {
         let tid = self.current.expect("a simulated thread is acting");
         let (since, cpu) = (self.now, self.threads[tid as usize].cpu);
@@ -23,9 +23,9 @@ impl Kernel {
         me.state = State::Polling { line, since, next, every };
     }
 
-    /// Who has just begun to poll sees, too, when the lines change from which it has loaded in its last look. False, and
-    /// it does not, if that was not steady, or one of them has changed meanwhile; or if somebody else watches one: two
-    /// who look at the same lines are simulated look by look.
+    /// Who has just begun to poll sees, too, when the lines change from which it has loaded in its last look. False,
+    /// and it does not, if that was not steady, or one of them has changed meanwhile; or if somebody else watches one:
+    /// two who look at the same lines are simulated look by look.
     pub(crate) fn can_watch(&mut self) -> bool {
         let core = self.my_core();
         let (look, memory, watchers) =

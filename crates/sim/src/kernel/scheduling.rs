@@ -161,7 +161,8 @@ impl Kernel {
         matches!(self.me().state, State::Ready { .. })
     }
 
-    /// Those who wait for this CPU go to idle ones, of the same node first, else that of the lowest number; the last one of the queue first.
+    /// Those who wait for this CPU go to idle ones, of the same node first, else that of the lowest number; the last
+    /// one of the queue first.
     fn spread_queue(&mut self, cpu: u32) {
         while !self.cpus[cpu as usize].queue.is_empty() {
             let near = self.place(cpu);
@@ -173,7 +174,8 @@ impl Kernel {
         }
     }
 
-    /// The acting thread lets others have its CPU, if somebody wants it and it need not keep it. Whether it must stop acting.
+    /// The acting thread lets others have its CPU, if somebody wants it and it need not keep it. Whether it must stop
+    /// acting.
     pub(crate) fn offer(&mut self) -> bool {
         let (cpu, keeps) = (self.me().cpu, self.me().keeps_cpu);
         if keeps || self.cpus[cpu as usize].queue.is_empty() {

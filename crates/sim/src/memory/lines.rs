@@ -1,8 +1,8 @@
 //! # What is known of each line
 //!
-//! There may be millions of lines, and a program that reads them in no order has each one's 16 bytes fetched from this computer's own
-//! memory: hence so few. Most lines have a copy in one core's cache at most, whose number stands in the line; the cores with copies of one
-//! that has more stand in a table beside.
+//! There may be millions of lines, and a program that reads them in no order has each one's 16 bytes fetched from this
+//! computer's own memory: hence so few. Most lines have a copy in one core's cache at most, whose number stands in the
+//! line; the cores with copies of one that has more stand in a table beside.
 //!
 //! | `copies` | cores with a copy |
 //! |---|---|
@@ -11,7 +11,8 @@
 //! | above | those in the set of that number, less 257 |
 //!
 //! ## Invariants
-//! 1. Each set in use has two cores or more, and belongs to one line of its chunk: there are never more of them than lines.
+//! 1. Each set in use has two cores or more, and belongs to one line of its chunk: there are never more of them than
+//!    lines.
 
 use std::ops::{Index, IndexMut};
 

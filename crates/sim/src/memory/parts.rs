@@ -34,7 +34,8 @@ pub struct Traffic {
     pub remote: u64,
     /// Lines from memory: misses of the last-level cache.
     pub memory: u64,
-    /// Of these, lines that had gone for one that the same core brought in as had brought them in: a core, whichever thread ran on it.
+    /// Of these, lines that had gone for one that the same core brought in as had brought them in: a core, whichever
+    /// thread ran on it.
     pub displaced_by_itself: u64,
     /// Lines that had gone for one that another core brought in.
     pub displaced_by_others: u64,

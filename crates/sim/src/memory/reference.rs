@@ -1,5 +1,5 @@
-//! A slow model of the same memory, which agrees with it on random traces: who has which copy, whether an access is a hit, where
-//! its line comes from, and when it is done. Plain maps and lists, each rule written down once more.
+//! A slow model of the same memory, which agrees with it on random traces: who has which copy, whether an access is a
+//! hit, where its line comes from, and when it is done. Plain maps and lists, each rule written down once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,8 @@ enum Copy {
 struct Lists {
     sets: Vec<Vec<(u32, u32)>>,
     ways: usize,
-    /// Which set is a line's: of a core's cache they take turns, of a node's they are as a hash by multiplication says (Knuth's).
+    /// Which set is a line's: of a core's cache they take turns, of a node's they are as a hash by multiplication says
+    /// (Knuth's).
     spread: bool,
 }
 
@@ -292,7 +293,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step.prop_map(|(later, core, line, access)| Step { later, core, line, access }), 1..300)
 }
 
-/// Cores' caches of 16 and 32 lines; nodes' of 48, or of 16 if they need not include those, in so many sets; three pages; slow buses.
+/// Cores' caches of 16 and 32 lines; nodes' of 48, or of 16 if they need not include those, in so many sets; three
+/// pages; slow buses.
 fn tight(inclusive: bool, sets: u32) -> Description {
     let mut machine = machine();
     machine.cache.l1 = Cache { kib: 1, ways: 2 };

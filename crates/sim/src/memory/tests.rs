@@ -1,8 +1,9 @@
-//! Coherence against sequences that were computed by hand: each row of the module page's table, caches, queues and buses.
+//! Coherence against sequences that were computed by hand: each row of the module page's table, caches, queues and
+//! buses.
 //!
-//! The machine has four nodes of two cores. Nodes 0 and 1 are one package, 2 and 3 another, so distances are 0, 1 and 2. A request
-//! travels for half of `llc` and is served then: alone, it takes as long as the table says; behind another one, it begins when
-//! that one is done, less what it has travelled already.
+//! The machine has four nodes of two cores. Nodes 0 and 1 are one package, 2 and 3 another, so distances are 0, 1
+//! and 2. A request travels for half of `llc` and is served then: alone, it takes as long as the table says; behind
+//! another one, it begins when that one is done, less what it has travelled already.
 
 use super::*;
 use crate::description::Cache;
@@ -92,7 +93,7 @@ fn shared(cores: &[u32]) -> Bench {
     Bench::shared_by(&machine(), cores)
 }
 
-// ---------------------------------------------------------------------------------------------------- another core's own
+// ------------------------------------------------------------------------------------------------- another core's own
 
 #[test]
 fn what_another_core_has_for_itself_is_transferred_from_there() {
@@ -303,8 +304,8 @@ fn who_displaced_a_line_is_counted_when_it_is_missed() {
 #[test]
 fn an_exclusive_copy_travels_to_one_after_the_other() {
     let mut bench = own();
-    // Core 1's request travels for 10, then takes 40 more. Core 2's is issued at the same time and has to go to node 0: it
-    // travels for 20, waits for core 1, and then takes the 70 that are left of 90: 50 + 70.
+    // Core 1's request travels for 10, then takes 40 more. Core 2's is issued at the same time and has to go to node 0:
+    // it travels for 20, waits for core 1, and then takes the 70 that are left of 90: 50 + 70.
     assert_eq!(bench.access_at(5_000_000, 1, 0, Store), From(Local, 50_000));
     assert_eq!(bench.access_at(5_000_000, 2, 0, Store), From(Remote, 120_000));
     // Core 4's travels to the line's home, at distance 2, for 40; it waits until 120, and takes 150 - 40 from core 2.

@@ -1,5 +1,5 @@
-//! What the catalogue claims of its locks, on simulated machines: each lock, waiting in each way, keeps what its row promises; and a lock that
-//! does not promise it breaks it, so that the check is one.
+//! What the catalogue claims of its locks, on simulated machines: each lock, waiting in each way, keeps what its row
+//! promises; and a lock that does not promise it breaks it, so that the check is one.
 
 mod broken;
 mod runs;
@@ -45,7 +45,10 @@ proptest! {
     #![proptest_config(drawn(12))]
 
     #[test]
-    fn who_comes_first_is_served_first(breaks in prop::collection::vec(0_u64..20_000, 2..15), long in 300_000_u32..900_000) {
+    fn who_comes_first_is_served_first(
+        breaks in prop::collection::vec(0_u64..20_000, 2..15),
+        long in 300_000_u32..900_000,
+    ) {
         for (_, name, run) in &split(Claim::InOrder)[0] {
             let history = run(&arrivals(&breaks, long));
             prop_assert!(in_order(&history), "{name}: {history:?}");
@@ -53,7 +56,11 @@ proptest! {
     }
 
     #[test]
-    fn nobody_is_passed_over_by_the_same_thread_again(threads in 2_u64..=16, inside in 200_u32..3_000, outside in 0_u32..3_000) {
+    fn nobody_is_passed_over_by_the_same_thread_again(
+        threads in 2_u64..=16,
+        inside in 200_u32..3_000,
+        outside in 0_u32..3_000,
+    ) {
         let plan = Plan { inside, outside, ..busy(threads, 1, &Tunables::DEFAULT) };
         for (_, name, run) in &split(Claim::InOrder)[0] {
             // Once by who asked a moment later, and joined a moment sooner.
@@ -121,7 +128,8 @@ fn nobody_waits_for_longer_than_the_bounds_of_all() {
     const THREADS: u64 = 16;
     const FEW: Tunables = Tunables { max_shuffles: 4, ..SHORT };
     let plan = busy(THREADS, 12, &FEW);
-    // A bound, and the section that ends it, for each who waits; and again for each whom a shuffler may put before one of them.
+    // A bound, and the section that ends it, for each who waits; and again for each whom a shuffler may put before one
+    // of them.
     let most = |shuffles: u32| THREADS * (1 + u64::from(shuffles)) * (u64::from(FEW.bound_us) + 2);
     for (lock, name, run) in &split(Claim::Bounded)[0] {
         let longest = longest_wait(&run(&plan));
@@ -144,9 +152,14 @@ const STRETCHED: u64 = 50_000;
 proptest! {
     #![proptest_config(drawn(6))]
 
-    /// Sections of 0.01 to 100 bounds: with n others, (n + 2) sections, bounds and wake-ups, and what bounds are stretched for.
+    /// Sections of 0.01 to 100 bounds: with n others, (n + 2) sections, bounds and wake-ups, and what bounds are
+    /// stretched for.
     #[test]
-    fn the_bound_holds_for_sections_of_any_length(others in 1_u64..=8, length in 0.0_f64..=4.0, outside in 0_u32..100_000) {
+    fn the_bound_holds_for_sections_of_any_length(
+        others in 1_u64..=8,
+        length in 0.0_f64..=4.0,
+        outside in 0_u32..100_000,
+    ) {
         let inside = (1_000.0 * 10_f64.powf(length)) as u32;
         let until = (u64::from(inside) * 20).max(2 * MS);
         let plan = Plan { inside, outside, until, rounds: 400, ..busy(others + 1, 1, &IN_TURN) };
@@ -155,7 +168,8 @@ proptest! {
             let section = history.iter().map(|had| had.end - had.begin).max().unwrap_or(0) / 1_000;
             let most = (others + 2) * (section + u64::from(IN_TURN.bound_us) + WAKING);
             let most = if lock.claims.contains(&Claim::Twice) { 2 * most } else { most } + STRETCHED;
-            prop_assert!(longest_wait(&history) <= most, "{name}: {} of {most} us, sections of {section}", longest_wait(&history));
+            let longest = longest_wait(&history);
+            prop_assert!(longest <= most, "{name}: {longest} of {most} us, sections of {section}");
         }
     }
 }
@@ -181,7 +195,13 @@ proptest! {
 
     /// Thresholds of 1 µs to 3 ms, and sections from a thousandth of that to a thousand times as much.
     #[test]
-    fn the_kernels_bound_holds(threads in 2_u64..=16, nodes in prop::sample::select(vec![2_u64, 4]), stay in 0.0_f64..=3.5, length in -3.0_f64..=3.0, outside in 0_u32..20_000) {
+    fn the_kernels_bound_holds(
+        threads in 2_u64..=16,
+        nodes in prop::sample::select(vec![2_u64, 4]),
+        stay in 0.0_f64..=3.5,
+        length in -3.0_f64..=3.0,
+        outside in 0_u32..20_000,
+    ) {
         let threshold = 10_f64.powf(stay) as u32;
         let inside = (10_f64.powf(stay + length) * 1_000.0).clamp(50.0, 2e7) as u32;
         let until = (u64::from(inside) * 60).max(u64::from(threshold) * 20_000).min(400 * MS);
@@ -236,7 +256,11 @@ proptest! {
     #![proptest_config(drawn(3))]
 
     #[test]
-    fn hand_overs_stay_on_a_node_until_the_bound(threads in 14_u64..=16, inside in 800_u32..1_500, outside in 0_u32..500) {
+    fn hand_overs_stay_on_a_node_until_the_bound(
+        threads in 14_u64..=16,
+        inside in 800_u32..1_500,
+        outside in 0_u32..500,
+    ) {
         let plan = Plan { inside, outside, ..busy(threads, 4, &SHORT) };
         for (lock, name, run) in split(Claim::Local)[0].iter().filter(|(_, name, _)| *name != ASLEEP) {
             let history = run(&plan);
@@ -298,7 +322,8 @@ fn a_queue_restricts_nobody() {
     assert!(working_set(&of("mcs:wait=spin")(&one_in_three(16, &Tunables::DEFAULT)), 100) > 15.0);
 }
 
-/// How a lock does beside MCS that waits in the same way, where two threads are not too many: what part of its sections it makes.
+/// How a lock does beside MCS that waits in the same way, where two threads are not too many: what part of its sections
+/// it makes.
 fn beside_mcs(run: Run, wait: &str) -> (f64, Vec<Had>) {
     let plan = one_in_three(2, &Tunables::DEFAULT);
     let (history, mcs) = (run(&plan), of(&format!("mcs:{wait}"))(&plan));
@@ -340,7 +365,8 @@ const NAPS: [&str; 1] = ["flash"];
 /// Whose release may take a thread that polls for its successor just as that one goes.
 const MISSES: [&str; 2] = ["loiter", "loiter-cna"];
 
-/// The longest that a lock may be free: whoever was asleep is awake by then, after 17 us; whoever took a break, of 1 ms at most, has ended it.
+/// The longest that a lock may be free: whoever was asleep is awake by then, after 17 us; whoever took a break, of 1 ms
+/// at most, has ended it.
 fn longest_break(lock: &LockInfo) -> u64 {
     let late = BACK_OFF.iter().chain(&NAPS).chain(&MISSES);
     if late.into_iter().any(|name| *name == lock.name) { 1_100_000 } else { 50_000 }

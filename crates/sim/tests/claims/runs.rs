@@ -86,7 +86,9 @@ pub(crate) type Run = fn(&Plan) -> Vec<Had>;
 
 macro_rules! define_runs {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        const RUNS: &[(&str, &str, Run)] = &[$($(($name, concat!($name, ":wait=", stringify!($wait)), run::<$type>)),+),*];
+        const RUNS: &[(&str, &str, Run)] = &[
+            $($(($name, concat!($name, ":wait=", stringify!($wait)), run::<$type>)),+),*
+        ];
     };
 }
 for_each_lock!(define_runs);

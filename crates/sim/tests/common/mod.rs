@@ -10,8 +10,8 @@ use std::rc::Rc;
 use flashlock_sim::description::{Hypervisor, Umwait};
 use flashlock_sim::{Description, Options, Simulation};
 
-/// One node, in which nothing takes time but what a test says: slices of 100 us, 1 us from one thread to another, 0.5 into the system,
-/// 2 to wake somebody, 50 more than asked when asleep for a time. CPUs wake up at once.
+/// One node, in which nothing takes time but what a test says: slices of 100 us, 1 us from one thread to another, 0.5
+/// into the system, 2 to wake somebody, 50 more than asked when asleep for a time. CPUs wake up at once.
 pub(crate) fn tiny(cores: u32, threads_per_core: u32) -> Description {
     let mut machine = Description::find("2x18x2").unwrap();
     let shape = &mut machine.topology;
@@ -50,8 +50,8 @@ impl<T> Log<T> {
     }
 }
 
-/// Two nodes of four cores with two hardware threads each, whose CPUs a hypervisor takes away for a third of the time: in the middle of
-/// sections, of waits, of hand-offs.
+/// Two nodes of four cores with two hardware threads each, whose CPUs a hypervisor takes away for a third of the time:
+/// in the middle of sections, of waits, of hand-offs.
 pub(crate) fn taken_away() -> Description {
     let mut machine = Description::find("2x18x2").unwrap();
     machine.topology.cores_per_node = 4;

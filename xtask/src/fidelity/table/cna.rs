@@ -8,8 +8,8 @@ use crate::fidelity::row::{Goal, Group, Paper, Row};
 const TWO: Setting = Setting::new("2x18x2", "kvmap");
 const FOUR: Setting = Setting::new("4x18x2", "kvmap");
 const UPDATES: Setting = TWO.with(&["--lookups", "0"]);
-/// The paper does not say how much work is outside; this much makes MCS do what the paper says of it: rise from one thread to
-/// two, and then stay where it is.
+/// The paper does not say how much work is outside; this much makes MCS do what the paper says of it: rise from one
+/// thread to two, and then stay where it is.
 const EXTERNAL: Setting = TWO.with(&["--external", "700"]).millis(20.0);
 /// A million acquisitions of the slower lock, …
 const MILLION: Setting = TWO.millis(700.0).effort(Effort::Few);
@@ -65,11 +65,14 @@ fn inputs() -> Group {
     };
     Group {
         title: "What was put in",
-        about: "Throughputs with which parameters were set: those of one thread and of MCS at two threads (CNA, section 7.1.1); of three loops \
-                one thread of the unpatched kernel (CNA's kernel patch), from which the work outside follows; and the peak of leveldb, from which the lengths of its \
-                sections follow. The peaks of open1 and lock2 were to set theirs, too, but nothing is left of these once the travel of \
-                their lines, 320 ns, is subtracted from 298 and 191 ns: so these peaks are tests, in the tables of the patch. What is put in proves nothing, and is not \
-                counted below. `mcs:wait=spin` stands for MCS, `qspin:wait=spin` for the kernel's spin lock. Besides, 0.7 µs of work outside: [with its rows](#key-value-map-with-work-outside).",
+        about: "Throughputs with which parameters were set: those of one thread and of MCS at two threads (CNA, \
+                section 7.1.1); of three loops one thread of the unpatched kernel (CNA's kernel patch), from which the \
+                work outside follows; and the peak of leveldb, from which the lengths of its sections follow. The \
+                peaks of open1 and lock2 were to set theirs, too, but nothing is left of these once the travel of \
+                their lines, 320 ns, is subtracted from 298 and 191 ns: so these peaks are tests, in the tables of the \
+                patch. What is put in proves nothing, and is not counted below. `mcs:wait=spin` stands for MCS, \
+                `qspin:wait=spin` for the kernel's spin lock. Besides, 0.7 µs of work outside: [with its \
+                rows](#key-value-map-with-work-outside).",
         rows: vec![
             map("Key-value map, two sockets, MCS, 1 thread", 5.3, TWO, 1),
             map("Key-value map, two sockets, MCS, 2 threads", 1.7, TWO, 2),
@@ -130,9 +133,10 @@ fn two_sockets() -> Group {
     rows.extend(cohorts());
     Group {
         title: "Key-value map, two sockets",
-        about: "CNA, section 7.1.1, figures 6 to 8. Machine `2x18x2`, workload `kvmap`: a search tree of 1,024 keys, 80 % lookups. \
-                `mcs:wait=spin` stands for MCS, `cna:wait=spin` for CNA; `hmcs` and `c-bo-mcs` keep the lock on a NUMA node for 65,536 \
-                hand-overs, as CNA does in the mean. Fairness over 700 ms, which is a million acquisitions, of CNA over three times as many, of three seeds.",
+        about: "CNA, section 7.1.1, figures 6 to 8. Machine `2x18x2`, workload `kvmap`: a search tree of 1,024 keys, \
+                80 % lookups. `mcs:wait=spin` stands for MCS, `cna:wait=spin` for CNA; `hmcs` and `c-bo-mcs` keep the \
+                lock on a NUMA node for 65,536 hand-overs, as CNA does in the mean. Fairness over 700 ms, which is a \
+                million acquisitions, of CNA over three times as many, of three seeds.",
         rows,
     }
 }
@@ -255,9 +259,9 @@ fn external() -> Group {
     ));
     Group {
         title: "Key-value map with work outside",
-        about: "CNA, section 7.1.1, figure 9. The same with 0.7 µs of work between operations: the paper does not say how much there \
-                was; this much makes MCS do what the paper says of MCS, whose rows therefore count as put in. `cna:wait=spin,reduction=256` stands for CNA (opt), whose \
-                THRESHOLD2 is 0xff.",
+        about: "CNA, section 7.1.1, figure 9. The same with 0.7 µs of work between operations: the paper does not say \
+                how much there was; this much makes MCS do what the paper says of MCS, whose rows therefore count as \
+                put in. `cna:wait=spin,reduction=256` stands for CNA (opt), whose THRESHOLD2 is 0xff.",
         rows,
     }
 }
@@ -280,9 +284,10 @@ fn torture() -> Group {
     };
     Group {
         title: "The kernel's lock torture",
-        about: "CNA, section 7.2.1, figures 13 and 14: CNA's kernel divided by stock. Workloads `locktorture`, and `lockstat`: with \
-                the kernel's lock statistics, which write shared variables. The kernel's lock is `qspin:wait=spin`, CNA in it \
-                `qspin-cna:wait=spin,stay=0`. Where the kernel puts the threads is not told: `--place anywhere`.",
+        about: "CNA, section 7.2.1, figures 13 and 14: CNA's kernel divided by stock. Workloads `locktorture`, and \
+                `lockstat`: with the kernel's lock statistics, which write shared variables. The kernel's lock is \
+                `qspin:wait=spin`, CNA in it `qspin-cna:wait=spin,stay=0`. Where the kernel puts the threads is not \
+                told: `--place anywhere`.",
         rows: vec![
             Row::test(
                 "Two sockets, 8 threads",
@@ -334,10 +339,12 @@ fn programs() -> Group {
     let range = || Goal::between(1.28, 1.73, "± 10 %");
     Group {
         title: "Programs and will-it-scale, two sockets",
-        about: "CNA, sections 7.1.2, 7.1.3 and 7.2.2, at 70 threads. The kernel's locks as above; will-it-scale's loops (`open1`, `lock2`) with `--place packed`, \
-                for it ties its threads to cores, one socket after the other. At which threads its peaks are, the text does not say: taken are those of the patch's tables. The lengths of the sections of `open1`, \
-                `lock2` and `leveldb-readrandom` are those that follow from the four-socket kernel's tables; the paper's leveldb is \
-                a program with MCS or CNA for its mutexes, on another machine.",
+        about: "CNA, sections 7.1.2, 7.1.3 and 7.2.2, at 70 threads. The kernel's locks as above; will-it-scale's \
+                loops (`open1`, `lock2`) with `--place packed`, for it ties its threads to cores, one socket after the \
+                other. At which threads its peaks are, the text does not say: taken are those of the patch's tables. \
+                The lengths of the sections of `open1`, `lock2` and `leveldb-readrandom` are those that follow from \
+                the four-socket kernel's tables; the paper's leveldb is a program with MCS or CNA for its mutexes, on \
+                another machine.",
         rows: vec![
             Row::test("open1: CNA / stock", will_it_scale(), range(), kernel("2x18x2", "open1", 70)),
             Row::test("lock2: CNA / stock", will_it_scale(), range(), kernel("2x18x2", "lock2", 70)),

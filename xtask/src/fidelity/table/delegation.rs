@@ -61,10 +61,10 @@ fn times() -> Group {
     };
     Group {
         title: "Remote core locking",
-        about: "Remote Core Locking, section 4.1 and figure 7(c): time of a critical section with one shared line, from request \
-                to completion. Machine `opteron-6172`, workload `rcl-lines`: 47 clients; the 48th core serves, or idles. \
-                Delays of 100 cycles (high contention) and of 2,000,000 (low). `cas` is the paper's spinlock, `futex` stands for \
-                POSIX; all others poll.",
+        about: "Remote Core Locking, section 4.1 and figure 7(c): time of a critical section with one shared line, \
+                from request to completion. Machine `opteron-6172`, workload `rcl-lines`: 47 clients; the 48th core \
+                serves, or idles. Delays of 100 cycles (high contention) and of 2,000,000 (low). `cas` is the paper's \
+                spinlock, `futex` stands for POSIX; all others poll.",
         rows: vec![
             high(spin, posix, Goal::above(1.0)),
             high(posix, mcs, Goal::above(1.0)),
@@ -100,9 +100,10 @@ fn misses() -> Group {
     };
     Group {
         title: "Remote core locking: misses and CAS",
-        about: "Remote Core Locking, figure 7(c): by how many misses of the L2 cache a section has more with five shared lines than \
-                with one, and its compare-and-swap operations. Ours: lines that any core fetched because it had no copy, and all atomic \
-                operations (exchanges and additions, too), of all threads, those that wait included.",
+        about: "Remote Core Locking, figure 7(c): by how many misses of the L2 cache a section has more with five \
+                shared lines than with one, and its compare-and-swap operations. Ours: lines that any core fetched \
+                because it had no copy, and all atomic operations (exchanges and additions, too), of all threads, \
+                those that wait included.",
         rows: vec![
             more("Spinlock", CAS, "high", high, 53.0, usual(53.0)),
             more("POSIX", POSIX, "high", high, 3.8, usual(3.8)),
@@ -152,10 +153,11 @@ fn crossings() -> Group {
     };
     Group {
         title: "Remote core locking: from when it pays",
-        about: "Remote Core Locking, section 4.1 and figure 8 (whose picture is lost; the figures are in the text): the share of their \
-                time that threads spend in sections, or waiting for them, *under POSIX*, where the time of a section \"begins to be \
-                significantly higher\" under that lock than under RCL; here: by a tenth. Machine `opteron-6172`, workload \
-                `rcl-lines` with one line, 47 clients; delays of 100 to 2,000,000 cycles, between which it is interpolated.",
+        about: "Remote Core Locking, section 4.1 and figure 8 (whose picture is lost; the figures are in the text): \
+                the share of their time that threads spend in sections, or waiting for them, *under POSIX*, where the \
+                time of a section \"begins to be significantly higher\" under that lock than under RCL; here: by a \
+                tenth. Machine `opteron-6172`, workload `rcl-lines` with one line, 47 clients; delays of 100 to \
+                2,000,000 cycles, between which it is interpolated.",
         rows: vec![row("POSIX", POSIX, 20.0, 10.0), row("MCS", MCS, 70.0, 15.0)],
     }
 }
@@ -173,10 +175,11 @@ fn cores() -> Group {
     };
     Group {
         title: "Remote core locking: few cores, figure 10",
-        about: "Remote Core Locking, section 4.2 and figure 10: Memcached, whose sections access 30 shared lines. Machine \
-                `opteron-6172`, workload `rcl-lines` with 30 lines. On so many cores POSIX (`futex`) has as many threads, RCL one less \
-                and a server. Of the program only lines and share of time are rebuilt: the delay is 38,000 cycles, so that with four \
-                threads as much time is spent in sections under POSIX as figure 3 says.",
+        about: "Remote Core Locking, section 4.2 and figure 10: Memcached, whose sections access 30 shared lines. \
+                Machine `opteron-6172`, workload `rcl-lines` with 30 lines. On so many cores POSIX (`futex`) has as \
+                many threads, RCL one less and a server. Of the program only lines and share of time are rebuilt: the \
+                delay is 38,000 cycles, so that with four threads as much time is spent in sections under POSIX as \
+                figure 3 says.",
         rows: vec![
             Row::input(
                 "POSIX, 4 threads: share of the time in sections",
@@ -203,9 +206,10 @@ fn servers() -> Group {
     let (one, two) = (ONE.under(RCL, CROWD), TWO.under(RCL, CROWD));
     Group {
         title: "Remote core locking: false serialization, figure 13",
-        about: "Remote Core Locking, section 4.2 and figure 13: Berkeley DB with 100 clients, whose 11 locks are served by one server, or \
-                by two, the two busiest apart. Machine `opteron-6172`, workload `rcl-locks`. Of the program only the locks are rebuilt; \
-                the delay between sections is set so that one server's use rate is the paper's. Of two servers the greater rate.",
+        about: "Remote Core Locking, section 4.2 and figure 13: Berkeley DB with 100 clients, whose 11 locks are \
+                served by one server, or by two, the two busiest apart. Machine `opteron-6172`, workload `rcl-locks`. \
+                Of the program only the locks are rebuilt; the delay between sections is set so that one server's use \
+                rate is the paper's. Of two servers the greater rate.",
         rows: vec![
             Row::input("One server: use rate", Paper::number(0.81), Goal::within(0.81, 0.05), rate("use_rate", one)),
             Row::test(

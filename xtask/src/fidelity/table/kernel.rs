@@ -1,5 +1,5 @@
-//! The cover letter of CNA's kernel patch, version 10 (April 2020): four tables of ten lines. And a fifth, of the series
-//! in `kernel/`, which nobody has measured on such a machine: it is compared with version 10.
+//! The cover letter of CNA's kernel patch, version 10 (April 2020): four tables of ten lines. And a fifth, of the
+//! series in `kernel/`, which nobody has measured on such a machine: it is compared with version 10.
 
 use super::{QSPIN, QSPIN_CNA, QSPIN_OURS, USUAL};
 use crate::fidelity::figure::Figure;
@@ -63,19 +63,25 @@ const LEVELDB: [Line; 10] = [
     (142, 0.593, 0.012, 1.131, 0.019, 1.908),
 ];
 
-const ABOUT: &str = "CNA's kernel patch, version 10, cover letter: a table of 25 runs each. CNA's kernel divided by stock, with the \
-                     two's throughputs. Machine `4x18x2`. Stock is `qspin:wait=spin`, CNA is `qspin-cna:wait=spin,stay=0`. Where the kernel puts the torture's threads is not told: `--place anywhere`. Goal: within 10 % or two standard deviations of the quotient, whichever is more.";
+const ABOUT: &str = "CNA's kernel patch, version 10, cover letter: a table of 25 runs each. CNA's kernel divided by \
+                     stock, with the two's throughputs. Machine `4x18x2`. Stock is `qspin:wait=spin`, CNA is \
+                     `qspin-cna:wait=spin,stay=0`. Where the kernel puts the torture's threads is not told: `--place \
+                     anywhere`. Goal: within 10 % or two standard deviations of the quotient, whichever is more.";
 
-const PACKED: &str = "CNA's kernel patch, version 10, cover letter: a table of 25 runs each; locks and goal as above. Machine `4x18x2` with \
-                      `--place packed`: threads fill one socket after the other, for will-it-scale ties its threads to cores in that order \
-                      (its `main.c`), and the kernel gathers leveldb's, which wake each other.";
+const PACKED: &str = "CNA's kernel patch, version 10, cover letter: a table of 25 runs each; locks and goal as above. \
+                      Machine `4x18x2` with `--place packed`: threads fill one socket after the other, for \
+                      will-it-scale ties its threads to cores in that order (its `main.c`), and the kernel gathers \
+                      leveldb's, which wake each other.";
 
-const OURS: &str = "The series in [kernel/](../kernel/README.md), `qspin-cna:wait=spin,stay=1000,flush=31,incremental=2`: a step moves one \
-                    waiter, steps are taken only while the lock is busy, and the others' turn comes after 1 ms. It was never run on such a machine, \
-                    so it is held to version 10: of its gain over stock in locktorture, to what that version was measured to gain, within the goals of \
-                    that table; and to that version itself, in the simulator, where both have the same errors. There it is to be slower by no more than \
-                    5 % with 36 threads and more, and by no more than 15 % with 8: that much, bounded work per hand-off may cost. These goals were \
-                    written down after a first comparison [of the ways of looking](results/scans.md), in other runs. Machine and placements as above.";
+const OURS: &str = "The series in [kernel/](../kernel/README.md), \
+                    `qspin-cna:wait=spin,stay=1000,flush=31,incremental=2`: a step moves one waiter, steps are taken \
+                    only while the lock is busy, and the others' turn comes after 1 ms. It was never run on such a \
+                    machine, so it is held to version 10: of its gain over stock in locktorture, to what that version \
+                    was measured to gain, within the goals of that table; and to that version itself, in the \
+                    simulator, where both have the same errors. There it is to be slower by no more than 5 % with 36 \
+                    threads and more, and by no more than 15 % with 8: that much, bounded work per hand-off may cost. \
+                    These goals were written down after a first comparison [of the ways of looking](results/scans.md), \
+                    in other runs. Machine and placements as above.";
 
 /// Threads with which the series is compared with version 10, and the least quotient that is accepted.
 const COMPARED: [(u32, f64); 3] = [(8, 0.85), (36, 0.95), (142, 0.95)];

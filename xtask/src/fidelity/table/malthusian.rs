@@ -8,7 +8,8 @@ use crate::fidelity::row::{Goal, Group, Paper, Row};
 const ARRAY: Setting = Setting::new("sparc-t5", "randarray").millis(20.0).effort(Effort::Light).medians();
 /// Long enough that the circulating set is the one that stays: MCSCR-STP's is found in a few ms.
 const SETTLED: Setting = ARRAY.millis(100.0);
-/// MCSCR-S's is found in up to 120 ms with 32 threads; with 64 not even in this time. And MCS-STP's waiters sleep at first, until the arrays are in the caches.
+/// MCSCR-S's is found in up to 120 ms with 32 threads; with 64 not even in this time. And MCS-STP's waiters sleep at
+/// first, until the arrays are in the caches.
 const LATE: Setting = ARRAY.millis(250.0);
 const TWO_NODES: Setting = Setting::new("2x18x2", "randarray").millis(100.0).effort(Effort::Light).medians();
 const TWO_NODES_MAP: Setting = Setting::new("2x18x2", "kvmap").medians();
@@ -16,7 +17,8 @@ const TWO_NODES_MAP: Setting = Setting::new("2x18x2", "kvmap").medians();
 const CROWDED: Setting = ARRAY.millis(100.0);
 const FULL: Setting = ARRAY.millis(40.0);
 
-/// The columns of figure 4: as long as 50,000 acquisitions take with each of the latencies, or until the circulating set has long been what it stays.
+/// The columns of figure 4: as long as 50,000 acquisitions take with each of the latencies, or until the circulating
+/// set has long been what it stays.
 const COLUMNS: [(&str, Point); 4] = [
     ("MCS-S", ARRAY.millis(120.0).under(MCS, 32)),
     ("MCS-STP", ARRAY.millis(400.0).under(MCS_STP, 32)),
@@ -82,9 +84,12 @@ fn figure_3() -> Group {
     };
     Group {
         title: "Random access array, figure 3",
-        about: "Malthusian Locks, section 6.1. Machine `sparc-t5`, of which nothing was set with a figure of the paper's but the time of a wake-up; \
-                workload `randarray`. `mcs:wait=spin` stands for MCS-S, `mcs:wait=stp` for MCS-STP, `mcscr:wait=spin` for MCSCR-S, `mcscr:wait=stp` for MCSCR-STP. Runs last 20 ms of virtual time, \
-                those of locks that restrict concurrency 100 ms, MCSCR-S's and, with few threads, MCS-STP's 250; the paper's lasted 10 s. Section 9.1 does not tell its workload; `c-ptl-tkt` is its CPTLTKTD.",
+        about: "Malthusian Locks, section 6.1. Machine `sparc-t5`, of which nothing was set with a figure of the \
+                paper's but the time of a wake-up; workload `randarray`. `mcs:wait=spin` stands for MCS-S, \
+                `mcs:wait=stp` for MCS-STP, `mcscr:wait=spin` for MCSCR-S, `mcscr:wait=stp` for MCSCR-STP. Runs last \
+                20 ms of virtual time, those of locks that restrict concurrency 100 ms, MCSCR-S's and, with few \
+                threads, MCS-STP's 250; the paper's lasted 10 s. Section 9.1 does not tell its workload; `c-ptl-tkt` \
+                is its CPTLTKTD.",
         rows: vec![
             Row::test(
                 "Threads at the peak, MCS-S",
@@ -125,8 +130,8 @@ fn figure_3() -> Group {
             Row::open(
                 "MCSCR-STP / null, more than 48 threads",
                 Paper::words("more than 1"),
-                "this workload only reads, and would bear it, but its count of sections, by which the command checks that a lock excludes, \
-                 would not: the command runs `null` with one thread only",
+                "this workload only reads, and would bear it, but its count of sections, by which the command checks \
+                 that a lock excludes, would not: the command runs `null` with one thread only",
             ),
         ],
     }
@@ -196,8 +201,9 @@ fn figure_4() -> Group {
     }
     Group {
         title: "Random access array at 32 threads, figure 4",
-        about: "Malthusian Locks, section 6.1; machine, workload and locks as above. The paper's runs took 10 s, ours as \
-                much virtual time as 50,000 acquisitions take with each of the latencies, and more: 120 ms for MCS-S, 400 for MCS-STP, and 1 s for MCSCR; before that, a quarter as much is not counted.",
+        about: "Malthusian Locks, section 6.1; machine, workload and locks as above. The paper's runs took 10 s, ours \
+                as much virtual time as 50,000 acquisitions take with each of the latencies, and more: 120 ms for \
+                MCS-S, 400 for MCS-STP, and 1 s for MCSCR; before that, a quarter as much is not counted.",
         rows,
     }
 }
@@ -209,9 +215,9 @@ fn examples() -> Group {
     };
     Group {
         title: "Worked examples of concurrency restriction",
-        about: "Malthusian Locks, sections 1 and 3: how many threads should circulate (average LWSS of `mcscr:wait=stp`). Machine \
-                `sparc-t5`; workload `one-in-six` has sections of 1 µs and 5 µs between them, `randarray` four times as much work \
-                outside as inside, and arrays of 1 MiB.",
+        about: "Malthusian Locks, sections 1 and 3: how many threads should circulate (average LWSS of \
+                `mcscr:wait=stp`). Machine `sparc-t5`; workload `one-in-six` has sections of 1 µs and 5 µs between \
+                them, `randarray` four times as much work outside as inside, and arrays of 1 MiB.",
         rows: vec![
             example("Section 1: of 10 threads", 6.0, Setting::new("sparc-t5", "one-in-six").millis(40.0).medians(), 10),
             example("Section 3: of 16 threads", 5.0, ARRAY.millis(100.0), 16),

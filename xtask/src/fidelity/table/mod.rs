@@ -1,8 +1,9 @@
-//! The figures that the papers give, in numbers or in words of more and less, of what a simulation could run, and how near it is
-//! to come. Those of workloads that do not exist here are open rows, or are named on the page as what it leaves out.
+//! The figures that the papers give, in numbers or in words of more and less, of what a simulation could run, and how
+//! near it is to come. Those of workloads that do not exist here are open rows, or are named on the page as what it
+//! leaves out.
 //!
-//! The goals were set before the simulator was written; where nothing was set, 10 % are taken. None is loosened because it is
-//! missed.
+//! The goals were set before the simulator was written; where nothing was set, 10 % are taken. None is loosened because
+//! it is missed.
 
 mod cna;
 mod delegation;
@@ -30,7 +31,8 @@ const MCSCR_STP: &str = "mcscr:wait=stp";
 const MCSCRN: &str = "mcscrn:wait=spin";
 /// Its waiters spin, and sleep only if they wait long.
 const C_PTL_TKT: &str = "c-ptl-tkt";
-/// As CNA, they keep the lock on a NUMA node for 65,536 hand-overs: "configured with similar fairness settings" (section 7).
+/// As CNA, they keep the lock on a NUMA node for 65,536 hand-overs: "configured with similar fairness settings"
+/// (section 7).
 const HMCS: &str = "hmcs:wait=spin,passes=65536";
 const C_BO_MCS: &str = "c-bo-mcs:wait=spin,passes=65536";
 const SHFL: &str = "shfl";

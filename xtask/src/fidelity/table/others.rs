@@ -39,13 +39,16 @@ fn shuffling() -> Group {
     let open = |what: &str, words: &str, why| Row::open(what, Paper::words(words), why);
     Group {
         title: "Shuffling",
-        about: "Scaling Synchronization Primitives (thesis defence), slides 25 to 32 and 74 to 81: creating files in one directory \
-                with 192 cores in 8 sockets. The slides have numbers of memory (31, 32, 78), but none of throughput. Slides 79 and 80: a directory is listed (`readdir`). The kernel's blocking locks, \
-                \"stock\", do not exist here. For the mutex stands `futex`, and only with one thread: where nobody waits, either takes one atomic operation to acquire and one \
-                to release. For the semaphore stands `futex-rw`: readers of either count themselves in one word, but the kernel's add to it, where these compare and swap, which \
-                fails while others come; so which is faster is compared, but by how much stock is slower is not the kernel's. Machine `8x24`; the map stands in for the file \
-                system, `shfl` is the blocking ShflLock; with `--place packed`, so that the first 24 threads are those of one socket. Of the map six seeds, for \
-                they differ by a fifth; of `readdir` two.",
+        about: "Scaling Synchronization Primitives (thesis defence), slides 25 to 32 and 74 to 81: creating files in \
+                one directory with 192 cores in 8 sockets. The slides have numbers of memory (31, 32, 78), but none of \
+                throughput. Slides 79 and 80: a directory is listed (`readdir`). The kernel's blocking locks, \
+                \"stock\", do not exist here. For the mutex stands `futex`, and only with one thread: where nobody \
+                waits, either takes one atomic operation to acquire and one to release. For the semaphore stands \
+                `futex-rw`: readers of either count themselves in one word, but the kernel's add to it, where these \
+                compare and swap, which fails while others come; so which is faster is compared, but by how much stock \
+                is slower is not the kernel's. Machine `8x24`; the map stands in for the file system, `shfl` is the \
+                blocking ShflLock; with `--place packed`, so that the first 24 threads are those of one socket. Of the \
+                map six seeds, for they differ by a fifth; of `readdir` two.",
         rows: vec![
             scale("96 threads / 24 threads", 96, 24),
             scale("192 threads / 24 threads", 192, 24),
@@ -59,8 +62,8 @@ fn shuffling() -> Group {
             open(
                 "Stock lock beyond one socket",
                 "collapses",
-                "the kernel's mutex, whose waiters queue and poll before they sleep, does not exist here, and `futex`, whose waiters only sleep, \
-                does not stand for it where they wait",
+                "the kernel's mutex, whose waiters queue and poll before they sleep, does not exist here, and `futex`, \
+                whose waiters only sleep, does not stand for it where they wait",
             ),
             cst("CST, 96 threads / 24 threads", 96, 24),
             cst("CST, 192 threads / 24 threads", 192, 24),

@@ -30,7 +30,8 @@ fn messages() -> Group {
     };
     Group {
         title: "Producers and consumers, section 6.7",
-        about: "Malthusian Locks, section 6.7 and figure 10. Machine `sparc-t5`, workload `messages`: 3 consumers, 13 producers.",
+        about: "Malthusian Locks, section 6.7 and figure 10. Machine `sparc-t5`, workload `messages`: 3 consumers, 13 \
+                producers.",
         rows: vec![
             each(MCS, 3.0),
             each(MCSCR, 2.0),
@@ -51,8 +52,8 @@ fn buffers() -> Group {
     };
     Group {
         title: "Buffer pool, figure 14",
-        about: "Malthusian Locks, section 6.11. Machine `sparc-t5`, workloads `buffers` and `buffers-sem`, 64 threads, MCS, all waiters poll; P is the \
-                probability that a waiter is put at the end.",
+        about: "Malthusian Locks, section 6.11. Machine `sparc-t5`, workloads `buffers` and `buffers-sem`, 64 threads, \
+                MCS, all waiters poll; P is the probability that a waiter is put at the end.",
         rows: vec![
             order("Throughput: P = 1/10 / P = 1", "more", Goal::above(1.0), TENTH, MCS),
             order("Throughput: P = 1/1000 / P = 1/10", "more", Goal::above(1.0), MOSTLY, TENTH),

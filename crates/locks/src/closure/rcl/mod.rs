@@ -12,8 +12,8 @@
 //! **Rather not** when the lock is mostly free, when sections are long, or when the program needs every CPU: a busy
 //! server takes one.
 //!
-//! This page is the protocol: its words, and which thread may write each of them at what time. It makes no threads. The crate
-//! `flashlock-delegation` makes them.
+//! This page is the protocol: its words, and which thread may write each of them at what time. It makes no threads. The
+//! crate `flashlock-delegation` makes them.
 //!
 //! | file | holds |
 //! |---|---|
@@ -42,9 +42,9 @@
 //!
 //! ## Adaptation
 //! The paper's future work (section 6): a lock starts ordinary, goes to a server when that pays, and comes back. The
-//! crate `flashlock-delegation` decides (`adapt`); here is what it stands on: departure 3. A *governor* measures once in
-//! 100 ms, and says where each lock is to be. It moves no lock. Whoever runs a section of the lock looks there at the
-//! section's end, and, as the holder, has it moved by `client::assign`. So nobody waits for a lock only to move it.
+//! crate `flashlock-delegation` decides (`adapt`); here is what it stands on: departure 3. A *governor* measures once
+//! in 100 ms, and says where each lock is to be. It moves no lock. Whoever runs a section of the lock looks there at
+//! the section's end, and, as the holder, has it moved by `client::assign`. So nobody waits for a lock only to move it.
 //!
 //! | it goes | when |
 //! |---|---|
@@ -92,8 +92,8 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. At most one thread of a server has its turn: the one that `turn` names. Only it changes the word of a lock of that
-//!    server from FREE, and only it begins to act upon a request.
+//! 1. At most one thread of a server has its turn: the one that `turn` names. Only it changes the word of a lock of
+//!    that server from FREE, and only it begins to act upon a request.
 //! 2. `turn` names another thread only when the one before is inside a section, or gives it up. A thread looks at
 //!    `turn` between two sections, with a fence before, and the manager's fence is heavy: so a thread that lost its
 //!    turn in a section begins no other one.

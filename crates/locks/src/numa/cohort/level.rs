@@ -1,7 +1,8 @@
 //! # The levels of cohort locks
 //!
-//! What a [cohort lock](super) asks of the locks that it is made of: a [local](super::local) one, in a part of the side block, and a
-//! [global](super::global) one, in the lock's word and up to two words more, and in the side block if it needs lines of its own.
+//! What a [cohort lock](super) asks of the locks that it is made of: a [local](super::local) one, in a part of the side
+//! block, and a [global](super::global) one, in the lock's word and up to two words more, and in the side block if it
+//! needs lines of its own.
 
 use core::marker::PhantomData;
 
@@ -50,8 +51,8 @@ pub trait LocalLock: 'static {
     /// For the holder: whether somebody waits, or did a moment ago.
     fn has_waiters<M: Machine>(part: &Block<M>) -> bool;
 
-    /// Hands it to the next waiter, who cannot leave it any more, with the global lock. Whether there was one; if not, the caller still
-    /// holds it.
+    /// Hands it to the next waiter, who cannot leave it any more, with the global lock. Whether there was one; if not,
+    /// the caller still holds it.
     fn pass<M: Machine>(part: &Block<M>) -> bool;
 
     /// Releases it. Of a free one: nothing.

@@ -1,11 +1,13 @@
 //! # Cohort locks: a lock for each NUMA node, and one above them
 //!
-//! **Problem.** A lock that goes to whoever came first takes itself and its data from NUMA node to NUMA node at almost every hand-over. **Idea.** Each
-//! NUMA node has a **local** lock, and there is one **global** lock. A thread acquires its node's local lock, then the global one. Who releases hands the
-//! local lock to the next thread of his node, *with the global lock*, if somebody waits there: the threads of a node are a *cohort* that keeps the global
-//! lock for a while. Any two locks will do, if the global one may be released by another thread than the one that acquired it, and the local one
-//! can tell whether somebody waits. **Source.** Dice, Marathe & Shavit, *Lock Cohorting*, PPoPP 2012 and TOPC 1(2), 2015: `C-BO-MCS`, `C-TKT-TKT`,
-//! `C-PTL-TKT`; as the rivals of CNA, Dice & Kogan, EuroSys 2019, §2 and §7. The partitioned ticket lock: Dice, SPAA 2011.
+//! **Problem.** A lock that goes to whoever came first takes itself and its data from NUMA node to NUMA node at almost
+//! every hand-over. **Idea.** Each NUMA node has a **local** lock, and there is one **global** lock. A thread acquires
+//! its node's local lock, then the global one. Who releases hands the local lock to the next thread of his node, *with
+//! the global lock*, if somebody waits there: the threads of a node are a *cohort* that keeps the global lock for a
+//! while. Any two locks will do, if the global one may be released by another thread than the one that acquired it, and
+//! the local one can tell whether somebody waits. **Source.** Dice, Marathe & Shavit, *Lock Cohorting*, PPoPP 2012 and
+//! TOPC 1(2), 2015: `C-BO-MCS`, `C-TKT-TKT`, `C-PTL-TKT`; as the rivals of CNA, Dice & Kogan, EuroSys 2019, §2 and §7.
+//! The partitioned ticket lock: Dice, SPAA 2011.
 //!
 //! | lock | global | local | |
 //! |---|---|---|---|
@@ -13,21 +15,27 @@
 //! | `c-tkt-tkt` | ticket | ticket | in order among the nodes, and in each |
 //! | `c-ptl-tkt` | partitioned ticket | ticket | the same; the nodes poll different lines |
 //!
-//! **Use it** to compare: these are what NUMA-aware locks of one word were measured by. **Rather not** when locks are many or mostly free: each costs memory for each NUMA node, and an acquisition takes two locks. Where threads outnumber CPUs the ticket locks stand still.
+//! **Use it** to compare: these are what NUMA-aware locks of one word were measured by. **Rather not** when locks are
+//! many or mostly free: each costs memory for each NUMA node, and an acquisition takes two locks. Where threads
+//! outnumber CPUs the ticket locks stand still.
 //!
-//! **Departures.** (1) Local locks are parts of a side block ([`side`](crate::side)), made when a thread of their node first has to wait; the papers' are made with
-//! the lock. (2) The local lock is given up before the global one, not after it: after the global lock is released the memory of the
-//! lock may be gone. (3) Whoever waited last counts the hand-overs: `passes` of a part is 0 when it has not got the global lock, which is the
-//! papers' flag, too. (4) Who finds the global lock free takes it alone, as long as nobody has ever waited, and so does a **try**: so a lock that nobody has waited for has no side block. So does a **timed acquisition** of the locks made of tickets, which draw a number only if it can
-//! be served at once (see [`ticket`](crate::spin::ticket)); under `c-bo-mcs` it waits in turn, and leaves either queue by time-out. (5) A release by a thread
-//! of another NUMA node gives back the local lock that came with the global one: the lock knows which (`home`). (6) In a forked child those who
-//! waited are forgotten ([`settle`]). (7) There may be more levels than two: parts below parts ([`parts`]). Then "local" is each of them in turn, from the
-//! innermost up, and "global" all that is above it.
+//! **Departures.** (1) Local locks are parts of a side block ([`side`](crate::side)), made when a thread of their node
+//! first has to wait; the papers' are made with the lock. (2) The local lock is given up before the global one, not
+//! after it: after the global lock is released the memory of the lock may be gone. (3) Whoever waited last counts the
+//! hand-overs: `passes` of a part is 0 when it has not got the global lock, which is the papers' flag, too. (4) Who
+//! finds the global lock free takes it alone, as long as nobody has ever waited, and so does a **try**: so a lock that
+//! nobody has waited for has no side block. So does a **timed acquisition** of the locks made of tickets, which draw a
+//! number only if it can be served at once (see [`ticket`](crate::spin::ticket)); under `c-bo-mcs` it waits in turn,
+//! and leaves either queue by time-out. (5) A release by a thread of another NUMA node gives back the local lock that
+//! came with the global one: the lock knows which (`home`). (6) In a forked child those who waited are forgotten
+//! ([`settle`]). (7) There may be more levels than two: parts below parts ([`parts`]). Then "local" is each of them in
+//! turn, from the innermost up, and "global" all that is above it.
 //!
 //! ```text
 //!   lock:  global | home ──────────────┐
 //!          side ──> [block] ─ node 0 ─> [part: local lock, passes = 3]  held with the global lock: the 3rd hand-over
-//!                           ├ node 1 ─> [part: local lock, passes = 0]  held by who waits for the global lock; others behind it
+//!                           ├ node 1 ─> [part: local lock, passes = 0]  held by who waits for the global lock;
+//!                           │                                           others behind it
 //!                           └ node 2    0: nobody has come from there
 //! ```
 //!
@@ -39,14 +47,20 @@
 //! | held | n | the global lock came with it, n hand-overs ago |
 //!
 //! ## Invariants
-//! 1. Who holds the global lock holds the lock, and nobody else does. `home` is written and read by the holder only: the innermost part whose local lock
-//!    he has, and with it those of all parts above it; or 0, as it is whenever the global lock is free.
-//! 2. `passes` of a part is written by who holds its local lock, with the global one. It is 0 whenever the local lock is released without that.
-//! 3. The global lock stays held while it is passed on: `pass` hands the local lock to a waiter that cannot have left, or to nobody.
-//! 4. A release ends with the store that grants a local lock, if that goes with what is above it; else with that of the global lock. The local
-//!    locks below the one that is granted were released before. So nothing of the lock, nor of its side block, is accessed after another thread was let in.
-//! 5. Who does not have to wait accesses nothing beside the lock. So processes that map the memory of a mutex of the default kind may take turns at it, as under glibc. The name of a side block means
-//!    another block in another process, or none: who waits sees by the block itself whether it was made for this lock, here. If not, he looks for the lock now and then.
+//! 1. Who holds the global lock holds the lock, and nobody else does. `home` is written and read by the holder only:
+//!    the innermost part whose local lock he has, and with it those of all parts above it; or 0, as it is whenever the
+//!    global lock is free.
+//! 2. `passes` of a part is written by who holds its local lock, with the global one. It is 0 whenever the local lock
+//!    is released without that.
+//! 3. The global lock stays held while it is passed on: `pass` hands the local lock to a waiter that cannot have left,
+//!    or to nobody.
+//! 4. A release ends with the store that grants a local lock, if that goes with what is above it; else with that of the
+//!    global lock. The local locks below the one that is granted were released before. So nothing of the lock, nor of
+//!    its side block, is accessed after another thread was let in.
+//! 5. Who does not have to wait accesses nothing beside the lock. So processes that map the memory of a mutex of the
+//!    default kind may take turns at it, as under glibc. The name of a side block means another block in another
+//!    process, or none: who waits sees by the block itself whether it was made for this lock, here. If not, he looks
+//!    for the lock now and then.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -55,10 +69,11 @@
 //! | `home`, `passes` | Relaxed | – | a local or the global lock orders them (invariants 1, 2) |
 //! | `limit` of a part | Relaxed | – | written before the part is published |
 //!
-//! **Cannot:** let anybody in while the one that was chosen does not run, be it in the local or in the global queue. Give its side block (128 bytes,
-//! and 128 for each NUMA node; `c-ptl-tkt`: up to 640 more) back if the program frees the lock without destroying it. Cannot share its mutex with code
-//! that bypasses flashlock. `c-bo-mcs` cannot be fair: its global lock may be taken by the same again and again. The locks made of tickets cannot sleep until they are called
-//! (waiters nap), nor serve timed and tried acquisitions in turn.
+//! **Cannot:** let anybody in while the one that was chosen does not run, be it in the local or in the global queue.
+//! Give its side block (128 bytes, and 128 for each NUMA node; `c-ptl-tkt`: up to 640 more) back if the program frees
+//! the lock without destroying it. Cannot share its mutex with code that bypasses flashlock. `c-bo-mcs` cannot be fair:
+//! its global lock may be taken by the same again and again. The locks made of tickets cannot sleep until they are
+//! called (waiters nap), nor serve timed and tried acquisitions in turn.
 
 pub mod global;
 pub mod level;
@@ -122,7 +137,8 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         this
     }
 
-    /// In a forked child nobody waits, and the holder, if there is one, has the local locks of `home` and of the parts above it.
+    /// In a forked child nobody waits, and the holder, if there is one, has the local locks of `home` and of the parts
+    /// above it.
     fn settle(&self) {
         settle::<M>(&self.queue.epoch, || {
             let held = G::is_held::<M>(self.word, &self.queue.global);
@@ -165,7 +181,8 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
     }
 
     fn lock(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
-        // Once somebody has waited, others do as a rule; then a look at the global lock costs those who hand it on in a part.
+        // Once somebody has waited, others do as a rule; then a look at the global lock costs those who hand it on in a
+        // part.
         let is_new = self.queue.side.load(Relaxed) == 0;
         if is_new && self.try_lock() { Ok(()) } else { self.lock_in_line(until) }
     }
@@ -245,7 +262,8 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         G::unlock(&self.place());
     }
 
-    /// (held, n) -> (held by the next in this part, n + 1), if somebody waits and the part has not had it for too long; else (held, 0).
+    /// (held, n) -> (held by the next in this part, n + 1), if somebody waits and the part has not had it for too long;
+    /// else (held, 0).
     fn pass(part: &Block<M>) -> bool {
         let mut passes = part.passes.load(Relaxed);
         if passes < parts::limit(part) && L::has_waiters(part) {
@@ -271,7 +289,8 @@ fn line<M: Machine>(innermost: Option<Name>) -> impl Iterator<Item = Name> {
 }
 
 impl<G: Global, L: LocalLock, P: Parts> Cohort<G, L, P> {
-    /// Acquires the lock as one who has found it held, whether it is or not. For models, where few threads are to meet in the local locks.
+    /// Acquires the lock as one who has found it held, whether it is or not. For models, where few threads are to meet
+    /// in the local locks.
     pub fn lock_in_line<M: Machine>(
         word: &M::Word,
         queue: &CohortQueue<M, G::State<M>>,

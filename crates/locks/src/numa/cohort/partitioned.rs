@@ -1,8 +1,9 @@
 //! # The partitioned ticket lock, as the global lock of a cohort lock
 //!
-//! A number n waits on **grant** n mod [`GRANTS`], which says n when it is served; grants are parts of a side block of their own, named
-//! by `board` of the lock's block. Who finds the lock free takes it with the number that he draws, and looks at no grant; and so does a release for which nobody has drawn the
-//! next number: so a lock that nobody waits for needs none.
+//! A number n waits on **grant** n mod [`GRANTS`], which says n when it is served; grants are parts of a side block of
+//! their own, named by `board` of the lock's block. Who finds the lock free takes it with the number that he draws, and
+//! looks at no grant; and so does a release for which nobody has drawn the next number: so a lock that nobody waits for
+//! needs none.
 //!
 //! | `next` | meaning |
 //! |---|---|

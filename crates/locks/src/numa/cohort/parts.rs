@@ -7,7 +7,8 @@
 //!   Within<P, D>:    global ── … P … ── group of CPUs within it, of depth D
 //! ```
 //!
-//! `limit` of a part is how many hand-overs it keeps what is above it: written before the part is published, for tunables are constant.
+//! `limit` of a part is how many hand-overs it keeps what is above it: written before the part is published, for
+//! tunables are constant.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;

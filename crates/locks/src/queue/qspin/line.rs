@@ -1,7 +1,7 @@
 //! # The queue behind the word
 //!
-//! MCS's list. What its front hands on is not the lock but the right to be next, so nobody who holds the lock keeps a node.
-//! *Who* follows is a [`Succession`].
+//! MCS's list. What its front hands on is not the lock but the right to be next, so nobody who holds the lock keeps a
+//! node. *Who* follows is a [`Succession`].
 //!
 //! ```text
 //!   word: LOCKED | tail ───────────────────────────┐
@@ -12,16 +12,17 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. At most one node is HEAD, or the front is in the hands of the thread that has just been it. That thread alone writes the
-//!    links of nodes before the tail, and what the front carries ([`Succession`]).
-//! 2. `next` of a node is exchanged by its successor (0 -> link), and by the front that leaves (0 -> [`LEFT`]). Whoever comes
-//!    second sees the other: a joiner that finds LEFT owns the node, what it carries, and the front. So nobody waits for a
-//!    joiner that has not linked itself.
-//! 3. A node is given back by the thread that took the front on from it: its own, or, once ABANDONED, the one that found it so; or by the joiner that
-//!    found LEFT. Then no link and no tail names it.
-//! 4. Once a successor is told (HEAD), the teller touches neither lock nor node, but for the wake of an address, unless it
-//!    holds the lock.
-//! 5. Where waiters do not sleep, the link to one that may give up, or that a condition variable has put to sleep, does not say where it is.
+//! 1. At most one node is HEAD, or the front is in the hands of the thread that has just been it. That thread alone
+//!    writes the links of nodes before the tail, and what the front carries ([`Succession`]).
+//! 2. `next` of a node is exchanged by its successor (0 -> link), and by the front that leaves (0 -> [`LEFT`]). Whoever
+//!    comes second sees the other: a joiner that finds LEFT owns the node, what it carries, and the front. So nobody
+//!    waits for a joiner that has not linked itself.
+//! 3. A node is given back by the thread that took the front on from it: its own, or, once ABANDONED, the one that
+//!    found it so; or by the joiner that found LEFT. Then no link and no tail names it.
+//! 4. Once a successor is told (HEAD), the teller touches neither lock nor node, but for the wake of an address, unless
+//!    it holds the lock.
+//! 5. Where waiters do not sleep, the link to one that may give up, or that a condition variable has put to sleep, does
+//!    not say where it is.
 //!
 //! ## Orderings
 //! Those of `next` and `state` in [`qspin`](super)'s table.
@@ -37,8 +38,8 @@ use crate::wait;
 use crate::wait::WaitPolicy;
 use crate::wait::left::{self, LeftBehind};
 
-/// Who follows the head. What it needs to know travels with the front, in the head's node, and is written by the thread that has
-/// the front.
+/// Who follows the head. What it needs to know travels with the front, in the head's node, and is written by the thread
+/// that has the front.
 pub trait Succession: 'static {
     /// What was learned of the queue while the head waited.
     type Order: Copy;
@@ -61,7 +62,8 @@ pub trait Succession: 'static {
     /// Those who wait elsewhere, first and last, and are to be the queue when nobody is behind `front`.
     fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)>;
 
-    /// Chooses who has the front after `front`, whose link is `next`, and gives him what it carries. His link leads to the rest.
+    /// Chooses who has the front after `front`, whose link is `next`, and gives him what it carries. His link leads to
+    /// the rest.
     fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, order: Self::Order) -> Link;
 }
 
@@ -123,11 +125,12 @@ impl<M: Machine> Line<'_, M> {
         false
     }
 
-    /// (tail) -> (last), and links `first` to who was last; `seen` is what the word held a moment ago. `parks`: whether waiters of this lock sleep.
+    /// (tail) -> (last), and links `first` to who was last; `seen` is what the word held a moment ago. `parks`: whether
+    /// waiters of this lock sleep.
     ///
-    /// An exchange of the whole word, which cannot fail, however many join at the same time. With it the lock is ours if it was free, and
-    /// is given back unless `take` is set and nobody was before us; and the flags are lost, and put back. Where there are any, as a rule, we see
-    /// them before, and join by a compare-and-exchange.
+    /// An exchange of the whole word, which cannot fail, however many join at the same time. With it the lock is ours
+    /// if it was free, and is given back unless `take` is set and nobody was before us; and the flags are lost, and put
+    /// back. Where there are any, as a rule, we see them before, and join by a compare-and-exchange.
     pub fn join<S: Succession>(self, seen: u32, first: Link, last: Handle, take: bool, parks: bool) -> Joined {
         let seen = if seen & FLAGS & !LOCKED == 0 {
             let seen = self.word.swap(LOCKED | last.word(), AcqRel);
@@ -168,7 +171,8 @@ impl<M: Machine> Line<'_, M> {
         let address: *const M::Word = self.word;
         let mut lost = with_tail::<M>(overwritten, tail_word(overwritten)) & FLAGS & !LOCKED;
         if has_pending::<M>(overwritten) && parks {
-            // He may have said so meanwhile, and the head, which did not see that he is there, may have taken that for its own.
+            // He may have said so meanwhile, and the head, which did not see that he is there, may have taken that for
+            // its own.
             lost |= SLEEPS;
         }
         let mut now = overwritten;
@@ -204,7 +208,8 @@ impl<M: Machine> Line<'_, M> {
         }
     }
 
-    /// Who is behind a node that has the front. If nobody is: (tail = front) -> (tail = 0), or to the last of those elsewhere.
+    /// Who is behind a node that has the front. If nobody is: (tail = front) -> (tail = 0), or to the last of those
+    /// elsewhere.
     fn behind<S: Succession>(self, front: Handle) -> Behind {
         let next = &front.node::<M>().next;
         if let Some(link) = Link::from_word(next.load(Acquire)) {
@@ -224,9 +229,9 @@ impl<M: Machine> Line<'_, M> {
 
     /// (seen) -> (new(seen, 0)), or, if somebody waits elsewhere, with the last of those for the tail.
     ///
-    /// The kernel's speculative break (`cna_splice_head`): the circle of those elsewhere is opened before the exchange that makes
-    /// its last the tail, for whoever joins then writes there; it is closed again if the exchange fails. AcqRel: acquires the lock,
-    /// where it does; and a joiner sees the 0 in the link that it exchanges next.
+    /// The kernel's speculative break (`cna_splice_head`): the circle of those elsewhere is opened before the exchange
+    /// that makes its last the tail, for whoever joins then writes there; it is closed again if the exchange fails.
+    /// AcqRel: acquires the lock, where it does; and a joiner sees the 0 in the link that it exchanges next.
     fn close<S: Succession>(self, front: Handle, seen: u32, new: fn(u32, u32) -> u32) -> Result<Behind, u32> {
         let Some((first, last)) = S::elsewhere(front.node::<M>()) else {
             self.word.compare_exchange(seen, new(seen, 0), AcqRel, Relaxed)?;
@@ -268,8 +273,9 @@ impl<M: Machine> Line<'_, M> {
 
     /// Gives the front to a waiter. Whether it was still there.
     ///
-    /// As a rule by an exchange, which says whether it was, and whether it sleeps; and for which the caller waits, who is about to enter his section. Where
-    /// waiters do not sleep, one whose link says where it is has promised to stay (invariant 5), and is told by a store, as in the kernel.
+    /// As a rule by an exchange, which says whether it was, and whether it sleeps; and for which the caller waits, who
+    /// is about to enter his section. Where waiters do not sleep, one whose link says where it is has promised to stay
+    /// (invariant 5), and is told by a store, as in the kernel.
     fn grant<W: WaitPolicy>(next: Link) -> bool {
         if W::PARKS || next.said().is_none() {
             return wait::grant::<M>(next.to(), M::numa_node);

@@ -1,14 +1,17 @@
 //! # qspinlock: the kernel's lock in four bytes
 //!
-//! **Problem.** A queue lock hands over without a storm on one line, but MCS's needs a word for its tail, another for its holder's
-//! node, and an atomic more than a test-and-set lock where there is hardly anybody. A lock stands in every inode and every page: it may have
-//! four bytes. **Idea.** A word says three things: LOCKED; PENDING, that one waiter is next who needs no queue; and the tail of
-//! an MCS queue of all others, by the number of a slot. The head of that queue polls the word; when it has acquired, it makes the next one the
-//! head, and is rid of its node *before* its critical section. **Source.** Long & Zijlstra's `qspinlock.c` in the
-//! state of Linux 5.6, as patch 2 of the CNA series, v10 (April 2020) refactors it: a slow path with places where another
-//! succession fits in. That series' own, patches 3 to 5, is [`numa::qspin_cna`](crate::numa::qspin_cna); this one is [`Arrival`].
+//! **Problem.** A queue lock hands over without a storm on one line, but MCS's needs a word for its tail, another for
+//! its holder's node, and an atomic more than a test-and-set lock where there is hardly anybody. A lock stands in every
+//! inode and every page: it may have four bytes. **Idea.** A word says three things: LOCKED; PENDING, that one waiter
+//! is next who needs no queue; and the tail of an MCS queue of all others, by the number of a slot. The head of that
+//! queue polls the word; when it has acquired, it makes the next one the head, and is rid of its node *before* its
+//! critical section. **Source.** Long & Zijlstra's `qspinlock.c` in the state of Linux 5.6, as patch 2 of the CNA
+//! series, v10 (April 2020) refactors it: a slow path with places where another succession fits in. That series' own,
+//! patches 3 to 5, is [`numa::qspin_cna`](crate::numa::qspin_cna); this one is [`Arrival`].
 //!
-//! **Use it** when locks are so many that each byte counts, and each thread has a CPU; it is what the kernel does, in a program. **Rather not** when threads outnumber CPUs, or there are several NUMA nodes ([`qspin-cna`](crate::numa::qspin_cna)).
+//! **Use it** when locks are so many that each byte counts, and each thread has a CPU; it is what the kernel does, in a
+//! program. **Rather not** when threads outnumber CPUs, or there are several NUMA nodes
+//! ([`qspin-cna`](crate::numa::qspin_cna)).
 //!
 //! ```text
 //!   word:   │ LOCKED │ PENDING │ tail ──────────────────┐
@@ -17,17 +20,19 @@
 //!   A holds the lock, B polls for LOCKED to go, C for both to go; D and E wait, each on its own node
 //! ```
 //!
-//! **Departures.** (1) A slot is a node of the pool, which all objects of a process share that have the library in them; the kernel
-//! has four for each CPU, for nested interrupts, and knows who may nest. (2) PENDING is set by a compare-and-exchange of the whole
-//! word, from LOCKED alone: nobody who sets it must take it back. (3) Waiters may sleep: in the queue on their nodes, the head and the
-//! one who is PENDING on the word ([`wait`]). (4) Waiters may give up. The one who is PENDING clears the bit, the head passes the front on,
-//! others leave their nodes behind; whoever reaches such a node gives it back. Their number is counted by the lock's address
-//! ([`Machine::left_behind`]), and newcomers stay out while it is 64 or more. (5) Nobody waits for a
-//! joiner that has not linked itself: it inherits the front ([`mod@line`], invariant 2). (6) In a forked child, nobody waits for threads
-//! that do not exist there: nodes say of which process they are, and beside PENDING stands whether that one's epoch was the first or the second, and in processes with later ones all queue. (7) A
-//! release is an addition, not a byte store ([`word`]). (8) A joiner exchanges the whole word, where the kernel exchanges the half with
-//! the tail; the rest it puts back (invariant 6). A loop of compare-and-exchange, which the kernel has for very many CPUs, would
-//! not do: whoever has to try again does so behind all others who try.
+//! **Departures.** (1) A slot is a node of the pool, which all objects of a process share that have the library in
+//! them; the kernel has four for each CPU, for nested interrupts, and knows who may nest. (2) PENDING is set by a
+//! compare-and-exchange of the whole word, from LOCKED alone: nobody who sets it must take it back. (3) Waiters may
+//! sleep: in the queue on their nodes, the head and the one who is PENDING on the word ([`wait`]). (4) Waiters may give
+//! up. The one who is PENDING clears the bit, the head passes the front on, others leave their nodes behind; whoever
+//! reaches such a node gives it back. Their number is counted by the lock's address ([`Machine::left_behind`]), and
+//! newcomers stay out while it is 64 or more. (5) Nobody waits for a joiner that has not linked itself: it inherits the
+//! front ([`mod@line`], invariant 2). (6) In a forked child, nobody waits for threads that do not exist there: nodes
+//! say of which process they are, and beside PENDING stands whether that one's epoch was the first or the second, and
+//! in processes with later ones all queue. (7) A release is an addition, not a byte store ([`word`]). (8) A joiner
+//! exchanges the whole word, where the kernel exchanges the half with the tail; the rest it puts back (invariant 6). A
+//! loop of compare-and-exchange, which the kernel has for very many CPUs, would not do: whoever has to try again does
+//! so behind all others who try.
 //!
 //! ## State                                         (tail, PENDING, LOCKED), as in the kernel
 //! | word | meaning | next |
@@ -43,16 +48,18 @@
 //! Nobody takes a lock past those who wait. The queue is drawn in [`mod@line`].
 //!
 //! ## Invariants (beside those of `line`)
-//! 1. Who changes LOCKED from 0 to 1 holds the lock. Only who is PENDING does so where that is set; only the head, where it is not and there is a
-//!    tail. (In a forked child, anybody, where these two are of the dead.)
+//! 1. Who changes LOCKED from 0 to 1 holds the lock. Only who is PENDING does so where that is set; only the head,
+//!    where it is not and there is a tail. (In a forked child, anybody, where these two are of the dead.)
 //! 2. PENDING is set from (0,0,1) only. So of those who wait, at most the one who set it comes before the head.
-//! 3. Who sleeps on the word has set SLEEPS before, and the bit is cleared only by a change that leaves nobody asleep there, or by the one who slept.
+//! 3. Who sleeps on the word has set SLEEPS before, and the bit is cleared only by a change that leaves nobody asleep
+//!    there, or by the one who slept.
 //! 4. After the addition that clears LOCKED, the releaser uses the word's address only.
 //! 5. Of a lock that nobody holds, a release sets LOCKED, which nobody else can have then, and releases that.
-//! 6. Who overwrites the flags by joining puts them back at once, before he does anything else, and while he is in the queue, so that nobody
-//!    becomes PENDING meanwhile. Until then the lock is not free, or is about to be taken: if it was free the joiner holds it, and releases it
-//!    when the flags are back; if it is released meanwhile, the head may have it before the one who is PENDING, who
-//!    waits for his bit to come back. A wake-up that such a release missed is made up for by the joiner.
+//! 6. Who overwrites the flags by joining puts them back at once, before he does anything else, and while he is in the
+//!    queue, so that nobody becomes PENDING meanwhile. Until then the lock is not free, or is about to be taken: if it
+//!    was free the joiner holds it, and releases it when the flags are back; if it is released meanwhile, the head may
+//!    have it before the one who is PENDING, who waits for his bit to come back. A wake-up that such a release missed
+//!    is made up for by the joiner.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -68,9 +75,11 @@
 //! | `state` store of HEAD | Release | the same loads | the same, where the waiter stays (invariant 5 of `line`) |
 //! | all else on `word` | Relaxed | – | says only who waits, or when to look |
 //!
-//! No checker can tell `restore`'s addition and the links' loads from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//! No checker can tell `restore`'s addition and the links' loads from Relaxed: [the
+//! models](../models.md#what-neither-can-tell) argue for them.
 //!
-//! **Cannot:** let a newcomer in while the one who is next does not run; share its mutex with code that bypasses flashlock.
+//! **Cannot:** let a newcomer in while the one who is next does not run; share its mutex with code that bypasses
+//! flashlock.
 
 pub mod line;
 pub mod wait;
@@ -221,8 +230,8 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
         !is_vacant::<M>(word.load(Acquire))
     }
 
-    /// The chain goes behind the tail; if nobody was there, its first is the head now. What links him, or tells him, is the last access
-    /// (he stays CLAIMED until then: invariant 2 of `cond/chain`).
+    /// The chain goes behind the tail; if nobody was there, its first is the head now. What links him, or tells him, is
+    /// the last access (he stays CLAIMED until then: invariant 2 of `cond/chain`).
     fn adopt(word: &M::Word, _: &(), chain: Chain) {
         let (line, first) = (Line::<M> { word }, chain.first());
         S::begin(first.node::<M>());

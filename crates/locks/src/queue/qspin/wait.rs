@@ -1,9 +1,9 @@
 //! # Waiting for the word
 //!
-//! Two may do so at a time: the one who is PENDING, and the head of the queue behind him. Both poll the word, and then, by their
-//! policy, sleep on it: first they say so (SLEEPS), then they look at the word once more, with the kernel's help. A release that
-//! sees SLEEPS wakes both. The bit stays until the head acquires, or until there is neither of the two: see
-//! [`with_tail`](super::word::with_tail).
+//! Two may do so at a time: the one who is PENDING, and the head of the queue behind him. Both poll the word, and then,
+//! by their policy, sleep on it: first they say so (SLEEPS), then they look at the word once more, with the kernel's
+//! help. A release that sees SLEEPS wakes both. The bit stays until the head acquires, or until there is neither of the
+//! two: see [`with_tail`](super::word::with_tail).
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -20,13 +20,14 @@ pub(super) enum Pending {
     Won,
     /// Gave up.
     TimedOut,
-    /// This is another process than that in which the bit was set: we are the thread that forked, in a signal handler. We queue.
+    /// This is another process than that in which the bit was set: we are the thread that forked, in a signal handler.
+    /// We queue.
     Lost,
 }
 
 impl<M: Machine> Line<'_, M> {
-    /// (LOCKED) -> (LOCKED, PENDING), from a word that was just seen. The mark that was set; the error is what the word holds instead. If somebody PENDING is about to
-    /// acquire, waits a moment for that: then there is room for us.
+    /// (LOCKED) -> (LOCKED, PENDING), from a word that was just seen. The mark that was set; the error is what the word
+    /// holds instead. If somebody PENDING is about to acquire, waits a moment for that: then there is room for us.
     pub(super) fn try_pend(self, mut seen: u32, mark: u32) -> Result<u32, u32> {
         if seen == mark {
             M::spin_until(self.word, Relaxed, Patience::Budget, |now| {
@@ -125,8 +126,8 @@ impl<M: Machine> Line<'_, M> {
         }
     }
 
-    /// Sleeps on the word, if it says `wait` still, until it is released. Others may join meanwhile, which ends no sleep that has begun; one
-    /// that comes just before makes us look again.
+    /// Sleeps on the word, if it says `wait` still, until it is released. Others may join meanwhile, which ends no
+    /// sleep that has begun; one that comes just before makes us look again.
     fn doze(self, until: Option<Deadline>, wait: fn(u32) -> bool) {
         // Relaxed: orders nothing; the release that is to see it is a later change of the same word.
         let seen = self.word.fetch_or(SLEEPS, Relaxed) | SLEEPS;

@@ -7,9 +7,9 @@
 //!  +--------+-------+------+----+----------------------------+
 //! ```
 //!
-//! LOCKED stands on top, so that adding it toggles it and carries into nothing: a release is one addition, which cannot fail,
-//! whoever joins meanwhile, and which says whether somebody sleeps. (The kernel stores a byte there. A byte store into a 32-bit
-//! atomic is outside of Rust's memory model, and could not say that.)
+//! LOCKED stands on top, so that adding it toggles it and carries into nothing: a release is one addition, which cannot
+//! fail, whoever joins meanwhile, and which says whether somebody sleeps. (The kernel stores a byte there. A byte store
+//! into a 32-bit atomic is outside of Rust's memory model, and could not say that.)
 
 use crate::machine::{FIRST_EPOCH, Handle, Machine};
 use crate::queue::link::handle_in;
@@ -48,8 +48,8 @@ pub fn is_locked(word: u32) -> bool {
     word & LOCKED != 0
 }
 
-/// What a thread that becomes PENDING sets: another mark than one in any ancestor. There is one bit to say of which process it is, so in
-/// those with a third epoch or a later one, nobody may.
+/// What a thread that becomes PENDING sets: another mark than one in any ancestor. There is one bit to say of which
+/// process it is, so in those with a third epoch or a later one, nobody may.
 #[inline]
 pub fn pending_mark<M: Machine>() -> Option<u32> {
     match M::epoch().wrapping_sub(FIRST_EPOCH) {
@@ -71,8 +71,8 @@ pub fn is_busy<M: Machine>(word: u32) -> bool {
     is_locked(word) || has_pending::<M>(word)
 }
 
-/// Whether the lock may be taken by anybody: nobody who lives holds it or waits. The word was loaded with Acquire: the node that it names
-/// must be seen prepared.
+/// Whether the lock may be taken by anybody: nobody who lives holds it or waits. The word was loaded with Acquire: the
+/// node that it names must be seen prepared.
 pub fn is_vacant<M: Machine>(word: u32) -> bool {
     !is_busy::<M>(word) && tail(word).is_none_or(|last| !last.node::<M>().is_alive())
 }

@@ -1,8 +1,8 @@
 //! # When readers count apart
 //!
-//! Apart, readers do not meet on a line, but a writer has a line of each part of the machine to look at. So they count together until they have met
-//! often, with few writers between, and again once so many writers have come that it is time to see whether they still would. See
-//! [`cst`](super), invariant 1.
+//! Apart, readers do not meet on a line, but a writer has a line of each part of the machine to look at. So they count
+//! together until they have met often, with few writers between, and again once so many writers have come that it is
+//! time to see whether they still would. See [`cst`](super), invariant 1.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -15,18 +15,20 @@ use crate::rw::{RawRwLock, ShflRw};
 use crate::side::Side;
 use crate::wait::WaitPolicy;
 
-/// So many meetings a writer makes up for, while readers count together: the side block, at which a writer has more to do, is for locks that are mostly read.
+/// So many meetings a writer makes up for, while readers count together: the side block, at which a writer has more to
+/// do, is for locks that are mostly read.
 const MEETINGS_PER_WRITER: u32 = 16;
 /// The `heat` of a lock in which readers count apart.
 const APART: u32 = 1 << 31;
-/// The least `heat` of a lock in which a reader is about to bring that about. (No number of meetings gets there.) Above the lowest eight bits, to which
-/// late meetings may be added, is the reader's epoch.
+/// The least `heat` of a lock in which a reader is about to bring that about. (No number of meetings gets there.) Above
+/// the lowest eight bits, to which late meetings may be added, is the reader's epoch.
 const MAKING: u32 = 1 << 30;
 /// Bit of such a `heat`: and holds `base` for that.
 const HOLDING: u32 = 1 << 29;
 /// Bits of an epoch that are kept there.
 const EPOCH: u32 = 0xffff;
-/// How long (µs) that reader waits for its turn, at most: where very many meet, most of them wait in the queue, as it would have done.
+/// How long (µs) that reader waits for its turn, at most: where very many meet, most of them wait in the queue, as it
+/// would have done.
 const IN_LINE: u32 = 1_000;
 /// And then for readers to go, which are kept out meanwhile.
 const PATIENCE: u32 = 100;
@@ -49,8 +51,8 @@ impl<M: Machine> CstRwState<M> {
         if self.is_folded() { None } else { Side::of(&self.side).map(Counters) }
     }
 
-    /// A reader that has come in by `base` goes over to its counter if there is a side block, or leaves again if it is time to make one. Whether it
-    /// has stayed.
+    /// A reader that has come in by `base` goes over to its counter if there is a side block, or leaves again if it is
+    /// time to make one. Whether it has stayed.
     #[cold]
     pub(super) fn stay<W: WaitPolicy>(&self, before: u32) -> bool {
         if !self.is_folded() {
@@ -70,8 +72,8 @@ impl<M: Machine> CstRwState<M> {
         stays
     }
 
-    /// A writer that has acquired a lock whose side block is not in use makes that less likely. Relaxed, and not atomic: it is a hint, which nobody
-    /// else makes APART.
+    /// A writer that has acquired a lock whose side block is not in use makes that less likely. Relaxed, and not
+    /// atomic: it is a hint, which nobody else makes APART.
     #[inline]
     pub(super) fn note_writer(&self) {
         let met = self.heat.load(Relaxed);
@@ -90,7 +92,8 @@ impl<M: Machine> CstRwState<M> {
         (M::tunables().meetings..MAKING).contains(&self.heat.load(Relaxed))
     }
 
-    /// (heat between `least` and `most`) -> (heat). Whether it was there. Relaxed: but for APART, which is neither end, a hint.
+    /// (heat between `least` and `most`) -> (heat). Whether it was there. Relaxed: but for APART, which is neither end,
+    /// a hint.
     fn change_heat(&self, least: u32, most: u32, heat: u32) -> bool {
         let mut seen = self.heat.load(Relaxed);
         while (least..=most).contains(&seen) {
@@ -107,8 +110,8 @@ impl<M: Machine> CstRwState<M> {
         self.change_heat(1, MAKING - 1, 0);
     }
 
-    /// Lets readers count apart, if they do not, the machine admits one more lock, and the readers that are there go soon. The caller holds nothing of
-    /// the lock.
+    /// Lets readers count apart, if they do not, the machine admits one more lock, and the readers that are there go
+    /// soon. The caller holds nothing of the lock.
     #[cold]
     pub fn count_apart<W: WaitPolicy>(&self, until: Option<Deadline>) {
         if !self.change_heat(0, MAKING - 1, making::<M>()) {

@@ -1,12 +1,14 @@
 //! # The counters of a CST readers-writer lock
 //!
-//! Readers count themselves in on the counter of the CPUs among which they run, and out again on the one of those among which they run then. What
-//! counts is the sum. Who has left a closed counter says so by a word of the machine's, [`leavers`](Machine::leavers), on which the writer
-//! sleeps: it cannot know which counter will change, and the lock may be gone by then. See [`cst`](super), invariants 2 to 4.
+//! Readers count themselves in on the counter of the CPUs among which they run, and out again on the one of those among
+//! which they run then. What counts is the sum. Who has left a closed counter says so by a word of the machine's,
+//! [`leavers`](Machine::leavers), on which the writer sleeps: it cannot know which counter will change, and the lock
+//! may be gone by then. See [`cst`](super), invariants 2 to 4.
 //!
 //! ## Orderings of `leavers`
-//! The writer sets ASLEEP, looks at the counters, and sleeps if the word is as it was; who leaves takes itself out of its counter, and changes the
-//! word. Of these two changes one comes first: if the writer's, it is woken, or does not fall asleep; else it sees the counter as the reader left it.
+//! The writer sets ASLEEP, looks at the counters, and sleeps if the word is as it was; who leaves takes itself out of
+//! its counter, and changes the word. Of these two changes one comes first: if the writer's, it is woken, or does not
+//! fall asleep; else it sees the counter as the reader left it.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
@@ -30,7 +32,8 @@ pub(super) const FOLDED: u32 = 68;
 const CLOSED: u32 = 1;
 /// A reader in a counter.
 const ONE: u32 = 2;
-/// A counter with so many readers lets nobody in, so that no sum overflows. (It may have more than there are: see [`Counters::level`].)
+/// A counter with so many readers lets nobody in, so that no sum overflows. (It may have more than there are: see
+/// [`Counters::level`].)
 const FULL: i32 = (MOST * ONE) as i32;
 /// How many that are.
 pub(super) const MOST: u32 = 1 << 23;
@@ -70,7 +73,8 @@ impl<M: Machine> Counters<M> {
         &self.block().writers
     }
 
-    /// [`Machine::epoch`] of the process that was the last to ask for writers which do not exist in it: [`adopt`](Self::adopt).
+    /// [`Machine::epoch`] of the process that was the last to ask for writers which do not exist in it:
+    /// [`adopt`](Self::adopt).
     fn epoch(self) -> &'static M::Word {
         &self.block().epoch
     }
@@ -105,8 +109,8 @@ impl<M: Machine> Counters<M> {
         self.own_or_other().is_some_and(|counter| is_full(counter.load(Relaxed)))
     }
 
-    /// Whether there are as many readers as can be counted. More or less: those who look at once may all come in. Twice: one look may find in two
-    /// counters what [`level`](Self::level) moves from one to the other.
+    /// Whether there are as many readers as can be counted. More or less: those who look at once may all come in.
+    /// Twice: one look may find in two counters what [`level`](Self::level) moves from one to the other.
     pub(super) fn has_most(self) -> bool {
         (0..2).all(|_| self.readers() >= MOST as i32)
     }
@@ -120,15 +124,15 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// What a counter has too much goes to the one that has least: more have come by the one, and left by the other. The caller holds `base` for
-    /// reading: no writer adds up meanwhile.
+    /// What a counter has too much goes to the one that has least: more have come by the one, and left by the other.
+    /// The caller holds `base` for reading: no writer adds up meanwhile.
     #[cold]
     fn level(self, full: &'static M::Word) {
         let Some(least) = self.all().min_by_key(|counter| counter.load(Relaxed) as i32) else { return };
         let surplus = full.load(Relaxed) & !CLOSED;
         if is_full(surplus) && !core::ptr::eq(least, full) {
-            // This one first: a sum that is too small meanwhile harms nobody, for `base` keeps writers out; one too large would be refused. AcqRel, as
-            // all additions.
+            // This one first: a sum that is too small meanwhile harms nobody, for `base` keeps writers out; one too
+            // large would be refused. AcqRel, as all additions.
             full.fetch_add(surplus.wrapping_neg(), AcqRel);
             least.fetch_add(surplus, AcqRel);
         }
@@ -165,7 +169,8 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// (counter) -> (counter - 1 reader). If it is closed, a writer may wait for that. The lock is not accessed afterwards.
+    /// (counter) -> (counter - 1 reader). If it is closed, a writer may wait for that. The lock is not accessed
+    /// afterwards.
     #[inline]
     fn take_out(self, counter: &'static M::Word) {
         if counter.fetch_add(ONE.wrapping_neg(), Release) & CLOSED != 0 {
@@ -206,9 +211,10 @@ impl<M: Machine> Counters<M> {
         false
     }
 
-    /// Whether `base` is held by a writer that does not exist, for this is a forked child, and that had not got the lock yet, or not any more. If so,
-    /// the caller is to do for it what a writer does that gives up. Only one is told so. To be asked by each thread of a child before it acquires
-    /// `base` for writing, or opens the counters: until the first has asked, all is as the fork left it.
+    /// Whether `base` is held by a writer that does not exist, for this is a forked child, and that had not got the
+    /// lock yet, or not any more. If so, the caller is to do for it what a writer does that gives up. Only one is told
+    /// so. To be asked by each thread of a child before it acquires `base` for writing, or opens the counters: until
+    /// the first has asked, all is as the fork left it.
     #[inline]
     pub(super) fn adopt(self, is_written: impl Fn() -> bool) -> bool {
         let mine = M::epoch();
@@ -216,7 +222,8 @@ impl<M: Machine> Counters<M> {
             return false;
         }
         fence(Acquire); // With the Release of `heat`: `begin` comes first.
-        // Acquire here, and AcqRel: what others do once the first has asked is not seen by who asks at the same time, and prevails.
+        // Acquire here, and AcqRel: what others do once the first has asked is not seen by who asks at the same time,
+        // and prevails.
         let of = self.epoch().load(Acquire);
         if of == mine {
             return false;
@@ -232,7 +239,8 @@ impl<M: Machine> Counters<M> {
         self.open();
     }
 
-    /// Closes the counters and waits until there are no readers: `true`, and WRITTEN; or `false`, when the deadline has passed. (`late` says that.)
+    /// Closes the counters and waits until there are no readers: `true`, and WRITTEN; or `false`, when the deadline has
+    /// passed. (`late` says that.)
     pub(super) fn drain<W: WaitPolicy>(self, late: impl Fn() -> bool, until: Option<Deadline>) -> bool {
         self.passed().store(0, Relaxed);
         while !self.claim() {
@@ -271,7 +279,8 @@ fn is_full(counter: u32) -> bool {
     counter as i32 >= FULL
 }
 
-/// A reader says that it has left, and wakes the writers that sleep. Another that falls asleep meanwhile sets the flag anew, or finds the word changed.
+/// A reader says that it has left, and wakes the writers that sleep. Another that falls asleep meanwhile sets the flag
+/// anew, or finds the word changed.
 #[cold]
 fn say_so<M: Machine>(leavers: &'static M::Word) {
     if leavers.fetch_add(LEFT, Release) & ASLEEP != 0 {

@@ -1,28 +1,29 @@
 //! # CST readers-writer lock: readers count themselves apart
 //!
-//! **Problem.** With one counter, each reader takes its cache line from the reader before. On several NUMA nodes, readers
-//! that share nothing else are then as slow as that line travels. **Idea.** Readers count themselves on a line of their own
-//! NUMA node. A writer closes all of these counters, and waits until their sum is zero. **Source.** Kashyap, Min & Kim,
-//! *Scalable NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17 (CST); compared with ShflLocks in the thesis
-//! defence, slides 79–80.
+//! **Problem.** With one counter, each reader takes its cache line from the reader before. On several NUMA nodes,
+//! readers that share nothing else are then as slow as that line travels. **Idea.** Readers count themselves on a line
+//! of their own NUMA node. A writer closes all of these counters, and waits until their sum is zero. **Source.**
+//! Kashyap, Min & Kim, *Scalable NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17 (CST); compared with
+//! ShflLocks in the thesis defence, slides 79–80.
 //!
 //! **Use it** when you do not know which readers-writer lock to use: it is the default. It gains when nearly all
-//! acquisitions are for reading, and come from many CPUs. Until then it is a [`shfl-rw`](super::shfl). **Rather not** when
-//! writers are frequent, because each looks at all counters; or when such locks are many, because each gets a side block.
+//! acquisitions are for reading, and come from many CPUs. Until then it is a [`shfl-rw`](super::shfl).
+//! **Rather not** when writers are frequent, because each looks at all counters; or when such locks are many, because
+//! each gets a side block.
 //!
 //! **Departures.**
-//! 1. Below it is a [`shfl-rw`](super::shfl), on which threads wait. There are no other counters until readers have met 512
-//!    times (`meetings=`), with few writers between.
+//! 1. Below it is a [`shfl-rw`](super::shfl), on which threads wait. There are no other counters until readers have met
+//!    512 times (`meetings=`), with few writers between.
 //! 2. The counters are the parts of a side block ([`side`](crate::side)).
-//! 3. There is a counter for each part of the machine ([`Machine::reader_part`]). If NUMA nodes are few, each is divided
-//!    further, because the line also travels within a node: two CPUs of one node complete more sections on two counters
-//!    than on one.
-//! 4. A reader uses the counter of the part on which it runs at that moment. If it leaves by another counter than it came
-//!    by, or another thread releases the lock, the sum is still right.
-//! 5. A reader that finds a writer polls for a while before it queues. A writer that finds readers sleeps only if they do
-//!    not leave soon.
-//! 6. After 1,024 writers (`writers=`), readers count together again, until they have met as often anew. So a lock that is
-//!    not read much any more does not stay expensive to write.
+//! 3. There is a counter for each part of the machine ([`Machine::reader_part`]). If NUMA nodes are few, each is
+//!    divided further, because the line also travels within a node: two CPUs of one node complete more sections on two
+//!    counters than on one.
+//! 4. A reader uses the counter of the part on which it runs at that moment. If it leaves by another counter than it
+//!    came by, or another thread releases the lock, the sum is still right.
+//! 5. A reader that finds a writer polls for a while before it queues. A writer that finds readers sleeps only if they
+//!    do not leave soon.
+//! 6. After 1,024 writers (`writers=`), readers count together again, until they have met as often anew. So a lock that
+//!    is not read much any more does not stay expensive to write.
 //!
 //! ```text
 //!   lock:  base (shfl-rw) | heat | side ──> [index]  state: OPEN, DRAINING or WRITTEN
@@ -46,18 +47,18 @@
 //! | FOLDED | not in use; all counters are CLOSED | OPEN, by the thread that holds `base` for writing |
 //!
 //! ## Invariants
-//! 1. Only the thread that holds `base` for writing (and the counters, if they are in use) sets `heat` to APART, and back.
-//!    Only a thread that holds `base` for reading adds a counter. So a thread that holds `base`, or a counter, knows by
-//!    `heat` on what holders count.
-//! 2. A reader that has counted itself holds the lock in two cases: the counter was not CLOSED and no writer holds `base`;
-//!    or, past a writer that waits, the index says DRAINING afterwards. Otherwise it takes itself out again.
-//! 3. A writer says CLAIMED before it reads the counters, by read-modify-writes. A reader that has counted itself later finds
-//!    CLOSED, and CLAIMED or WRITTEN. One that has done so earlier is found by the writer, or has left by then. So either
-//!    there are readers, or the writer says WRITTEN. The sum may be too large, by readers that are about to take themselves
-//!    out. They use the counter by which they came, so the sum is never too small.
+//! 1. Only the thread that holds `base` for writing (and the counters, if they are in use) sets `heat` to APART, and
+//!    back. Only a thread that holds `base` for reading adds a counter. So a thread that holds `base`, or a counter,
+//!    knows by `heat` on what holders count.
+//! 2. A reader that has counted itself holds the lock in two cases: the counter was not CLOSED and no writer holds
+//!    `base`; or, past a writer that waits, the index says DRAINING afterwards. Otherwise it takes itself out again.
+//! 3. A writer says CLAIMED before it reads the counters, by read-modify-writes. A reader that has counted itself later
+//!    finds CLOSED, and CLAIMED or WRITTEN. One that has done so earlier is found by the writer, or has left by then.
+//!    So either there are readers, or the writer says WRITTEN. The sum may be too large, by readers that are about to
+//!    take themselves out. They use the counter by which they came, so the sum is never too small.
 //! 4. The counters are opened before `base` is released, which is the last access. A reader that finds a counter open
-//!    before that finds `base` held. While the counters are not in use they are CLOSED. A reader's last access to the lock is
-//!    to its counter.
+//!    before that finds `base` held. While the counters are not in use they are CLOSED. A reader's last access to the
+//!    lock is to its counter.
 //! 5. Only `destroy` gives a side block back.
 //!
 //! ## Orderings
@@ -120,12 +121,13 @@ pub struct CstRwState<M: Machine> {
 }
 
 impl<M: Machine> CstRwState<M> {
-    /// (counter) -> (counter + 1 reader), if no writer keeps it out. Never inlined, as the release: the way without a side block stays short.
+    /// (counter) -> (counter + 1 reader), if no writer keeps it out. Never inlined, as the release: the way without a
+    /// side block stays short.
     #[inline(never)]
     fn enter_aside(&self) -> bool {
         let Some(side) = self.side() else { return false };
-        // The first look spares the counter a reader that has to leave again. Acquire in the second: if the writer has gone, it has done with
-        // the lock (invariant 4).
+        // The first look spares the counter a reader that has to leave again. Acquire in the second: if the writer has
+        // gone, it has done with the lock (invariant 4).
         if self.base.is_written() || !side.enter(|| self.base.is_written_acquire()) {
             return false;
         }
@@ -182,7 +184,8 @@ impl<M: Machine> CstRwState<M> {
         false
     }
 
-    /// Whether who holds `base` has not got the lock, nor waits for readers to go: one or the other is about to be, or it is about to leave.
+    /// Whether who holds `base` has not got the lock, nor waits for readers to go: one or the other is about to be, or
+    /// it is about to leave.
     fn is_in_between(&self) -> bool {
         let is_known = |side: Counters<M>| matches!(side.state().load(Relaxed), WRITTEN | DRAINING);
         self.base.is_written() && !self.side().map_or_else(|| !self.is_making(), is_known)

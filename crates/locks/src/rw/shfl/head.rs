@@ -1,7 +1,7 @@
 //! # The head of a readers-writer ShflLock's queue
 //!
-//! The first waiter alone contends for the counter: it polls, bars the door when it must, and sleeps on the counter. See
-//! [`shfl`](super), departure 3.
+//! The first waiter alone contends for the counter: it polls, bars the door when it must, and sleeps on the counter.
+//! See [`shfl`](super), departure 3.
 //!
 //! ```text
 //!            poll ──in vain──> (a writer: bar readers, poll) ──in vain──> sleep on the counter ──> poll …
@@ -42,8 +42,9 @@ pub(super) enum Contended {
 }
 
 impl<M: Machine> ShflRwState<M> {
-    /// Whether this head does not run, though it should: it is awake, and has not said so for long; or it should sleep, and the kernel says that it
-    /// does not. (One that does is woken for nothing.) A guess: a stale reading is of a time when it did run, or of one that is over.
+    /// Whether this head does not run, though it should: it is awake, and has not said so for long; or it should sleep,
+    /// and the kernel says that it does not. (One that does is woken for nothing.) A guess: a stale reading is of a
+    /// time when it did run, or of one that is over.
     pub(super) fn is_idle(&self, head: &Node<M>) -> bool {
         if waited(head) <= IDLE {
             return false;
@@ -58,7 +59,8 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// Contends for the counter as the head, until the lock is won (`holding`: it already is, or elsewhere); then leaves the queue.
+    /// Contends for the counter as the head, until the lock is won (`holding`: it already is, or elsewhere); then
+    /// leaves the queue.
     pub(super) fn contend<W: WaitPolicy, P: Admission>(
         &self,
         me: Handle,
@@ -112,8 +114,9 @@ impl<M: Machine> ShflRwState<M> {
 
     /// NAPPING -> HEAD, unless it is awake, or was evicted.
     ///
-    /// The flag is the next head's if this one has been evicted meanwhile, as one that is stopped here may be: then that one gets up, and sets it
-    /// anew. Acquire pairs with the Release in `nap`: who finds the next head's flag finds that it is not head.
+    /// The flag is the next head's if this one has been evicted meanwhile, as one that is stopped here may be: then
+    /// that one gets up, and sets it anew. Acquire pairs with the Release in `nap`: who finds the next head's flag
+    /// finds that it is not head.
     fn wake_up(&self, me: Handle) {
         let node = me.node::<M>();
         say_alive(node);
@@ -134,7 +137,8 @@ impl<M: Machine> ShflRwState<M> {
         Contended::TimedOut
     }
 
-    /// Raises the bars that this head is entitled to; whether it has one. `awake`: it will poll, and readers are in its way.
+    /// Raises the bars that this head is entitled to; whether it has one. `awake`: it will poll, and readers are in its
+    /// way.
     fn bar_if_due(&self, want: Want, node: &Node<M>, awake: bool) -> bool {
         let overdue = waited(node) >= M::tunables().bound_us;
         let bars = match want {
@@ -179,8 +183,8 @@ impl<M: Machine> ShflRwState<M> {
         won
     }
 
-    /// The head sleeps on the counter, until it is woken or its deadline has passed; or, with its bars down, until it is overdue. It takes them down
-    /// for that, unless it is preferred.
+    /// The head sleeps on the counter, until it is woken or its deadline has passed; or, with its bars down, until it
+    /// is overdue. It takes them down for that, unless it is preferred.
     fn nap(&self, me: Handle, want: Want, until: Option<Deadline>) {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {

@@ -1,40 +1,40 @@
 //! # Readers-writer ShflLock: a counter in front, one queue of readers and writers behind it
 //!
 //! **Problem.** A readers-writer lock should cost one atomic operation without contention, and let neither readers nor
-//! writers starve. It should keep its throughput with more threads than CPUs and on several NUMA nodes. And it should need
-//! only a few bytes. **Idea.** As in the [mutex](crate::shuffle::shfl), holding and waiting are decoupled. A central counter
-//! says who holds the lock. A thread that has to wait, for reading or for writing, joins one queue. Only the head of the
-//! queue contends for the counter. The waiters reorder the queue: writers next to writers, readers next to readers of their
-//! NUMA node. **Source.** Kashyap et al., SOSP'19; thesis defence, slides 71–72, 79–80. The split into a counter and a queue
-//! of those that contend for it is Linux's `qrwlock`.
+//! writers starve. It should keep its throughput with more threads than CPUs and on several NUMA nodes. And it should
+//! need only a few bytes. **Idea.** As in the [mutex](crate::shuffle::shfl), holding and waiting are decoupled. A
+//! central counter says who holds the lock. A thread that has to wait, for reading or for writing, joins one queue.
+//! Only the head of the queue contends for the counter. The waiters reorder the queue: writers next to writers, readers
+//! next to readers of their NUMA node. **Source.** Kashyap et al., SOSP'19; thesis defence, slides 71–72, 79–80. The
+//! split into a counter and a queue of those that contend for it is Linux's `qrwlock`.
 //!
-//! **Use it** when writers are frequent, or locks are many: it is small, and needs no side block. **Rather not** when nearly
-//! all acquisitions are for reading and come from many CPUs: all readers write one counter. The default,
+//! **Use it** when writers are frequent, or locks are many: it is small, and needs no side block. **Rather not** when
+//! nearly all acquisitions are for reading and come from many CPUs: all readers write one counter. The default,
 //! [`cst-rw`](super::cst), avoids that.
 //!
 //! **Departures.**
-//! 1. *The test-and-set word and the counter are one word* (4 + 8 bytes in the paper). The writer's bit is the one to test
-//!    and set, and only the head of the queue may contend for it. So a release is one store, after which nothing is
-//!    accessed.
+//! 1. *The test-and-set word and the counter are one word* (4 + 8 bytes in the paper). The writer's bit is the one to
+//!    test and set, and only the head of the queue may contend for it. So a release is one store, after which nothing
+//!    is accessed.
 //! 2. *Readers count themselves first, and look then*: one addition, which cannot fail under contention as a
 //!    compare-and-exchange does. A reader that may not enter takes itself out again before it queues.
 //! 3. *Bars, not phases.* A writer at the head that has polled in vain bars new readers while it goes on polling. It
-//!    sleeps behind a bar only if its wait is overdue (`bound`), or where writers are preferred. Until then running threads
-//!    may take the lock, because a lock that is kept for a sleeper makes every thread wait. An overdue head of either kind
-//!    bars other writers, too. So a head that sleeps wakes up once by itself, when the bound is over. After that it sleeps
-//!    until it is woken.
+//!    sleeps behind a bar only if its wait is overdue (`bound`), or where writers are preferred. Until then running
+//!    threads may take the lock, because a lock that is kept for a sleeper makes every thread wait. An overdue head of
+//!    either kind bars other writers, too. So a head that sleeps wakes up once by itself, when the bound is over. After
+//!    that it sleeps until it is woken.
 //! 4. *Readers pass waiting writers* if they hold a read lock, and otherwise after the bound; see [`rw`](super). Each
 //!    reader that passes a head in this way doubles the wait of the next one (up to [`MOST_DOUBLINGS`] times).
-//! 5. *A reader that enters wakes the next waiter at once* if that one sleeps: it may read, too. A writer moves the next
-//!    waiter to the counter, where the writer's release wakes it.
+//! 5. *A reader that enters wakes the next waiter at once* if that one sleeps: it may read, too. A writer moves the
+//!    next waiter to the counter, where the writer's release wakes it.
 //! 6. *Sleepers sleep until they are woken*, as in the mutex. There are two exceptions. Readers that may pass waiting
-//!    writers look for themselves when the bound is over, then after twice as long, and so on without end. Other waiters
-//!    look for themselves only as long as they have not seen the head asleep. A head that does not run loses its bars, and
-//!    its place.
-//! 7. *With too few CPUs, a waiter competes before it queues*, until its wait is overdue. It sleeps on the counter, a release
-//!    wakes one such waiter, and that one competes with running threads. A queue would pass the lock from sleeper to
-//!    sleeper. Each of them must first get a CPU, and meanwhile all running threads would join the queue. Where the program
-//!    prefers writers, waiters queue at once.
+//!    writers look for themselves when the bound is over, then after twice as long, and so on without end. Other
+//!    waiters look for themselves only as long as they have not seen the head asleep. A head that does not run loses
+//!    its bars, and its place.
+//! 7. *With too few CPUs, a waiter competes before it queues*, until its wait is overdue. It sleeps on the counter, a
+//!    release wakes one such waiter, and that one competes with running threads. A queue would pass the lock from
+//!    sleeper to sleeper. Each of them must first get a CPU, and meanwhile all running threads would join the queue.
+//!    Where the program prefers writers, waiters queue at once.
 //!
 //! ## State: 12 bytes
 //! ```text
@@ -50,23 +50,24 @@
 //! | [`WOKEN`] | the release that wakes the head | the head, awake | the head was woken and has not run since: it needs no other wake-up, but it may be frozen |
 //! | [`AWAITED`] | a waiter outside the queue, before it sleeps on `count`; one that has slept, once it holds the lock | the release that wakes one of them | departure 7 |
 //!
-//! `head` and `tail`: see [`front`](crate::shuffle::front). [`turn`] is the wait in the queue, [`head`] that of the head.
+//! `head` and `tail`: see [`front`](crate::shuffle::front). [`turn`] is the wait in the queue, [`head`] that of the
+//! head.
 //!
 //! ## Invariants (beside those of `front`)
 //! 1. Whoever sets WRITER, while there are no readers, holds the lock for writing until it is cleared.
-//! 2. Whoever adds a reader while neither WRITER nor a bar that it must respect is set, holds the lock for reading until it
-//!    takes that reader out. A thread that has added one and sees WRITER, or such a bar, holds nothing, and takes it out
-//!    again.
-//! 3. Only the head sleeps on `count`. Either it falls asleep after SLEEPER was set, while `count` is as it was then. Or a
-//!    writer moves it there, and sets SLEEPER before it releases.
+//! 2. Whoever adds a reader while neither WRITER nor a bar that it must respect is set, holds the lock for reading
+//!    until it takes that reader out. A thread that has added one and sees WRITER, or such a bar, holds nothing, and
+//!    takes it out again.
+//! 3. Only the head sleeps on `count`. Either it falls asleep after SLEEPER was set, while `count` is as it was then.
+//!    Or a writer moves it there, and sets SLEEPER before it releases.
 //! 4. The head leaves the queue only after it has cleared its name from `head`, which it and the thread that
 //!    evicts it compete for.
 //! 5. After the release of WRITER, or of a reader, the releaser touches only nodes and futex addresses.
-//! 6. A release that clears SLEEPER wakes all that sleep on `count`. A thread that is about to sleep there sees that `count`
-//!    has changed.
+//! 6. A release that clears SLEEPER wakes all that sleep on `count`. A thread that is about to sleep there sees that
+//!    `count` has changed.
 //! 7. Bars keep no thread out for ever: the head that raised them says when it last ran, and stale ones are ignored.
-//! 8. A release that clears AWAITED wakes one waiter outside the queue. That waiter sets it again once it holds the lock, and
-//!    before it sleeps again. If it leaves without the lock, it wakes another one.
+//! 8. A release that clears AWAITED wakes one waiter outside the queue. That waiter sets it again once it holds the
+//!    lock, and before it sleeps again. If it leaves without the lock, it wakes another one.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -207,8 +208,9 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// Subtracts `what`, a READER or the WRITER. If that makes the lock free, it wakes the sleepers on the counter, and clears
-    /// their flags in the same step, so that no other release does it again. If the head was among them: how many woke.
+    /// Subtracts `what`, a READER or the WRITER. If that makes the lock free, it wakes the sleepers on the counter, and
+    /// clears their flags in the same step, so that no other release does it again. If the head was among them: how
+    /// many woke.
     fn give_back(&self, what: u32) -> Option<u32> {
         let address: *const M::Word = &raw const self.count;
         let mut seen = self.count.load(Relaxed);
@@ -280,8 +282,8 @@ impl<M: Machine> ShflRwState<M> {
             || self.admit(Want::Write(Writer::Fair), BAR_WRITERS & self.bars_that_hold(), 0)
     }
 
-    /// Acquires for writing, for the lock's own purposes. Once it is first, readers that come are kept out, for so long (µs) at most: were
-    /// they let in, those that come and go from very many CPUs would never be gone all at once.
+    /// Acquires for writing, for the lock's own purposes. Once it is first, readers that come are kept out, for so long
+    /// (µs) at most: were they let in, those that come and go from very many CPUs would never be gone all at once.
     pub(crate) fn acquire_uncounted<W: WaitPolicy>(&self, until: Deadline, at_head: u32) -> Result<(), TimedOut> {
         if self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok() {
             return Ok(());
@@ -313,7 +315,8 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// (holder for writing) -> the same: its release wakes who was moved to the counter. Relaxed: it is the holder's own release.
+    /// (holder for writing) -> the same: its release wakes who was moved to the counter. Relaxed: it is the holder's
+    /// own release.
     fn note_sleeper(&self) {
         self.count.fetch_or(SLEEPER, Relaxed);
     }
@@ -340,15 +343,17 @@ pub(crate) fn counted<M: Machine>(acquired: Result<(), Refusal>, event: Event) -
     acquired
 }
 
-/// Whether the lock is free, or free of readers, without `what`, which a release takes out. `seen` is what the counter was before.
+/// Whether the lock is free, or free of readers, without `what`, which a release takes out. `seen` is what the counter
+/// was before.
 #[inline]
 fn frees(seen: u32, what: u32) -> bool {
     what == WRITER || !is_written(seen) && has_no_readers(seen.wrapping_sub(READER))
 }
 
-/// Counts the releases since the head was woken. Whether this is one that checks if the head has run since: release 1, 2, 4,
-/// 8, and so on. The first do, so that a frozen head does not hold up a lock that is seldom released. The others are rare,
-/// because a head that only waits for a CPU needs no help. The count is a hint, in a word that a head does not use otherwise.
+/// Counts the releases since the head was woken. Whether this is one that checks if the head has run since: release 1,
+/// 2, 4, 8, and so on. The first do, so that a frozen head does not hold up a lock that is seldom released. The others
+/// are rare, because a head that only waits for a CPU needs no help. The count is a hint, in a word that a head does
+/// not use otherwise.
 fn is_rarer<M: Machine>(head: &Node<M>) -> bool {
     let releases = head.check_at.load(Relaxed).wrapping_add(1);
     head.check_at.store(releases, Relaxed);

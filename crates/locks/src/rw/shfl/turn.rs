@@ -18,7 +18,8 @@ use crate::shuffle::release::{rouse, wake};
 use crate::shuffle::turn::{LOOK, Turn, is_told};
 use crate::wait::{STAY, WaitPolicy};
 
-/// What a reader that may pass waiting writers also looks at, whenever it looks for itself: whether it has come in by another way.
+/// What a reader that may pass waiting writers also looks at, whenever it looks for itself: whether it has come in by
+/// another way.
 pub(crate) type Elsewhere<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// A wait: what for, and how long it has lasted.
@@ -109,8 +110,8 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// Departure 7: sleeps on the counter and competes for the lock when woken, until the wait is overdue or the deadline has
-    /// passed. Whether the lock was acquired.
+    /// Departure 7: sleeps on the counter and competes for the lock when woken, until the wait is overdue or the
+    /// deadline has passed. Whether the lock was acquired.
     fn wait_outside(&self, wait: &Wait<'_>, until: Option<Deadline>) -> bool {
         let want = wait.want;
         if matches!(want, Want::Read(Reader::Behind) | Want::Write(Writer::Preferred)) {
@@ -134,7 +135,8 @@ impl<M: Machine> ShflRwState<M> {
             }
         }
         if slept {
-            M::wake(&raw const self.count, 1); // Invariant 8: this one may have been woken for the lock, and leaves without it.
+            // Invariant 8: this one may have been woken for the lock, and leaves without it.
+            M::wake(&raw const self.count, 1);
         }
         false
     }
@@ -151,7 +153,8 @@ impl<M: Machine> ShflRwState<M> {
     fn line_up<W: WaitPolicy, P: Admission>(&self, me: Handle, wait: &Wait<'_>, until: Option<Deadline>) -> Turn {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
-        node.role.store(if wait.want.writes() { roles::WRITES } else { roles::READS }, Relaxed); // Published as the rest, by `join`.
+        // Published as the rest, by `join`.
+        node.role.store(if wait.want.writes() { roles::WRITES } else { roles::READS }, Relaxed);
         node.check_at.store(0, Relaxed); // As well.
         let behind = self.queue.join_behind(me, me);
         if behind.is_some() {
@@ -197,8 +200,9 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// Whether the head sleeps on the counter, and rightly so: then a release wakes it, and later ones look whether it has run since; and whether a
-    /// waiter that joined `behind` somebody is linked. Relaxed: what is seen is of now, or of a moment ago, when it was true.
+    /// Whether the head sleeps on the counter, and rightly so: then a release wakes it, and later ones look whether it
+    /// has run since; and whether a waiter that joined `behind` somebody is linked. Relaxed: what is seen is of now, or
+    /// of a moment ago, when it was true.
     fn is_in_good_hands(&self, want: Want, behind: Option<Handle>) -> bool {
         let asleep = |head: Handle| head.node::<M>().state.load(Relaxed) == state::NAPPING;
         let count = self.count.load(Relaxed);
@@ -208,14 +212,15 @@ impl<M: Machine> ShflRwState<M> {
             && behind.is_none_or(ShflQueue::<M>::is_linked)
     }
 
-    /// Acquires the lock past who came first, if the wait has been long enough for that; a bar is no obstacle if the head which raised it
-    /// is not running. `late`: the deadline has passed, so readers that pass writers at all do so now.
+    /// Acquires the lock past who came first, if the wait has been long enough for that; a bar is no obstacle if the
+    /// head which raised it is not running. `late`: the deadline has passed, so readers that pass writers at all do so
+    /// now.
     fn admit_out_of_turn(&self, wait: &Wait<'_>, late: bool) -> bool {
         let head = self.live_head();
         let idle = head.is_some_and(|head| wait.want.could(self.count.load(Relaxed)) && self.is_idle(head.node::<M>()));
         if head.is_none() || idle {
-            // Invariant 7. It raises them anew, should it run; and should it sleep, it does not do so for long. Where writers are
-            // preferred, readers wait for one that does not run, too, as in glibc: it may only have no CPU.
+            // Invariant 7. It raises them anew, should it run; and should it sleep, it does not do so for long. Where
+            // writers are preferred, readers wait for one that does not run, too, as in glibc: it may only have no CPU.
             let prefers = matches!(wait.want, Want::Read(Reader::Behind) | Want::Write(Writer::Preferred));
             let kept = if idle && prefers { BAR_READERS } else { 0 };
             let sleeper = if idle { ASLEEP } else { 0 };
@@ -255,8 +260,8 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// (head = me) -> (head = the next), out of the queue: invariant 4. The next, if it sleeps: without `onto`, the caller is to wake it; with it,
-    /// on that word.
+    /// (head = me) -> (head = the next), out of the queue: invariant 4. The next, if it sleeps: without `onto`, the
+    /// caller is to wake it; with it, on that word.
     pub(super) fn depart(&self, me: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let node = me.node::<M>();
         while !self.queue.unname(me) {
