@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::child::Program;
@@ -49,8 +49,6 @@ const SHORT_LIVED: [&str; 2] = ["shfl", "mcs"];
 
 /// The package of the model tests.
 const MODELS: &str = "flashlock-model";
-/// Of them, those under loom.
-const LOOM: &str = "loom";
 
 /// What is built and tested as one: cargo compiles a library anew for each choice of packages that asks other features
 /// of it.
@@ -113,26 +111,13 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     Ok(steps.finish())
 }
 
-/// The model tests, with the CPU time that nobody else wants. (`nice` would not do: who is woken, as other tests are
-/// all the time, would wait for the end of a time slice.)
-///
-/// Loom maps and unmaps a stack for each thread of each execution, some thirty thousand times a second; two tests that
-/// do so in one process wait for each other in the system for longer than they check. So its tests run one by one,
-/// beside those of the others.
+/// The model tests, with the CPU time that nobody else wants. (`nice` would not do: a thread that is woken, as those of
+/// other tests are all the time, would wait for the end of a time slice.)
 pub(crate) fn models() -> Result<Tally> {
-    let loom = thread::spawn(|| models_in(|program| program == LOOM, &["--", "--test-threads=1"]));
-    let others = models_in(|program| program != LOOM, &[]);
-    let mut tally = loom.join().map_err(|_| anyhow!("cannot run {LOOM}"))??;
-    tally += others?;
-    Ok(tally)
-}
-
-/// The model tests in some of their programs.
-fn models_in(is_meant: fn(&str) -> bool, how: &[&str]) -> Result<Tally> {
     let mut idle = Command::new("chrt");
     idle.args(["--idle", "0"]).arg(cargo());
-    let chosen = chosen(|package, program| package == MODELS && is_meant(program))?;
-    cargo_test(idle, &chosen.iter().map(String::as_str).chain(how.iter().copied()).collect::<Vec<_>>())
+    let chosen = chosen(|package, _| package == MODELS)?;
+    cargo_test(idle, &chosen.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// The torture of the simulated locks.

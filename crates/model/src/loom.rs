@@ -96,12 +96,16 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// At most so many preemptions with `FLASHLOCK_FULL=1` (`cargo xtask full`); else two of them at most, which costs
-    /// a fifth.
+    /// At most so many preemptions with `FLASHLOCK_FULL=1` (`cargo xtask full`); else two of them at most, which costs a
+    /// fifth.
     pub fn in_full(preemptions: usize) -> Self {
-        let full = std::env::var_os("FLASHLOCK_FULL").is_some_and(|value| value != "0" && !value.is_empty());
-        Self::Preemptions(if full { preemptions } else { preemptions.min(2) })
+        Self::Preemptions(if is_full() { preemptions } else { preemptions.min(2) })
     }
+}
+
+/// Whether this is a run that may take hours.
+fn is_full() -> bool {
+    std::env::var_os("FLASHLOCK_FULL").is_some_and(|value| value != "0" && !value.is_empty())
 }
 
 fn run(depth: Depth, setup: Setup, executions: &Arc<AtomicUsize>, body: Arc<dyn Fn() + Send + Sync>) -> Totals {
@@ -126,9 +130,8 @@ fn run(depth: Depth, setup: Setup, executions: &Arc<AtomicUsize>, body: Arc<dyn 
 impl Depth {
     /// Where `FLASHLOCK_FULL` is set, for a run that may take hours, one preemption more.
     fn of_this_run(self) -> Self {
-        let full = std::env::var_os("FLASHLOCK_FULL").is_some_and(|value| !value.is_empty() && value != "0");
         match self {
-            Self::Preemptions(bound) if full => Self::Preemptions(bound + 1),
+            Self::Preemptions(bound) if is_full() => Self::Preemptions(bound + 1),
             _ => self,
         }
     }

@@ -220,8 +220,7 @@ mod tests {
     fn threads_of_one_size_hardly_ever_have_one_line() {
         for stack in (14..=23).map(|power| 1 << power) {
             for guard in [0, 1, 2, 16].map(|pages| pages * 4096) {
-                let mut lines: Vec<usize> =
-                    (0..100).map(|n| line_of(0x7f31_2a40_06c0 - n * (stack + guard))).collect();
+                let mut lines: Vec<usize> = (0..100).map(|n| line_of(0x7f31_2a40_06c0 - n * (stack + guard))).collect();
                 lines.sort_unstable();
                 lines.dedup();
                 let apart = lines.len();

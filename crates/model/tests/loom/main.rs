@@ -48,6 +48,7 @@ mod rw_mutants;
 mod sem;
 #[path = "../shared/sem_mutants.rs"]
 mod sem_mutants;
+mod stacks;
 mod states;
 mod timeouts;
 mod walks;

@@ -87,7 +87,7 @@ macro_rules! adopting {
                     OVERDUE,
                     || moved::<$lock>(2),
                 );
-                explore(concat!(stringify!($name), " 3 moved"), Preemptions(2), SETUP, || moved::<$lock>(3));
+                explore(concat!(stringify!($name), " 3 moved"), Preemptions(1), SETUP, || moved::<$lock>(3));
             }
 
             #[test]
