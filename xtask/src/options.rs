@@ -34,7 +34,7 @@ const CHOICES: [Choice; 23] = [
     ("hmcs:passes=4", &[Event::SideBlock, Event::CohortPass, Event::CohortMove]),
     ("hmcs:levels=3,near=2,passes=4", &[Event::SideBlock, Event::CohortNear, Event::CohortPass, Event::CohortMove]),
     ("hmcs:levels=4,near=2,passes=4", &[Event::SideBlock, Event::CohortNear, Event::CohortPass, Event::CohortMove]),
-    ("cst:passes=4", &[Event::SideBlock, Event::CohortPass, Event::CohortMove, Event::CohortAside]),
+    ("cst:passes=4", &[Event::SideBlock, Event::CohortPass, Event::CohortMove, Event::CohortCulling]),
     ("shfl", &[Event::Shuffle, Event::HandoffOther]),
     ("shfl:policy=llc", &[Event::Shuffle, Event::HandoffOther]),
     ("shfl:policy=levels,shuffles=8", &[Event::Shuffle, Event::HandoffOther]),
@@ -79,8 +79,8 @@ const GLOBS_OF_SPINNERS: [&str; 1] = ["mutex_timed.*"];
 
 /// A readers-writer lock whose readers soon count apart, and soon together again.
 const READING: [Choice; 2] = [
-    ("cst-rw:meetings=1,writers=4", &[Event::RwApart, Event::RwTogether]),
-    ("cst-rw:meetings=1,writers=1,wait=park,bound=50", &[Event::RwApart, Event::RwTogether, Event::RwPassed]),
+    ("cst-rw:meetings=1,writers=4", &[Event::RwDistributed, Event::RwTogether]),
+    ("cst-rw:meetings=1,writers=1,wait=park,bound=50", &[Event::RwDistributed, Event::RwTogether, Event::RwPassed]),
 ];
 
 /// The checks in which waiters are many, or give up.

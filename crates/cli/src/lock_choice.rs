@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use flashlock_locks::catalogue::{APART, ApartInfo, DEFAULT, LOCKS, LockId, LockInfo, OptionInfo, OrderInfo};
+use flashlock_locks::catalogue::{DEFAULT, LOCKS, LockId, LockInfo, OptionInfo, OrderInfo, STANDALONE, StandaloneInfo};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::order::Order;
 use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
@@ -234,8 +234,8 @@ pub(crate) fn known() -> String {
 }
 
 /// The names of the locks that no program can be run under.
-pub(crate) fn known_apart() -> String {
-    APART.iter().map(|lock| lock.name).collect::<Vec<_>>().join(" ")
+pub(crate) fn known_standalone() -> String {
+    STANDALONE.iter().map(|lock| lock.name).collect::<Vec<_>>().join(" ")
 }
 
 /// What an option means, which values it takes, and which it has when the user says nothing.
@@ -273,7 +273,7 @@ pub(crate) fn imagined_topology() -> Result<Option<[u32; 3]>, Failure> {
 pub(crate) struct LockNames {
     mutexes: &'static [LockInfo],
     rw_locks: &'static [RwInfo],
-    apart: &'static [ApartInfo],
+    apart: &'static [StandaloneInfo],
     glibc: bool,
 }
 
@@ -283,7 +283,7 @@ impl LockNames {
     /// Of readers-writer locks.
     pub(crate) const RW_LOCKS: Self = Self { mutexes: &[], rw_locks: RW_LOCKS, apart: &[], glibc: true };
     /// Of all of the catalogue.
-    pub(crate) const ANY: Self = Self { mutexes: LOCKS, rw_locks: RW_LOCKS, apart: APART, glibc: false };
+    pub(crate) const ANY: Self = Self { mutexes: LOCKS, rw_locks: RW_LOCKS, apart: STANDALONE, glibc: false };
 }
 
 impl TypedValueParser for LockNames {

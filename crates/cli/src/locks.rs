@@ -1,7 +1,7 @@
 //! `flashlock locks`: the catalogue.
 
 use flashlock_locks::catalogue::{
-    APART, ApartId, ApartInfo, DEFAULT, Exception, Facts, LOCKS, LockId, LockInfo, ORDERS, OptionInfo,
+    DEFAULT, Exception, Facts, LOCKS, LockId, LockInfo, ORDERS, OptionInfo, STANDALONE, StandaloneId, StandaloneInfo,
 };
 use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
 use flashlock_native::settings;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::json;
-use crate::lock_choice::{LockNames, explained, explained_order, known, known_apart, known_rw};
+use crate::lock_choice::{LockNames, explained, explained_order, known, known_rw, known_standalone};
 use crate::screen::{self, HEADING, styled};
 use crate::suggest::did_you_mean;
 
@@ -43,18 +43,18 @@ pub(crate) struct Args {
 enum Lock {
     Mutex(&'static LockInfo),
     Rw(&'static RwInfo),
-    Apart(&'static ApartInfo),
+    Apart(&'static StandaloneInfo),
 }
 
 impl Lock {
     fn all() -> impl Iterator<Item = Self> {
-        LOCKS.iter().map(Self::Mutex).chain(RW_LOCKS.iter().map(Self::Rw)).chain(APART.iter().map(Self::Apart))
+        LOCKS.iter().map(Self::Mutex).chain(RW_LOCKS.iter().map(Self::Rw)).chain(STANDALONE.iter().map(Self::Apart))
     }
 
     fn from_name(name: &str) -> Option<Self> {
         let mutex = LockId::from_name(name).map(|id| Self::Mutex(id.info()));
         let rw = || RwId::from_name(name).map(|id| Self::Rw(id.info()));
-        mutex.or_else(rw).or_else(|| ApartId::from_name(name).map(|id| Self::Apart(id.info())))
+        mutex.or_else(rw).or_else(|| StandaloneId::from_name(name).map(|id| Self::Apart(id.info())))
     }
 
     fn facts(self) -> &'static Facts {
@@ -102,7 +102,7 @@ impl Lock {
         match self {
             Self::Mutex(_) => format!("flashlock run --lock {name} --stats -- PROGRAM"),
             Self::Rw(_) => format!("flashlock run --rw {name} --stats -- PROGRAM"),
-            Self::Apart(ApartInfo { id: ApartId::Null, .. }) => {
+            Self::Apart(StandaloneInfo { id: StandaloneId::Null, .. }) => {
                 format!("flashlock simulate --locks {name},mcs --threads 1")
             }
             Self::Apart(_) => format!("flashlock simulate --locks mcs,{name}"),
@@ -190,8 +190,8 @@ impl From<Lock> for Row {
                 ("mutex", Own::Mutex { atomics_lock, atomics_unlock, strict, principal: id.is_principal() })
             }
             Lock::Rw(&RwInfo { atomics_read, atomics_write, .. }) => ("rw", Own::Rw { atomics_read, atomics_write }),
-            Lock::Apart(&ApartInfo { id, interface, atomics, apart, .. }) => {
-                (if id == ApartId::Null { "none" } else { interface }, Own::Apart { atomics, apart })
+            Lock::Apart(&StandaloneInfo { id, interface, atomics, apart, .. }) => {
+                (if id == StandaloneId::Null { "none" } else { interface }, Own::Apart { atomics, apart })
             }
         };
         Self {
@@ -220,7 +220,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let text = match args.name.as_deref() {
         Some(name) => {
             let lock = Lock::from_name(name).ok_or_else(|| {
-                let known_locks = || format!("known are: {} {} {}", known(), known_rw(), known_apart());
+                let known_locks = || format!("known are: {} {} {}", known(), known_rw(), known_standalone());
                 let all = Lock::all().map(|lock| lock.facts().name);
                 let what = match name {
                     settings::GLIBC => "glibc's lock is the one that programs use without flashlock".to_owned(),
@@ -240,9 +240,9 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 fn list(width: u16) -> String {
     let mutexes = list_of("lock", LOCKS.iter().map(Lock::Mutex), width);
     let rw_locks = list_of("readers-writer", RW_LOCKS.iter().map(Lock::Rw), width);
-    let apart = list_of("not for run", APART.iter().map(Lock::Apart), width);
-    let label = APART.iter().map(|lock| lock.name.len()).max().unwrap_or(0);
-    let reasons: String = APART.iter().map(|lock| table::field(lock.name, lock.apart, label, width)).collect();
+    let apart = list_of("not for run", STANDALONE.iter().map(Lock::Apart), width);
+    let label = STANDALONE.iter().map(|lock| lock.name.len()).max().unwrap_or(0);
+    let reasons: String = STANDALONE.iter().map(|lock| table::field(lock.name, lock.apart, label, width)).collect();
     let legend = "* the default. bytes: of state in the lock. atomics: read-modify-writes to acquire + release it \
                   without contention; for readers-writer locks, and those not for run, the sum. To describe one lock: \
                   flashlock locks NAME";

@@ -29,7 +29,7 @@ fn hog(stop: &AtomicBool, number: u64) {
 }
 
 /// Whether a short comparison calls the machine noisy, and, if so, whether it says why.
-fn is_told() -> bool {
+fn is_notified() -> bool {
     let output =
         flashlock().args(["compare", "--locks", "shfl", "--runs", "8", "--", "sleep", "0.06"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -57,7 +57,7 @@ fn a_comparison_beside_programs_that_want_the_cpus_says_so() {
             scope.spawn(move || hog(stop, number));
         }
         let _end = End(&stop);
-        (0..ATTEMPTS).any(|_| is_told())
+        (0..ATTEMPTS).any(|_| is_notified())
     });
     assert!(told, "{ATTEMPTS} comparisons beside {} busy threads, and none called the machine noisy", 3 * cpus);
 }

@@ -40,7 +40,7 @@ macro_rules! for_each_event {
                 "with it"),
             (CohortMove, "cohort_moves",
                 "times the global lock of a cohort lock was acquired from another NUMA node than before"),
-            (CohortAside, "cohort_asides",
+            (CohortCulling, "cohort_asides",
                 "sleeping waiters that a release of `cst` put aside, to be woken at the end of a turn of their NUMA "
                 "node"),
             (CondWait, "cond_waits", "condition variable waits"),
@@ -81,7 +81,7 @@ macro_rules! for_each_event {
             (RwBarred, "rw_barred",
                 "times the first waiter of a readers-writer lock kept others out because it had waited beyond the "
                 "bound"),
-            (RwApart, "rw_apart", "times that readers of a cst-rw lock began to count apart"),
+            (RwDistributed, "rw_apart", "times that readers of a cst-rw lock began to count apart"),
             (RwTogether, "rw_together", "times that they went back to counting together"),
         }
     };

@@ -409,17 +409,17 @@ pub trait Machine: Sized + 'static {
     /// The word on which a writer sleeps that waits for the readers of a lock to go, and which they change when they
     /// have gone: one of a table of the machine's, by an address that stands for the lock. Locks may share one. It is
     /// no lock's memory: who has left a lock may access it.
-    fn leavers(lock: *const Self::Word) -> &'static Self::Word;
+    fn drain_word(lock: *const Self::Word) -> &'static Self::Word;
 
     /// Whether one more readers-writer lock may count its readers apart, which takes memory that a program does not
-    /// give back if it frees the lock without destroying it. If so, [`gone_apart`](Machine::gone_apart) is to be called
+    /// give back if it frees the lock without destroying it. If so, [`end_distributed`](Machine::end_distributed) is to be called
     /// when it does so no longer.
-    fn admit_apart() -> bool {
+    fn admit_distributed() -> bool {
         true
     }
 
     /// A lock that was admitted counts its readers apart no longer, or never did.
-    fn gone_apart() {}
+    fn end_distributed() {}
 
     /// Whether the calling thread is one that should wait as little as may be, whatever others gain by its waiting: for
     /// most machines, never.
@@ -434,12 +434,12 @@ pub trait Machine: Sized + 'static {
 
     /// For how long (µs) locks stood still lately, because they were handed to somebody who did not run. One value for
     /// all; a hint.
-    fn stand_still() -> u32 {
+    fn recent_stall() -> u32 {
         0
     }
 
     /// Keeps it.
-    fn set_stand_still(_micros: u32) {}
+    fn set_recent_stall(_micros: u32) {}
 
     /// Whether more tasks want CPUs than there are, as far as the machine has seen lately. A hint: nothing depends on
     /// it but who spins and who is woken early.

@@ -1,7 +1,7 @@
 //! # Queue nodes
 //!
 //! One cache line per waiting thread. A thread needs a node while it waits; in some locks (`shuffle/shfl`,
-//! `queue/qspin`, cohorts) until it has acquired, in others (`queue/clh`, and [`queue::aside`](crate::queue::aside)
+//! `queue/qspin`, cohorts) until it has acquired, in others (`queue/clh`, and [`queue::culling`](crate::queue::culling)
 //! with `mcs`, `cna` and `mcscr`) until it releases what it has waited for. So the number of nodes is bounded by the
 //! number of threads, and of locks held, plus those that timed-out waiters left behind in a queue and that nobody has
 //! reached yet.
@@ -25,7 +25,7 @@
 //! | `passes`, `check_at` | a releaser of a ShflLock that passes the head over (`shuffle/front`: `pass_over`, `overdue`) | any node | hints |
 //! | `passes` | a reader that passes the head of a readers-writer lock (`rw/shfl/turn`) | any node | a hint |
 //! | `granted_at` | a releaser that hands the lock to the head (`shuffle/release`) | the head's: it cannot leave before it is told | a hint, besides |
-//! | `state`: CALLED -> TOLD | whoever has called a waiter on a semaphore (`sem/queue`: `tell`) | a node of a semaphore's waiter: CALLED has no other use | both say: called. TOLD keeps others from waking it once more |
+//! | `state`: CALLED -> NOTIFIED | whoever has called a waiter on a semaphore (`sem/queue`: `tell`) | a node of a semaphore's waiter: CALLED has no other use | both say: called. NOTIFIED keeps others from waking it once more |
 //! | `state`: CLAIMED, its generation -> PARKED | a broadcaster (`cond/chain`: `park_first`) | that waiter in that wait: the [`generation`](Node::generation) says so, and lasts from one use to the next | – |
 //! | futex wake-ups, tokens of the slot's semaphore | whoever wakes a waiter after telling it ([`Machine::unpark`]) | any sleeper | every sleeper looks again |
 //!
@@ -51,7 +51,7 @@
 //!                         the first of those that are moved is CLAIMED there --> HEAD (see `cond/chain`)
 //!                         QUEUED --time-out, cancellation--> LEAVING
 //!   closure locks:        WAITING, PARKED --run--> SERVED; WAITING, PARKED --shall run those of others--> HEAD
-//!   semaphores:           WAITS --post--> CALLED --woken--> TOLD; any --goes--> LEAVING, or ABANDONED (see `sem/call`)
+//!   semaphores:           WAITS --post--> CALLED --woken--> NOTIFIED; any --goes--> LEAVING, or ABANDONED (see `sem/call`)
 //! ```
 
 use core::sync::atomic::Ordering;
@@ -93,7 +93,7 @@ pub mod state {
     /// At a semaphore, called: its thread may go for a permit.
     pub const CALLED: u32 = 11;
     /// [`CALLED`], and it has been woken, or has noticed.
-    pub const TOLD: u32 = 12;
+    pub const NOTIFIED: u32 = 12;
     /// Of a request to a [closure lock](crate::closure): it was run.
     pub const SERVED: u32 = 13;
     /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it. In a

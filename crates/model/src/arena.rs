@@ -35,7 +35,7 @@ pub struct Arena<C: Checker> {
     /// The count of all locks that have no room for their own. It does not move either.
     left: Box<LeftBehind<Model<C>>>,
     /// The word of all locks whose writers wait for readers to go. Nor does this.
-    leavers: Box<Word<C>>,
+    drain: Box<Word<C>>,
     books: RefCell<Books>,
     /// Orders a `give` before the `take` that gets the same node, as the pool's free list does.
     order: C::Atomic,
@@ -70,10 +70,10 @@ impl<C: Checker> Arena<C> {
             taken_blocks: Vec::new(),
             lost_blocks: false,
         });
-        let leavers = Box::new(Word::new(0));
-        leavers.tag(Field::Leavers);
+        let drain = Box::new(Word::new(0));
+        drain.tag(Field::Drain);
         let blocks = RefCell::default();
-        Self { nodes, blocks, left: Box::default(), leavers, books, order: C::Atomic::new(0), recycles }
+        Self { nodes, blocks, left: Box::default(), drain, books, order: C::Atomic::new(0), recycles }
     }
 
     /// The count of nodes that were left behind.
@@ -84,10 +84,10 @@ impl<C: Checker> Arena<C> {
     }
 
     /// The word that readers change when they have gone.
-    pub fn leavers(&self) -> &'static Word<C> {
-        let leavers: *const Word<C> = &raw const *self.leavers;
+    pub fn drain_word(&self) -> &'static Word<C> {
+        let drain: *const Word<C> = &raw const *self.drain;
         // SAFETY: as for nodes.
-        unsafe { &*leavers }
+        unsafe { &*drain }
     }
 
     /// The node that a handle names.

@@ -168,8 +168,8 @@ impl<C: Checker> Machine for Model<C> {
         World::<C>::current(|world| world.arena.left())
     }
 
-    fn leavers(_lock: *const Word<C>) -> &'static Word<C> {
-        World::<C>::current(|world| world.arena.leavers())
+    fn drain_word(_lock: *const Word<C>) -> &'static Word<C> {
+        World::<C>::current(|world| world.arena.drain_word())
     }
 
     fn urgent() -> bool {

@@ -13,8 +13,8 @@ use flashlock_locks::malthusian::loiter::LoiterQueue;
 use flashlock_locks::node::Node;
 use flashlock_locks::numa::cohort::CohortQueue;
 use flashlock_locks::numa::cohort::global::{McsRest, TicketWords};
-use flashlock_locks::queue::aside::AsideQueue;
 use flashlock_locks::queue::clh::ClhQueue;
+use flashlock_locks::queue::culling::CullingQueue;
 use flashlock_locks::rw::cst::CstRwState;
 use flashlock_locks::rw::futex::FutexRwState;
 use flashlock_locks::rw::shfl::ShflRwState;
@@ -70,7 +70,7 @@ impl<C: Checker> Tag for Block<Model<C>> {
     }
 }
 
-impl<C: Checker> Tag for AsideQueue<Model<C>> {
+impl<C: Checker> Tag for CullingQueue<Model<C>> {
     fn tag(&self) {
         self.tail.tag(Field::LockTail);
         self.front.tag(Field::LockNext);

@@ -19,9 +19,9 @@ pub enum Field {
     Untagged,
     /// A lock's word.
     LockWord,
-    /// `AsideQueue::tail`, `ClhQueue::tail`, `ShflQueue::tail`, `LifoQueue::top`.
+    /// `CullingQueue::tail`, `ClhQueue::tail`, `ShflQueue::tail`, `LifoQueue::top`.
     LockTail,
-    /// `AsideQueue::front`.
+    /// `CullingQueue::front`.
     LockNext,
     /// `TicketQueue`.
     TicketNext,
@@ -35,8 +35,8 @@ pub enum Field {
     RwWriters,
     /// `CstRwState::side`, `CohortQueue::side`.
     RwSide,
-    /// `Machine::leavers`.
-    Leavers,
+    /// `Machine::drain_word`.
+    Drain,
     /// `CohortQueue::home`.
     CohortHome,
     NodeState,

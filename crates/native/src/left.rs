@@ -39,25 +39,25 @@ pub fn all() -> u32 {
     registry::get().left.iter().fold(0, |sum, count| sum.wrapping_add(count.load(Relaxed)))
 }
 
-/// log2 of how many [`leavers`] there are.
-const LEAVERS_BITS: u32 = 6;
+/// log2 of how many [`drain_word`] there are.
+const DRAIN_WORDS_BITS: u32 = 6;
 
 /// How many that is.
-pub(crate) const LEAVERS: usize = 1 << LEAVERS_BITS;
+pub(crate) const DRAIN_WORDS: usize = 1 << DRAIN_WORDS_BITS;
 
 /// A word on a line of its own.
 #[repr(align(64))]
-pub(crate) struct Apart(Word32);
+pub(crate) struct Padded(Word32);
 
-impl Apart {
+impl Padded {
     pub(crate) const fn zero() -> Self {
         Self(Word32::ZERO)
     }
 }
 
-/// [`Machine::leavers`](flashlock_locks::machine::Machine::leavers)
-pub fn leavers(lock: *const Word32) -> &'static Word32 {
-    &registry::get().leavers[index(lock.addr(), LEAVERS_BITS)].0
+/// [`Machine::drain_word`](flashlock_locks::machine::Machine::drain_word)
+pub fn drain_word(lock: *const Word32) -> &'static Word32 {
+    &registry::get().drain[index(lock.addr(), DRAIN_WORDS_BITS)].0
 }
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ impl Sink for Counting {
     }
 }
 
-/// [`Machine::stand_still`]
+/// [`Machine::recent_stall`]
 static STAND_STILL: AtomicU32 = AtomicU32::new(0);
 
 /// This computer.
@@ -302,15 +302,15 @@ impl<S: Sink> Machine for Native<S> {
         left::count(lock)
     }
 
-    fn leavers(lock: *const Word32) -> &'static Word32 {
-        left::leavers(lock)
+    fn drain_word(lock: *const Word32) -> &'static Word32 {
+        left::drain_word(lock)
     }
 
-    fn admit_apart() -> bool {
+    fn admit_distributed() -> bool {
         parts::admit()
     }
 
-    fn gone_apart() {
+    fn end_distributed() {
         parts::gone();
     }
 
@@ -322,11 +322,11 @@ impl<S: Sink> Machine for Native<S> {
         thread::priority()
     }
 
-    fn stand_still() -> u32 {
+    fn recent_stall() -> u32 {
         STAND_STILL.load(Relaxed)
     }
 
-    fn set_stand_still(micros: u32) {
+    fn set_recent_stall(micros: u32) {
         STAND_STILL.store(micros, Relaxed);
     }
 

@@ -47,11 +47,12 @@ pub(crate) fn llc() -> u32 {
 
 /// How far one node is from another; 10 is local.
 pub(crate) fn distance(a: u32, b: u32) -> u32 {
-    let told = DISTANCES.get(a as usize).and_then(|row| row.get(b as usize)).map_or(0, |told| told.load(Relaxed));
-    match told {
+    let notified =
+        DISTANCES.get(a as usize).and_then(|row| row.get(b as usize)).map_or(0, |notified| notified.load(Relaxed));
+    match notified {
         0 if a == b => LOCAL,
         0 => REMOTE,
-        told => u32::from(told),
+        notified => u32::from(notified),
     }
 }
 
@@ -71,8 +72,8 @@ pub fn prepare() {
     for (node, row) in DISTANCES.iter().enumerate().take(numa::nodes() as usize) {
         let mut text = [0; 512];
         let path = Path::new(&["/sys/devices/system/node/node"], &[node as u32], "/distance");
-        for (entry, told) in row.iter().zip(numbers(sys::read(path.as_c_str(), &mut text))) {
-            entry.store(told.min(u32::from(u8::MAX)) as u8, Relaxed);
+        for (entry, notified) in row.iter().zip(numbers(sys::read(path.as_c_str(), &mut text))) {
+            entry.store(notified.min(u32::from(u8::MAX)) as u8, Relaxed);
         }
     }
 }
@@ -151,8 +152,8 @@ mod tests {
             assert_eq!(u32::from(CACHES[cpu.id as usize].load(Relaxed)), expected.map_or(0, |first| first + 1));
         }
         for (a, node) in machine.nodes.iter().enumerate() {
-            for (b, told) in node.distances.iter().enumerate() {
-                assert_eq!(distance(a as u32, b as u32), *told);
+            for (b, notified) in node.distances.iter().enumerate() {
+                assert_eq!(distance(a as u32, b as u32), *notified);
             }
         }
         assert_eq!([distance(63, 63), distance(70, 70), distance(63, 70)], [LOCAL, LOCAL, REMOTE]);

@@ -81,7 +81,7 @@ fn divide(node: u32, nodes: u32, cpus: &[u8]) {
 /// bounds what is lost in a program that frees its locks without destroying them, as C++'s `std::shared_mutex` does.
 const MOST_APART: u32 = 1024;
 
-/// [`Machine::admit_apart`](flashlock_locks::machine::Machine::admit_apart). Relaxed: a count, which orders nothing.
+/// [`Machine::admit_distributed`](flashlock_locks::machine::Machine::admit_distributed). Relaxed: a count, which orders nothing.
 pub(crate) fn admit() -> bool {
     let admitted = registry::get().apart.fetch_add(1, Relaxed) < MOST_APART;
     if !admitted {
@@ -90,7 +90,7 @@ pub(crate) fn admit() -> bool {
     admitted
 }
 
-/// [`Machine::gone_apart`](flashlock_locks::machine::Machine::gone_apart)
+/// [`Machine::end_distributed`](flashlock_locks::machine::Machine::end_distributed)
 pub(crate) fn gone() {
     registry::get().apart.fetch_sub(1, Relaxed);
 }

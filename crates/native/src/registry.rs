@@ -95,7 +95,7 @@ pub struct Registry {
     /// How many readers-writer locks count their readers apart.
     pub(crate) apart: AtomicU32,
     /// By which readers say that they have gone.
-    pub(crate) leavers: [left::Apart; left::LEAVERS],
+    pub(crate) drain: [left::Padded; left::DRAIN_WORDS],
     /// The epoch.
     pub(crate) wiped: Wiped,
     pub(crate) first_nodes: [Slot; FIRST as usize],
@@ -121,7 +121,7 @@ static OWN: Registry = Registry {
     left: [const { AtomicU32::new(0) }; left::LENGTH],
     unwiped: AtomicU32::new(0),
     apart: AtomicU32::new(0),
-    leavers: [const { left::Apart::zero() }; left::LEAVERS],
+    drain: [const { left::Padded::zero() }; left::DRAIN_WORDS],
     wiped: Wiped { epoch: AtomicU32::new(0), claim: AtomicU32::new(0) },
     first_nodes: [const { Slot::zero() }; FIRST as usize],
     first_blocks: [const { BlockSlot::zero() }; FIRST as usize],

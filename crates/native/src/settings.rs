@@ -15,7 +15,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use flashlock_locks::catalogue::{ApartId, DEFAULT, Facts, LOCKS, LockId, ORDERS, OptionId, OrderInfo};
+use flashlock_locks::catalogue::{DEFAULT, Facts, LOCKS, LockId, ORDERS, OptionId, OrderInfo, StandaloneId};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::order::Order;
 use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId};
@@ -65,10 +65,10 @@ impl RwChoice {
 
 /// A lock that no program can be run under.
 #[derive(Clone, Copy, Debug)]
-pub struct ApartChoice {
+pub struct StandaloneChoice {
     /// The lock.
-    pub lock: ApartId,
-    /// The index of its waiting policy in `ApartInfo::waits`.
+    pub lock: StandaloneId,
+    /// The index of its waiting policy in `StandaloneInfo::waits`.
     pub wait: usize,
 }
 
@@ -78,7 +78,7 @@ pub enum BadChoice<'a> {
     /// There is no such lock.
     Lock(&'a str),
     /// This lock is for no program.
-    Apart(ApartId),
+    Apart(StandaloneId),
     /// There is no such readers-writer lock.
     RwLock(&'a str),
     /// This lock takes no such option.
@@ -128,8 +128,8 @@ impl From<LockId> for Row {
     }
 }
 
-impl From<ApartId> for Row {
-    fn from(lock: ApartId) -> Self {
+impl From<StandaloneId> for Row {
+    fn from(lock: StandaloneId) -> Self {
         Self { facts: &lock.info().facts, orders: &[] }
     }
 }
@@ -207,18 +207,18 @@ pub fn parse(text: &str) -> Result<Choice, BadChoice<'_>> {
         return Ok(choice);
     }
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
-    let unusable = || ApartId::from_name(name).map_or(BadChoice::Lock(name), BadChoice::Apart);
+    let unusable = || StandaloneId::from_name(name).map_or(BadChoice::Lock(name), BadChoice::Apart);
     choice.lock = LockId::from_name(name).ok_or_else(unusable)?;
     choice.wait = parse_options(choice.lock.into(), options, &mut choice.tunables)?;
     Ok(choice)
 }
 
 /// The same of a lock that no program can be run under; `None` if it is not the name of one.
-pub fn parse_apart(text: &str) -> Option<Result<ApartChoice, BadChoice<'_>>> {
+pub fn parse_standalone(text: &str) -> Option<Result<StandaloneChoice, BadChoice<'_>>> {
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
-    let lock = ApartId::from_name(name)?;
+    let lock = StandaloneId::from_name(name)?;
     let wait = parse_options(lock.into(), options, &mut Tunables::DEFAULT.clone());
-    Some(wait.map(|wait| ApartChoice { lock, wait }))
+    Some(wait.map(|wait| StandaloneChoice { lock, wait }))
 }
 
 /// The same of a readers-writer lock. Its options are the process's, and go into `tunables`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use flashlock_locks::closure::{CcSynch, Delegate, FlatCombining, RawClosure};
-use flashlock_locks::for_each_lock_apart;
+use flashlock_locks::for_each_standalone_lock;
 use flashlock_locks::wait::{Park, Spin, SpinThenPark};
 use flashlock_native::pool;
 use flashlock_native::{Native, NoStats};
@@ -59,7 +59,7 @@ macro_rules! for_all {
         }
     };
 }
-for_each_lock_apart!(for_all);
+for_each_standalone_lock!(for_all);
 
 #[test]
 fn the_role_goes_round() {

@@ -13,7 +13,7 @@ use flashlock_locks::machine::{Handle, Machine, Word};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
 use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
-use flashlock_locks::{for_each_lock, for_each_lock_apart, for_each_rw_lock};
+use flashlock_locks::{for_each_lock, for_each_rw_lock, for_each_standalone_lock};
 use flashlock_native::{Native, NoStats, Word32, groups, numa, parts, pool};
 
 type Here = Native<NoStats>;
@@ -175,7 +175,7 @@ macro_rules! apart {
         }
     };
 }
-for_each_lock_apart!(apart);
+for_each_standalone_lock!(apart);
 
 #[test]
 fn semaphores() {

@@ -62,8 +62,9 @@ fn few_circulate_and_nobody_is_forgotten() {
     let cond = CondQueue::<M>::new();
     let signal = |who: &HashMap<u32, usize>| {
         cond.signal();
-        let told = |word: &&u32| Handle::from_word(**word).is_some_and(|handle| state_of(handle) == state::SIGNALED);
-        let called = who.keys().find(told).and_then(|word| Handle::from_word(*word)).expect("a signal tells one");
+        let notified =
+            |word: &&u32| Handle::from_word(**word).is_some_and(|handle| state_of(handle) == state::SIGNALED);
+        let called = who.keys().find(notified).and_then(|word| Handle::from_word(*word)).expect("a signal tells one");
         assert_eq!(cond.wait(called, None), Outcome::Signaled(None));
         called
     };

@@ -26,7 +26,7 @@ impl Guarded {
     fn new() -> Self {
         let lock = <L as RawRwLock<M>>::new_state();
         assert_eq!(lock.side.0.load(Relaxed), 0);
-        lock.count_apart::<SpinThenPark>(None);
+        lock.count_distributed::<SpinThenPark>(None);
         assert_ne!(lock.side.0.load(Relaxed), 0, "no side block");
         Self { lock, cells: UnsafeCell::new([0; 4]) }
     }
@@ -162,7 +162,7 @@ fn writers_end_it() {
     assert!(read(&guarded.lock, None).is_ok());
     assert!(!try_write(&guarded.lock));
     L::unlock(&guarded.lock);
-    guarded.lock.count_apart::<SpinThenPark>(None);
+    guarded.lock.count_distributed::<SpinThenPark>(None);
     assert_eq!((guarded.lock.heat.0.load(Relaxed), guarded.lock.side.0.load(Relaxed)), (apart, side));
 }
 

@@ -1,9 +1,9 @@
 //! What the catalogue says of the bytes of a lock.
 
-use flashlock_locks::catalogue::{APART, LOCKS};
+use flashlock_locks::catalogue::{LOCKS, STANDALONE};
 use flashlock_locks::closure::RawClosure;
 use flashlock_locks::raw::RawLock;
-use flashlock_locks::{for_each_lock, for_each_lock_apart};
+use flashlock_locks::{for_each_lock, for_each_standalone_lock};
 use flashlock_native::{Native, Word32};
 
 macro_rules! define_sizes {
@@ -49,16 +49,16 @@ macro_rules! state {
     };
 }
 
-macro_rules! define_apart_sizes {
+macro_rules! define_standalone_sizes {
     ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
         const APART_STATES: &[(&str, &[usize])] = &[$(($name, &[$(state!($interface, $type)),+])),*];
     };
 }
-for_each_lock_apart!(define_apart_sizes);
+for_each_standalone_lock!(define_standalone_sizes);
 
 #[test]
 fn locks_apart_are_as_large_as_they_say() {
-    for (lock, (name, states)) in APART.iter().zip(APART_STATES) {
+    for (lock, (name, states)) in STANDALONE.iter().zip(APART_STATES) {
         assert_eq!(lock.name, *name);
         // What a mutex has beside its word; `null` has no word.
         let word = if lock.interface == "mutex" && lock.bytes > 0 { size_of::<Word32>() } else { 0 };

@@ -124,7 +124,7 @@ impl Arena {
     }
 
     /// The word of all locks whose writers wait for readers to go, in the line before.
-    pub(crate) fn leavers(&self) -> &'static Word {
+    pub(crate) fn drain_word(&self) -> &'static Word {
         // SAFETY: the line is in the block for ever (invariant 1), and all of it is words (invariant 2).
         unsafe { self.base.cast::<Node<Sim>>().add(NODES as usize - 2).cast().as_ref() }
     }

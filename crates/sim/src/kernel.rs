@@ -95,8 +95,8 @@ pub(crate) struct Kernel {
     pub(crate) memory: Memory,
     pub(crate) arena: Arena,
     pub(crate) tunables: &'static Tunables,
-    /// [`Machine::stand_still`](flashlock_locks::machine::Machine::stand_still)
-    pub(crate) stand_still: u32,
+    /// [`Machine::recent_stall`](flashlock_locks::machine::Machine::recent_stall)
+    pub(crate) recent_stall: u32,
     pub(crate) now: Ps,
     pub(crate) current: Option<Tid>,
     pub(crate) threads: Vec<Thread>,
@@ -115,7 +115,7 @@ pub(crate) struct Kernel {
     /// By line, who [watches](Kernel::watch) it, plus one.
     watchers: Vec<u32>,
     /// For [`Kernel::changed`].
-    told: Vec<Tid>,
+    notified: Vec<Tid>,
     pub(crate) sleepers: BTreeMap<usize, VecDeque<Tid>>,
     /// What the locks traced, in the order of `Event::ALL`.
     pub(crate) traced: Vec<u64>,
@@ -156,7 +156,7 @@ impl Kernel {
             memory,
             arena,
             tunables,
-            stand_still: 0,
+            recent_stall: 0,
             now: 0,
             current: None,
             threads: Vec::new(),
@@ -167,7 +167,7 @@ impl Kernel {
             happened: 0,
             pollers: vec![0; Arena::lines() as usize],
             watchers: vec![0; Arena::lines() as usize],
-            told: Vec::new(),
+            notified: Vec::new(),
             sleepers: BTreeMap::new(),
             traced: vec![0; LockEvent::ALL.len()],
             nodes_made: 0,

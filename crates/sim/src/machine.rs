@@ -361,16 +361,16 @@ impl Machine for Sim {
         with(|kernel| kernel.arena.left())
     }
 
-    fn leavers(_lock: *const Word) -> &'static Word {
-        with(|kernel| kernel.arena.leavers())
+    fn drain_word(_lock: *const Word) -> &'static Word {
+        with(|kernel| kernel.arena.drain_word())
     }
 
-    fn stand_still() -> u32 {
-        with(|kernel| kernel.stand_still)
+    fn recent_stall() -> u32 {
+        with(|kernel| kernel.recent_stall)
     }
 
-    fn set_stand_still(micros: u32) {
-        with(|kernel| kernel.stand_still = micros);
+    fn set_recent_stall(micros: u32) {
+        with(|kernel| kernel.recent_stall = micros);
     }
 
     fn crowded() -> bool {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use common::{at_rest, taken_away};
 use flashlock_locks::closure::{RawClosure, Request};
-use flashlock_locks::for_each_lock_apart;
+use flashlock_locks::for_each_standalone_lock;
 use flashlock_locks::machine::Machine;
 use flashlock_sim::{Description, Options, Region, Sim, Simulation, compute, nap, thread_number};
 
@@ -91,7 +91,7 @@ fn for_all(mut act: impl FnMut(&str, fn(&Description, u32, u32) -> u64)) {
             $($(act!($interface, concat!($name, ":wait=", stringify!($wait)), $type);)+)*
         };
     }
-    for_each_lock_apart!(all);
+    for_each_standalone_lock!(all);
 }
 
 #[test]

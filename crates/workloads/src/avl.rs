@@ -283,7 +283,7 @@ impl<S: Lines> Avl<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ground::Ground;
+    use crate::ground::Backend;
     use crate::told::{Ledger, Told};
 
     #[test]

@@ -10,7 +10,7 @@
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::Workload;
-use crate::ground::{Ground, Here, Lines, OwnLine};
+use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
 use crate::wait::{Condition, Permits};
@@ -45,7 +45,7 @@ impl Buffers {
         self.words.div_ceil(Self::WORDS_PER_LINE)
     }
 
-    fn buffer<G: Ground>(&self) -> G::Lines {
+    fn buffer<G: Backend>(&self) -> G::Lines {
         G::lines(self.lines())
     }
 
@@ -95,7 +95,7 @@ impl<L: Lock, P: Permits> Supply<L> for ByPermits<P> {
 }
 
 /// The pool.
-pub struct BufferPool<L: Lock, S: Supply<L>, G: Ground = Here> {
+pub struct BufferPool<L: Lock, S: Supply<L>, G: Backend = Here> {
     lock: OwnLine<L>,
     supply: OwnLine<S>,
     /// How many buffers are there, and which: a stack. Changed by the lock's holder only; atomic, for a lock may not
@@ -107,12 +107,12 @@ pub struct BufferPool<L: Lock, S: Supply<L>, G: Ground = Here> {
 }
 
 /// One thread's part: its buffer.
-pub struct Client<G: Ground = Here> {
+pub struct Client<G: Backend = Here> {
     random: XorShift,
     own: G::Lines,
 }
 
-impl<L: Lock, S: Supply<L>, G: Ground> BufferPool<L, S, G> {
+impl<L: Lock, S: Supply<L>, G: Backend> BufferPool<L, S, G> {
     /// A full pool. Who waits for buffers by a semaphore gives it as many permits.
     pub fn new(lock: L, supply: S, size: Buffers) -> Self {
         let mut buffers = [const { None }; MOST];
@@ -141,7 +141,7 @@ impl<L: Lock, S: Supply<L>, G: Ground> BufferPool<L, S, G> {
     }
 }
 
-impl<L: Lock, S: Supply<L>, G: Ground> Workload for BufferPool<L, S, G> {
+impl<L: Lock, S: Supply<L>, G: Backend> Workload for BufferPool<L, S, G> {
     type Client = Client<G>;
 
     fn client(&self, seed: u64, number: u32) -> Client<G> {

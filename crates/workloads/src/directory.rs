@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
-use crate::ground::{Ground, Here, Lines, OwnLine};
+use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, RwLock};
 use crate::random::XorShift;
 
@@ -32,7 +32,7 @@ impl Files {
 }
 
 /// The directory with its lock.
-pub struct Directory<L: RwLock, G: Ground = Here> {
+pub struct Directory<L: RwLock, G: Backend = Here> {
     lock: OwnLine<L>,
     files: Files,
     /// The sum of the entries, as who replaces one writes it down.
@@ -59,7 +59,7 @@ pub struct Client {
     done: Done<u64>,
 }
 
-impl<L: RwLock, G: Ground> Directory<L, G> {
+impl<L: RwLock, G: Backend> Directory<L, G> {
     /// The files are there.
     pub fn new(lock: L, files: Files) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl<L: RwLock, G: Ground> Directory<L, G> {
     }
 }
 
-impl<L: RwLock, G: Ground> Workload for Directory<L, G> {
+impl<L: RwLock, G: Backend> Workload for Directory<L, G> {
     type Client = Client;
 
     fn client(&self, seed: u64, number: u32) -> Client {

@@ -6,8 +6,8 @@
 //!
 //! |        | the ground does it                       | the workload does it and tells; nothing here |
 //! |--------|------------------------------------------|----------------------------------------------|
-//! | memory | [`Ground::Lines`]: bytes nobody looks at | [`Ground::Shadow`]: a tree's nodes           |
-//! | time   | [`Ground::work`], [`Ground::delay`], [`Ground::nap`] | [`Ground::worked`]: chance drawn  |
+//! | memory | [`Backend::Lines`]: bytes nobody looks at | [`Backend::Shadow`]: a tree's nodes           |
+//! | time   | [`Backend::work`], [`Backend::delay`], [`Backend::nap`] | [`Backend::worked`]: chance drawn  |
 
 use alloc::vec::Vec;
 use core::hint::{black_box, spin_loop};
@@ -54,7 +54,7 @@ impl Lines for () {
 
 /// A computer as workloads see it. The functions that take time act for the calling thread; the others may be called
 /// before there are threads.
-pub trait Ground: 'static {
+pub trait Backend: 'static {
     /// Memory that a workload only touches.
     type Lines: Lines;
     /// Stands for memory that a workload keeps itself.
@@ -83,7 +83,7 @@ pub trait Ground: 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Here;
 
-impl Ground for Here {
+impl Backend for Here {
     type Lines = Memory;
     type Shadow = ();
 

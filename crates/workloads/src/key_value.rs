@@ -14,7 +14,7 @@ use core::cell::UnsafeCell;
 
 use crate::Workload;
 use crate::avl::Avl;
-use crate::ground::{Ground, Here, Lines, OwnLine};
+use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
 
@@ -35,16 +35,16 @@ impl Mix {
 }
 
 /// The map with its lock.
-pub struct KeyValue<L: Lock, G: Ground = Here> {
+pub struct KeyValue<L: Lock, G: Backend = Here> {
     lock: OwnLine<L>,
     mix: Mix,
     state: OwnLine<UnsafeCell<State<G>>>,
 }
 
 // SAFETY: invariant 1, which the lock promises.
-unsafe impl<L: Lock, G: Ground> Sync for KeyValue<L, G> {}
+unsafe impl<L: Lock, G: Backend> Sync for KeyValue<L, G> {}
 
-struct State<G: Ground> {
+struct State<G: Backend> {
     map: Avl<G::Shadow>,
     /// Stands for the line of this structure: where the root is, what is free, how many keys there are.
     line: G::Shadow,
@@ -59,7 +59,7 @@ pub struct Client {
     random: XorShift,
 }
 
-impl<L: Lock, G: Ground> KeyValue<L, G> {
+impl<L: Lock, G: Backend> KeyValue<L, G> {
     /// About half of the keys are present; which ones, the seed says.
     pub fn new(lock: L, mix: Mix, seed: u64) -> Self {
         let mut map = Avl::with_capacity(mix.keys);
@@ -80,7 +80,7 @@ impl<L: Lock, G: Ground> KeyValue<L, G> {
     }
 }
 
-impl<L: Lock, G: Ground> KeyValue<L, G> {
+impl<L: Lock, G: Backend> KeyValue<L, G> {
     /// What is done under the lock.
     #[inline]
     fn perform(&self, key: u32, choice: u32) {
@@ -90,7 +90,7 @@ impl<L: Lock, G: Ground> KeyValue<L, G> {
     }
 }
 
-impl<L: Lock, G: Ground> Workload for KeyValue<L, G> {
+impl<L: Lock, G: Backend> Workload for KeyValue<L, G> {
     type Client = Client;
 
     fn client(&self, seed: u64, number: u32) -> Client {
@@ -120,7 +120,7 @@ impl<L: Lock, G: Ground> Workload for KeyValue<L, G> {
     }
 }
 
-impl<G: Ground> State<G> {
+impl<G: Backend> State<G> {
     /// `choice` is below 200, and a lookup below `lookups`.
     fn perform(&mut self, key: u32, choice: u32, lookups: u32) {
         self.line.read(0);

@@ -3,7 +3,7 @@
 //! What the papers measure locks with, written once for any lock: a [`Raw`] lock of the catalogue on any machine, or
 //! whatever else excludes (a `pthread_mutex_t`, in `flashlock compare`). A [`Workload`] owns its lock and the data
 //! behind it; a client, one for each thread, performs operations until whoever runs it has seen enough. Nothing here
-//! starts threads: that is left to the runner. What takes memory or time is asked of a [`Ground`]: this computer, or a
+//! starts threads: that is left to the runner. What takes memory or time is asked of a [`Backend`]: this computer, or a
 //! simulated one. Given their seeds, clients always ask for the same operations.
 //!
 //! | module | holds |
@@ -17,7 +17,7 @@
 //! | [`lock_torture`] | the kernel's own test of its spin lock (CNA, section 7.2.1) |
 //! | [`sections`] | any sequence of sections of given lengths; two of will-it-scale, and leveldb (the CNA kernel patch) |
 //! | [`shared_lines`] | sections that read and write shared lines, one after the other, under one lock or several (RCL, USENIX ATC 2012, section 4) |
-//! | [`ground`] | what a workload asks of a computer: [`Ground`], [`Lines`], [`Here`] |
+//! | [`ground`] | what a workload asks of a computer: [`Backend`], [`Lines`], [`Here`] |
 //! | [`lock`], [`wait`] | what a workload asks of a lock; of a condition variable and a semaphore |
 //! | [`history`] | how fair a lock was |
 //! | [`random`] | chance, for clients and for work outside of critical sections |
@@ -47,7 +47,7 @@ pub mod wait;
 
 pub use buffer_pool::BufferPool;
 pub use directory::Directory;
-pub use ground::{Ground, Here, Lines};
+pub use ground::{Backend, Here, Lines};
 pub use key_value::KeyValue;
 pub use lock::{Lock, Raw, RwLock};
 pub use lock_torture::LockTorture;

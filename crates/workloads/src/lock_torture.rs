@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
-use crate::ground::{Ground, Here, Lines};
+use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, LOST, Lock};
 use crate::random::XorShift;
 
@@ -82,7 +82,7 @@ struct Acquired(AtomicU64);
 const WRITERS_PER_LINE: u32 = 64 / size_of::<Acquired>() as u32;
 
 /// The lock with what its holders write.
-pub struct LockTorture<L: Lock, G: Ground = Here> {
+pub struct LockTorture<L: Lock, G: Backend = Here> {
     /// Its count of sections is the kernel's flag: a shared word that every section writes.
     lock: Counted<L>,
     habits: Habits,
@@ -98,7 +98,7 @@ pub struct Client {
     number: u32,
 }
 
-impl<L: Lock, G: Ground> LockTorture<L, G> {
+impl<L: Lock, G: Backend> LockTorture<L, G> {
     /// For so many writers, at least one. Clients' numbers are below that.
     pub fn new(lock: L, habits: Habits, writers: u32) -> Self {
         Self {
@@ -130,7 +130,7 @@ impl<L: Lock, G: Ground> LockTorture<L, G> {
     }
 }
 
-impl<L: Lock, G: Ground> Workload for LockTorture<L, G> {
+impl<L: Lock, G: Backend> Workload for LockTorture<L, G> {
     type Client = Client;
 
     fn client(&self, seed: u64, number: u32) -> Client {

@@ -9,7 +9,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
-use crate::ground::{Ground, Here, Lines, OwnLine};
+use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::wait::Condition;
 
@@ -33,7 +33,7 @@ impl Traffic {
 }
 
 /// The queue.
-pub struct ProducerConsumer<L: Lock, C: Condition, G: Ground = Here> {
+pub struct ProducerConsumer<L: Lock, C: Condition, G: Backend = Here> {
     lock: OwnLine<L>,
     not_full: OwnLine<C>,
     not_empty: OwnLine<C>,
@@ -53,7 +53,7 @@ pub struct Client {
     consumes: bool,
 }
 
-impl<L: Lock, C: Condition, G: Ground> ProducerConsumer<L, C, G> {
+impl<L: Lock, C: Condition, G: Backend> ProducerConsumer<L, C, G> {
     /// A full queue.
     pub fn new(lock: L, [not_full, not_empty]: [C; 2], traffic: Traffic) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl<L: Lock, C: Condition, G: Ground> ProducerConsumer<L, C, G> {
     }
 }
 
-impl<L: Lock, C: Condition, G: Ground> Workload for ProducerConsumer<L, C, G> {
+impl<L: Lock, C: Condition, G: Backend> Workload for ProducerConsumer<L, C, G> {
     type Client = Client;
 
     fn client(&self, _seed: u64, number: u32) -> Client {

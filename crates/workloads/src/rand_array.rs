@@ -6,7 +6,7 @@
 //! **Departure.** The paper's arrays lie on large pages, so that the TLB plays no part. Here they lie where memory is.
 
 use crate::Workload;
-use crate::ground::{Ground, Here, Lines};
+use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, Lock};
 use crate::random::XorShift;
 
@@ -34,38 +34,38 @@ impl Reads {
         self.integers.div_ceil(Self::INTEGERS_PER_LINE)
     }
 
-    fn array<G: Ground>(&self) -> G::Lines {
+    fn array<G: Backend>(&self) -> G::Lines {
         G::lines(self.lines())
     }
 
     /// Reads so many elements.
-    fn read<G: Ground>(&self, array: &G::Lines, times: u32, random: &mut XorShift) {
+    fn read<G: Backend>(&self, array: &G::Lines, times: u32, random: &mut XorShift) {
         G::worked(times * self.draw_ns);
         array.read_all((0..times).map(|_| random.below(self.integers) / Self::INTEGERS_PER_LINE));
     }
 }
 
 /// The shared array with its lock.
-pub struct RandArray<L: Lock, G: Ground = Here> {
+pub struct RandArray<L: Lock, G: Backend = Here> {
     lock: Counted<L>,
     reads: Reads,
     shared: G::Lines,
 }
 
 /// One thread's part: its array.
-pub struct Client<G: Ground = Here> {
+pub struct Client<G: Backend = Here> {
     random: XorShift,
     own: G::Lines,
 }
 
-impl<L: Lock, G: Ground> RandArray<L, G> {
+impl<L: Lock, G: Backend> RandArray<L, G> {
     /// An array behind a lock.
     pub fn new(lock: L, reads: Reads) -> Self {
         Self { lock: Counted::new(lock), reads, shared: reads.array::<G>() }
     }
 }
 
-impl<L: Lock, G: Ground> Workload for RandArray<L, G> {
+impl<L: Lock, G: Backend> Workload for RandArray<L, G> {
     type Client = Client<G>;
 
     fn client(&self, seed: u64, number: u32) -> Client<G> {

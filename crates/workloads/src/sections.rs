@@ -36,7 +36,7 @@
 use alloc::vec::Vec;
 
 use crate::Workload;
-use crate::ground::{Ground, Here, Lines};
+use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, Lock};
 use crate::random::XorShift;
 
@@ -130,14 +130,14 @@ pub const LEVELDB_READRANDOM: [Step; 4] = {
 pub const ONE_IN_SIX: [Step; 2] = [Step::Outside { ns: 5000, varies: 0 }, inside(Which::A, 1000, 0, 0)];
 
 /// A lock and its data.
-struct Guarded<L, G: Ground> {
+struct Guarded<L, G: Backend> {
     lock: Counted<L>,
     lines: G::Lines,
     /// How many of its sections an operation has.
     sections: u64,
 }
 
-impl<L: Lock, G: Ground> Guarded<L, G> {
+impl<L: Lock, G: Backend> Guarded<L, G> {
     fn new(lock: L, which: Which, steps: &[Step]) -> Self {
         let lines_of = |step: &Step| match step {
             Step::Inside { lock, writes, reads, .. } if *lock == which => Some(writes + reads),
@@ -159,7 +159,7 @@ impl<L: Lock, G: Ground> Guarded<L, G> {
 }
 
 /// Two locks, and what is done with them.
-pub struct Sections<L: Lock, G: Ground = Here> {
+pub struct Sections<L: Lock, G: Backend = Here> {
     a: Guarded<L, G>,
     b: Guarded<L, G>,
     steps: Vec<Step>,
@@ -170,14 +170,14 @@ pub struct Client {
     random: XorShift,
 }
 
-impl<L: Lock, G: Ground> Sections<L, G> {
+impl<L: Lock, G: Backend> Sections<L, G> {
     /// An operation is all of these steps, in this order.
     pub fn new(a: L, b: L, steps: &[Step]) -> Self {
         Self { a: Guarded::new(a, Which::A, steps), b: Guarded::new(b, Which::B, steps), steps: steps.to_vec() }
     }
 }
 
-impl<L: Lock, G: Ground> Workload for Sections<L, G> {
+impl<L: Lock, G: Backend> Workload for Sections<L, G> {
     type Client = Client;
 
     fn client(&self, seed: u64, number: u32) -> Client {

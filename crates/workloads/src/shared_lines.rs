@@ -24,7 +24,7 @@ use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
-use crate::ground::{Ground, Here, Lines, OwnLine};
+use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
 
@@ -69,14 +69,14 @@ impl Job {
 
 /// A lock and its lines. The lock comes first: which sets of a simulated cache it is in, it says by its place.
 #[repr(C)]
-struct Guarded<L, G: Ground> {
+struct Guarded<L, G: Backend> {
     lock: OwnLine<L>,
     /// Each counts the sections, and so says that the next line is the next one.
     lines: Vec<OwnLine<AtomicU64>>,
     told: G::Shadow,
 }
 
-impl<L: Lock, G: Ground> Guarded<L, G> {
+impl<L: Lock, G: Backend> Guarded<L, G> {
     fn new(lock: L, lines: u32) -> Self {
         let own = (0..lines).map(|_| OwnLine::default()).collect();
         Self { lock: OwnLine(lock), lines: own, told: G::shadow(lines) }
@@ -106,7 +106,7 @@ impl<L: Lock, G: Ground> Guarded<L, G> {
 }
 
 /// So many locks with lines. They are part of it: it is the workload that is placed in simulated memory.
-pub struct SharedLines<L: Lock, G: Ground = Here, const LOCKS: usize = 1> {
+pub struct SharedLines<L: Lock, G: Backend = Here, const LOCKS: usize = 1> {
     locks: [Guarded<L, G>; LOCKS],
     job: Job,
 }
@@ -116,7 +116,7 @@ pub struct Client {
     random: XorShift,
 }
 
-impl<L: Lock, G: Ground, const LOCKS: usize> SharedLines<L, G, LOCKS> {
+impl<L: Lock, G: Backend, const LOCKS: usize> SharedLines<L, G, LOCKS> {
     /// `lock` makes each.
     pub fn new(mut lock: impl FnMut() -> L, job: Job) -> Self {
         Self { locks: array::from_fn(|_| Guarded::new(lock(), job.lines.max(1))), job }
@@ -128,7 +128,7 @@ impl<L: Lock, G: Ground, const LOCKS: usize> SharedLines<L, G, LOCKS> {
     }
 }
 
-impl<L: Lock, G: Ground, const LOCKS: usize> Workload for SharedLines<L, G, LOCKS> {
+impl<L: Lock, G: Backend, const LOCKS: usize> Workload for SharedLines<L, G, LOCKS> {
     type Client = Client;
 
     fn client(&self, seed: u64, number: u32) -> Client {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::ground::{Ground, Lines};
+use crate::ground::{Backend, Lines};
 use crate::random::XorShift;
 
 /// What a thread has asked for. Times are in ns.
@@ -60,7 +60,7 @@ impl Lines for Table {
     }
 }
 
-impl Ground for Told {
+impl Backend for Told {
     type Lines = Table;
     type Shadow = Table;
 

@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn links_to_modules_and_their_items_lead_to_their_pages() {
         for (source, body, expected) in [
-            ("numa/cna.rs", "as [`aside`](crate::queue::aside), so", "as [`aside`](<queue/aside.rs>), so"),
+            ("numa/cna.rs", "as [`aside`](crate::queue::culling), so", "as [`aside`](<queue/culling.rs>), so"),
             ("malthusian/mcscrn.rs", "[MCSCR](super::mcscr) is", "[MCSCR](<malthusian/mcscr.rs>) is"),
             ("numa/hmcs.rs", "a [cohort\nlock](super::cohort)", "a [cohort\nlock](<numa/cohort/mod.rs>)"),
             ("numa/cna.rs", "[`X`](crate::wait::left::MAX)", "[`X`](<wait/left.rs>)"),

@@ -19,7 +19,7 @@ use crate::cpu;
 /// Few enough lines for a first level, …
 const FEW: usize = 16 << 10;
 /// … and none beside another, which a prefetcher would bring along.
-const APART: usize = 2;
+const STANDALONE: usize = 2;
 /// So many lines of another node are read in one go.
 const MANY: usize = 1 << 14;
 
@@ -71,7 +71,7 @@ impl Turn {
 
 /// Measures between two CPUs, in so many rounds. `None` if they cannot be had.
 pub(super) fn travel(rounds: u32, [reader, owner]: [u32; 2]) -> Option<Travel> {
-    let lines = Lines::new(FEW, APART)?;
+    let lines = Lines::new(FEW, STANDALONE)?;
     let all = lines.linked();
     let modified = |touch| together(rounds, [reader, owner], || lines.modify(), || lines.walk(all, touch));
     let can_be_alone = lines.read_alone();

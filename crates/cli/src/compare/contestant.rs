@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use flashlock_locks::catalogue::{APART, DEFAULT, PRINCIPAL};
+use flashlock_locks::catalogue::{DEFAULT, PRINCIPAL, STANDALONE};
 use flashlock_native::settings::{self, split_list};
 use flashlock_rivals::{RIVALS, Rival};
 
@@ -78,7 +78,7 @@ pub(super) const RCL_ADAPTIVE: &str = "rcl-adaptive";
 
 /// The locks that run closures.
 pub(super) fn closures() -> impl Iterator<Item = &'static str> {
-    let apart = APART.iter().filter(|lock| lock.interface != "mutex").map(|lock| lock.name);
+    let apart = STANDALONE.iter().filter(|lock| lock.interface != "mutex").map(|lock| lock.name);
     apart.chain([RCL_ORDINARY, RCL_ADAPTIVE])
 }
 

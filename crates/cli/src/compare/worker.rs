@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flashlock_locks::catalogue::ApartId;
+use flashlock_locks::catalogue::StandaloneId;
 use flashlock_locks::closure::{CcSynch, FlatCombining};
 use flashlock_locks::wait::SpinThenPark;
 use flashlock_rivals::functions::{Call, Init};
@@ -20,7 +20,7 @@ use flashlock_rivals::{Code, Functions, Rival, SHIM_INIT, SHIM_LOCK, SHIM_UNLOCK
 use flashlock_workloads::history::fairness_factor;
 use flashlock_workloads::key_value::Mix;
 use flashlock_workloads::random::XorShift;
-use flashlock_workloads::{Ground, Here, KeyValue, Lock, Workload};
+use flashlock_workloads::{Backend, Here, KeyValue, Lock, Workload};
 use serde::{Deserialize, Serialize};
 
 use super::contestant::{Contestant, RCL_ADAPTIVE, RCL_ORDINARY, closures};
@@ -243,12 +243,14 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 /// With a closure lock, whose clients wait in its usual way.
 fn measure_closure(args: &Args) -> Result<Sample, Failure> {
     let name = args.closure.as_deref().unwrap_or_default();
-    Ok(match ApartId::from_name(name) {
+    Ok(match StandaloneId::from_name(name) {
         None if name == RCL_ORDINARY => measure(args, Served::ordinary(), name.to_owned()),
         None if name == RCL_ADAPTIVE => measure(args, Served::adaptive()?, name.to_owned()),
-        Some(ApartId::FlatCombining) => measure(args, Combined::<FlatCombining<SpinThenPark>>::new(), name.to_owned()),
-        Some(ApartId::CcSynch) => measure(args, Combined::<CcSynch<SpinThenPark>>::new(), name.to_owned()),
-        Some(ApartId::Rcl) => measure(args, Served::new()?, name.to_owned()),
+        Some(StandaloneId::FlatCombining) => {
+            measure(args, Combined::<FlatCombining<SpinThenPark>>::new(), name.to_owned())
+        }
+        Some(StandaloneId::CcSynch) => measure(args, Combined::<CcSynch<SpinThenPark>>::new(), name.to_owned()),
+        Some(StandaloneId::Rcl) => measure(args, Served::new()?, name.to_owned()),
         _ => return Err(Failure::usage(format_args!("no closure lock is called {name}"))),
     })
 }
@@ -325,7 +327,7 @@ mod tests {
         let (glibc, ours) = (sample("/lib/libc.so.6", None), sample("/x/libflashlock_preload.so", None));
         let lock = Contestant::Lock(LockChoice::parse("flash", "").unwrap());
         let rival = Contestant::Rival(&RIVALS[0], None);
-        let closure = Contestant::Closure(ApartId::Rcl.info().name);
+        let closure = Contestant::Closure(StandaloneId::Rcl.info().name);
         let rcl = sample("rcl", None);
         assert!(Sample::read(&rcl, &closure).is_ok() && Sample::read(&rcl, &Contestant::Glibc).is_err());
         assert!(Sample::read(&glibc, &closure).unwrap_err().contains("not intended"));

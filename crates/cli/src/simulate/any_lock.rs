@@ -5,15 +5,15 @@ use std::cell::RefCell;
 use std::mem::offset_of;
 use std::rc::Rc;
 
-use flashlock_locks::catalogue::{ApartId, LockId};
+use flashlock_locks::catalogue::{LockId, StandaloneId};
 use flashlock_locks::closure::rcl;
 use flashlock_locks::closure::{RawClosure, Request};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::rw::catalogue::RwId;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
 use flashlock_locks::wait::{Spin, SpinThenPark, WaitPolicy};
-use flashlock_locks::{for_each_lock, for_each_lock_apart, for_each_rw_lock};
-use flashlock_native::settings::{ApartChoice, Choice, RwChoice};
+use flashlock_locks::{for_each_lock, for_each_rw_lock, for_each_standalone_lock};
+use flashlock_native::settings::{Choice, RwChoice, StandaloneChoice};
 use flashlock_sim::delegation::Servers;
 use flashlock_sim::{Sim, Word};
 
@@ -230,12 +230,12 @@ macro_rules! define_rw_kinds {
 
 for_each_rw_lock!(define_rw_kinds);
 
-macro_rules! define_kinds_apart {
+macro_rules! define_standalone_kinds {
     ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
         /// The same of a lock that no program can be run under.
-        pub(super) fn kind_apart(choice: &ApartChoice) -> &'static Kind {
+        pub(super) fn standalone_kind(choice: &StandaloneChoice) -> &'static Kind {
             match choice.lock {
-                $(ApartId::$variant => {
+                $(StandaloneId::$variant => {
                     const LIST: &[Kind] = &[$(Kind::$interface::<$type>()),+];
                     &LIST[choice.wait % LIST.len()]
                 })*
@@ -244,4 +244,4 @@ macro_rules! define_kinds_apart {
     };
 }
 
-for_each_lock_apart!(define_kinds_apart);
+for_each_standalone_lock!(define_standalone_kinds);

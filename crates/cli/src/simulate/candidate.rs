@@ -1,17 +1,17 @@
 //! A lock that is to be simulated: one of the mutexes, of the readers-writer locks, or of those that no program can be
 //! run under.
 
-use flashlock_locks::catalogue::{APART, ApartId};
+use flashlock_locks::catalogue::{STANDALONE, StandaloneId};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::rw::catalogue::{RW_LOCKS, RwId};
-use flashlock_native::settings::{ApartChoice, Choice, RwChoice, UMWAIT, parse, parse_apart, parse_rw};
+use flashlock_native::settings::{Choice, RwChoice, StandaloneChoice, UMWAIT, parse, parse_rw, parse_standalone};
 use flashlock_sim::Description;
 use flashlock_workloads::wait::Waiting;
 
 use super::any_lock::{self, Kind};
 use super::experiment::Work;
 use crate::failure::Failure;
-use crate::lock_choice::{explain, known, known_apart, known_rw};
+use crate::lock_choice::{explain, known, known_rw, known_standalone};
 
 /// A lock with its options, as text and as what the text means.
 pub(super) struct Candidate {
@@ -25,7 +25,7 @@ pub(super) struct Candidate {
 enum Chosen {
     Mutex(Choice),
     Rw(RwChoice),
-    Apart(ApartChoice),
+    Apart(StandaloneChoice),
 }
 
 impl Candidate {
@@ -39,10 +39,10 @@ impl Candidate {
                  (flashlock locks describes them)",
                 known(),
                 known_rw(),
-                known_apart()
+                known_standalone()
             )));
         }
-        let chosen = match parse_apart(text) {
+        let chosen = match parse_standalone(text) {
             Some(apart) => apart.map(Chosen::Apart),
             None if RwId::from_name(name).is_some() => parse_rw(text, &mut tunables).map(Chosen::Rw),
             None => parse(text).map(|choice| {
@@ -52,7 +52,7 @@ impl Candidate {
         };
         let chosen = chosen.map_err(|error| {
             let others: Vec<&str> =
-                RW_LOCKS.iter().map(|lock| lock.name).chain(APART.iter().map(|lock| lock.name)).collect();
+                RW_LOCKS.iter().map(|lock| lock.name).chain(STANDALONE.iter().map(|lock| lock.name)).collect();
             Failure::usage(format_args!(
                 "--locks '{text}': {} (flashlock locks describes them)",
                 explain(&error, &others)
@@ -66,7 +66,7 @@ impl Candidate {
         match &self.chosen {
             Chosen::Mutex(choice) => any_lock::kind(choice),
             Chosen::Rw(choice) => any_lock::kind_rw(choice),
-            Chosen::Apart(choice) => any_lock::kind_apart(choice),
+            Chosen::Apart(choice) => any_lock::standalone_kind(choice),
         }
     }
 
@@ -86,7 +86,7 @@ impl Candidate {
 
     /// Whether servers run its sections.
     pub(super) fn is_served(&self) -> bool {
-        matches!(&self.chosen, Chosen::Apart(ApartChoice { lock: ApartId::Rcl, .. }))
+        matches!(&self.chosen, Chosen::Apart(StandaloneChoice { lock: StandaloneId::Rcl, .. }))
     }
 
     /// Fails if this lock cannot be simulated so.
@@ -112,8 +112,8 @@ impl Candidate {
         };
         let lock = choice.lock.info();
         match choice.lock {
-            ApartId::Null if threads != [1] => refuse("it excludes nobody: --threads 1"),
-            ApartId::Null | ApartId::Cas => Ok(()),
+            StandaloneId::Null if threads != [1] => refuse("it excludes nobody: --threads 1"),
+            StandaloneId::Null | StandaloneId::Cas => Ok(()),
             _ if work.waits_inside() => {
                 refuse("its sections cannot wait for something: another workload, such as kvmap")
             }

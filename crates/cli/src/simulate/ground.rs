@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use flashlock_sim::{self as sim, Region, Use};
 use flashlock_workloads::random::XorShift;
-use flashlock_workloads::{Ground, Lines, Lock, RwLock};
+use flashlock_workloads::{Backend, Lines, Lock, RwLock};
 
 use super::any_lock::AnyLock;
 
@@ -49,7 +49,7 @@ impl Lines for Visited {
     }
 }
 
-impl Ground for Simulated {
+impl Backend for Simulated {
     type Lines = Touched;
     type Shadow = Visited;
 

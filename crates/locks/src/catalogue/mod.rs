@@ -6,23 +6,23 @@
 //! |---|---|---|
 //! | `mutexes` | [`for_each_lock!`](crate::for_each_lock) | its file, and one row |
 //! | `rw/catalogue` | [`for_each_rw_lock!`](crate::for_each_rw_lock): [readers-writer locks](crate::rw::catalogue) | the same |
-//! | [`apart`] | [`for_each_lock_apart!`](crate::for_each_lock_apart): locks that no program can be run under | the same |
+//! | [`apart`] | [`for_each_standalone_lock!`](crate::for_each_standalone_lock): locks that no program can be run under | the same |
 //! | [`options`] | [`for_each_option!`](crate::for_each_option) | one row, and its name in the rows of the locks that take it |
 //! | [`claims`] | what locks promise | a claim, and its name in rows |
 //! | [`exceptions`] | what locks cannot do, in groups | a group, and its name in rows |
 
-pub mod apart;
 pub mod claims;
 pub mod exceptions;
 mod mutexes;
 pub mod options;
+pub mod standalone;
 
 use core::ops::Deref;
 
-pub use apart::{APART, ApartId, ApartInfo};
 pub use claims::Claim;
 pub use exceptions::Exception;
 pub use options::{OPTIONS, ORDERS, OptionId, OptionInfo, OrderInfo, Tunables};
+pub use standalone::{STANDALONE, StandaloneId, StandaloneInfo};
 
 use crate::for_each_lock;
 

@@ -50,7 +50,7 @@
 //! | `tail` swap | AcqRel | itself; `tail` CAS -> 0 | publishes the empty node; sees the last section if the lock was free |
 //! | `tail` CAS node -> 0 | Release | `tail` swap of the next | hands over all sections |
 //! | `next` store / load | Release / Acquire | each other | the request must be seen, and what it refers to |
-//! | `state` -> SERVED, HEAD | Release | the load in `wait::told`, Acquire | the answer; all sections so far |
+//! | `state` -> SERVED, HEAD | Release | the load in `wait::notified`, Acquire | the answer; all sections so far |
 //!
 //! **Cannot:** do what no [closure lock](super) can. The order is first come, first served. While the combiner does not
 //! run, nothing is run.
@@ -83,11 +83,11 @@ impl<W: WaitPolicy, const H: u32> CcSynch<W, H> {
     fn wait<M: Machine>(me: Handle) -> bool {
         M::trace(Event::Contended);
         let stamp = M::stamp();
-        let is_told = |seen| matches!(seen, state::SERVED | state::HEAD);
+        let is_notified = |seen| matches!(seen, state::SERVED | state::HEAD);
         // Without a deadline it cannot time out.
-        let told = wait::told::<M, W>(me.node(), None, is_told);
+        let notified = wait::notified::<M, W>(me.node(), None, is_notified);
         M::waited(stamp);
-        told == Ok(state::SERVED)
+        notified == Ok(state::SERVED)
     }
 
     /// (combiner, one request run) -> free, or another one combines. `here`: the first node that was not served.

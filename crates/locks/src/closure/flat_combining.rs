@@ -277,11 +277,11 @@ impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
                     let _ = state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
                 }
                 state::SERVED => return false,
-                told => {
+                notified => {
                     // PARKED: invariant 5. HEAD: the lock is ours.
-                    if told == state::HEAD || lock.lock.swap(MARKED, AcqRel) == FREE {
+                    if notified == state::HEAD || lock.lock.swap(MARKED, AcqRel) == FREE {
                         // So that nobody wakes us, if we were not served meanwhile.
-                        let _ = state.compare_exchange(told, state::WAITING, Relaxed, Relaxed);
+                        let _ = state.compare_exchange(notified, state::WAITING, Relaxed, Relaxed);
                         return true;
                     }
                     M::trace(Event::Park);

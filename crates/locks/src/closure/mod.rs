@@ -131,7 +131,7 @@ pub unsafe fn serve<M: Machine>(node: &Node<M>) {
     unsafe { Request::act(request) }
 }
 
-/// WAITING | PARKED -> what its thread waits for. Release pairs with the Acquire in `wait::told`.
+/// WAITING | PARKED -> what its thread waits for. Release pairs with the Acquire in `wait::notified`.
 fn answer<M: Machine, W: WaitPolicy>(node: &Node<M>, what: u32) {
     if W::PARKS { tell::<M>(&node.state, what) } else { node.state.store(what, Release) }
 }

@@ -121,14 +121,14 @@ fn awaited(claimed: u32) -> u32 {
 }
 
 /// Waits while CLAIMED. CLAIMED -> AWAITED, and sleeps; the state after that.
-pub fn until_told<M: Machine>(node: &Node<M>) -> u32 {
+pub fn until_notified<M: Machine>(node: &Node<M>) -> u32 {
     let claimed = claimed(node);
     loop {
         // Relaxed: says only where we sleep.
         let _ = node.state.compare_exchange(claimed, awaited(claimed), Relaxed, Relaxed);
         match node.state.load(Acquire) {
             asleep if asleep == awaited(claimed) => drop(M::park(&node.state, asleep, None)),
-            told => return told,
+            notified => return notified,
         }
     }
 }

@@ -41,7 +41,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use crate::cond::chain::{Chain, claimed, tell, until_told};
+use crate::cond::chain::{Chain, claimed, tell, until_notified};
 use crate::event::Event;
 use crate::list::List;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
@@ -183,7 +183,7 @@ impl<M: Machine> CondQueue<M> {
     /// What becomes of a node that has been claimed.
     fn claimed(&self, me: Handle) -> Outcome {
         let node = me.node::<M>();
-        if until_told(node) != state::SIGNALED {
+        if until_notified(node) != state::SIGNALED {
             return Outcome::Moved(me);
         }
         let baton = if node.prev.load(Relaxed) == BY_BROADCAST {
@@ -223,7 +223,7 @@ impl<M: Machine> CondQueue<M> {
             return Outcome::TimedOut;
         }
         let node = me.node::<M>();
-        if until_told(node) == state::SIGNALED && node.prev.load(Relaxed) != BY_BROADCAST {
+        if until_notified(node) == state::SIGNALED && node.prev.load(Relaxed) != BY_BROADCAST {
             self.signal(); // Our reference keeps the object alive (invariant 3).
         }
         self.claimed(me)

@@ -11,7 +11,7 @@
 //! **Use it** when many threads want the lock, their sections compete for a shared cache, and a wait now and then may
 //! be long. **Rather not** when each wait must be short.
 //!
-//! **Departures.** Those of [`queue::aside`](crate::queue::aside).
+//! **Departures.** Those of [`queue::culling`](crate::queue::culling).
 //! 1. In the paper, the releaser may excise any node between its own and the tail. Here it excises the first, so the
 //!    lock goes to the second.
 //! 2. A first waiter that has given up is removed instead of culled.
@@ -63,7 +63,7 @@
 //! other waits: the passive waiters of `stp` take no CPU from the active ones, and publishing the time only costs.
 //!
 //! ## State, invariants and orderings
-//! Those of [`queue::aside`](crate::queue::aside), and: `prev` of a passive node names the next newer one, except in
+//! Those of [`queue::culling`](crate::queue::culling), and: `prev` of a passive node names the next newer one, except in
 //! the newest. `prev`, like all of the passive list, belongs to the holder: Relaxed. No checker can distinguish the
 //! links' Release and Acquire from Relaxed. [The models](../models.md#what-neither-can-tell) argue for them.
 //!
@@ -77,14 +77,14 @@ use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::node::state;
 use crate::policy::one_in;
-use crate::queue::aside::AsideLock;
+use crate::queue::culling::CullingLock;
 use crate::queue::link::{Link, handle_in};
 use crate::queue::service::{AsTuned, Service};
 use crate::queue::succession::{Holder, Succession};
 use crate::wait::SpinThenPark;
 
 /// The MCSCR lock; waiters wait by policy `W`, and those are served whom `S` serves.
-pub type Mcscr<W = SpinThenPark, S = AsTuned> = AsideLock<Fewest<S>, W>;
+pub type Mcscr<W = SpinThenPark, S = AsTuned> = CullingLock<Fewest<S>, W>;
 
 /// As few threads as keep the lock busy.
 pub struct Fewest<S = AsTuned>(PhantomData<S>);

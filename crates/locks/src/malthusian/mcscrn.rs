@@ -8,7 +8,7 @@
 //! **Use it** when you would use `mcscr`, and the machine has several NUMA nodes. **Rather not** when there is one node
 //! (use `mcscr`), or each wait must be short.
 //!
-//! **Departures.** Those of [`queue::aside`](crate::queue::aside). (1) The two lists, passive and remote, are one ring:
+//! **Departures.** Those of [`queue::culling`](crate::queue::culling). (1) The two lists, passive and remote, are one ring:
 //! the passive ones first, the newest at the front; then the remote ones, in the order in which they were set aside,
 //! and behind those, after a change of home, who was passive, the newest first. So the lock stays as small as MCSCR's;
 //! where one part ends is looked for, when home is to change. (2) If nobody at home waits at all, another node becomes
@@ -43,7 +43,7 @@
 //! chooses anew for the same home; he may be of another NUMA node when he comes back.
 //!
 //! ## State, invariants and orderings
-//! Those of [`queue::aside`](crate::queue::aside), and: in the ring, who is home comes before who is not; and the
+//! Those of [`queue::culling`](crate::queue::culling), and: in the ring, who is home comes before who is not; and the
 //! successor is at home from then on. The ring is the holder's: Relaxed. Links of the main queue may be written at that
 //! moment: Acquire. No checker can tell the links' Release and Acquire from Relaxed: [the
 //! models](../models.md#what-neither-can-tell) argue for them.
@@ -57,14 +57,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::event::Event;
 use crate::machine::{Handle, Machine, Word};
 use crate::policy::one_in;
-use crate::queue::aside::AsideLock;
+use crate::queue::culling::CullingLock;
 use crate::queue::link::Link;
 use crate::queue::service::AsTuned;
 use crate::queue::succession::{Holder, Succession};
 use crate::wait::SpinThenPark;
 
 /// The MCSCRN lock; waiters wait by policy `W`.
-pub type Mcscrn<W = SpinThenPark> = AsideLock<FewestAtHome, W>;
+pub type Mcscrn<W = SpinThenPark> = CullingLock<FewestAtHome, W>;
 
 /// As few threads as keep the lock busy, of one NUMA node.
 pub struct FewestAtHome;

@@ -10,7 +10,7 @@
 //! **Use it** when one lock is hot on a machine with several NUMA nodes, and each thread has a CPU. **Rather not** when
 //! there is one node (`cna` does the same as `mcs` there), or when threads outnumber CPUs.
 //!
-//! **Departures.** Those of [`queue::aside`](crate::queue::aside). The holder keeps a node only while there is a
+//! **Departures.** Those of [`queue::culling`](crate::queue::culling). The holder keeps a node only while there is a
 //! secondary queue. That node's state names the tail of the secondary queue, where the paper's `spin` word names its
 //! head. There is no `secTail`, because the list is circular. The lock names the node, or the first waiter, so it takes
 //! 8 bytes; the paper's takes one word.
@@ -51,7 +51,7 @@
 //! waiters that a broadcast moved here, the scan reads the waiter's line.
 //!
 //! ## State, invariants and orderings
-//! Those of [`queue::aside`](crate::queue::aside). The scan follows links that may be written at that moment (Acquire:
+//! Those of [`queue::culling`](crate::queue::culling). The scan follows links that may be written at that moment (Acquire:
 //! the waiter that a link names must be seen prepared). It stops before a link that is 0, so that each waiter that it
 //! moves has a successor (invariant 2 there). The scan's own stores are Relaxed: only the next holder reads them, and
 //! the hand-over orders them. No checker can distinguish the links' Release and Acquire from Relaxed. [The
@@ -65,14 +65,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::event::Event;
 use crate::machine::{Handle, Local, Machine, Word};
 use crate::policy::one_in;
-use crate::queue::aside::AsideLock;
+use crate::queue::culling::CullingLock;
 use crate::queue::link::Link;
 use crate::queue::service::Everybody;
 use crate::queue::succession::{Holder, Succession};
 use crate::wait::SpinThenPark;
 
 /// The CNA lock; waiters wait by policy `W`.
-pub type Cna<W = SpinThenPark> = AsideLock<SameNode, W>;
+pub type Cna<W = SpinThenPark> = CullingLock<SameNode, W>;
 
 /// Waiters of the holder's NUMA node first.
 pub struct SameNode;

@@ -165,7 +165,7 @@ struct Sleepers<'a, M: Machine>(&'a Block<M>);
 impl<M: Machine> Sleepers<'_, M> {
     /// Behind the others.
     fn add(&self, sleeper: Handle) {
-        M::trace(Event::CohortAside);
+        M::trace(Event::CohortCulling);
         let [first, last] = &self.0.sleepers;
         sleeper.node::<M>().next.store(0, Relaxed);
         match Handle::from_word(last.load(Relaxed)) {

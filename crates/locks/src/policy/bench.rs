@@ -232,7 +232,7 @@ impl Machine for Bench {
     fn left_behind(_: *const Plain) -> &'static LeftBehind<Self> {
         Box::leak(Box::new(LeftBehind::new())) // Nobody leaves these queues.
     }
-    fn leavers(_: *const Plain) -> &'static Plain {
+    fn drain_word(_: *const Plain) -> &'static Plain {
         unreachable!()
     }
 }

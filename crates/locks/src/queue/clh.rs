@@ -218,13 +218,13 @@ impl<M: Machine> ClhQueue<M> {
 /// Waits until a predecessor has released, or has gone.
 fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>) -> Before {
     let node = previous.node::<M>();
-    let is_told = |seen| matches!(seen, RELEASED | state::ABANDONED);
-    let mut told = None;
+    let is_notified = |seen| matches!(seen, RELEASED | state::ABANDONED);
+    let mut notified = None;
     if W::SPINS {
-        told = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), is_told);
+        notified = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), is_notified);
     }
     loop {
-        let seen = told.take().unwrap_or_else(|| node.state.load(Acquire));
+        let seen = notified.take().unwrap_or_else(|| node.state.load(Acquire));
         match seen {
             RELEASED => return Before::Released,
             state::ABANDONED => match Handle::from_word(node.prev.load(Relaxed)) {
@@ -243,7 +243,7 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
             }
             // WAITING -> PARKED. Fails if we are told just now.
             _ if W::PARKS => drop(node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed)),
-            _ => told = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), is_told),
+            _ => notified = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), is_notified),
         }
     }
 }

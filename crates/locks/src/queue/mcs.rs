@@ -57,14 +57,14 @@
 use core::marker::PhantomData;
 
 use crate::machine::{Handle, Machine};
-use crate::queue::aside::AsideLock;
+use crate::queue::culling::CullingLock;
 use crate::queue::link::Link;
 use crate::queue::service::{Everybody, Service};
 use crate::queue::succession::{Holder, Succession};
 use crate::wait::SpinThenPark;
 
 /// The MCS lock; waiters wait by policy `W`, and are served as `S` says.
-pub type Mcs<W = SpinThenPark, S = Everybody> = AsideLock<InOrder<S>, W>;
+pub type Mcs<W = SpinThenPark, S = Everybody> = CullingLock<InOrder<S>, W>;
 
 /// First come, first served, but for whom the service `S` passes over.
 pub struct InOrder<S: Service>(PhantomData<S>);

@@ -82,9 +82,9 @@ impl Service for TimePublished {
                 state::LEAVING => {
                     // Whoever takes the node out of the queue may not run, if we do.
                     let patience = W::patience(None, Patience::Budget);
-                    let told = W::SPINS
+                    let notified = W::SPINS
                         && M::spin_until(&node.state, Acquire, patience, |seen| seen != state::LEAVING).is_some();
-                    if !told {
+                    if !notified {
                         let _ = node.state.compare_exchange(state::LEAVING, state::PARTING, Relaxed, Relaxed);
                     }
                 }
@@ -134,17 +134,17 @@ fn publish<M: Machine>(node: &Node<M>) {
 
 /// Polls until the waiter is told something, or the patience is spent, and says meanwhile that it runs.
 fn poll<M: Machine, W: WaitPolicy>(node: &Node<M>, patience: Patience) {
-    let is_told = |seen| is_head(seen) || matches!(seen, state::LEAVING | state::EVICTED);
+    let is_notified = |seen| is_head(seen) || matches!(seen, state::LEAVING | state::EVICTED);
     if W::RESTS {
         M::rest_until(&node.state, Acquire, patience, |seen| {
-            let told = is_told(seen);
-            if !told {
+            let notified = is_notified(seen);
+            if !notified {
                 publish(node);
             }
-            told
+            notified
         });
     } else {
-        M::spin_published(&node.state, &node.since, Acquire, patience, is_told);
+        M::spin_published(&node.state, &node.since, Acquire, patience, is_notified);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Queue locks that hand over directly: first come, first served, or with waiters set aside.
 
-pub mod aside;
 pub mod clh;
+pub mod culling;
 pub mod k42;
 pub mod link;
 pub mod mcs;

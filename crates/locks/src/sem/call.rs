@@ -5,7 +5,7 @@
 //!
 //! ## A waiter's node
 //! ```text
-//!   WAITS ──a post──> CALLED ──woken, or noticed by the waiter──> TOLD ──no permit──> WAITS, with the next generation
+//!   WAITS ──a post──> CALLED ──woken, or noticed by the waiter──> NOTIFIED ──no permit──> WAITS, with the next generation
 //!   any ──the waiter goes──> LEAVING (the node is its own), or ABANDONED (the node is the list's)
 //! ```
 //! The state also says whether the node is in the list ([`LISTED`]), and in which generation the waiter has announced
@@ -78,11 +78,11 @@ fn claim<M: Machine>(node: &Node<M>, semaphore: u64) -> Option<u32> {
     None
 }
 
-/// CALLED -> TOLD. Whether it was still CALLED.
+/// CALLED -> NOTIFIED. Whether it was still CALLED.
 fn tell<M: Machine>(node: &Node<M>, called: u32) -> bool {
     let mut seen = called;
     while is_same_call(seen, called) {
-        match node.state.compare_exchange(seen, seen ^ state::CALLED ^ state::TOLD, AcqRel, Relaxed) {
+        match node.state.compare_exchange(seen, seen ^ state::CALLED ^ state::NOTIFIED, AcqRel, Relaxed) {
             Ok(_) => return true,
             Err(now) => seen = now,
         }
@@ -90,12 +90,12 @@ fn tell<M: Machine>(node: &Node<M>, called: u32) -> bool {
     false
 }
 
-/// CALLED -> TOLD, by the waiter itself. Its state.
+/// CALLED -> NOTIFIED, by the waiter itself. Its state.
 pub(super) fn acknowledge<M: Machine>(node: &Node<M>) -> u32 {
     let mut seen = node.state.load(Acquire);
     while kind(seen) == state::CALLED {
-        match node.state.compare_exchange(seen, seen ^ state::CALLED ^ state::TOLD, AcqRel, Acquire) {
-            Ok(_) => return seen ^ state::CALLED ^ state::TOLD,
+        match node.state.compare_exchange(seen, seen ^ state::CALLED ^ state::NOTIFIED, AcqRel, Acquire) {
+            Ok(_) => return seen ^ state::CALLED ^ state::NOTIFIED,
             Err(now) => seen = now,
         }
     }

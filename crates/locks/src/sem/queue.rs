@@ -21,7 +21,7 @@
 //! | [`QUEUED`], [`NEWS`], n | the same (BUSY or not), and some may be called who are not in the list |
 //!
 //! ```text
-//!   head ─> [TOLD] <─> [CALLED] <─> [ABANDONED] <─> [WAITS] <─> [WAITS] <─ tail     strays: [WAITS]  [CALLED]
+//!   head ─> [NOTIFIED] <─> [CALLED] <─> [ABANDONED] <─> [WAITS] <─> [WAITS] <─ tail     strays: [WAITS]  [CALLED]
 //!           on its way  being woken  left behind     asleep      asleep                     asleep   being woken
 //! ```
 //! The states of a node are in [`call`](super::call). A **stray** is a waiter that found somebody at the list, and
@@ -37,7 +37,7 @@
 //! 3. Whoever is at the list clears NEWS before it looks for waiters that are not in the list, and does not go while it
 //!    is set. QUEUED is cleared only together with BUSY, by who has found the list empty since NEWS was cleared.
 //! 4. A waiter becomes CALLED only by a post (or by who passes a call on) whose permit can be seen already. It becomes
-//!    TOLD when it has been woken after that, or has noticed. A state that is not WAITS changes back only by announcing
+//!    NOTIFIED when it has been woken after that, or has noticed. A state that is not WAITS changes back only by announcing
 //!    itself anew, with another generation.
 //! 5. A node is in the list iff its state says LISTED. The node of a waiter that goes is its own if it is not LISTED.
 //!    If it is, the waiter takes it out, or leaves it there, ABANDONED, for whoever is at the list to give back.
@@ -58,7 +58,7 @@
 //! noticed, so after t, and has taken one; or it left before it noticed, and then looks once more
 //! ([`Semaphore::served`], `give_up`) and takes one or calls another; or it was stopped since. (b) It was at the list,
 //! and nobody there was WAITS; or QUEUED was not set, because somebody had found the list empty. NEWS was not set when
-//! its permit came, so by 2 and 3 everybody who had announced itself was in the list, CALLED or TOLD, and all who were
+//! its permit came, so by 2 and 3 everybody who had announced itself was in the list, CALLED or NOTIFIED, and all who were
 //! CALLED have been woken (`help`). Each of them looks for a permit, after t, before it sleeps again: if by then it
 //! could have announced itself anew without seeing this permit, NEWS would have been set, for somebody was at the list.
 //! (c) It has looked at all nodes, called whoever was WAITS, and woken whoever was CALLED. Whoever announces itself
@@ -80,7 +80,7 @@
 //! | CAS that sets [`BUSY`], or clears [`NEWS`] | Acquire | the CAS that clears [`BUSY`], or sets NEWS, Release | the list is as it was left; strays are seen |
 //! | `state` to WAITS | Release | loads and CASes of it, Acquire | who takes it for a waiter of this semaphore has seen what else is in the node |
 //! | `state` to CALLED | AcqRel | loads and CASes of the waiter, Acquire | the waiter that notices sees the permit it was called for (4) |
-//! | `state` to TOLD, LEAVING, ABANDONED, or LISTED or not | AcqRel | loads of it, and failed CASes, Acquire | who gives the node back or uses it again is behind who used it before; and they hand on that the waiter was called |
+//! | `state` to NOTIFIED, LEAVING, ABANDONED, or LISTED or not | AcqRel | loads of it, and failed CASes, Acquire | who gives the node back or uses it again is behind who used it before; and they hand on that the waiter was called |
 //! | all else | Relaxed | – | protected by [`BUSY`], or a hint |
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -328,7 +328,7 @@ impl<M: Machine> Semaphore<'_, M> {
     /// Takes those out at the end who were told, or have gone. At the list.
     pub(super) fn sweep(self) {
         while let Some(last) = Handle::from_word(self.queue.tail.load(Relaxed))
-            && matches!(kind(last.node::<M>().state.load(Acquire)), state::TOLD | state::ABANDONED)
+            && matches!(kind(last.node::<M>().state.load(Acquire)), state::NOTIFIED | state::ABANDONED)
             && self.take_out(last, false)
         {}
     }
@@ -345,7 +345,7 @@ impl<M: Machine> Semaphore<'_, M> {
                     M::give_node(handle);
                     return true;
                 }
-                state::TOLD => match node.state.compare_exchange(seen, seen & !LISTED, AcqRel, Acquire) {
+                state::NOTIFIED => match node.state.compare_exchange(seen, seen & !LISTED, AcqRel, Acquire) {
                     Ok(_) => return true,
                     Err(now) => seen = now,
                 },
@@ -439,7 +439,7 @@ mod tests {
         asleep.node::<Bench>().next.store(gone.word(), Relaxed);
         queue.head.store(gone.word(), Relaxed);
         assert_eq!(semaphore.post(), Ok(()));
-        assert_eq!((word.load(Relaxed), state_of(asleep)), (QUEUED | BUSY | 1, state::TOLD | LISTED));
+        assert_eq!((word.load(Relaxed), state_of(asleep)), (QUEUED | BUSY | 1, state::NOTIFIED | LISTED));
         // Nobody at all who could be woken: it does not go round for ever.
         assert_eq!((semaphore.post(), semaphore.value()), (Ok(()), 2));
     }
@@ -456,13 +456,13 @@ mod tests {
         let here = linked(&semaphore, [state::WAITS; 40]);
         for posted in 1..=40 {
             assert_eq!(semaphore.post(), Ok(()));
-            let told = here.iter().filter(|&&handle| state_of(handle) == state::TOLD).count();
-            assert_eq!((told, semaphore.value()), (posted, posted as u32));
+            let notified = here.iter().filter(|&&handle| state_of(handle) == state::NOTIFIED).count();
+            assert_eq!((notified, semaphore.value()), (posted, posted as u32));
         }
         // Whoever was called is woken when nobody else is left.
         assert!(called.iter().all(|&handle| state_of(handle) == state::CALLED));
         assert_eq!(semaphore.post(), Ok(()));
-        assert!(called.iter().all(|&handle| state_of(handle) == state::TOLD));
+        assert!(called.iter().all(|&handle| state_of(handle) == state::NOTIFIED));
         assert!(elsewhere.iter().all(|&handle| state_of(handle) == state::WAITS));
     }
 }

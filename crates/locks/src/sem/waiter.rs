@@ -204,7 +204,7 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// The calling thread does not wait any more: takes its node out of the list, or leaves it there (invariant 5).
-    /// What it was until then: WAITS, CALLED or TOLD.
+    /// What it was until then: WAITS, CALLED or NOTIFIED.
     fn quit(self, me: Handle) -> u32 {
         let node = me.node::<M>();
         let mut seen = node.state.load(Acquire);

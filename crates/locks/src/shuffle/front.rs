@@ -220,8 +220,8 @@ impl<M: Machine> ShflQueue<M> {
             let bed = onto.filter(|_| is_asleep(seen));
             start_clock(node);
             self.set_head(naming(candidate));
-            let told = if bed.is_some() { state::NAPPING } else { state::HEAD };
-            if node.state.compare_exchange(seen, told, AcqRel, Relaxed).is_ok() {
+            let notified = if bed.is_some() { state::NAPPING } else { state::HEAD };
+            if node.state.compare_exchange(seen, notified, AcqRel, Relaxed).is_ok() {
                 match bed {
                     Some(word) => M::requeue(node, word), // Invariant 7. Who does not sleep there sees what it is.
                     None if notes => note_awake::<M>(candidate),
@@ -257,12 +257,12 @@ impl<M: Machine> ShflQueue<M> {
     /// left, or if its successor has not linked itself yet.
     pub fn evict(&self, idle: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let node = idle.node::<M>();
-        let told = matches!(node.state.load(Acquire), state::HEAD | state::NAPPING);
+        let notified = matches!(node.state.load(Acquire), state::HEAD | state::NAPPING);
         // Nor one that is rewriting links at this moment, and does run.
-        if !told || !shuffler::retire(node) || !self.unname(idle) {
+        if !notified || !shuffler::retire(node) || !self.unname(idle) {
             return None; // Invariant 5.
         }
-        let told = match Handle::from_word(node.next.load(Acquire)) {
+        let notified = match Handle::from_word(node.next.load(Acquire)) {
             Some(next) => self.install(next, onto),
             None if self.tail.compare_exchange(idle.word(), 0, AcqRel, Relaxed).is_ok() => None,
             None => {
@@ -271,7 +271,7 @@ impl<M: Machine> ShflQueue<M> {
             }
         };
         node.state.store(state::EVICTED, Release);
-        told
+        notified
     }
 
     /// Whether a waiter that joined behind `previous` is reachable from the front, as far as `previous` has anything to

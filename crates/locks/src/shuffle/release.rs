@@ -181,12 +181,12 @@ pub(super) fn bound<M: Machine>(head: &Node<M>) -> u32 {
 }
 
 fn stretched<M: Machine>(least: u32) -> u32 {
-    least.max(M::stand_still().saturating_mul(WORTH)).min(least.saturating_mul(STRETCHES))
+    least.max(M::recent_stall().saturating_mul(WORTH)).min(least.saturating_mul(STRETCHES))
 }
 
 /// A lock that was handed over stood still for so long (µs). Half of what was so before counts, too: hand-overs differ.
 pub(super) fn stood_still<M: Machine>(micros: u32) {
-    M::set_stand_still(micros.max(M::stand_still() / 2));
+    M::set_recent_stall(micros.max(M::recent_stall() / 2));
 }
 
 /// Wakes a waiter that has just been made head.

@@ -63,7 +63,7 @@ impl<M: Machine> Lock<'_, M> {
                 return Turn::Head;
             }
             match self.queue.sleep_in_queue::<W>(node, &mut look, trusts, until) {
-                told if is_told(told) => return Turn::Head,
+                notified if is_notified(notified) => return Turn::Head,
                 state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
                 _ => {}
             }
@@ -157,14 +157,14 @@ impl<M: Machine> ShflQueue<M> {
         let node = me.node::<M>();
         let patience = if W::PARKS { Patience::Budget } else { Patience::Until(limit) };
         let mut polls = 0u32;
-        let told = |seen| {
+        let notified = |seen| {
             polls = polls.wrapping_add(1);
-            if !is_told(seen) && polls.is_multiple_of(WALK_EVERY) && shuffler::has_role(node) {
-                shuffler::walk::<M, P>(me, self, || is_told(node.state.load(Relaxed)));
+            if !is_notified(seen) && polls.is_multiple_of(WALK_EVERY) && shuffler::has_role(node) {
+                shuffler::walk::<M, P>(me, self, || is_notified(node.state.load(Relaxed)));
             }
-            is_told(seen)
+            is_notified(seen)
         };
-        W::poll::<M>(&node.state, Acquire, patience, told).is_some()
+        W::poll::<M>(&node.state, Acquire, patience, notified).is_some()
     }
 
     /// WAITING -> PARKED, and sleeps until it is told, or woken for another reason, or the deadline has passed; or
@@ -198,7 +198,7 @@ impl<M: Machine> ShflQueue<M> {
         self.left().add();
         loop {
             let seen = node.state.load(Acquire);
-            if is_told(seen) {
+            if is_notified(seen) {
                 self.left().remove();
                 return if won { Turn::HeadHolding } else { Turn::Head };
             }
@@ -211,6 +211,6 @@ impl<M: Machine> ShflQueue<M> {
 
 /// Whether a waiter need not wait in the queue any more: it is head, if perhaps asleep on the lock's word until a
 /// moment ago; or was, and has been thrown out before it noticed. (Who contends as the head finds out.)
-pub(crate) fn is_told(seen: u32) -> bool {
+pub(crate) fn is_notified(seen: u32) -> bool {
     matches!(seen, state::HEAD | state::NAPPING | state::EVICTED)
 }

@@ -113,17 +113,17 @@ impl<W: WaitPolicy> WaitPolicy for Staying<W> {
 ///
 /// Acquire on `state` pairs with the Release of whoever stores what is waited for: what the lock hands over goes
 /// through this word.
-pub(crate) fn told<M: Machine, W: WaitPolicy>(
+pub(crate) fn notified<M: Machine, W: WaitPolicy>(
     node: &Node<M>,
     until: Option<Deadline>,
-    is_told: impl Fn(u32) -> bool,
+    is_notified: impl Fn(u32) -> bool,
 ) -> Result<u32, u32> {
     if W::SPINS {
         let stays = W::STAYS.then(|| M::sooner(STAY, until));
         loop {
-            let told = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), &is_told);
-            if let Some(told) = told {
-                return Ok(told);
+            let notified = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), &is_notified);
+            if let Some(notified) = notified {
+                return Ok(notified);
             }
             if stays.is_none_or(|end| M::crowded() || M::expired(&end)) {
                 break;
@@ -136,7 +136,7 @@ pub(crate) fn told<M: Machine, W: WaitPolicy>(
     }
     loop {
         let seen = node.state.load(Acquire);
-        if is_told(seen) {
+        if is_notified(seen) {
             return Ok(seen);
         }
         if until.is_some_and(|deadline| M::expired(&deadline)) {
@@ -156,7 +156,7 @@ pub fn turn<M: Machine, W: WaitPolicy>(
     until: Option<Deadline>,
     left: &LeftBehind<M>,
 ) -> Result<(), TimedOut> {
-    told::<M, W>(node, until, is_head).map_or_else(|seen| abandon(node, seen, left), |_| Ok(()))
+    notified::<M, W>(node, until, is_head).map_or_else(|seen| abandon(node, seen, left), |_| Ok(()))
 }
 
 /// WAITING | PARKED -> what the one who waits for that is to know, by a word that is in type-stable memory: it may go,

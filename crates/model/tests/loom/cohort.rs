@@ -247,7 +247,7 @@ cohorts! {
     c_ptl_tkt: CPtlTkt, CPtlTkt, ALL, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
     hmcs: Hmcs<Park>, Hmcs<Spin>, BOUND, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
     cst: Cst<SpinThenPark>, Cst<Spin>, BOUND, CROWDED, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
-    cst_asleep: Cst<Park>, Cst<Spin>, BOUND, SETUP, [(On::One, Event::CohortAside), (On::Two, Event::CohortMove)];
+    cst_asleep: Cst<Park>, Cst<Spin>, BOUND, SETUP, [(On::One, Event::CohortCulling), (On::Two, Event::CohortMove)];
     hmcs_of_three_levels: Hmcs<Park>, Hmcs<Spin>, BOUND, THREE_LEVELS,
         [(On::One, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
     hmcs_of_four_levels: Hmcs<Park>, Hmcs<Spin>, BOUND, FOUR_LEVELS,
@@ -297,7 +297,7 @@ fn seeded_bugs_are_found() {
     explore("the mutants' skeleton", BOUND, SETUP, || sections::<InLine<Of<Sound>>>(On::Two));
     find("passes on to who has left", BOUND, SETUP, || timed::<InLine<Of<PassesToNobody>>>(On::One));
     find("looks back at a released lock", BOUND, SETUP, || last_frees::<InLine<Of<LooksBack>>>(On::Two));
-    find("looks back at the part", BOUND, SETUP, || last_frees::<InLine<Of<LooksBackAside>>>(On::Two));
+    find("looks back at the part", BOUND, SETUP, || last_frees::<InLine<Of<LooksBackAtTheCulled>>>(On::Two));
     find("keeps the dead", Preemptions(1), SETUP, || forked::<InLine<Of<KeepsTheDead>>>(On::Two, 6));
     find("lets in who holds the local lock", BOUND, SETUP, || sections::<InLine<Of<NoGlobal>>>(On::Two));
 
@@ -350,7 +350,7 @@ fn forked_with_sleepers<L: LocalLock>() {
 #[test]
 fn sleepers_aside() {
     let totals = explore("cst, two asleep", Preemptions(2), SETUP, asleep::<InLine<Cst<Park>>>);
-    totals.shows(&[Event::CohortAside, Event::TimedOut]);
+    totals.shows(&[Event::CohortCulling, Event::TimedOut]);
     type Of<B> = Cohort<GlobalMcs<Park>, BrokenCst<B>>;
     explore("the mutants' skeleton, cst", Preemptions(2), SETUP, asleep::<InLine<Of<Sound>>>);
     find("forgets who sleeps", Preemptions(2), SETUP, asleep::<InLine<Of<ForgetsSleepers>>>);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::cond::Chain;
-use flashlock_locks::cond::chain::{claimed, until_told};
+use flashlock_locks::cond::chain::{claimed, until_notified};
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
 use flashlock_locks::node::{is_head, state};
 use flashlock_locks::raw::RawLock;
@@ -123,7 +123,7 @@ pub(crate) fn adopt<L: Lock>(mutex: &Mutex<L>, sleepers: &[Handle]) {
 
 /// What the thread does whose node was adopted.
 pub(crate) fn adopted_section<L: Lock>(mutex: &Mutex<L>, me: Handle) {
-    until_told(me.node::<Loom>());
+    until_notified(me.node::<Loom>());
     L::lock_adopted(&mutex.word, &mutex.queue, me);
     mutex.visit();
     mutex.unlock();

@@ -10,8 +10,8 @@ use flashlock_model::harness::Totals;
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::{explore, find};
 
-use crate::aside::{STAYS, choice_against_joiner, recall_against_joiner};
 use crate::common::{Racers, sections, timed};
+use crate::culling::{STAYS, choice_against_joiner, recall_against_joiner};
 use crate::evict_mutants::*;
 
 /// The option is on.

@@ -7,9 +7,9 @@ use flashlock_locks::wait::{Park, SpinThenPark};
 use flashlock_model::Setup;
 use flashlock_model::loom::{explore, find};
 
-use crate::aside::{LEAVES, STAYS, TwoLists, with_aside};
-use crate::aside_mutants::{DropsTheRest, ForgetsThoseAside, Mutant};
 use crate::common::{ALL, Racers, release_as_one_comes};
+use crate::culling::{LEAVES, STAYS, TwoLists, with_aside};
+use crate::culling_mutants::{DropsTheRest, ForgetsTheCulled, Mutant};
 
 /// What is aside, by the node of each, passive ones first; and in which order they are served, whenever a newcomer is.
 struct Aside {
@@ -73,6 +73,6 @@ fn seeded_bugs_are_found() {
         against_joiner::<Mutant<DropsTheRest<FewestAtHome>>>(&BOTH, 0, Racers::Two);
     });
     find("mcscrn: a new home forgets the others aside", ALL, DRAW, || {
-        against_joiner::<Mutant<ForgetsThoseAside>>(&DRAWN, 0, Racers::Two);
+        against_joiner::<Mutant<ForgetsTheCulled>>(&DRAWN, 0, Racers::Two);
     });
 }

@@ -14,12 +14,12 @@ use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::{explore, find};
 use flashlock_model::{Loom, Setup};
 
-use crate::aside::{LEAVES, STAYS};
 use crate::common::{
     ALL, Lock, Mutex, Racers, adopt, adopted_section, all_done, come_back, gives_up, joins, puts_himself,
     release_as_one_comes, sleepers, world,
 };
 use crate::compact_mutants::{LosesThoseBetween, MutantLifo, PopsByStore, TakesTheSecond};
+use crate::culling::{LEAVES, STAYS};
 
 /// A lock with a stack.
 pub(crate) trait Stack: Lock<Queue = LifoQueue<Loom>> {}

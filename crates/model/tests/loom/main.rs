@@ -3,9 +3,6 @@
 // loom's atomics are not `Sync`, and need not be: its threads are coroutines of one.
 #![allow(clippy::arc_with_non_send_sync)]
 
-mod aside;
-#[path = "../shared/aside_mutants.rs"]
-mod aside_mutants;
 #[path = "../shared/closure_mutants.rs"]
 mod closure_mutants;
 mod closures;
@@ -16,6 +13,9 @@ mod common;
 #[path = "../shared/compact_mutants.rs"]
 mod compact_mutants;
 mod cond;
+mod culling;
+#[path = "../shared/culling_mutants.rs"]
+mod culling_mutants;
 #[path = "../shared/evict_mutants.rs"]
 mod evict_mutants;
 mod evictions;

@@ -13,9 +13,9 @@ use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::{explore, find};
 use flashlock_model::{Field, Op, Setup, Weaken};
 
-use crate::aside::{STAYS, recall_against_joiner};
 use crate::cohort::InLine;
 use crate::common::{Lock, Mutex, Racers, all_done, joins, sections, world};
+use crate::culling::{STAYS, recall_against_joiner};
 
 /// Crowded: nobody polls on.
 const SETUP: Setup = Setup { polls: 1, crowded: true, ..Setup::new(6) };

@@ -15,9 +15,9 @@ use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::find;
 use flashlock_model::{Field, Op, Setup, Weaken};
 
-use crate::aside::{self, STAYS};
 use crate::common::Racers::Three;
 use crate::common::{HASTY, sections};
+use crate::culling::{self, STAYS};
 use crate::forked::{NOTHING, forked_in_queueing};
 use crate::{cond, evictions, flash, lifo, qspin, queues, states};
 
@@ -110,13 +110,13 @@ found! {
     cna_lock_fast: [weak(Field::LockTail, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
     cna_enqueue_acquire: [weak(Field::LockTail, Op::Swap, AcqRel, Release)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
     cna_enqueue_release: [weak(Field::LockTail, Op::Swap, AcqRel, Acquire)],
-        STAYS.in_a_child(), || aside::choice_against_joiner::<Cna<SpinThenPark>>(Three);
+        STAYS.in_a_child(), || culling::choice_against_joiner::<Cna<SpinThenPark>>(Three);
     cna_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
     cna_turn: [weak(Field::NodeState, Op::Load, Acquire, Relaxed)], SETUP, sections::<Cna<Spin>>(&[1, 1]);
     cna_recall: [weak(Field::LockTail, Op::Cas, Release, Relaxed)],
-        STAYS, || aside::recall_against_joiner::<Cna<SpinThenPark>>(Three);
+        STAYS, || culling::recall_against_joiner::<Cna<SpinThenPark>>(Three);
     mcscr_grant: [weak(Field::NodeState, Op::Swap, AcqRel, Acquire)],
-        STAYS, || aside::recall_against_joiner::<Mcscr<SpinThenPark>>(Three);
+        STAYS, || culling::recall_against_joiner::<Mcscr<SpinThenPark>>(Three);
 
     qspin_unlock: [weak(Field::LockWord, Op::Add, Release, Relaxed)], SETUP, sections::<Qspin<Spin>>(&[1, 1]);
     qspin_lock: [weak(Field::LockWord, Op::Cas, Acquire, Relaxed)], SETUP, sections::<Qspin<Spin>>(&[1, 1]);

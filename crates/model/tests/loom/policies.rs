@@ -13,7 +13,7 @@ use flashlock_model::{Loom, Setup};
 use loom::thread;
 
 use crate::common::{ALL, sleepers, world};
-use crate::walks::{Queue, complete, dissolve, gives_up, order, queue, told};
+use crate::walks::{Queue, complete, dissolve, gives_up, notified, order, queue};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(7) };
 
@@ -111,7 +111,7 @@ fn against_an_eviction() {
             choose(&mutex, head);
             evicts.join().expect("no panic");
             if head.node::<Loom>().state.load(Relaxed) == state::EVICTED {
-                told(&mutex);
+                notified(&mutex);
                 Loom::give_node(head);
                 complete(&mutex, &nodes[1..]);
             } else {

@@ -15,11 +15,11 @@ use flashlock_model::loom::{explore, find};
 use flashlock_model::{Fault, Field, Loom, Setup};
 use loom::thread;
 
-use crate::aside::{self, LEAVES, STAYS};
-use crate::aside_mutants::*;
 use crate::common::Racers::Three;
 use crate::common::{ALL, HASTY, Lock, Mutex, sections, sleepers, timed};
 use crate::cond::Shared;
+use crate::culling::{self, LEAVES, STAYS};
+use crate::culling_mutants::*;
 use crate::mutants::*;
 use crate::{states, walks};
 
@@ -104,12 +104,12 @@ fn mcs() {
 }
 
 /// The first of the main queue and one aside wait, and the draw says that those aside come back.
-fn both_lists<L: aside::TwoLists>() {
-    let (mutex, mut asleep) = aside::with_aside::<L>(&[1]);
+fn both_lists<L: culling::TwoLists>() {
+    let (mutex, mut asleep) = culling::with_aside::<L>(&[1]);
     let behind = sleepers(&[0]);
     crate::common::adopt(&mutex, &behind);
     asleep.extend(behind);
-    let threads: Vec<_> = asleep.into_iter().map(|me| aside::comes_back(&mutex, me)).collect();
+    let threads: Vec<_> = asleep.into_iter().map(|me| culling::comes_back(&mutex, me)).collect();
     mutex.unlock();
     for thread in threads {
         thread.join().expect("no panic");
@@ -117,9 +117,9 @@ fn both_lists<L: aside::TwoLists>() {
 }
 
 /// Two aside come back.
-fn two_aside<L: aside::TwoLists>() {
-    let (mutex, asleep) = aside::with_aside::<L>(&[1, 1]);
-    let threads: Vec<_> = asleep.into_iter().map(|me| aside::comes_back(&mutex, me)).collect();
+fn two_aside<L: culling::TwoLists>() {
+    let (mutex, asleep) = culling::with_aside::<L>(&[1, 1]);
+    let threads: Vec<_> = asleep.into_iter().map(|me| culling::comes_back(&mutex, me)).collect();
     mutex.unlock();
     for thread in threads {
         thread.join().expect("no panic");
@@ -130,17 +130,21 @@ fn two_aside<L: aside::TwoLists>() {
 fn cna() {
     use flashlock_locks::numa::Cna;
 
-    let (two, leaver) = (Preemptions(2), aside::choice_against_leaver::<MutantAside<GRANTS_GONE>>);
-    explore("the mutants' skeleton", two, STAYS, || aside::recall_against_joiner::<MutantAside<KEEPS>>(Three));
-    find("frees with waiters aside", two, STAYS, || aside::recall_against_joiner::<MutantAside<FREES>>(Three));
-    find("tail by an exchange", two, STAYS, || aside::recall_against_joiner::<MutantAside<SWAPS_TAIL>>(Three));
-    find("wakes nobody aside", two, STAYS, || aside::recall_against_joiner::<MutantAside<WAKES_NONE>>(Three));
+    let (two, leaver) = (Preemptions(2), culling::choice_against_leaver::<MutantCulling<GRANTS_GONE>>);
+    explore("the mutants' skeleton", two, STAYS, || culling::recall_against_joiner::<MutantCulling<KEEPS>>(Three));
+    find("frees with waiters aside", two, STAYS, || culling::recall_against_joiner::<MutantCulling<FREES>>(Three));
+    find("tail by an exchange", two, STAYS, || culling::recall_against_joiner::<MutantCulling<SWAPS_TAIL>>(Three));
+    find("wakes nobody aside", two, STAYS, || culling::recall_against_joiner::<MutantCulling<WAKES_NONE>>(Three));
     find("hands over to who has gone", two, STAYS, move || leaver(true));
-    find("note by a store", two, STAYS, || aside::recall_against_joiner::<MutantAside<GIVES_BY_STORE>>(Three));
-    find("note in a node given back", two, STAYS, || aside::recall_against_joiner::<MutantAside<KEEPS_NOTE>>(Three));
-    find("unlinked set aside", two, STAYS, || aside::choice_against_joiner::<MutantAside<SETS_UNLINKED_ASIDE>>(Three));
+    find("note by a store", two, STAYS, || culling::recall_against_joiner::<MutantCulling<GIVES_BY_STORE>>(Three));
+    find("note in a node given back", two, STAYS, || {
+        culling::recall_against_joiner::<MutantCulling<KEEPS_NOTE>>(Three);
+    });
+    find("unlinked set aside", two, STAYS, || {
+        culling::choice_against_joiner::<MutantCulling<SETS_UNLINKED_ASIDE>>(Three);
+    });
     for aside in [false, true] {
-        find("front not cleared", two, STAYS, move || aside::contended_anew::<MutantAside<KEEPS_FRONT>>(aside));
+        find("front not cleared", two, STAYS, move || culling::contended_anew::<MutantCulling<KEEPS_FRONT>>(aside));
     }
     explore("two aside", two, STAYS, two_aside::<Cna<Park>>);
     find("others aside forgotten", two, STAYS, two_aside::<Mutant<DropsTheRest>>);
@@ -170,14 +174,14 @@ fn shfl_leaver_without_left() {
         };
         let node = head.node::<Loom>();
         mutex.queue.set_head(0);
-        let told = node.next.load(Acquire) != 0;
-        if !told {
+        let notified = node.next.load(Acquire) != 0;
+        if !notified {
             let _ = mutex.queue.tail.compare_exchange(head.word(), 0, AcqRel, Relaxed);
         }
         let first = joins.join().expect("no panic");
         Loom::give_node(head);
         Loom::give_node(joiner);
-        assert!(told != first, "the joiner waits to be told, and nobody tells it");
+        assert!(notified != first, "the joiner waits to be told, and nobody tells it");
     });
 }
 
@@ -237,7 +241,7 @@ fn evicts_a_head_that_walks() {
         };
         walks::shuffle(&mutex, head);
         evicts.join().expect("no panic");
-        walks::told(&mutex);
+        walks::notified(&mutex);
         Loom::give_node(head);
         walks::complete(&mutex, &nodes[1..]);
         walks::dissolve(&mutex);

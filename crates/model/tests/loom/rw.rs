@@ -34,7 +34,7 @@ impl Rw for TogetherTooSoon {
 impl<W: WaitPolicy> Rw for CstRw<W> {
     /// With a side block from the beginning, and a counter in it.
     fn begin(state: &Self::State) {
-        state.count_apart::<W>(None);
+        state.count_distributed::<W>(None);
         assert!(Self::read(state, Reader::Newcomer, None).is_ok());
         Self::unlock(state);
     }
@@ -169,7 +169,7 @@ fn cst_counts_apart_and_together() {
 /// Whether the writer had come to its end.
 fn forked_beside_a_writer(steps: u32) -> bool {
     let lock = Arc::new(Lock::<CstRw<Park>>::new());
-    lock.state.count_apart::<Park>(None);
+    lock.state.count_distributed::<Park>(None);
     assert!(lock.read(Reader::Newcomer, None));
     let ended = world().fork_within(steps, || assert!(!lock.write(Writer::Fair, Some(world().deadline(0)))));
     assert!(lock.try_read(Reader::Newcomer), "refused for a writer that does not exist");
@@ -266,6 +266,6 @@ found! {
     futex_release: [weak(Field::RwCount, Op::Cas, Release, Relaxed)], sections::<FutexRw>(RW);
     cst_counter_acquire: [weak(Field::BlockState, Op::Add, AcqRel, Release)], sections::<CstRw<Spin>>(RW);
     cst_counter_leave: [weak(Field::BlockState, Op::Add, Release, Relaxed)], sections::<CstRw<Spin>>(RW);
-    cst_leavers_said: [weak(Field::Leavers, Op::Add, Release, Relaxed)], sections::<CstRw<Park>>(RW);
-    cst_leavers_heard: [weak(Field::Leavers, Op::Or, Acquire, Relaxed)], sections::<CstRw<Park>>(RW);
+    cst_drain_announced: [weak(Field::Drain, Op::Add, Release, Relaxed)], sections::<CstRw<Park>>(RW);
+    cst_drain_heard: [weak(Field::Drain, Op::Or, Acquire, Relaxed)], sections::<CstRw<Park>>(RW);
 }

@@ -213,10 +213,10 @@ fn head_leaves_joiner() {
             first
         })
     };
-    let told = mutex.queue.pass(head, None);
+    let notified = mutex.queue.pass(head, None);
     let first = joins.join().expect("no panic");
     // Either the leaver makes the joiner the head, or it finds itself first; never both, never none.
-    assert!(told.is_some() != first, "told: {told:?}, first: {first}");
+    assert!(notified.is_some() != first, "told: {notified:?}, first: {first}");
     assert_eq!(named(mutex.queue.head.load(Relaxed)), Some(joiner));
     assert_eq!(joiner.node::<Loom>().state.load(Relaxed), state::HEAD);
     assert_ne!(joiner.node::<Loom>().next.load(Relaxed), LEFT);
@@ -241,9 +241,9 @@ fn head_and_next_give_up() {
         node.state.compare_exchange(state::PARKED, state::ABANDONED, AcqRel, Relaxed).is_ok()
     });
     assert!(mutex.queue.change_head(naming(head), 0));
-    let told = mutex.queue.pass(head, None);
+    let notified = mutex.queue.pass(head, None);
     let gone = gives_up.join().expect("no panic");
-    let front = told.expect("somebody is made head");
+    let front = notified.expect("somebody is made head");
     assert_eq!(named(mutex.queue.head.load(Relaxed)), Some(front));
     // One who gave up before it was made head is skipped.
     let rest: &[Handle] = if gone { &[last] } else { &[next, last] };

@@ -46,7 +46,7 @@ fn shuffle_until(mutex: &Queue, me: Handle, stop: impl FnMut() -> bool) {
 }
 
 /// The release tells the head that was installed by a holder.
-pub(crate) fn told(mutex: &Queue) {
+pub(crate) fn notified(mutex: &Queue) {
     let head = named(mutex.queue.head.load(Relaxed)).expect("a head");
     mutex.queue.set_head(naming(head));
 }
@@ -190,7 +190,7 @@ fn against_an_eviction() {
         evicts.join().expect("no panic");
         let evicted = head.node::<Loom>().state.load(Relaxed) == state::EVICTED;
         if evicted {
-            told(&mutex);
+            notified(&mutex);
             Loom::give_node(head);
             complete(&mutex, &nodes[1..]);
         } else {

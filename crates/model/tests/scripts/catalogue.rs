@@ -1,11 +1,11 @@
 //! What the catalogue says of uncontended pairs.
 
-use flashlock_locks::catalogue::{APART, LOCKS, LockId};
+use flashlock_locks::catalogue::{LOCKS, LockId, STANDALONE};
 use flashlock_locks::closure::{RawClosure, Request};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::WaitPolicy;
-use flashlock_locks::{for_each_lock, for_each_lock_apart};
+use flashlock_locks::{for_each_lock, for_each_standalone_lock};
 use flashlock_model::Shuttle;
 use flashlock_model::harness::Mutex;
 use flashlock_model::shuttle::Shuttled;
@@ -79,12 +79,12 @@ macro_rules! define_sections {
         const SECTIONS: &[&[fn() -> u32]] = &[$(&[$(Section::$interface::<$type>),+]),*];
     };
 }
-for_each_lock_apart!(define_sections);
+for_each_standalone_lock!(define_sections);
 
 #[test]
 fn an_uncontended_section_has_as_many_atomics_as_it_says() {
     play("atomics of sections", 1, &Tunables::DEFAULT, || {
-        for (lock, sections) in APART.iter().zip(SECTIONS) {
+        for (lock, sections) in STANDALONE.iter().zip(SECTIONS) {
             assert!(sections.iter().all(|section| section() == lock.atomics), "{}", lock.name);
         }
     });

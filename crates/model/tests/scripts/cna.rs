@@ -3,12 +3,12 @@
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::numa::cna::SameNode;
-use flashlock_locks::queue::aside::AsideLock;
+use flashlock_locks::queue::culling::CullingLock;
 use flashlock_locks::wait::Park;
 
 use crate::script::{NO, Script, YES, play, world};
 
-type Cna = Script<AsideLock<SameNode, Park>>;
+type Cna = Script<CullingLock<SameNode, Park>>;
 
 /// What a hand-over must leave: who holds, the main queue, the secondary queue.
 fn expect(script: &Cna, served: Option<usize>, holder: usize, main: &[usize], secondary: &[usize]) {

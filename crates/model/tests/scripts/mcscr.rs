@@ -3,12 +3,12 @@
 use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::malthusian::mcscr::Fewest;
-use flashlock_locks::queue::aside::AsideLock;
+use flashlock_locks::queue::culling::CullingLock;
 use flashlock_locks::wait::Park;
 
 use crate::script::{NO, Script, YES, play, world};
 
-type Mcscr = Script<AsideLock<Fewest, Park>>;
+type Mcscr = Script<CullingLock<Fewest, Park>>;
 
 /// What a release must leave: who holds, who else is active and waits, who is passive (newest first).
 fn expect(script: &Mcscr, served: Option<usize>, holder: usize, active: &[usize], passive: &[usize]) {

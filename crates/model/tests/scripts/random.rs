@@ -6,7 +6,7 @@ use flashlock_locks::malthusian::LifoCr;
 use flashlock_locks::malthusian::mcscr::Fewest;
 use flashlock_locks::malthusian::mcscrn::FewestAtHome;
 use flashlock_locks::numa::cna::SameNode;
-use flashlock_locks::queue::aside::AsideLock;
+use flashlock_locks::queue::culling::CullingLock;
 use flashlock_locks::queue::succession::Succession;
 use flashlock_locks::wait::Park;
 use flashlock_locks::wait::left::SWEEP_AT;
@@ -149,7 +149,7 @@ fn any(n: usize) -> usize {
 /// What a script's queues hold: those of the main queue, or the stack, and those aside.
 type Queues<L> = fn(&Script<L>) -> (Vec<Id>, Vec<Id>);
 
-fn two_lists<S: Succession>(script: &Script<AsideLock<S, Park>>) -> (Vec<Id>, Vec<Id>) {
+fn two_lists<S: Succession>(script: &Script<CullingLock<S, Park>>) -> (Vec<Id>, Vec<Id>) {
     (script.main(), script.aside())
 }
 

@@ -10,7 +10,7 @@ use flashlock_locks::cond::chain::claimed;
 use flashlock_locks::machine::{Handle, LONG_AGO, Machine, Tunables, Word as _};
 use flashlock_locks::malthusian::LifoCr;
 use flashlock_locks::node::{self, Node, state};
-use flashlock_locks::queue::aside::AsideLock;
+use flashlock_locks::queue::culling::CullingLock;
 use flashlock_locks::queue::link::Link;
 use flashlock_locks::queue::succession::Succession;
 use flashlock_locks::raw::RawLock;
@@ -55,7 +55,7 @@ pub(crate) trait Scripted: RawLock<Shuttle, Queue: Tag> {
     fn left(queue: &Self::Queue) -> &'static LeftBehind<Shuttle>;
 }
 
-impl<S: Succession> Scripted for AsideLock<S, Park> {
+impl<S: Succession> Scripted for CullingLock<S, Park> {
     fn left(queue: &Self::Queue) -> &'static LeftBehind<Shuttle> {
         queue.left()
     }
@@ -223,7 +223,7 @@ impl Script<LifoCr<Park>> {
     }
 }
 
-impl<S: Succession> Script<AsideLock<S, Park>> {
+impl<S: Succession> Script<CullingLock<S, Park>> {
     /// The main queue, first to last.
     pub(crate) fn main(&self) -> Vec<Id> {
         let kept = self.queue().holder().node;

@@ -113,7 +113,7 @@ fn sleep<M: Machine>(node: &Node<M>) -> u32 {
     loop {
         match node.state.load(Acquire) {
             state::PARKED => _ = M::park(&node.state, state::PARKED, None),
-            told => return told,
+            notified => return notified,
         }
     }
 }
@@ -200,9 +200,9 @@ unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantCc<B> {
                 publish(node, request);
                 node.next.store(empty.word(), Release);
             }
-            let told = sleep(node);
+            let notified = sleep(node);
             M::give_node(me);
-            if told == state::SERVED {
+            if notified == state::SERVED {
                 return;
             }
             own = B != FORGETS_ITS_OWN;
@@ -320,8 +320,8 @@ impl<const B: u8> MutantFlat<B> {
     fn wait<M: Machine>(lock: &FlatState<M>, node: &Node<M>) -> bool {
         let _ = node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
         loop {
-            let told = node.state.load(Acquire);
-            match told {
+            let notified = node.state.load(Acquire);
+            match notified {
                 state::SERVED => return false,
                 state::PARKED => {
                     let free = match B {
@@ -335,7 +335,7 @@ impl<const B: u8> MutantFlat<B> {
                 }
                 _ => {}
             }
-            let _ = node.state.compare_exchange(told, state::WAITING, Relaxed, Relaxed);
+            let _ = node.state.compare_exchange(notified, state::WAITING, Relaxed, Relaxed);
             return true;
         }
     }

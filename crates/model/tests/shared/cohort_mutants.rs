@@ -63,8 +63,8 @@ impl Bug for LooksBack {
 }
 
 /// Looks at its part of the side block after the lock was released.
-pub(crate) struct LooksBackAside;
-impl Bug for LooksBackAside {
+pub(crate) struct LooksBackAtTheCulled;
+impl Bug for LooksBackAtTheCulled {
     fn unlock<M: Machine>(at: &Place<'_, M, ()>) {
         let parts: Vec<_> = at.side().into_iter().flat_map(|side| side.parts()).collect();
         G::unlock(at);

@@ -34,14 +34,14 @@ impl<const B: u8> Service for MutantService<B> {
     }
 
     fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn {
-        let told = |seen| is_head(seen) || matches!(seen, state::LEAVING | state::EVICTED);
+        let notified = |seen| is_head(seen) || matches!(seen, state::LEAVING | state::EVICTED);
         let patience = W::patience(until, Patience::Forever);
         match B {
-            GOES_EARLY => match M::spin_until(&node.state, Acquire, Patience::Budget, told) {
+            GOES_EARLY => match M::spin_until(&node.state, Acquire, Patience::Budget, notified) {
                 Some(state::LEAVING | state::EVICTED) => Turn::Evicted,
                 _ => TimePublished::await_turn::<M, W>(node, until, left),
             },
-            ABANDONS if M::spin_until(&node.state, Acquire, patience, told).is_none() => {
+            ABANDONS if M::spin_until(&node.state, Acquire, patience, notified).is_none() => {
                 left.add();
                 node.state.store(state::ABANDONED, Release);
                 Turn::TimedOut

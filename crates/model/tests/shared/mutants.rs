@@ -6,7 +6,7 @@ use flashlock_locks::cond::Chain;
 use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Unparked, Word as _};
 use flashlock_locks::node::state;
 use flashlock_locks::queue::Mcs;
-use flashlock_locks::queue::aside::AsideQueue;
+use flashlock_locks::queue::culling::CullingQueue;
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::shuffle::{Shfl, ShflQueue};
 use flashlock_locks::spin::Futex;
@@ -172,7 +172,7 @@ fn link_of<M: Machine>(next: &M::Word) -> Handle {
 }
 
 impl<const B: u8> MutantMcs<B> {
-    fn own<M: Machine>(queue: &AsideQueue<M>, me: Handle) {
+    fn own<M: Machine>(queue: &CullingQueue<M>, me: Handle) {
         let node = me.node::<M>();
         let mut next = node.next.load(Acquire);
         if B != CLEARS_LATE {
@@ -212,7 +212,7 @@ impl<const B: u8> MutantMcs<B> {
         }
     }
 
-    fn acquire<M: Machine>(queue: &AsideQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+    fn acquire<M: Machine>(queue: &CullingQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
         if queue.tail.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
             return Ok(());
         }
@@ -230,7 +230,7 @@ impl<const B: u8> MutantMcs<B> {
         Ok(())
     }
 
-    fn hand_over<M: Machine>(queue: &AsideQueue<M>) {
+    fn hand_over<M: Machine>(queue: &CullingQueue<M>) {
         let mut next = link_of::<M>(&queue.front);
         loop {
             let node = next.node::<M>();
@@ -256,7 +256,7 @@ impl<const B: u8> MutantMcs<B> {
 }
 
 impl<M: Machine, const B: u8> RawLock<M> for MutantMcs<B> {
-    type Queue = AsideQueue<M>;
+    type Queue = CullingQueue<M>;
 
     fn new_queue() -> Self::Queue {
         <Mcs<Park> as RawLock<M>>::new_queue()

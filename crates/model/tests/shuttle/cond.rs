@@ -345,10 +345,10 @@ fn who_is_signalled_first() {
             let mut signalled = Vec::new();
             for _ in 0..3 {
                 cond.signal();
-                let told = |&at: &usize| {
+                let notified = |&at: &usize| {
                     !signalled.contains(&at) && queued[at].node::<Shuttle>().state.peek() == state::SIGNALED
                 };
-                signalled.push((0..3).find(told).expect("a signal tells somebody"));
+                signalled.push((0..3).find(notified).expect("a signal tells somebody"));
             }
             assert_eq!(signalled, expected);
             for me in queued {

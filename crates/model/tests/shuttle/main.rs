@@ -1,8 +1,5 @@
 //! The locks under shuttle: protocols, in larger models.
 
-mod aside;
-#[path = "../shared/aside_mutants.rs"]
-mod aside_mutants;
 #[path = "../shared/closure_mutants.rs"]
 mod closure_mutants;
 mod closures;
@@ -10,6 +7,9 @@ mod common;
 #[path = "../shared/compact_mutants.rs"]
 mod compact_mutants;
 mod cond;
+mod culling;
+#[path = "../shared/culling_mutants.rs"]
+mod culling_mutants;
 #[path = "../shared/evict_mutants.rs"]
 mod evict_mutants;
 mod evictions;

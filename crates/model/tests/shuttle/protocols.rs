@@ -9,10 +9,10 @@ use flashlock_locks::wait::Park;
 use flashlock_model::shuttle::{By, find};
 use flashlock_model::{Fault, Field, Setup};
 
-use crate::aside_mutants::*;
 use crate::common::{FLOWING, Load, Lock, OVERDUE, STILL, both, rounds};
 use crate::compact_mutants::*;
 use crate::cond::producers_and_consumers;
+use crate::culling_mutants::*;
 use crate::evict_mutants::{EVICTS_SLEEPERS, MutantTp};
 use crate::lifetime::last_frees;
 use crate::mutants::*;
@@ -72,14 +72,14 @@ fn cna() {
     // Enough threads on two nodes, long enough in the section, for waiters to be set aside.
     let load = Load { threads: 5, rounds: 2, nodes: 2, timed: false, hold: 20 };
     let stays = Setup { random: Some(u32::MAX), ..STILL };
-    fn broken_aside<L: Lock>(name: &str, setup: Setup, load: Load) {
+    fn broken_culling<L: Lock>(name: &str, setup: Setup, load: Load) {
         find(name, By::Random, SCHEDULES, setup, rounds::<L>(load));
     }
-    both("the mutants' skeleton", SCHEDULES / 10, stays, rounds::<MutantAside<KEEPS>>(load));
-    broken_aside::<MutantAside<FREES>>("frees with waiters aside", stays, load);
-    broken_aside::<MutantAside<WAKES_NONE>>("wakes nobody aside", stays, load);
-    broken_aside::<Mutant<DropsTheRest>>("others aside forgotten", stays, load);
-    broken_aside::<MutantAside<SETS_UNLINKED_ASIDE>>("unlinked set aside", stays, load);
+    both("the mutants' skeleton", SCHEDULES / 10, stays, rounds::<MutantCulling<KEEPS>>(load));
+    broken_culling::<MutantCulling<FREES>>("frees with waiters aside", stays, load);
+    broken_culling::<MutantCulling<WAKES_NONE>>("wakes nobody aside", stays, load);
+    broken_culling::<Mutant<DropsTheRest>>("others aside forgotten", stays, load);
+    broken_culling::<MutantCulling<SETS_UNLINKED_ASIDE>>("unlinked set aside", stays, load);
 }
 
 /// MCSCRN; LIFO-CR's stack; MCS-TP, where nobody has run for long; HBO.
@@ -92,7 +92,7 @@ fn compact() {
     let stays = Setup { random: Some(u32::MAX), ..STILL };
     broken_long::<Mutant<DropsTheRest<FewestAtHome>>>("mcscrn: only the first comes back", stays, load);
     let drawn = Setup { tunables: &SHORT_PREFERENCE, ..STILL };
-    broken_long::<Mutant<ForgetsThoseAside>>("mcscrn: a new home forgets the others aside", drawn, load);
+    broken_long::<Mutant<ForgetsTheCulled>>("mcscrn: a new home forgets the others aside", drawn, load);
     both("the mutants' skeleton, lifo-cr", SCHEDULES / 10, stays, rounds::<MutantLifo<()>>(load));
     broken_long::<MutantLifo<PopsByStore>>("lifo-cr: pops by a store", stays, load);
     broken_long::<MutantLifo<TakesTheSecond>>("lifo-cr: takes the second, forgets the first", stays, load);

@@ -27,13 +27,13 @@ impl Rw for FutexRw {}
 impl<B: RwBug> Rw for MutantRw<B> {}
 impl Rw for TogetherTooSoon {
     fn begin(state: &Self::State) {
-        state.count_apart::<Park>(None);
+        state.count_distributed::<Park>(None);
     }
 }
 impl<W: WaitPolicy> Rw for CstRw<W> {
     /// With a side block from the beginning.
     fn begin(state: &Self::State) {
-        state.count_apart::<W>(None);
+        state.count_distributed::<W>(None);
     }
 }
 
@@ -302,10 +302,10 @@ fn readers_count_apart_and_together() {
     fn all<W: WaitPolicy>(name: &str) {
         let still = Setup { tunables: &RESTLESS, ..STILL };
         let [random, _] = both(&format!("{name} still"), 5000, still, rounds::<CstRw<W>>(4, 3, false));
-        random.shows(&[Event::RwApart, Event::RwTogether]);
+        random.shows(&[Event::RwDistributed, Event::RwTogether]);
         let flowing = Setup { tunables: &RESTLESS_HASTY, ..FLOWING };
         let [random, _] = both(&format!("{name} flowing"), 5000, flowing, rounds::<CstRw<W>>(4, 3, true));
-        random.shows(&[Event::RwApart, Event::RwTogether, Event::RwPassed, Event::RwTimedOut]);
+        random.shows(&[Event::RwDistributed, Event::RwTogether, Event::RwPassed, Event::RwTimedOut]);
         both(&format!("{name} freed"), 5000, still, last_frees::<CstRw<W>>);
     }
     all::<SpinThenPark>("restless cst-rw");
@@ -341,7 +341,7 @@ fn seeded_bugs_are_found() {
     find("wakes of the counter are lost", By::Random, FEW, lost, rounds::<ShflRw<Park>>(4, 3, false));
     let lost = Setup { crowded: true, ..lost };
     find("wakes of newcomers are lost", By::Random, FEW, lost, rounds::<ShflRw<Park>>(4, 3, false));
-    let lost = Setup { fault: Some(Fault::NoWake(Field::Leavers)), ..STILL };
+    let lost = Setup { fault: Some(Fault::NoWake(Field::Drain)), ..STILL };
     find("wakes of who waits for readers are lost", By::Random, FEW, lost, rounds::<CstRw<Park>>(4, 3, false));
     let blind = Setup { fault: Some(Fault::ParkBlindly), ..STILL };
     find("futex-rw sleeps without a look", By::Random, FEW, blind, rounds::<FutexRw>(4, 3, false));

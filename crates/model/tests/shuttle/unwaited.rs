@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::{Deadline, Machine, TimedOut, Word as _};
 use flashlock_locks::node::state;
-use flashlock_locks::queue::aside::{AsideQueue, HELD};
 use flashlock_locks::queue::clh::ClhQueue;
+use flashlock_locks::queue::culling::{CullingQueue, HELD};
 use flashlock_locks::queue::{Clh, Mcs};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::wait::Park;
@@ -128,7 +128,7 @@ const AWAITS_LINKS: u8 = 1;
 const LOSES_A_NODE: u8 = 2;
 
 impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
-    type Queue = AsideQueue<M>;
+    type Queue = CullingQueue<M>;
 
     fn new_queue() -> Self::Queue {
         <Mcs<Park> as RawLock<M>>::new_queue()

@@ -1,7 +1,7 @@
 //! What is read, and what is refused, and how.
 
 use super::*;
-use flashlock_locks::catalogue::{APART, OPTIONS};
+use flashlock_locks::catalogue::{OPTIONS, STANDALONE};
 
 #[test]
 fn good_choices() {
@@ -75,16 +75,16 @@ fn what_this_cpu_cannot_do_is_refused_here_alone() {
 
 #[test]
 fn locks_that_are_for_no_program_are_refused_as_such() {
-    for lock in APART {
+    for lock in STANDALONE {
         let said = parse(lock.name).unwrap_err().to_string();
         assert_eq!(said, format!("no program can be run under lock {}: {}", lock.name, lock.apart));
-        assert_eq!(parse_apart(lock.name).unwrap().unwrap().lock, lock.id);
+        assert_eq!(parse_standalone(lock.name).unwrap().unwrap().lock, lock.id);
     }
-    let choice = parse_apart("cc-synch:wait=park").unwrap().unwrap();
+    let choice = parse_standalone("cc-synch:wait=park").unwrap().unwrap();
     assert_eq!(choice.lock.info().waits[choice.wait], "park");
-    let bad = parse_apart("cc-synch:bound=1").unwrap().unwrap_err();
+    let bad = parse_standalone("cc-synch:bound=1").unwrap().unwrap_err();
     assert_eq!(bad.to_string(), "lock cc-synch takes no option 'bound'; it takes: wait");
-    assert!(parse_apart("mcs").is_none());
+    assert!(parse_standalone("mcs").is_none());
 }
 
 #[test]

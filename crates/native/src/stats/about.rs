@@ -134,10 +134,10 @@ mod tests {
     fn a_wait_is_counted_once_and_not_if_it_was_in_vain() {
         let block = block();
         let waits = || block.totals().waits_of(Use::Read).iter().sum::<u64>();
-        let told = begin(Use::Read, 0x7_3000, 0);
+        let notified = begin(Use::Read, 0x7_3000, 0);
         super::super::count(Event::RwContended);
         count_wait(1_000);
-        told.end(true);
+        notified.end(true);
         assert_eq!(waits(), 1);
         let in_vain = begin(Use::Read, 0x7_3000, 0);
         super::super::count(Event::RwContended);

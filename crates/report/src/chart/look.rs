@@ -172,7 +172,7 @@ pub(super) fn text(size: i32, weight: FontStyle) -> TextStyle<'static> {
 
 #[cfg(test)]
 mod tests {
-    use flashlock_locks::catalogue::{APART, LOCKS as MUTEXES};
+    use flashlock_locks::catalogue::{LOCKS as MUTEXES, STANDALONE};
     use flashlock_locks::rw::catalogue::RW_LOCKS;
 
     use super::*;
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn every_lock_of_the_catalogues_has_a_row() {
-        let mutexes = MUTEXES.iter().map(|lock| lock.name).chain(APART.iter().map(|lock| lock.name));
+        let mutexes = MUTEXES.iter().map(|lock| lock.name).chain(STANDALONE.iter().map(|lock| lock.name));
         for name in mutexes.chain(RW_LOCKS.iter().map(|lock| lock.name)) {
             assert!(LOCKS.iter().any(|(known, ..)| *known == name), "{name} has no colour");
         }

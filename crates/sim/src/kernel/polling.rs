@@ -71,12 +71,12 @@ impl Kernel {
         let Some(first) = self.pollers.get_mut(line as usize) else { return };
         let mut next = std::mem::take(first).checked_sub(1);
         // The list has the latest first; they are told in the order of their coming.
-        self.told.clear();
+        self.notified.clear();
         while let Some(tid) = next {
-            self.told.push(tid);
+            self.notified.push(tid);
             next = self.threads[tid as usize].next_poller.take();
         }
-        while let Some(tid) = self.told.pop() {
+        while let Some(tid) = self.notified.pop() {
             self.sees(tid);
         }
     }

@@ -209,8 +209,8 @@ impl Slow {
         if access == Access::Load {
             return (fetch, Some(source));
         }
-        let told = nodes.iter().copied().filter(|&node| node != me || self.others_in(me, core, line));
-        let farthest = told.map(far).max().unwrap_or(0);
+        let notified = nodes.iter().copied().filter(|&node| node != me || self.others_in(me, core, line));
+        let farthest = notified.map(far).max().unwrap_or(0);
         let source = nodes.into_iter().find(|&node| farthest > 0 && far(node) == farthest).unwrap_or(source);
         (fetch.max(ps(costs.upgrade[farthest])), Some(source))
     }

@@ -122,13 +122,13 @@ impl<M: Machine> Lock<M> {
         if server == mine && mine != 0 {
             return self.word.store(of(mine, FREE), Release);
         }
-        self.release_apart(server, roster);
+        self.release_distributed(server, roster);
     }
 
     /// The same, where the caller has no turn of the server that the lock belongs to: it may sleep, though now there
     /// may be something to do.
     #[cold]
-    fn release_apart<R: Roster<M>>(&self, server: u32, roster: &R) {
+    fn release_distributed<R: Roster<M>>(&self, server: u32, roster: &R) {
         let address = &raw const self.word;
         if server == 0 {
             if self.word.swap(of(0, FREE), Release) == of(0, WAITED) {

@@ -2,10 +2,10 @@
 //!
 //! Readers count themselves in on the counter of the CPUs among which they run, and out again on the one of those among
 //! which they run then. What counts is the sum. Who has left a closed counter says so by a word of the machine's,
-//! [`leavers`](Machine::leavers), on which the writer sleeps: it cannot know which counter will change, and the lock
+//! [`drain`](Machine::drain_word), on which the writer sleeps: it cannot know which counter will change, and the lock
 //! may be gone by then. See [`cst`](super), invariants 2 to 4.
 //!
-//! ## Orderings of `leavers`
+//! ## Orderings of `drain_word`
 //! The writer sets ASLEEP, looks at the counters, and sleeps if the word is as it was; who leaves takes itself out of
 //! its counter, and changes the word. Of these two changes one comes first: if the writer's, it is woken, or does not
 //! fall asleep; else it sees the counter as the reader left it.
@@ -37,9 +37,9 @@ const ONE: u32 = 2;
 const FULL: i32 = (MOST * ONE) as i32;
 /// How many that are.
 pub(super) const MOST: u32 = 1 << 23;
-/// Bit of `leavers`: a writer may sleep there.
+/// Bit of `drain_word`: a writer may sleep there.
 const ASLEEP: u32 = 1;
-/// What `leavers` grows by.
+/// What `drain_word` grows by.
 const LEFT: u32 = 2;
 
 /// The index of a [side block](crate::side), whose parts are counters.
@@ -80,8 +80,8 @@ impl<M: Machine> Counters<M> {
     }
 
     /// The word by which readers say that they have left.
-    fn leavers(self) -> &'static M::Word {
-        M::leavers(&raw const *self.state())
+    fn drain_word(self) -> &'static M::Word {
+        M::drain_word(&raw const *self.state())
     }
 
     fn all(self) -> impl Iterator<Item = &'static M::Word> {
@@ -174,7 +174,7 @@ impl<M: Machine> Counters<M> {
     #[inline]
     fn take_out(self, counter: &'static M::Word) {
         if counter.fetch_add(ONE.wrapping_neg(), Release) & CLOSED != 0 {
-            say_so::<M>(self.leavers());
+            say_so::<M>(self.drain_word());
         }
     }
 
@@ -248,7 +248,7 @@ impl<M: Machine> Counters<M> {
                 if late() {
                     return false;
                 }
-                if self.await_leavers::<W>(until) {
+                if self.await_drain::<W>(until) {
                     break;
                 }
             }
@@ -257,17 +257,17 @@ impl<M: Machine> Counters<M> {
     }
 
     /// Waits until there seem to be no readers, or for a while. Whether there are none.
-    fn await_leavers<W: WaitPolicy>(self, until: Option<Deadline>) -> bool {
-        let leavers = self.leavers();
+    fn await_drain<W: WaitPolicy>(self, until: Option<Deadline>) -> bool {
+        let drain = self.drain_word();
         let patience = if W::PARKS { Patience::Budget } else { Patience::Until(M::sooner(LOOK, until)) };
-        if W::SPINS && M::spin_until(leavers, Relaxed, patience, |_| self.readers() <= 0).is_some() {
+        if W::SPINS && M::spin_until(drain, Relaxed, patience, |_| self.readers() <= 0).is_some() {
             return true;
         }
         if W::PARKS {
-            let seen = leavers.fetch_or(ASLEEP, Acquire) | ASLEEP;
+            let seen = drain.fetch_or(ASLEEP, Acquire) | ASLEEP;
             if self.readers() > 0 {
                 M::trace(Event::Park);
-                M::park(leavers, seen, until);
+                M::park(drain, seen, until);
             }
         }
         self.readers() <= 0
@@ -282,10 +282,10 @@ fn is_full(counter: u32) -> bool {
 /// A reader says that it has left, and wakes the writers that sleep. Another that falls asleep meanwhile sets the flag
 /// anew, or finds the word changed.
 #[cold]
-fn say_so<M: Machine>(leavers: &'static M::Word) {
-    if leavers.fetch_add(LEFT, Release) & ASLEEP != 0 {
-        leavers.fetch_and(!ASLEEP, Relaxed);
+fn say_so<M: Machine>(drain: &'static M::Word) {
+    if drain.fetch_add(LEFT, Release) & ASLEEP != 0 {
+        drain.fetch_and(!ASLEEP, Relaxed);
         M::trace(Event::Wake);
-        M::wake(leavers, u32::MAX);
+        M::wake(drain, u32::MAX);
     }
 }

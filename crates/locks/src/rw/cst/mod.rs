@@ -35,8 +35,8 @@
 //! ## State: 20 bytes, and 128 for the side block and for each part in it
 //! | `heat` | meaning | readers hold | a writer holds |
 //! |---|---|---|---|
-//! | below APART | how often readers have met | `base` for reading | `base` for writing |
-//! | APART | `side` is in use | a counter | `base` for writing, all counters are CLOSED, their sum is 0, the index says WRITTEN |
+//! | below STANDALONE | how often readers have met | `base` for reading | `base` for writing |
+//! | STANDALONE | `side` is in use | a counter | `base` for writing, all counters are CLOSED, their sum is 0, the index says WRITTEN |
 //!
 //! | index | meaning | next |
 //! |---|---|---|
@@ -47,7 +47,7 @@
 //! | FOLDED | not in use; all counters are CLOSED | OPEN, by the thread that holds `base` for writing |
 //!
 //! ## Invariants
-//! 1. Only the thread that holds `base` for writing (and the counters, if they are in use) sets `heat` to APART, and
+//! 1. Only the thread that holds `base` for writing (and the counters, if they are in use) sets `heat` to STANDALONE, and
 //!    back. Only a thread that holds `base` for reading adds a counter. So a thread that holds `base`, or a counter,
 //!    knows by `heat` on what holders count.
 //! 2. A reader that has counted itself holds the lock in two cases: the counter was not CLOSED and no writer holds
@@ -68,7 +68,7 @@
 //! | counter − 1 | Release | the writer's ors | hands over what was read |
 //! | counter or, and | AcqRel | both | as above |
 //! | index `state` store, load | Release, Acquire | each other | invariant 3 goes through the counter; this keeps the argument local |
-//! | `heat` = APART; fence in `adopt` | Release; Acquire | each other | a thread that asks for orphans finds the epoch that `begin` has written |
+//! | `heat` = STANDALONE; fence in `adopt` | Release; Acquire | each other | a thread that asks for orphans finds the epoch that `begin` has written |
 //! | `heat`, else | Relaxed | – | a hint; a fact for a thread that holds the lock, by `base` or a counter (invariant 1) |
 //! | index `epoch` load, CAS | Acquire, AcqRel | each other | a thread that asks later sees that another has asked, and no orphan where that one's process writes |
 //!
@@ -80,10 +80,10 @@
 //! - detect the release of a lock that no thread holds, while readers count apart;
 //! - let a thread in while a writer that waits for readers to leave does not run, except readers past the bound;
 //! - give its side block back if the program frees the lock without destroying it. So the machine limits how many locks
-//!   have one ([`Machine::admit_apart`]). The others stay without.
+//!   have one ([`Machine::admit_distributed`]). The others stay without.
 
-mod apart;
 mod counters;
+mod distributed;
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -332,7 +332,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
             Some(side) if how == Reader::Again && state.read_again::<W>(side, until) => return Ok(()),
             // It has met itself.
             None if how == Reader::Again => state.forget_meetings(),
-            None if state.is_due() => state.count_apart::<W>(until),
+            None if state.is_due() => state.count_distributed::<W>(until),
             _ => {}
         }
         match state.side() {
@@ -390,7 +390,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
         if state.side.load(Relaxed) != 0 && !Self::is_held(state) {
             state.heat.store(0, Relaxed);
             Side::<M>::give_back(&state.side);
-            M::gone_apart();
+            M::end_distributed();
         }
     }
 }

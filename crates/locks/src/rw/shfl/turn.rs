@@ -15,7 +15,7 @@ use crate::rw::{Reader, Writer};
 use crate::shuffle::ShflQueue;
 use crate::shuffle::front::{naming, start_clock};
 use crate::shuffle::release::{rouse, wake};
-use crate::shuffle::turn::{LOOK, Turn, is_told};
+use crate::shuffle::turn::{LOOK, Turn, is_notified};
 use crate::wait::{STAY, WaitPolicy};
 
 /// What a reader that may pass waiting writers also looks at, whenever it looks for itself: whether it has come in by
@@ -182,7 +182,7 @@ impl<M: Machine> ShflRwState<M> {
                 return Turn::Head;
             }
             match self.queue.sleep_in_queue::<W>(node, &mut look, trusts, until) {
-                told if is_told(told) => return Turn::Head,
+                notified if is_notified(notified) => return Turn::Head,
                 state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
                 _ => {}
             }

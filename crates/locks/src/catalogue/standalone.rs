@@ -12,7 +12,7 @@ use super::Facts;
 /// for a lock whose sections a server runs: then the type is how its clients wait. The rest is as in
 /// [`for_each_lock!`](crate::for_each_lock), and why it stands apart.
 #[macro_export]
-macro_rules! for_each_lock_apart {
+macro_rules! for_each_standalone_lock {
     ($use:path) => {
         $use! {
             (Null, "null", mutex, [spin => $crate::spin::Null], {
@@ -77,9 +77,9 @@ macro_rules! for_each_lock_apart {
 
 /// What is known of a lock apart.
 #[derive(Clone, Copy, Debug)]
-pub struct ApartInfo {
+pub struct StandaloneInfo {
     /// Which one it is.
-    pub id: ApartId,
+    pub id: StandaloneId,
     /// What is known of any lock.
     pub facts: Facts,
     /// What it offers: `mutex`, `closure` or `served`.
@@ -90,7 +90,7 @@ pub struct ApartInfo {
     pub apart: &'static str,
 }
 
-impl Deref for ApartInfo {
+impl Deref for StandaloneInfo {
     type Target = Facts;
 
     fn deref(&self) -> &Facts {
@@ -106,13 +106,13 @@ macro_rules! define_apart {
     })),* $(,)?) => {
         /// Names a lock apart.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum ApartId {
+        pub enum StandaloneId {
             $(#[doc = $title] $variant),*
         }
 
         /// All locks apart, in the order in which they are shown.
-        pub const APART: &[ApartInfo] = &[$(ApartInfo {
-            id: ApartId::$variant,
+        pub const STANDALONE: &[StandaloneInfo] = &[$(StandaloneInfo {
+            id: StandaloneId::$variant,
             facts: Facts {
                 name: $name, title: $title, paper: $paper, source: $source, bytes: $bytes, bytes_per_waiter: $waiter,
                 numa_aware: false, fair: $fair, waits: &[$(stringify!($wait)),+], options: &[], limits: &[],
@@ -122,17 +122,17 @@ macro_rules! define_apart {
     };
 }
 
-for_each_lock_apart!(define_apart);
+for_each_standalone_lock!(define_apart);
 
-impl ApartId {
+impl StandaloneId {
     /// What is known of it.
-    pub fn info(self) -> &'static ApartInfo {
-        &APART[self as usize]
+    pub fn info(self) -> &'static StandaloneInfo {
+        &STANDALONE[self as usize]
     }
 
     /// The lock of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        APART.iter().find(|lock| lock.name == name).map(|lock| lock.id)
+        STANDALONE.iter().find(|lock| lock.name == name).map(|lock| lock.id)
     }
 }
 
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn ids_index_the_list_and_names_are_nobody_elses() {
-        for lock in APART {
-            assert_eq!((lock.id.info().name, ApartId::from_name(lock.name)), (lock.name, Some(lock.id)));
+        for lock in STANDALONE {
+            assert_eq!((lock.id.info().name, StandaloneId::from_name(lock.name)), (lock.name, Some(lock.id)));
             assert!(LockId::from_name(lock.name).is_none() && RwId::from_name(lock.name).is_none(), "{}", lock.name);
         }
     }

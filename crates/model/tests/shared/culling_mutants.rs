@@ -9,7 +9,7 @@ use flashlock_locks::malthusian::mcscrn::FewestAtHome;
 use flashlock_locks::node::state;
 use flashlock_locks::numa::Cna;
 use flashlock_locks::numa::cna::SameNode;
-use flashlock_locks::queue::aside::{AsideLock, AsideQueue};
+use flashlock_locks::queue::culling::{CullingLock, CullingQueue};
 use flashlock_locks::queue::link::{GIVEN, Link};
 use flashlock_locks::queue::succession::{Holder, Succession};
 use flashlock_locks::raw::RawLock;
@@ -18,7 +18,7 @@ use flashlock_locks::wait::Park;
 type Sound = Cna<Park>;
 
 /// CNA whose release, when the main queue is empty, has the bug `B`, one of the constants below.
-pub(crate) struct MutantAside<const B: u8>;
+pub(crate) struct MutantCulling<const B: u8>;
 /// Nothing is wrong: the skeleton of the mutants must hold, where nobody gives up.
 pub(crate) const KEEPS: u8 = 0;
 /// Frees the lock although waiters are aside.
@@ -41,9 +41,9 @@ pub(crate) const GIVES_BY_STORE: u8 = 7;
 /// Gives the node back in which the note is.
 pub(crate) const KEEPS_NOTE: u8 = 8;
 
-impl<const B: u8> MutantAside<B> {
+impl<const B: u8> MutantCulling<B> {
     /// (held with my node, somebody joins) -> (a note in it). Whether that was the state.
-    fn give<M: Machine>(queue: &AsideQueue<M>) -> bool {
+    fn give<M: Machine>(queue: &CullingQueue<M>) -> bool {
         let Holder { node: Some(me), aside, .. } = queue.holder() else { return false };
         let (node, tail) = (me.node::<M>(), queue.tail.load(Acquire));
         if tail == me.word() || node.next.load(Acquire) != 0 {
@@ -62,7 +62,7 @@ impl<const B: u8> MutantAside<B> {
     }
 
     /// (tail = my node, aside) -> (tail = last of those aside), granted to the first. Whether that was the state.
-    fn recall<M: Machine>(queue: &AsideQueue<M>) -> bool {
+    fn recall<M: Machine>(queue: &CullingQueue<M>) -> bool {
         let Holder { node: Some(me), aside: Some(last), .. } = queue.holder() else { return false };
         if queue.tail.load(Acquire) != me.word() {
             return false;
@@ -90,7 +90,7 @@ impl<const B: u8> MutantAside<B> {
     }
 
     /// Whether it did.
-    fn set_unlinked_aside<M: Machine>(queue: &AsideQueue<M>) -> bool {
+    fn set_unlinked_aside<M: Machine>(queue: &CullingQueue<M>) -> bool {
         let first = Link::from_word(queue.front.load(Acquire));
         let (None, Some(first)) = (queue.holder().node, first) else { return false };
         let Some(tail) = Handle::from_word(queue.tail.load(Acquire)).filter(|&tail| tail != first.to()) else {
@@ -102,7 +102,7 @@ impl<const B: u8> MutantAside<B> {
     }
 
     /// The same, if the only waiter, in the main queue or aside, has given up. Whether it did.
-    fn free_keeping_front<M: Machine>(queue: &AsideQueue<M>) -> bool {
+    fn free_keeping_front<M: Machine>(queue: &CullingQueue<M>) -> bool {
         let holder = queue.holder();
         let waiter = match holder.node {
             Some(_) => holder.aside,
@@ -121,8 +121,8 @@ impl<const B: u8> MutantAside<B> {
         true
     }
 
-    fn grant<M: Machine>(successor: Handle, told: u32) {
-        let before = successor.node::<M>().state.swap(told, AcqRel);
+    fn grant<M: Machine>(successor: Handle, notified: u32) {
+        let before = successor.node::<M>().state.swap(notified, AcqRel);
         assert!(before != state::ABANDONED || B == GRANTS_GONE, "a skeleton for waiters that stay");
         if before == state::PARKED && B != WAKES_NONE {
             M::unpark(successor.node());
@@ -130,8 +130,8 @@ impl<const B: u8> MutantAside<B> {
     }
 }
 
-impl<M: Machine, const B: u8> RawLock<M> for MutantAside<B> {
-    type Queue = AsideQueue<M>;
+impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
+    type Queue = CullingQueue<M>;
 
     fn new_queue() -> Self::Queue {
         <Sound as RawLock<M>>::new_queue()
@@ -168,7 +168,7 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantAside<B> {
 }
 
 /// A lock with the succession `S`, which has a bug.
-pub(crate) type Mutant<S> = AsideLock<S, Park>;
+pub(crate) type Mutant<S> = CullingLock<S, Park>;
 
 /// Takes only the first of those aside back who should come, and forgets the others.
 pub(crate) struct DropsTheRest<S = SameNode>(PhantomData<S>);
@@ -185,9 +185,9 @@ impl<S: Succession> Succession for DropsTheRest<S> {
 }
 
 /// MCSCRN that forgets who is still aside when another NUMA node becomes home.
-pub(crate) struct ForgetsThoseAside;
+pub(crate) struct ForgetsTheCulled;
 
-impl ForgetsThoseAside {
+impl ForgetsTheCulled {
     /// `home` was home before `successor` was chosen.
     fn forget<M: Machine>(holder: &mut Holder, home: u32, successor: Handle) {
         if successor.node::<M>().numa.load(Relaxed) != home {
@@ -200,7 +200,7 @@ impl ForgetsThoseAside {
     }
 }
 
-impl Succession for ForgetsThoseAside {
+impl Succession for ForgetsTheCulled {
     type Service = <FewestAtHome as Succession>::Service;
 
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {

@@ -19,7 +19,7 @@ use crate::wait::WaitPolicy;
 /// do, is for locks that are mostly read.
 const MEETINGS_PER_WRITER: u32 = 16;
 /// The `heat` of a lock in which readers count apart.
-const APART: u32 = 1 << 31;
+const STANDALONE: u32 = 1 << 31;
 /// The least `heat` of a lock in which a reader is about to bring that about. (No number of meetings gets there.) Above
 /// the lowest eight bits, to which late meetings may be added, is the reader's epoch.
 const MAKING: u32 = 1 << 30;
@@ -42,7 +42,7 @@ impl<M: Machine> CstRwState<M> {
     /// Whether readers count together: a hint, or a fact for who holds the lock (invariant 1, so Relaxed).
     #[inline(always)]
     pub(super) fn is_folded(&self) -> bool {
-        self.heat.load(Relaxed) != APART
+        self.heat.load(Relaxed) != STANDALONE
     }
 
     /// The side block, if it is in use.
@@ -73,7 +73,7 @@ impl<M: Machine> CstRwState<M> {
     }
 
     /// A writer that has acquired a lock whose side block is not in use makes that less likely. Relaxed, and not
-    /// atomic: it is a hint, which nobody else makes APART.
+    /// atomic: it is a hint, which nobody else makes STANDALONE.
     #[inline]
     pub(super) fn note_writer(&self) {
         let met = self.heat.load(Relaxed);
@@ -84,7 +84,7 @@ impl<M: Machine> CstRwState<M> {
 
     /// Whether a reader is about to let readers count apart: a hint.
     pub(super) fn is_making(&self) -> bool {
-        (MAKING..APART).contains(&self.heat.load(Relaxed))
+        (MAKING..STANDALONE).contains(&self.heat.load(Relaxed))
     }
 
     /// Whether readers have met often enough.
@@ -92,7 +92,7 @@ impl<M: Machine> CstRwState<M> {
         (M::tunables().meetings..MAKING).contains(&self.heat.load(Relaxed))
     }
 
-    /// (heat between `least` and `most`) -> (heat). Whether it was there. Relaxed: but for APART, which is neither end,
+    /// (heat between `least` and `most`) -> (heat). Whether it was there. Relaxed: but for STANDALONE, which is neither end,
     /// a hint.
     fn change_heat(&self, least: u32, most: u32, heat: u32) -> bool {
         let mut seen = self.heat.load(Relaxed);
@@ -113,7 +113,7 @@ impl<M: Machine> CstRwState<M> {
     /// Lets readers count apart, if they do not, the machine admits one more lock, and the readers that are there go
     /// soon. The caller holds nothing of the lock.
     #[cold]
-    pub fn count_apart<W: WaitPolicy>(&self, until: Option<Deadline>) {
+    pub fn count_distributed<W: WaitPolicy>(&self, until: Option<Deadline>) {
         if !self.change_heat(0, MAKING - 1, making::<M>()) {
             return; // Another is about to.
         }
@@ -123,10 +123,10 @@ impl<M: Machine> CstRwState<M> {
             Some(index) if acquired && self.is_folded() => {
                 self.heat.store(making::<M>() | HOLDING, Relaxed); // Nobody counts meetings now.
                 Counters(index).begin();
-                self.heat.store(APART, Release); // After `begin`, for who asks for orphans.
-                M::trace(Event::RwApart);
+                self.heat.store(STANDALONE, Release); // After `begin`, for who asks for orphans.
+                M::trace(Event::RwDistributed);
             }
-            _ => _ = self.change_heat(MAKING, APART - 1, 0),
+            _ => _ = self.change_heat(MAKING, STANDALONE - 1, 0),
         }
         if acquired {
             ShflRw::<W>::unlock(&self.base);
@@ -135,13 +135,13 @@ impl<M: Machine> CstRwState<M> {
 
     /// Makes the side block, not yet in use, unless the machine admits no more.
     fn make_index(&self) -> Option<Side<M>> {
-        if !M::admit_apart() {
+        if !M::admit_distributed() {
             return None;
         }
         let mut mine = core::ptr::null();
         let index = Side::make(&self.side, |block| mine = core::ptr::from_ref(block));
         if !core::ptr::eq(index.0, mine) {
-            M::gone_apart(); // Another was faster.
+            M::end_distributed(); // Another was faster.
         }
         Some(index)
     }
@@ -153,7 +153,7 @@ impl<M: Machine> CstRwState<M> {
         }
         let heat = self.heat.load(Acquire); // What a fork left, or a thread of this process.
         let is_mine = (heat & !HOLDING) >> 8 == making::<M>() >> 8;
-        if (MAKING..APART).contains(&heat) && !is_mine && self.change_heat(heat, heat, 0) && heat & HOLDING != 0 {
+        if (MAKING..STANDALONE).contains(&heat) && !is_mine && self.change_heat(heat, heat, 0) && heat & HOLDING != 0 {
             ShflRw::<W>::unlock(&self.base);
         }
     }

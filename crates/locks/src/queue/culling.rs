@@ -106,7 +106,7 @@ const KEPT: u32 = NO_LINK;
 
 /// The two lists: 8 bytes. The lock's word is not used.
 #[repr(C)]
-pub struct AsideQueue<M: Machine> {
+pub struct CullingQueue<M: Machine> {
     /// The last of the main queue, [`HELD`], or 0.
     pub tail: M::Word,
     /// The link to the first of the main queue; or the holder's node.
@@ -114,7 +114,7 @@ pub struct AsideQueue<M: Machine> {
 }
 
 /// A lock on such a queue, with succession `S` and waiting policy `W`.
-pub struct AsideLock<S: Succession, W: WaitPolicy>(PhantomData<(S, W)>);
+pub struct CullingLock<S: Succession, W: WaitPolicy>(PhantomData<(S, W)>);
 
 /// Who has the lock after a release.
 enum Next {
@@ -134,7 +134,7 @@ struct Given {
     numa: Option<u32>,
 }
 
-impl<M: Machine> AsideQueue<M> {
+impl<M: Machine> CullingQueue<M> {
     /// Nodes of waiters that gave up, in both lists.
     pub fn left(&self) -> &'static LeftBehind<M> {
         left::of(&self.tail)
@@ -295,9 +295,9 @@ fn grant_claimed<M: Machine, S: Succession>(first: Handle, aside: Option<Handle>
     debug_assert!(granted, "who is CLAIMED cannot give up");
 }
 
-impl<S: Succession, W: WaitPolicy> AsideLock<S, W> {
+impl<S: Succession, W: WaitPolicy> CullingLock<S, W> {
     #[cold]
-    fn lock_slow<M: Machine>(queue: &AsideQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+    fn lock_slow<M: Machine>(queue: &CullingQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
         M::trace(Event::Contended);
         let stamp = M::stamp();
         let take = || queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
@@ -318,7 +318,7 @@ impl<S: Succession, W: WaitPolicy> AsideLock<S, W> {
     }
 
     /// Queues, and waits; how that ended, if not with the lock.
-    fn queue_up<M: Machine>(queue: &AsideQueue<M>, me: Handle, until: Option<Deadline>) -> Option<Turn> {
+    fn queue_up<M: Machine>(queue: &CullingQueue<M>, me: Handle, until: Option<Deadline>) -> Option<Turn> {
         let (node, numa) = (me.node::<M>(), S::arrive::<M>());
         node.prepare_on(numa, state::WAITING);
         S::Service::arrive(node);
@@ -339,17 +339,17 @@ impl<S: Succession, W: WaitPolicy> AsideLock<S, W> {
     }
 }
 
-impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
-    type Queue = AsideQueue<M>;
+impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> {
+    type Queue = CullingQueue<M>;
 
-    fn new_queue() -> AsideQueue<M> {
+    fn new_queue() -> CullingQueue<M> {
         let zero = || M::Word::new(0);
-        AsideQueue { tail: zero(), front: zero() }
+        CullingQueue { tail: zero(), front: zero() }
     }
 
     /// 0 -> HELD
     #[inline]
-    fn try_lock(_: &M::Word, queue: &AsideQueue<M>) -> bool {
+    fn try_lock(_: &M::Word, queue: &CullingQueue<M>) -> bool {
         let taken = queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
         if taken {
             M::trace(Event::Acquire);
@@ -358,7 +358,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
     }
 
     #[inline]
-    fn lock(_: &M::Word, queue: &AsideQueue<M>) {
+    fn lock(_: &M::Word, queue: &CullingQueue<M>) {
         M::trace(Event::Acquire);
         if queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             // Without a deadline it cannot time out.
@@ -367,7 +367,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
     }
 
     #[inline]
-    fn lock_until(_: &M::Word, queue: &AsideQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    fn lock_until(_: &M::Word, queue: &CullingQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         if queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             Self::lock_slow(queue, Some(until))?;
         }
@@ -377,20 +377,20 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
 
     /// HELD -> 0, or a hand-off. Of a free lock: nothing.
     #[inline]
-    fn unlock(_: &M::Word, queue: &AsideQueue<M>) {
+    fn unlock(_: &M::Word, queue: &CullingQueue<M>) {
         match queue.tail.compare_exchange(HELD, FREE, Release, Relaxed) {
             Ok(_) | Err(FREE) => {}
             Err(tail) => queue.release::<S>(tail),
         }
     }
 
-    fn is_locked(_: &M::Word, queue: &AsideQueue<M>) -> bool {
+    fn is_locked(_: &M::Word, queue: &CullingQueue<M>) -> bool {
         queue.tail.load(Relaxed) != FREE
     }
 
     /// The chain goes behind the tail; if the lock was free, its first waiter owns it now. The store that links him, or
     /// grants him the lock, is the last access (he stays CLAIMED until then: invariant 2 of `cond/chain`).
-    fn adopt(_: &M::Word, queue: &AsideQueue<M>, chain: Chain) {
+    fn adopt(_: &M::Word, queue: &CullingQueue<M>, chain: Chain) {
         let first = chain.first();
         chain.park_followers::<M>(|_| ());
         match queue.tail.swap(chain.last().word(), AcqRel) {
@@ -405,7 +405,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
     }
 
     /// Who was moved here sleeps, or has slept: nobody passes him over.
-    fn lock_adopted(_: &M::Word, queue: &AsideQueue<M>, me: Handle) {
+    fn lock_adopted(_: &M::Word, queue: &CullingQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
         let _ = wait::turn::<M, W>(me.node(), None, queue.left());
@@ -413,9 +413,9 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for AsideLock<S, W> {
     }
 }
 
-impl<M: Machine, S: Succession, W: WaitPolicy> Inner<M> for AsideLock<S, W> {
+impl<M: Machine, S: Succession, W: WaitPolicy> Inner<M> for CullingLock<S, W> {
     /// Relaxed: one thread alone touches the lock.
-    fn forget(queue: &AsideQueue<M>) {
+    fn forget(queue: &CullingQueue<M>) {
         queue.tail.store(FREE, Relaxed);
         queue.front.store(0, Relaxed);
         queue.left().clear();

@@ -9,7 +9,7 @@ use flashlock_locks::machine::{Handle, Machine as _, Word as _};
 use flashlock_locks::malthusian::{Mcscr, Mcscrn};
 use flashlock_locks::node::{is_head, state};
 use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::aside::AsideQueue;
+use flashlock_locks::queue::culling::CullingQueue;
 use flashlock_locks::queue::link::Link;
 use flashlock_locks::wait::left::SWEEP_AT;
 use flashlock_locks::wait::{Park, SpinThenPark};
@@ -25,8 +25,8 @@ use crate::common::{
 };
 
 /// A lock with two lists.
-pub(crate) trait TwoLists: Lock<Queue = AsideQueue<Loom>> {}
-impl<L: Lock<Queue = AsideQueue<Loom>>> TwoLists for L {}
+pub(crate) trait TwoLists: Lock<Queue = CullingQueue<Loom>> {}
+impl<L: Lock<Queue = CullingQueue<Loom>>> TwoLists for L {}
 
 /// Draws say no: CNA stays on its node, MCSCR does not serve the eldest.
 pub(crate) const STAYS: Setup = Setup { polls: 1, random: Some(u32::MAX), ..Setup::new(6) };
