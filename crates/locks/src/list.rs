@@ -1,6 +1,6 @@
 //! # A list of waiters, linked both ways
 //!
-//! The condition variable's and the semaphore's. Everything here is done by whoever has exclusive access, so all
+//! The list of the condition variable and of the semaphore. Only a thread with exclusive access touches it, so all
 //! accesses are Relaxed.
 //!
 //! ```text

@@ -1,33 +1,35 @@
 //! # Queue nodes
 //!
-//! One cache line per waiting thread. A thread needs a node while it waits; in some locks (`shuffle/shfl`,
-//! `queue/qspin`, cohorts) until it has acquired, in others (`queue/clh`, and [`queue::culling`](crate::queue::culling)
-//! with `mcs`, `cna` and `mcscr`) until it releases what it has waited for. So the number of nodes is bounded by the
-//! number of threads, and of locks held, plus those that timed-out waiters left behind in a queue and that nobody has
+//! What a thread waits with: one cache line for each waiting thread.
+//!
+//! A thread needs a node while it waits. In some locks (`shuffle/shfl`, `queue/qspin`, cohorts) it needs the node until
+//! it has acquired. In others (`queue/clh`, and [`queue::culling`](crate::queue::culling) with `mcs`, `cna` and
+//! `mcscr`) it needs the node until it releases what it has waited for. So the number of nodes is bounded by the number
+//! of threads, and of locks held, plus the nodes that timed-out waiters left behind in a queue and that no thread has
 //! reached yet.
 //!
-//! Nodes live in a **type-stable pool**: their memory is never unmapped and never becomes anything else. A thread that
-//! acts on a stale handle therefore reads a valid node; every algorithm says which invariant keeps it from *changing*
-//! one that is not its own. State of locks that is no waiter's is never kept in nodes: it has [blocks](crate::side) of
-//! its own.
+//! Nodes live in a **type-stable pool**: their memory is never unmapped and never becomes anything else. So a thread
+//! that acts on a stale handle reads a valid node. Every algorithm says which invariant keeps such a thread from
+//! *changing* a node that is not its own. State that belongs to a lock and not to a waiter is never kept in nodes: it
+//! has [blocks](crate::side) of its own.
 //!
 //! ## Stores through a stale handle
 //!
 //! Some threads write into the node of a waiter that may have left since they read its handle: the node may be free, or
-//! serve in any other queue. So four words of a node are **hints in whatever it is used for**: [`since`](Node::since),
-//! [`passes`](Node::passes), [`check_at`](Node::check_at) and [`granted_at`](Node::granted_at). Any value in them, at
-//! any moment, may cost time or a place in a queue, and nothing else: they are accessed Relaxed, no handle is kept in
-//! them, and nobody may take anything but a preference from them. (`native/tests/hints.rs` scribbles on them while
-//! every lock works.) These are all stores of the kind:
+//! serve in any other queue. So four words of a node are **hints, whatever the node is used for**:
+//! [`since`](Node::since), [`passes`](Node::passes), [`check_at`](Node::check_at) and [`granted_at`](Node::granted_at).
+//! Any value in them, at any moment, may cost time or a place in a queue, and nothing else. They are accessed Relaxed,
+//! no handle is kept in them, and a thread may take only a preference from them. (`native/tests/hints.rs` scribbles on
+//! them while every lock works.) These are all stores of the kind:
 //!
 //! | store | by | reaches | why it is harmless |
 //! |---|---|---|---|
 //! | `passes`, `check_at` | a releaser of a ShflLock that passes the head over (`shuffle/front`: `pass_over`, `overdue`) | any node | hints |
 //! | `passes` | a reader that passes the head of a readers-writer lock (`rw/shfl/turn`) | any node | a hint |
-//! | `granted_at` | a releaser that hands the lock to the head (`shuffle/release`) | the head's: it cannot leave before it is told | a hint, besides |
-//! | `state`: CALLED -> NOTIFIED | whoever has called a waiter on a semaphore (`sem/queue`: `tell`) | a node of a semaphore's waiter: CALLED has no other use | both say: called. NOTIFIED keeps others from waking it once more |
+//! | `granted_at` | a releaser that hands the lock to the head (`shuffle/release`) | the head's: it cannot leave before it is notified | a hint, besides |
+//! | `state`: CALLED -> NOTIFIED | a thread that has called a waiter on a semaphore (`sem/queue`: `tell`) | a node of a semaphore's waiter: CALLED has no other use | both mean: called. NOTIFIED keeps other threads from waking it once more |
 //! | `state`: CLAIMED, its generation -> PARKED | a broadcaster (`cond/chain`: `park_first`) | that waiter in that wait: the [`generation`](Node::generation) says so, and lasts from one use to the next | – |
-//! | futex wake-ups, tokens of the slot's semaphore | whoever wakes a waiter after telling it ([`Machine::unpark`]) | any sleeper | every sleeper looks again |
+//! | futex wake-ups, tokens of the slot's semaphore | a thread that wakes a waiter after notifying it ([`Machine::unpark`]) | any sleeper | every sleeper looks again |
 //!
 //! A store that is not in this table goes to a node that cannot have left: each algorithm's invariants say why.
 //!
@@ -42,7 +44,7 @@
 //!                  v               v                  v
 //!                HEAD          ABANDONED            HEAD <-----> NAPPING (head asleep on the lock word)
 //!                  |               |
-//!          (given back)   (given back by whoever reaches it)
+//!          (given back)   (given back by the thread that reaches it)
 //!
 //!   HEAD, NAPPING --did not run when it could, removed by a holder--> EVICTED --> (queues anew)
 //!   WAITING --does not run when its turn comes--> LEAVING, PARTING --removed--> EVICTED --> (queues anew)
@@ -50,8 +52,8 @@
 //!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue;
 //!                         the first of those that are moved is CLAIMED there --> HEAD (see `cond/chain`)
 //!                         QUEUED --time-out, cancellation--> LEAVING
-//!   closure locks:        WAITING, PARKED --run--> SERVED; WAITING, PARKED --shall run those of others--> HEAD
-//!   semaphores:           WAITS --post--> CALLED --woken--> NOTIFIED; any --goes--> LEAVING, or ABANDONED (see `sem/call`)
+//!   closure locks:        WAITING, PARKED --run--> SERVED; WAITING, PARKED --to run other requests--> HEAD
+//!   semaphores:           WAITS --post--> CALLED --woken--> NOTIFIED; any --leaves--> LEAVING, or ABANDONED (see `sem/call`)
 //! ```
 
 use core::sync::atomic::Ordering;
@@ -64,62 +66,62 @@ pub mod state {
     pub const WAITING: u32 = 0;
     /// In a queue, asleep on `state` or about to be.
     pub const PARKED: u32 = 1;
-    /// Its turn: in an MCS queue the lock is its own, in a ShflLock queue it alone contends for the word. The rest of
-    /// the word may be what goes with the lock ([`HANDED`]).
+    /// Its turn: in an MCS queue it has the lock; in a ShflLock queue it alone contends for the word. The rest of the
+    /// word may be what comes with the lock ([`HANDED`]).
     pub const HEAD: u32 = 2;
-    /// Where a handle begins that goes with [`HEAD`].
+    /// The bit at which a handle begins that comes with [`HEAD`].
     pub const HANDED: u32 = 4;
     /// [`HEAD`], asleep on the lock word.
     pub const NAPPING: u32 = 3;
-    /// Its thread has gone; whoever reaches the node gives it back.
+    /// Its thread has given up; the thread that reaches the node gives it back.
     pub const ABANDONED: u32 = 4;
-    /// It was head, or was to have the lock, but did not run; a holder has taken it out of the queue. Its thread queues
-    /// anew.
+    /// It was the head, or was to have the lock, but did not run, so a holder has taken it out of the queue. Its thread
+    /// queues anew.
     pub const EVICTED: u32 = 9;
     /// On a condition variable.
     pub const QUEUED: u32 = 5;
-    /// Taken off a condition variable, not told yet: its thread can neither leave nor go. In a queue: asleep until it
-    /// is head. The rest of the word is the node's [`generation`](super::Node::generation).
+    /// Taken off a condition variable, not notified yet: its thread can neither leave nor go on. In a queue: asleep
+    /// until it is the head. The rest of the word is the node's [`generation`](super::Node::generation).
     pub const CLAIMED: u32 = 8;
     /// [`CLAIMED`], and its thread sleeps on the state, after it was woken too early.
     pub const AWAITED: u32 = 10;
-    /// Where the generation begins that goes with [`CLAIMED`] and [`AWAITED`].
+    /// The bit at which the generation begins that comes with [`CLAIMED`] and [`AWAITED`].
     pub const GENERATION: u32 = 8;
-    /// Taken off a condition variable by a signal: its thread may go for the mutex.
+    /// Taken off a condition variable by a signal: its thread may try for the mutex.
     pub const SIGNALED: u32 = 6;
-    /// At a semaphore, asleep or about to be. What else this state and the next two say:
+    /// At a semaphore, asleep or about to be. For other meanings of this state and of the next two see
     /// [`sem::call`](crate::sem::call).
     pub const WAITS: u32 = 14;
-    /// At a semaphore, called: its thread may go for a permit.
+    /// At a semaphore, called: its thread may try for a permit.
     pub const CALLED: u32 = 11;
     /// [`CALLED`], and it has been woken, or has noticed.
     pub const NOTIFIED: u32 = 12;
-    /// Of a request to a [closure lock](crate::closure): it was run.
+    /// The request of a [closure lock](crate::closure) was run.
     pub const SERVED: u32 = 13;
     /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it. In a
-    /// lock's queue: about to be [`EVICTED`] by the releaser, who uses the node until then.
+    /// lock's queue: about to be [`EVICTED`] by the releaser, which uses the node until then.
     pub const LEAVING: u32 = 7;
     /// In a lock's queue: [`LEAVING`], and its thread sleeps until it is [`EVICTED`].
     pub const PARTING: u32 = 14;
 }
 
-/// Value of [`Node::next`] once the node's owner has left the queue before its successor had linked itself; whoever
-/// finds it there owns the node and the front of the queue.
+/// Value of [`Node::next`] if the node's owner has left the queue before its successor had linked itself. The waiter
+/// that finds it there owns the node and the front of the queue.
 pub const LEFT: u32 = Handle::RESERVED;
 
-/// Whether a waiter in a lock's queue sleeps, or is about to: who makes it head must wake it.
+/// Whether a waiter in a lock's queue sleeps, or is about to: the thread that makes it the head must wake it.
 #[inline]
 pub fn is_asleep(seen: u32) -> bool {
     seen == state::PARKED || is_claimed(seen)
 }
 
-/// Whether it is its turn, with whatever else it is told.
+/// Whether it is the waiter's turn, whatever the rest of the word says.
 #[inline]
 pub fn is_head(seen: u32) -> bool {
     seen & ((1 << state::HANDED) - 1) == state::HEAD
 }
 
-/// Whether a waiter was taken off a condition variable, and not told yet.
+/// Whether a waiter was taken off a condition variable, and is not notified yet.
 #[inline]
 pub fn is_claimed(seen: u32) -> bool {
     matches!(seen & ((1 << state::GENERATION) - 1), state::CLAIMED | state::AWAITED)
@@ -141,12 +143,12 @@ pub struct Node<M: Machine> {
     /// Shuffling: its place in its group (0: in none), and whether it is the shuffler ([`SHUFFLER`]), and at it
     /// ([`WALKING`]).
     pub batch: M::Word,
-    /// A hint. When it became head, [`Machine::micros`]; where releases pass over who does not run, when its thread
-    /// last said that it does.
+    /// A hint, in [`Machine::micros`]. When it became the head; where releases pass over waiters that do not run, when
+    /// its thread last published that it runs.
     pub since: M::Word,
     /// A hint. How many releases have passed this head over.
     pub passes: M::Word,
-    /// A hint of the lock's that its thread waits for: each says of what.
+    /// A hint. Each lock says what it means there.
     pub check_at: M::Word,
     /// A hint. When it was handed the lock, [`Machine::micros`].
     pub granted_at: M::Word,
@@ -155,8 +157,8 @@ pub struct Node<M: Machine> {
     pub mutex: [M::Word; 2],
     /// The pool's own link.
     pub pool_next: M::Word,
-    /// What the [admission policy](crate::policy) of a ShflLock is to know of its thread; of a readers-writer lock,
-    /// what it wants.
+    /// What the [admission policy](crate::policy) of a ShflLock must know of the node's thread; in a readers-writer
+    /// lock, what the thread wants.
     pub role: M::Word,
     /// On a condition variable, or at a semaphore: how often it was queued on one, wrapping. Written by its thread
     /// before it queues.
@@ -172,11 +174,11 @@ const _: () = assert!((Handle::LIMIT - 1).leading_zeros() >= state::HANDED && st
 pub const SHUFFLER: u32 = 1 << 31;
 /// Bit of [`Node::batch`]: about to be evicted, never to be the shuffler again.
 pub const RETIRED: u32 = 1 << 29;
-/// Bit of [`Node::batch`]: its thread is [`Machine::urgent`]; never to be set aside.
+/// Bit of [`Node::batch`]: its thread is [`Machine::urgent`]; never to be culled.
 pub const URGENT: u32 = 1 << 28;
-/// Bit of [`Node::batch`]: its thread says when it ran ([`Node::since`]), and knows what to do when it is evicted.
+/// Bit of [`Node::batch`]: its thread publishes when it ran ([`Node::since`]), and knows what to do when it is evicted.
 pub const PUBLISHES: u32 = 1 << 27;
-/// Bit of [`Node::batch`]: the shuffler is walking the queue; nobody may take it out.
+/// Bit of [`Node::batch`]: the shuffler is walking the queue; no thread may take it out.
 pub const WALKING: u32 = 1 << 30;
 
 impl<M: Machine> Node<M> {
@@ -202,7 +204,7 @@ impl<M: Machine> Node<M> {
         }
     }
 
-    /// Makes the node ready to be queued. Relaxed throughout: it is the caller's alone, and the release half of the
+    /// Makes the node ready to be queued. Relaxed throughout: only the caller knows it, and the Release half of the
     /// read-modify-write that links it into a queue publishes it.
     pub fn prepare(&self, initial: u32) {
         self.prepare_on(M::numa_node(), initial);
@@ -220,8 +222,8 @@ impl<M: Machine> Node<M> {
     /// Whether its thread exists in this process. Relaxed: written before the node was published, and a fork orders
     /// everything before it.
     ///
-    /// In a process of the first epoch there are no others, and the node's line is left alone: whoever asks is, as a
-    /// rule, about to write to it, and to fetch it for reading first would make two transfers of one.
+    /// In a process of the first epoch all nodes are of that process, and this does not touch the node's line. Its
+    /// callers are usually about to write to the line, and a read would fetch it once more.
     #[inline]
     pub fn is_alive(&self) -> bool {
         let epoch = M::epoch();

@@ -1,19 +1,24 @@
-//! # CLH: a queue in which each thread waits on the node of the one before
+//! # CLH: a queue in which each thread waits on its predecessor's node
+//!
+//! A queue lock that serves threads in the order in which they came. Its release takes the same few steps whatever the
+//! waiters do. **Use it** where you would use `mcs`, and a release must never depend on a thread that is joining.
+//! **Rather not** when most acquisitions find the lock free: each takes a node, and each release gives one back. Either
+//! costs an additional atomic exchange with the node that the thread keeps.
 //!
 //! **Problem.** In MCS a thread that has joined is unknown until it has linked itself to its predecessor, and a
-//! releaser may have to wait for that. **Idea.** Nobody links himself: a waiter remembers whom it found at the tail,
-//! and waits on *his* node. A release is one access to the holder's own node, whoever waits. When the wait is over, the
-//! predecessor's node is the waiter's. **Source.** Craig, TR 93-02-02, University of Washington, 1993; Magnusson,
-//! Landin & Hagersten, IPPS 1994; the way out by time-out as in Scott & Scherer, PPoPP 2001.
+//! releaser may have to wait for that. **Idea.** No thread links itself. A waiter remembers which node it found at the
+//! tail, and waits on *that* node. A release is one access to the holder's own node, whichever thread waits. When the
+//! wait is over, the predecessor's node belongs to the waiter. **Source.** Craig, TR 93-02-02, University of
+//! Washington, 1993; Magnusson, Landin & Hagersten, IPPS 1994; the way out by time-out as in Scott & Scherer,
+//! PPoPP 2001.
 //!
-//! **Use it** when you would use `mcs`, and releases must not wait for a thread that is joining. **Rather not** when
-//! most acquisitions find the lock free: each takes a node, and each release gives one back: an atomic exchange more
-//! for either, with the node that the thread keeps.
-//!
-//! **Departures.** (1) "Free" is 0, not a node that nobody holds, so that all-zero is a free lock; the release of a
-//! lock that nobody waits for is a compare-and-swap. (2) The lock names its holder's node, so that any thread may
-//! release (POSIX). A thread needs a node for each lock that it holds. (3) A waiter may sleep, on its predecessor's
-//! node. (4) In a forked child the waiters of the parent are forgotten by whoever first uses the lock ([`settle`]).
+//! **Departures.**
+//! 1. "Free" is 0, not a node that no thread holds, so that all-zero is a free lock. The release of a lock that has no
+//!    waiters is a compare-and-swap.
+//! 2. The lock names its holder's node, so that any thread may release (POSIX). A thread needs a node for each lock
+//!    that it holds.
+//! 3. A waiter may sleep, on its predecessor's node.
+//! 4. In a forked child, the first thread that uses the lock forgets the parent's waiters ([`settle`]).
 //!
 //! ## State                                                     ## The queue
 //! ```text
@@ -23,39 +28,39 @@
 //! | node | node  | held; the queue ends at `tail`       |                   WAITING          PARKED          WAITING
 //! | node | 0     | between a release and the next owner |           (the state says what the *successor* does)
 //! ```
-//! If the last waiters give up just as those before them do, or release, `tail` may name nodes that are ABANDONED, then
-//! one that is RELEASED: that is free, too, and whoever joins next gives them back.
+//! The last waiters may give up at the moment when the threads before them do, or release. Then `tail` may lead through
+//! ABANDONED nodes to a RELEASED one. Such a lock is free, too, and the next thread that joins gives the nodes back.
 //!
-//! ## A node, which belongs to who joined with it until …
+//! ## A node, which belongs to the thread that joined with it until …
 //! ```text
 //!   WAITING | PARKED ── released ──> RELEASED (HEAD): its successor has the lock, and the node
 //!   WAITING | PARKED ── gave up ───> ABANDONED: its successor waits on `prev` instead, and has the node
 //! ```
 //!
 //! ## Invariants
-//! 1. `owner` is written by the holder only, or by whoever settles.
-//! 2. A node has at most one successor: whoever got its name from `tail`, by an exchange, and he alone gives it back;
-//!    or its own thread, if nobody did.
-//! 3. After the store to its node (or `tail` = 0) a releaser touches neither lock nor node, but for the wake of an
+//! 1. `owner` is written only by the holder, or by the thread that settles.
+//! 2. A node has at most one successor: the thread that got the node's name from `tail`, by an exchange. Only that
+//!    thread gives the node back; or its own thread does, if there is no successor.
+//! 3. After the store to its node (or `tail` = 0) a releaser touches neither lock nor node, except that it wakes an
 //!    address.
-//! 4. A tried acquisition looks at a node that may serve elsewhere by now; whatever it saw, its exchange of `tail`
-//!    makes it the successor of that node, as it is then: so it waits, if it must, like anybody else (a few
-//!    instructions, or a section).
+//! 4. A tried acquisition looks at a node that may serve elsewhere by now. Whatever it saw, its exchange of `tail`
+//!    makes it the successor of that node, in the state that the node has then. So it waits, if it must, like any other
+//!    waiter (for a few instructions, or for a section).
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | `tail` exchange | AcqRel | itself; `tail` CAS node -> 0, Release | publishes the node; sees the last section if the lock was free |
 //! | `tail` load of a try, and of `is_locked` | Acquire | `tail` exchange | the node that it names is seen prepared |
-//! | `tail` CAS of who leaves, me -> previous | Release | the next exchange of `tail` | `previous` is published anew |
+//! | `tail` CAS of a waiter that leaves, me -> previous | Release | the next exchange of `tail` | `previous` is published anew |
 //! | `state` -> RELEASED, -> ABANDONED | Release | `state` loads of the successor, Acquire | hands over the section; the way on (`prev`), and the node |
-//! | `owner` | Relaxed | – | the holder's, handed over with the lock |
+//! | `owner` | Relaxed | – | only the holder uses it; the hand-off orders it |
 //!
-//! No checker can tell the second and the third row's from Relaxed: [the models](../models.md#what-neither-can-tell)
-//! argue for them.
+//! No checker can distinguish the orderings of the second and third rows from Relaxed. [The
+//! models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** let a newcomer in while the first waiter is not running. Cannot share its mutex with code that bypasses
-//! flashlock. Every acquisition takes a node, so that it costs more than [`mcs`](super::mcs)'s where nobody contends.
+//! flashlock. Every acquisition takes a node, so an uncontended one costs more than with [`mcs`](super::mcs).
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -80,11 +85,11 @@ pub struct Clh<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 /// The queue of a CLH lock: 12 bytes. The lock's word is not used.
 #[repr(C)]
 pub struct ClhQueue<M: Machine> {
-    /// The last who joined, or 0.
+    /// The node of the last thread that joined, or 0.
     pub tail: M::Word,
     /// The holder's node.
     pub owner: M::Word,
-    /// The epoch of those who have joined.
+    /// The epoch of the threads that have joined.
     pub epoch: M::Word,
 }
 
@@ -92,15 +97,14 @@ pub struct ClhQueue<M: Machine> {
 enum Before {
     /// The lock is ours.
     Released,
-    /// He has gone; wait on this one.
+    /// The predecessor has given up; wait on this node.
     Gone(Handle),
     /// The deadline has passed.
     TimedOut,
 }
 
 impl<M: Machine> ClhQueue<M> {
-    /// To be called before joining and releasing. In a forked child only the holder, if there is one, is left of the
-    /// queue.
+    /// Call it before joining and releasing. In a forked child only the holder, if there is one, is left of the queue.
     #[inline]
     fn settle(&self) {
         settle::<M>(&self.epoch, || self.tail.store(self.owner.load(Relaxed), Relaxed));
@@ -113,8 +117,8 @@ impl<M: Machine> ClhQueue<M> {
         me
     }
 
-    /// Whether the last node that was not abandoned, if there is one, was released: then the lock is free. A hint: the
-    /// nodes may serve elsewhere by now, hence the limit.
+    /// Whether the lock is free: the last node that was not abandoned, if there is one, was released. A hint: the nodes
+    /// may serve elsewhere by now, hence the limit.
     fn is_free(tail: u32) -> bool {
         let mut here = Handle::from_word(tail);
         for _ in 0..LONGEST {
@@ -138,8 +142,8 @@ impl<M: Machine> ClhQueue<M> {
             M::give_node(me);
             return false;
         }
-        // The node may have been given back since, and be at the tail again, of who waits or holds: a try does not wait
-        // for him.
+        // The node may have been given back since, and be at the tail again as the node of a waiter or of the holder. A
+        // try does not wait for that thread.
         let taken = self.wait_behind::<W>(me, Handle::from_word(seen), Some(PAST)).is_ok();
         if taken {
             self.owner.store(me.word(), Relaxed);
@@ -163,7 +167,7 @@ impl<M: Machine> ClhQueue<M> {
         Ok(())
     }
 
-    /// Waits until those before `me` have gone, and gives their nodes back.
+    /// Waits until no thread is before `me`, and gives the nodes of those threads back.
     fn wait_behind<W: WaitPolicy>(
         &self,
         me: Handle,
@@ -189,9 +193,9 @@ impl<M: Machine> ClhQueue<M> {
         Ok(())
     }
 
-    /// (tail = me) -> (tail = previous), or leaves the way on for the successor.
+    /// (tail = me) -> (tail = previous). Or leaves `previous` to the successor, which waits on that node from then on.
     fn leave(&self, me: Handle, previous: Handle) {
-        // Release: who joins behind `previous` now sees its node prepared, as we did.
+        // Release: a thread that joins behind `previous` now sees its node prepared, as we did.
         if self.tail.compare_exchange(me.word(), previous.word(), Release, Relaxed).is_ok() {
             return M::give_node(me);
         }
@@ -200,7 +204,7 @@ impl<M: Machine> ClhQueue<M> {
         tell::<M>(&node.state, state::ABANDONED);
     }
 
-    /// (owner = me, tail = me) -> free; or tells the successor.
+    /// (owner = me, tail = me) -> free, or a hand-off to the successor.
     #[inline]
     fn release(&self, me: Handle) {
         self.owner.store(0, Relaxed);
@@ -215,7 +219,7 @@ impl<M: Machine> ClhQueue<M> {
     }
 }
 
-/// Waits until a predecessor has released, or has gone.
+/// Waits until the predecessor has released, or has given up.
 fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>) -> Before {
     let node = previous.node::<M>();
     let is_notified = |seen| matches!(seen, RELEASED | state::ABANDONED);
@@ -229,10 +233,11 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
             RELEASED => return Before::Released,
             state::ABANDONED => match Handle::from_word(node.prev.load(Relaxed)) {
                 Some(prior) => return Before::Gone(prior),
-                None => return Before::Released, // Not reached: who leaves has somebody before him.
+                None => return Before::Released, // Not reached: a leaver has a predecessor.
             },
             _ if until.is_some_and(|deadline| M::expired(&deadline)) => {
-                // PARKED -> WAITING: whoever succeeds us there says anew that he sleeps. Fails if we are told just now.
+                // PARKED -> WAITING: the next thread that waits on that node says again that it sleeps. If the exchange
+                // fails, the predecessor has just released or given up.
                 if node.state.compare_exchange(seen, state::WAITING, Relaxed, Relaxed).is_ok() {
                     return Before::TimedOut;
                 }
@@ -241,7 +246,7 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
                 M::trace(Event::Park);
                 M::park(&node.state, state::PARKED, until);
             }
-            // WAITING -> PARKED. Fails if we are told just now.
+            // WAITING -> PARKED. If it fails, the predecessor has just released or given up.
             _ if W::PARKS => drop(node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed)),
             _ => notified = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), is_notified),
         }
@@ -282,7 +287,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
         Ok(())
     }
 
-    /// Of a free lock: nothing.
+    /// Does nothing if the lock is free.
     #[inline]
     fn unlock(_: &M::Word, queue: &ClhQueue<M>) {
         queue.settle();
@@ -295,8 +300,8 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
         !ClhQueue::<M>::is_free(queue.tail.load(Acquire))
     }
 
-    /// Gives the nodes back that stand in a free lock: the one that was released last, and those of who gave up behind
-    /// it.
+    /// Gives back the nodes that are left in a free lock: the one that was released last, and those of waiters that
+    /// gave up behind it.
     fn destroy(_: &M::Word, queue: &ClhQueue<M>) {
         queue.settle();
         if !ClhQueue::<M>::is_free(queue.tail.load(Acquire)) {

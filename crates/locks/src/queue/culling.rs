@@ -1,84 +1,95 @@
-//! # A queue whose holder sets waiters aside
+//! # The culling queue: a queue whose holder may move waiters to a secondary queue
 //!
-//! **Problem.** A strict queue serves whoever came first, wherever he runs and however many run already. Locks that
-//! prefer some waiters must keep the others somewhere, lose none of them, and still be free only when nobody waits at
-//! all. **Idea.** Two lists: the **main queue**, [MCS's](super::mcs), which all join; and waiters **set aside**, a list
-//! that only the holder touches, in his release. *Who* is set aside, and who follows, is a [`Succession`]:
-//! [`numa::cna`](crate::numa::cna) and [`malthusian::mcscr`](crate::malthusian::mcscr) are this lock with two
-//! successions. **Sources.** Dice & Kogan, CNA, EuroSys'19, §4–5, and Dice, *Malthusian Locks*, EuroSys'17, §4: both
+//! The queue of `mcs`, `mcs-tp`, `cna`, `mcscr` and `mcscrn`. Take it for a lock that prefers some waiters to others
+//! and keeps the others in a second list.
+//!
+//! **Problem.** A strict queue serves the waiter that came first, wherever it runs and however many threads run
+//! already. A lock that prefers some waiters must keep the others somewhere, lose none of them, and become free only
+//! when no thread waits at all. **Idea.** There are two lists. All waiters join the **main queue**, which is
+//! [MCS's](super::mcs). **Culled** waiters are in the **secondary queue** (`aside` in the code), which only the holder
+//! touches, during its release. A [`Succession`] decides *which* waiters are culled, and which one follows.
+//! [`numa::cna`](crate::numa::cna) and [`malthusian::mcscr`](crate::malthusian::mcscr) are this lock with two different
+//! successions. **Sources.** Dice & Kogan, CNA, EuroSys'19, §4–5, and Dice, *Malthusian Locks*, EuroSys'17, §4. Both
 //! edit the MCS chain in the release and nowhere else.
 //!
-//! **Departures** from both: (1) Who waited holds the lock with his node, which the lock names; who did not wait has
-//! none, and the lock names his successor, as in the variant K42. So a lock is 8 bytes, any thread may release it, and
-//! an uncontended acquisition touches no node. (2) Who is aside is told with the lock, in the word that makes the
-//! successor head, as in the papers; it stays there while he holds the lock. The list is circular and named by its
-//! last, which names its first (as in the kernel's CNA series, v10): one handle, and nothing to scan. (3) A link
-//! carries the NUMA node of the waiter that it names (CNA §6). (4) A waiter may leave by time-out. Its node stays; the
-//! holder that hands the lock to it holds the lock *with that node* instead, and chooses anew. Nodes aside, which may
-//! not be reached for long, are gone through now and then when there are many abandoned ones
-//! ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)); a queue full of them lets nobody join ([`LeftBehind`]). (5) A successor
-//! that does not run may be passed over, if the lock's [`Service`] says so: that is (4), but for its node, which goes
-//! back to its thread. (6) **A release waits for nobody.** MCS's waits for a successor that has swapped itself into
-//! `tail` and not linked itself yet; if that one has lost its CPU, or the releaser has a higher priority, for long or
-//! for ever. Here the releaser leaves a **note** where the link will be, and goes; who links himself does so by an
-//! exchange, and finds it. The note says that the lock is his, or behind whom to link himself instead. The node in
-//! which he has found it is his then, to be given back.
+//! **Departures** from both papers:
+//! 1. A holder that has waited keeps its node, which the lock names. A holder that has not waited has no node, and the
+//!    lock names its successor, as in the variant K42. So a lock takes 8 bytes, any thread may release it, and an
+//!    uncontended acquisition touches no node.
+//! 2. The secondary queue is handed over with the lock, in the word that makes the successor the head, as in the
+//!    papers. The word keeps it while the successor holds the lock. The secondary queue is circular and is named by its
+//!    last node, which names the first (as in the kernel's CNA series, v10). So one handle is enough, and nothing is
+//!    scanned.
+//! 3. A link carries the NUMA node of the waiter that it names (CNA §6).
+//! 4. A waiter may leave by time-out. Its node stays. The holder that would hand the lock to it holds the lock *with
+//!    that node* instead, and chooses again. Releases may not reach the nodes in the secondary queue for a long time.
+//!    So when many are abandoned ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)), a holder sweeps them now and then. A
+//!    queue full of abandoned nodes lets no thread join ([`LeftBehind`]).
+//! 5. A successor that does not run may be passed over, if the lock's [`Service`] says so. This works like departure 4,
+//!    except that the node goes back to its thread.
+//! 6. **A release waits for no thread.** In MCS it waits for a successor that has swapped itself into `tail` and has
+//!    not linked itself yet. If that thread has lost its CPU, or the releaser has a higher priority, this takes long,
+//!    or forever. Here the releaser leaves a **note** where the link will be, and goes on. The successor links itself
+//!    by an exchange, and so finds the note. The note says that the lock is its own, or behind which node to link
+//!    itself instead. The node that held the note belongs to the waiter that found it, which gives it back.
 //!
-//! ## State                                                            ## The queue, somebody being aside
+//! ## State                                                            ## The two queues, with culled waiters
 //! ```text
 //! | tail | front   | meaning                               |     tail ────────────────────────────────┐
 //! |------|---------|---------------------------------------|                                          v
 //! | 0    | 0       | free                                  |     front ─> [H] ──> [D] ──> [E] ──> [F] ──> 0
-//! | HELD | 0       | held without a node, nobody waits     |               └ HEAD, C
+//! | HELD | 0       | held without a node, no waiter        |               └ HEAD, C
 //! | node | 0       | the same, the first is linking itself |                      └─────────────────┐
-//! | node | D       | the same, D is first                  |                                        v
-//! | H    | H, KEPT | held with H, who waits is aside       |               ┌──> [A] ──> [B] ──> [C] ──┐
-//! | node | H, KEPT | held with H, the queue begins behind  |               └──────────────────────────┘
-//! | node | GIVEN   | the first, who links himself, has it  |
+//! | node | D       | the same, D is the first waiter       |                                        v
+//! | H    | H, KEPT | held with H, all waiters are culled   |               ┌──> [A] ──> [B] ──> [C] ──┐
+//! | node | H, KEPT | held with H, main queue begins behind |               └──────────────────────────┘
+//! | node | GIVEN   | given to the first, not yet linked    |
 //! ```
-//! | in `next` of H, when somebody is behind H in the queue | he |
+//! | in `next` of H, when a waiter is behind H in the main queue | that waiter |
 //! |---|---|
-//! | 0 | has yet to link himself |
-//! | link | has done so |
-//! | GIVEN | has yet to link himself, and has the lock then; those aside are in `prev` |
-//! | MOVED, L | has yet to link himself, and does so behind L |
+//! | 0 | has yet to link itself |
+//! | link | has linked itself |
+//! | GIVEN | has yet to link itself, and then has the lock; the secondary queue is in `prev` |
+//! | MOVED, L | has yet to link itself, and does so behind L |
 //!
 //! ## Invariants
-//! 1. `front` is written by the holder, and by the one waiter that found `HELD` in `tail`; it is 0 when `tail` becomes
-//!    HELD or 0. The list aside, all links and `prev` of nodes in it, and the upper part of the holder's own state are
-//!    the holder's.
-//! 2. A node is set aside only if its link is not 0: its successor has linked itself, and never writes that link again.
-//!    For the same reason one into which a note was written is nobody's but his who finds that.
-//! 3. `tail` is HELD only while the lock is held without a node, and then nobody is aside. So a release whose CAS
-//!    (HELD -> 0) succeeds leaves nobody.
-//! 4. A successor, once chosen, is in neither list but at the head of the rest of the main queue: its link leads to it,
-//!    and is 0 iff it is the tail or its successor is linking itself.
-//! 5. A node is given back by the holder, whose own it is or who found it ABANDONED, when he has handed the lock over,
-//!    freed it, or holds it with another; or, with a note in it, by who finds that. By then it is named by no link.
-//!    After LEAVING he does not give it back then, but makes it EVICTED: it is its thread's, which queues anew.
-//! 6. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake
-//!    of an address.
-//! 7. In a forked child all of the parent's nodes come first, and those that the holder of that time reaches by a kept
-//!    node are all dead, as that is: he forgets them with it. Nobody gives it back: a fork may have come between a
-//!    hand-over and the store to `front`, which then names a node that serves elsewhere. Who joins behind a dead tail
-//!    is first of a new queue, and writes `front`.
+//! 1. `front` is written only by the holder, and by the one waiter that found `HELD` in `tail`. It is 0 when `tail`
+//!    becomes HELD or 0. The secondary queue, all links and `prev` of nodes in it, and the upper part of the holder's
+//!    own state belong to the holder.
+//! 2. A node is culled only if its link is not 0: its successor has linked itself, and never writes that link again.
+//!    For the same reason, a node with a note in it belongs only to the waiter that finds the note.
+//! 3. `tail` is HELD only while the lock is held without a node, and then no waiter is culled. So a release whose CAS
+//!    (HELD -> 0) succeeds leaves no waiter behind.
+//! 4. A successor, once chosen, is in neither list, but before the rest of the main queue. Its link leads to that rest,
+//!    and is 0 iff the successor is the tail or the waiter behind it is linking itself.
+//! 5. A holder gives back its own node, and a node that it found ABANDONED. It does so when it has handed the lock
+//!    over, has freed it, or holds it with another node. A node with a note in it is given back by the waiter that
+//!    finds the note. By then no link names the node. A LEAVING node is not given back at that point, but becomes
+//!    EVICTED: it belongs to its thread, which queues again.
+//! 6. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, except that it
+//!    wakes an address.
+//! 7. In a forked child, all of the parent's nodes come before the child's. If the holder at the fork has kept a node,
+//!    that node and the parent's nodes that it leads to are all dead here. The holder forgets that node, and them with
+//!    it. No thread gives it back: the fork may have come between a hand-off and the store to `front`, which then names
+//!    a node that serves elsewhere. A waiter that joins behind a dead tail is the first of a new queue, and writes
+//!    `front`.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | `tail.swap(node)` | AcqRel | itself; `tail` CAS of the holder | publishes the node; sees the last section if it was free, and the 0 in the link it writes next |
+//! | `tail.swap(node)` | AcqRel | itself; `tail` CAS of the holder | publishes the node; sees the last section if the lock was free, and the 0 in the link that it writes next |
 //! | `tail` CAS HELD -> 0, H -> 0 | Release | `tail` swap/CAS of the next locker | hands over this section |
 //! | `tail` CAS H -> C | Release | `tail.swap` | the link that the next joiner writes is 0 by then |
 //! | link exchange / load | Release / Acquire | each other | the successor's node must be seen prepared |
-//! | link 0 -> note / exchange | Release / Acquire | each other | hands over this section, the lists, and the node; the link behind which to go is 0 by then |
-//! | `state` -> HEAD | AcqRel | `state` load in `wait::turn` | hands over this section, and the lists |
-//! | links and `prev` aside, `front` of a kept node | Relaxed | – | the holder's alone, handed over with the lock |
-//! | `tail` load before a choice | Relaxed | – | a hint: who has just joined may be overlooked until the next release |
+//! | link 0 -> note / exchange | Release / Acquire | each other | hands over this section, both queues, and the node; the link of the node that a note names is 0 by then |
+//! | `state` -> HEAD | AcqRel | `state` load in `wait::turn` | hands over this section, and both queues |
+//! | links and `prev` in the secondary queue, `front` of a kept node | Relaxed | – | only the holder uses them; the hand-off orders them |
+//! | `tail` load before a choice | Relaxed | – | a hint: a waiter that has just joined may be overlooked until the next release |
 //! | `state` -> LEAVING | Relaxed | – | what its thread wrote came with the link |
-//! | `state` -> EVICTED | Release | `state` loads of its thread, Acquire | the holder has read and written its links for the last time |
+//! | `state` -> EVICTED | Release | `state` loads of its thread, Acquire | the holder has read and written the node's links for the last time |
 //! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaver's last look comes before the node's next use |
 //!
-//! No checker can tell the links' orderings, nor the last row's, from Relaxed: [the
+//! No checker can distinguish the links' orderings, or that of the last row, from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** what `mcs` cannot.
@@ -99,38 +110,38 @@ use crate::wait::left::{self, LeftBehind};
 use crate::wait::{self, WaitPolicy};
 
 const FREE: u32 = 0;
-/// Held, and nobody waits.
+/// Held, and no thread waits.
 pub const HELD: u32 = Handle::RESERVED;
-/// Beside a handle in `front`: the holder's node, not a link.
+/// Beside a handle in `front`: the handle names the holder's node, it is not a link.
 const KEPT: u32 = NO_LINK;
 
-/// The two lists: 8 bytes. The lock's word is not used.
+/// The ends of the main queue: 8 bytes. The lock's word is not used.
 #[repr(C)]
 pub struct CullingQueue<M: Machine> {
-    /// The last of the main queue, [`HELD`], or 0.
+    /// The last node of the main queue, [`HELD`], or 0.
     pub tail: M::Word,
-    /// The link to the first of the main queue; or the holder's node.
+    /// The link to the first waiter of the main queue, or the holder's node.
     pub front: M::Word,
 }
 
 /// A lock on such a queue, with succession `S` and waiting policy `W`.
 pub struct CullingLock<S: Succession, W: WaitPolicy>(PhantomData<(S, W)>);
 
-/// Who has the lock after a release.
+/// Which thread has the lock after a release.
 enum Next {
-    /// He, if he has not given up.
+    /// This waiter, unless it has given up.
     Waiter(Handle),
-    /// Who has yet to link himself. The holder's node is his, too.
+    /// A waiter that has yet to link itself. The holder's node belongs to it, too.
     Joiner,
-    /// Nobody.
+    /// None: the lock is free.
     Nobody,
 }
 
-/// What came with a lock that was given to who linked himself.
+/// What comes with a lock that was given to a waiter before it had linked itself.
 struct Given {
-    /// The last of those aside.
+    /// The last of the secondary queue.
     aside: Option<Handle>,
-    /// The NUMA node from which it comes, if that is known.
+    /// The NUMA node from which the lock comes, if that is known.
     numa: Option<u32>,
 }
 
@@ -140,19 +151,19 @@ impl<M: Machine> CullingQueue<M> {
         left::of(&self.tail)
     }
 
-    /// Who holds the lock, for himself.
+    /// What the calling holder has.
     pub fn holder(&self) -> Holder {
         let front = self.front.load(Relaxed);
         let Some(node) = handle_in(front).filter(|_| front & NO_LINK == KEPT) else { return Holder::default() };
         if node.node::<M>().is_alive() {
             return Holder::with::<M>(node);
         }
-        // A forked child (invariant 7). Fails if somebody has joined since, and `front` is his.
+        // A forked child (invariant 7). If the exchange fails, a waiter has joined since, and has written `front`.
         let _ = self.front.compare_exchange(front, 0, Relaxed, Relaxed);
         Holder::default()
     }
 
-    /// Releases a lock that somebody waits for; `tail` is what was seen there.
+    /// Releases a lock that has waiters; `tail` is the value that was seen there.
     #[cold]
     fn release<S: Succession>(&self, tail: u32) {
         let mut holder = Holder { last: handle_in(tail), ..self.holder() };
@@ -161,7 +172,7 @@ impl<M: Machine> CullingQueue<M> {
         {
             holder.sweep::<M>(last, self.left());
         }
-        let mut is_evicted = false; // Whether he holds it with the node of one that was passed over.
+        let mut is_evicted = false; // Whether we hold it with the node of a waiter that was passed over.
         loop {
             let successor = match self.successor::<S>(&mut holder) {
                 Next::Waiter(successor) => successor,
@@ -182,7 +193,8 @@ impl<M: Machine> CullingQueue<M> {
         part_with::<M, S::Service>(holder.node, is_evicted);
     }
 
-    /// Chooses the successor; or the lock is who joins', or nobody waits, and it is free now.
+    /// Chooses the successor. Or gives the lock to a waiter that is linking itself; or frees it, because no thread
+    /// waits.
     fn successor<S: Succession>(&self, holder: &mut Holder) -> Next {
         loop {
             let link = holder.node.map_or(&self.front, |node| &node.node::<M>().next);
@@ -190,11 +202,11 @@ impl<M: Machine> CullingQueue<M> {
             if let Some(first) = Link::from_word(next) {
                 if holder.node.is_some() || first.to().node::<M>().is_alive() {
                     if S::SEES_LATECOMERS {
-                        holder.last = handle_in(self.tail.load(Relaxed)); // Whom it names we do not follow.
+                        holder.last = handle_in(self.tail.load(Relaxed)); // We do not access the node.
                     }
                     return Next::Waiter(S::choose::<M>(holder, first));
                 }
-                // A forked child. Whoever has queued since found a dead tail, and links itself here.
+                // A forked child. A waiter that has queued since found a dead tail, and links itself here.
                 let _ = self.front.compare_exchange(next, 0, Relaxed, Relaxed);
                 continue;
             }
@@ -220,17 +232,17 @@ impl<M: Machine> CullingQueue<M> {
                 Some(_) => self.left().clear(),
                 None => {}
             }
-            // A lock that is free already stays so.
+            // A lock that is already free stays free.
             if self.tail.compare_exchange(tail, FREE, Release, Relaxed).is_ok() {
                 return Next::Nobody;
             }
         }
     }
 
-    /// (tail = my node) -> (tail = last of those recalled). Who joins meanwhile stands behind them; if he has yet to
-    /// link himself, he finds a note in my node, which is his then.
+    /// (tail = my node) -> (tail = last of the recalled waiters). A waiter that joins meanwhile stands behind them. If
+    /// it has yet to link itself, it finds a note in my node, which then belongs to it.
     fn recall<S: Succession>(&self, holder: &mut Holder, last: Handle) -> Handle {
-        let Some(me) = holder.node else { return last }; // Not reached: who has somebody aside has kept his node.
+        let Some(me) = holder.node else { return last }; // Not reached: a secondary queue comes with a kept node.
         let (first, last) = S::recall::<M>(holder, last);
         let link = &last.node::<M>().next;
         link.store(0, Relaxed);
@@ -245,15 +257,15 @@ impl<M: Machine> CullingQueue<M> {
 
     /// The lock is ours, with our node.
     ///
-    /// Its link is not looked at, nor moved into the lock, before the release: whoever is behind us is just writing it,
-    /// and so has the line. That store brings the lock's own line here while we are in our section; the release needs
+    /// We do not look at the node's link before the release, or move it into the lock: the waiter behind us is writing
+    /// it now, and so has the line. The store here fetches the lock's own line during our section; the release needs
     /// it.
     fn own(&self, me: Handle) {
         self.front.store(me.word() | KEPT, Relaxed);
     }
 
-    /// Puts `first` behind `previous`, what `tail` held. Behind a node whose thread did not survive a fork it is the
-    /// first of a new queue. If the lock was given to it, what came with that.
+    /// Links `first` behind `previous`, which is what `tail` held. Behind a node whose thread did not survive a fork,
+    /// `first` begins a new queue. If the lock was given to `first`, returns what came with it.
     fn link<S: Service>(&self, previous: u32, first: Link) -> Option<Given> {
         let mut before = handle_in(previous).filter(|previous| previous.node::<M>().is_alive());
         while let Some(node) = before {
@@ -269,18 +281,19 @@ impl<M: Machine> CullingQueue<M> {
             }
             before = moved_to(found);
         }
-        // Acquire for a note. What a forked child may find here beside it is as if it were 0.
+        // Acquire: for a note. Anything else that a forked child may find here counts as 0.
         (self.front.swap(first.word(), AcqRel) == GIVEN).then_some(Given { aside: None, numa: None })
     }
 }
 
-/// Whether a node that a lock is held with is one whose thread was passed over. Relaxed: its state came with the node;
-/// its thread may fall asleep.
+/// Whether the lock is held with the node of a waiter that was passed over. Relaxed: the state came with the node, and
+/// its thread may only fall asleep now.
 fn is_passed_over<M: Machine>(node: &Node<M>) -> bool {
     matches!(node.state.load(Relaxed), state::LEAVING | state::PARTING)
 }
 
-/// Gives back the node that a releaser held the lock with, if any; one that was passed over to its thread.
+/// Gives back the node, if any, with which a releaser held the lock. The node of a waiter that was passed over goes
+/// back to its thread.
 fn part_with<M: Machine, S: Service>(node: Option<Handle>, is_evicted: bool) {
     match node {
         Some(node) if is_evicted => S::let_go::<M>(node.node()),
@@ -289,7 +302,7 @@ fn part_with<M: Machine, S: Service>(node: Option<Handle>, is_evicted: bool) {
     }
 }
 
-/// The lock is the first waiter's of a chain, who is CLAIMED, and `aside` goes with it.
+/// Hands the lock, and the secondary queue `aside`, to the first waiter of a chain, which is CLAIMED.
 fn grant_claimed<M: Machine, S: Succession>(first: Handle, aside: Option<Handle>) {
     let granted = wait::grant_with::<M>(first, aside, S::here::<M>);
     debug_assert!(granted, "who is CLAIMED cannot give up");
@@ -317,7 +330,7 @@ impl<S: Succession, W: WaitPolicy> CullingLock<S, W> {
         Ok(())
     }
 
-    /// Queues, and waits; how that ended, if not with the lock.
+    /// Queues, and waits. `None` if the lock is ours; otherwise how the wait ended.
     fn queue_up<M: Machine>(queue: &CullingQueue<M>, me: Handle, until: Option<Deadline>) -> Option<Turn> {
         let (node, numa) = (me.node::<M>(), S::arrive::<M>());
         node.prepare_on(numa, state::WAITING);
@@ -375,7 +388,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
         Ok(())
     }
 
-    /// HELD -> 0, or a hand-off. Of a free lock: nothing.
+    /// HELD -> 0, or a hand-off. Does nothing if the lock is free.
     #[inline]
     fn unlock(_: &M::Word, queue: &CullingQueue<M>) {
         match queue.tail.compare_exchange(HELD, FREE, Release, Relaxed) {
@@ -388,8 +401,9 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
         queue.tail.load(Relaxed) != FREE
     }
 
-    /// The chain goes behind the tail; if the lock was free, its first waiter owns it now. The store that links him, or
-    /// grants him the lock, is the last access (he stays CLAIMED until then: invariant 2 of `cond/chain`).
+    /// The chain goes behind the tail. If the lock was free, the chain's first waiter owns it now. The store that links
+    /// that waiter, or grants it the lock, is the last access (it stays CLAIMED until then: invariant 2 of
+    /// `cond/chain`).
     fn adopt(_: &M::Word, queue: &CullingQueue<M>, chain: Chain) {
         let first = chain.first();
         chain.park_followers::<M>(|_| ());
@@ -404,7 +418,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
         }
     }
 
-    /// Who was moved here sleeps, or has slept: nobody passes him over.
+    /// A waiter that was moved here sleeps, or has slept, so it is never passed over.
     fn lock_adopted(_: &M::Word, queue: &CullingQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
@@ -414,7 +428,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
 }
 
 impl<M: Machine, S: Succession, W: WaitPolicy> Inner<M> for CullingLock<S, W> {
-    /// Relaxed: one thread alone touches the lock.
+    /// Relaxed: only one thread touches the lock.
     fn forget(queue: &CullingQueue<M>) {
         queue.tail.store(FREE, Relaxed);
         queue.front.store(0, Relaxed);

@@ -1,45 +1,50 @@
 //! # The queue of MCS, whose holder keeps no node
 //!
-//! MCS as [`cohort`](crate::numa::cohort) and [`cst`](crate::numa::cst) have it in their parts: in the variant known as
-//! K42 (Auslander et al., 2003). On acquisition the successor's name moves from the node into the lock, and the node is
-//! free again. So a part may be released by another thread than the one that acquired it, as cohorts do, and a thread
-//! needs one node however many levels a lock has. What it costs: an access to the node just when the successor writes
-//! its name there, and to the tail if there is none; so a lock of one level ([`mcs`](super::mcs)) does without it.
-//! "Held, nobody waits" is the constant [`HELD`].
+//! MCS in the variant known as K42: the queue of a part of [`cohort`](crate::numa::cohort) and
+//! [`cst`](crate::numa::cst). Take it where a thread other than the one that acquired a part may release it, as in
+//! cohorts, or where a lock has several levels.
 //!
-//! Waiters may sleep after their spin budget; and leave by time-out: the node stays behind and the releaser that
-//! reaches it skips it; a queue full of such //! Waiters may sleep after their spin budget; and leave by time-out: the
-//! node stays behind and the releaser that reaches it skips it; a queue full of such nodes lets nobody join
-//! ([`LeftBehind`]). Nobody waits for a waiter that has joined and not linked himself yet, neither who releases, nor
-//! who has just acquired and wants his successor's name: he leaves a **note** where the link will be, and who links
-//! himself, by an exchange, finds it (as in [`aside`](super::aside)).
+//! **Problem.** In MCS the holder keeps its node until it releases. A thread would need a node for each level of a
+//! lock, and the node would have to travel with the lock. **Idea.** On acquisition, the successor's name moves from the
+//! node into the lock, and the node is free again. So any thread may release, and a thread needs one node however many
+//! levels a lock has. The cost: the holder accesses its node just when the successor writes its name there, and the
+//! tail if there is no successor. So a lock of one level ([`mcs`](super::mcs)) does without it. "Held, no waiter" is
+//! the constant [`HELD`]. **Source.** Auslander et al., 2003.
 //!
+//! **Departures.**
+//! 1. Waiters may sleep after their spin budget.
+//! 2. Waiters may leave by time-out. The node stays behind, and the releaser that reaches it skips it. A queue full of
+//!    such nodes lets no thread join ([`LeftBehind`]).
+//! 3. No thread waits for a waiter that has joined and has not linked itself yet: not the releaser, and not a thread
+//!    that has just acquired and needs its successor's name. It leaves a **note** where the link will be. The joining
+//!    waiter links itself by an exchange, and so finds the note (as in [`culling`](super::culling)).
 //!
 //! ## State                                                           ## The queue
 //! ```text
 //! | tail | next | meaning                                  |           tail ──────────────────────┐
 //! |------|------|------------------------------------------|                                      v
 //! | 0    | 0    | free                                     |           next ─> [B] ──next─> [C] ──> 0
-//! | HELD | 0    | held, nobody waits                       |                   WAITING      PARKED
+//! | HELD | 0    | held, no waiter                          |                   WAITING      PARKED
 //! | node | 0    | held, the first waiter is linking itself |           (the holder, A, has no node any more)
 //! | node | B    | held, B is next, the queue ends at node  |
-//! | node | GIVEN| the first, who links himself, has it     |
+//! | node | GIVEN| given to the first, not yet linked       |
 //! ```
-//! | in `next` of a node, when somebody is behind it in the queue | he |
+//! | in `next` of a node, when a waiter is behind it in the queue | that waiter |
 //! |---|---|
-//! | 0 | has yet to link himself |
-//! | node | has done so |
-//! | MOVED | has yet to link himself, and does so in the lock's `next`. The node is his, to be given back; but for one whose thread is granted the lock with that word: nobody is behind that |
+//! | 0 | has yet to link itself |
+//! | node | has linked itself |
+//! | MOVED | has yet to link itself, and does so in the lock's `next`. The node belongs to it, and it gives the node back. Exception: a thread that finds MOVED in its own node when it is granted the lock has no waiter behind that node, and gives it back itself |
 //!
 //! ## Invariants
-//! 1. `next` is written by the holder, and by the one waiter that found `HELD` in `tail`, or MOVED; it is 0 when `tail`
+//! 1. `next` is written by the holder, and by the one waiter that found `HELD` in `tail`, or MOVED. It is 0 when `tail`
 //!    becomes `HELD`, or a node MOVED.
 //! 2. A node that has been linked changes state only by its own thread (WAITING -> PARKED, -> ABANDONED) and by the
-//!    holder (-> HEAD). (One that came from a condition variable may be CLAIMED: its thread sleeps until it is HEAD.)
-//! 3. A node is given back by its thread after HEAD, or by the holder after ABANDONED, or by who finds MOVED in it;
-//!    never while reachable from `next`.
-//! 4. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, but for the wake
-//!    of an address.
+//!    holder (-> HEAD). (A node that came from a condition variable may be CLAIMED: its thread sleeps until it is
+//!    HEAD.)
+//! 3. A node is given back by its thread after HEAD, or by the holder after ABANDONED, or by the waiter that finds
+//!    MOVED in it; never while it is reachable from `next`.
+//! 4. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, except that it
+//!    wakes an address.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -50,7 +55,7 @@
 //! | `next` 0 -> note / exchange | Release / Acquire | each other | hands over this section; the lock's `next` is 0 by then |
 //! | `state` -> HEAD | Release | `state` load in `wait::turn` | hands over this section |
 //!
-//! No checker can tell the links' orderings, nor what a waiter that gives up says with Release, from Relaxed: [the
+//! No checker can distinguish the links' orderings, or the Release with which a waiter gives up, from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) argue for them.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -62,7 +67,7 @@ use crate::wait::left::{self, LeftBehind};
 use crate::wait::{self, WaitPolicy};
 
 const FREE: u32 = 0;
-/// Held, and nobody waits.
+/// Held, and no thread waits.
 pub(crate) const HELD: u32 = Handle::RESERVED;
 /// A note in the lock's `next`.
 const GIVEN: u32 = u32::MAX;
@@ -87,12 +92,12 @@ impl<M: Machine> Clone for Words<'_, M> {
 
 impl<M: Machine> Copy for Words<'_, M> {}
 
-/// What becomes of a lock that nobody waits for.
+/// What becomes of a lock that has no waiters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alone {
     /// Free.
     Freed,
-    /// Still held by who would have passed it on.
+    /// Still held by the thread that wanted to pass it on.
     Kept,
 }
 
@@ -105,25 +110,25 @@ impl Alone {
     }
 }
 
-/// Who comes next.
+/// Which waiter is next.
 #[derive(Clone, Copy)]
 pub(crate) enum First {
-    /// He, linked.
+    /// This waiter, which has linked itself.
     Waiter(Handle),
-    /// One who has yet to link himself, in the lock's `next`.
+    /// A waiter that has yet to link itself, in the lock's `next`.
     Joiner,
-    /// Nobody waits.
+    /// None: no thread waits.
     Nobody,
 }
 
 impl First {
-    /// What a note in `next` was not written over.
+    /// From a word in `next` that kept a note from being written.
     fn linked(word: u32) -> Self {
         Handle::from_word(word).map_or(Self::Nobody, Self::Waiter)
     }
 }
 
-/// Somebody is behind a waiter who has yet to link himself.
+/// A waiter is behind the node, and has yet to link itself.
 pub(crate) struct Unlinked;
 
 impl<M: Machine> Words<'_, M> {
@@ -148,14 +153,14 @@ impl<M: Machine> Words<'_, M> {
         node.prepare(state::WAITING);
         let previous = self.tail.swap(me.word(), AcqRel);
         if previous != FREE && !self.link(previous, me) {
-            // If it gives up, the node is the queue's (invariant 3).
+            // If it gives up, the node belongs to the queue (invariant 3).
             wait::turn::<M, W>(node, until, self.left())?;
         }
         self.own(me);
         Ok(())
     }
 
-    /// HELD -> 0, or a hand-off. Of a free lock: nothing.
+    /// HELD -> 0, or a hand-off. Does nothing if the lock is free.
     #[inline]
     pub(crate) fn unlock(self) {
         match self.tail.compare_exchange(HELD, FREE, Release, Relaxed) {
@@ -166,19 +171,19 @@ impl<M: Machine> Words<'_, M> {
         }
     }
 
-    /// Whether somebody waits for the lock, which is held.
+    /// Whether a thread waits for the lock, which is held.
     #[inline]
     pub(crate) fn has_waiters(self) -> bool {
         !matches!(self.tail.load(Relaxed), FREE | HELD)
     }
 
-    /// A hand-off, if somebody waits. Whether there was one; if not, the lock is still held by the caller.
+    /// A hand-off, if a thread waits. Whether there was one; if not, the caller still holds the lock.
     #[inline]
     pub(crate) fn pass(self) -> bool {
         self.has_waiters() && self.hand_over(Alone::Kept)
     }
 
-    /// Hands the lock to the first that has not given up; whether there was one.
+    /// Hands the lock to the first waiter that has not given up. Whether there was one.
     #[cold]
     fn hand_over(self, alone: Alone) -> bool {
         let mut first = self.first_waiter(alone);
@@ -196,17 +201,18 @@ impl<M: Machine> Words<'_, M> {
         }
     }
 
-    /// (next = 0) -> (next = GIVEN): the lock is his who links himself there. If he has done so, it is he.
+    /// (next = 0) -> (next = GIVEN): the lock belongs to the waiter that links itself there. If it already has, the
+    /// error names it.
     pub(crate) fn give(self) -> Result<(), First> {
         self.next.compare_exchange(0, GIVEN, Release, Acquire).map_err(First::linked)?;
         M::trace(Event::Given);
         Ok(())
     }
 
-    /// Who is first in the queue of a lock that somebody waits for; or nobody does.
+    /// The first waiter in the queue of a lock that has waiters. In a forked child there may turn out to be none.
     #[cold]
     pub(crate) fn first_waiter(self, alone: Alone) -> First {
-        // Not at the last in the queue before it must be: his line is his.
+        // Looks at the last node of the queue only if it must: that line is with the node's thread.
         let next = self.next.load(Acquire);
         if let Some(first) = Handle::from_word(next) {
             return First::Waiter(first);
@@ -220,7 +226,7 @@ impl<M: Machine> Words<'_, M> {
     }
 
     /// Makes `first` the successor of `previous`, which is [`HELD`] or a node. Behind a node whose thread did not
-    /// survive a fork it is the first of a new queue. Whether the lock was given to it.
+    /// survive a fork, `first` begins a new queue. Whether the lock was given to `first`.
     fn link(self, previous: u32, first: Handle) -> bool {
         if let Some(before) = Handle::from_word(previous).filter(|previous| previous.node::<M>().is_alive()) {
             if before.node::<M>().next.swap(first.word(), AcqRel) != MOVED {
@@ -231,8 +237,8 @@ impl<M: Machine> Words<'_, M> {
         self.next.swap(first.word(), AcqRel) == GIVEN
     }
 
-    /// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free (departure 1),
-    /// or the successor's, who has yet to link himself.
+    /// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free. Or it belongs
+    /// to the successor, if that has yet to link itself.
     fn own(self, me: Handle) {
         let node = me.node::<M>();
         let next = node.next.load(Acquire);
@@ -249,8 +255,8 @@ impl<M: Machine> Words<'_, M> {
         M::give_node(me);
     }
 
-    /// In a forked child: forgets the waiters, whose threads do not exist here. The first waiter that has queued since,
-    /// if any.
+    /// In a forked child: forgets the waiters, whose threads do not exist here. Returns the first waiter that has
+    /// queued since, if any.
     #[cold]
     fn bury(self, alone: Alone) -> First {
         // A live waiter, which found a dead tail, may have linked itself here already.
@@ -266,17 +272,18 @@ impl<M: Machine> Words<'_, M> {
         if all_dead && self.tail.compare_exchange(tail, alone.tail(), Release, Relaxed).is_ok() {
             return First::Nobody;
         }
-        First::Joiner // Or he has linked himself: who gives him the lock sees that.
+        First::Joiner // Or it has linked itself by now: `give` sees that.
     }
 
-    /// Takes `waiter`, the first, which has given up, out of the queue, and gives its node back. Who is first then.
+    /// Takes `waiter`, the first, which has given up, out of the queue, and gives its node back. Returns the new first
+    /// waiter.
     pub(crate) fn skip(self, waiter: Handle, alone: Alone) -> First {
         let first = match self.unlink(waiter, alone) {
             Ok(first) => first,
             Err(Unlinked) => match waiter.node::<M>().next.compare_exchange(0, MOVED, Release, Acquire) {
                 Ok(_) => {
                     self.left().remove();
-                    return First::Joiner; // The node is his.
+                    return First::Joiner; // The node belongs to the joiner.
                 }
                 Err(linked) => First::linked(linked),
             },
@@ -285,14 +292,14 @@ impl<M: Machine> Words<'_, M> {
         first
     }
 
-    /// Gives the node of one that has given up back, which is in no queue any more.
+    /// Gives back the node of a waiter that has given up and is in no queue any more.
     pub(crate) fn drop_left(self, waiter: Handle) {
         self.left().remove();
         M::give_node(waiter);
     }
 
-    /// Takes `waiter`, the first, out of the queue, if who is behind it has linked himself. Who is first then; if
-    /// nobody, (tail = waiter) -> free, or HELD.
+    /// Takes `waiter`, the first, out of the queue, if the waiter behind it has linked itself. Returns the new first
+    /// waiter. If there is none: (tail = waiter) -> free, or HELD.
     pub(crate) fn unlink(self, waiter: Handle, alone: Alone) -> Result<First, Unlinked> {
         let link = &waiter.node::<M>().next;
         if let Some(after) = Handle::from_word(link.load(Acquire)) {
@@ -305,8 +312,8 @@ impl<M: Machine> Words<'_, M> {
         Handle::from_word(link.load(Acquire)).map(First::Waiter).ok_or(Unlinked)
     }
 
-    /// For nobody but whoever settles in a forked child: nobody waits, and the lock is free, or `held`. Relaxed: one
-    /// thread alone touches the lock.
+    /// Only for the thread that settles in a forked child: no thread waits, and the lock is free, or `held`. Relaxed:
+    /// one thread alone touches the lock.
     pub(crate) fn reset(self, held: bool) {
         self.tail.store(if held { HELD } else { FREE }, Relaxed);
         self.next.store(0, Relaxed);

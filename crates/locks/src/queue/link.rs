@@ -1,7 +1,9 @@
 //! # A link that says where its waiter is
 //!
-//! A handle has 28 bits, so four bits of the word that names a waiter are left to say on which NUMA node that waiter
-//! is. Who looks for one of his own node then need not touch the line of each (Dice & Kogan, CNA, §6).
+//! A link names the next waiter of a queue, and the NUMA node on which that waiter is. Take it for a lock that looks
+//! for waiters of one NUMA node: it need not touch each waiter's line (Dice & Kogan, CNA, §6).
+//!
+//! A handle has 28 bits, so four bits of the word are left for the NUMA node.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -9,23 +11,24 @@ use crate::machine::{Handle, Machine, Word};
 
 const HANDLE: u32 = Handle::LIMIT - 1;
 const NUMA_SHIFT: u32 = Handle::LIMIT.trailing_zeros();
-/// What no link has in these bits: a word that may hold a link or something else, beside a handle, says so with them.
+/// No link has all of these bits set. A word that may hold a link or something else, beside a handle, sets them for the
+/// latter.
 pub const NO_LINK: u32 = !HANDLE;
-/// NUMA nodes from this on do not fit into a link: whoever wants to know looks into the queue node.
+/// NUMA nodes from this number on do not fit into a link: their number is read from the queue node.
 const FAR: u32 = (NO_LINK >> NUMA_SHIFT) - 1;
 
 const _: () = assert!(Handle::LIMIT.is_power_of_two() && FAR == 14);
 
-/// In the place where somebody who has joined a queue is about to link himself: the lock is his. (No link, and no note
-/// that names a node.)
+/// A note in the place where a waiter that has joined a queue is about to link itself: the lock is its own. (This is no
+/// link, and no note that names a node.)
 pub const GIVEN: u32 = NO_LINK | Handle::RESERVED;
 
-/// The note, in that place, that he is to link himself behind this node instead.
+/// A note in the same place: the waiter links itself behind this node instead.
 pub const fn moved(to: Handle) -> u32 {
     NO_LINK | to.word()
 }
 
-/// Whom such a note names.
+/// The node that such a note names.
 pub fn moved_to(word: u32) -> Option<Handle> {
     handle_in(word).filter(|_| word & NO_LINK == NO_LINK)
 }
@@ -35,7 +38,7 @@ pub fn handle_in(word: u32) -> Option<Handle> {
     Handle::from_word(word & HANDLE)
 }
 
-/// What a node's `next` holds: who follows, and on which NUMA node (plus one, in the top four bits; 0 for "not said").
+/// What a node's `next` holds: the next waiter, and its NUMA node (plus one, in the top four bits; 0 for "not said").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     word: u32,
@@ -54,12 +57,12 @@ impl Link {
         Self { word: to.word(), to }
     }
 
-    /// The link in a word, or `None` if there is nobody.
+    /// The link in a word, or `None` if it names no waiter.
     pub fn from_word(word: u32) -> Option<Self> {
         handle_in(word).map(|to| Self { word, to })
     }
 
-    /// Whom it names.
+    /// The waiter that it names.
     pub fn to(self) -> Handle {
         self.to
     }
@@ -69,13 +72,13 @@ impl Link {
         self.word
     }
 
-    /// The NUMA node of whom it names, if it says.
+    /// The NUMA node of the waiter that it names, if it says.
     pub fn said(self) -> Option<u32> {
         (self.word >> NUMA_SHIFT).checked_sub(1)
     }
 
-    /// The NUMA node of whom it names. Touches that one's line only where the link does not say. Relaxed: the node was
-    /// published with the link.
+    /// The NUMA node of the waiter that it names. Touches that waiter's line only if the link does not say. Relaxed:
+    /// the node was published with the link.
     pub fn numa<M: Machine>(self) -> u32 {
         self.said().unwrap_or_else(|| self.to.node::<M>().numa.load(Relaxed))
     }
@@ -101,7 +104,7 @@ mod tests {
             }
             assert_eq!((moved_to(moved(to)), moved_to(GIVEN)), (Some(to), None));
             assert_eq!(moved_to(Link::new(to, 13).word()), None);
-            // A chain linked by a condition variable says nothing.
+            // A chain linked by a condition variable does not say where its waiters are.
             assert_eq!(Link::from_word(handle).unwrap().to(), to);
         }
     }

@@ -1,26 +1,28 @@
 //! # MCS-TP: a queue lock that passes over waiters that do not run
 //!
-//! **Problem.** With more threads than CPUs, a strict queue hands the lock to waiters that have lost their CPU, and
-//! everybody waits until they have it again. **Idea.** Who polls also says when he last did: he **publishes the time**.
-//! A releaser that finds an old time takes that waiter out of the queue and goes on to the next; who was taken out
-//! queues anew when he runs. **Source.** He, Scherer & Scott, *Preemption Adaptivity in Time-Published Queue-Based Spin
-//! Locks*, HiPC 2005.
+//! An MCS lock whose releaser skips preempted waiters. **Use it** when you would use `mcs` with `wait=spin`, but cannot
+//! be sure of a CPU for each thread. **Rather not** when order matters.
 //!
-//! **Use it** when you would use `mcs` with `wait=spin`, but cannot be sure of a CPU for each thread.
-//! **Rather not** when order matters.
+//! **Problem.** With more threads than CPUs, a strict queue hands the lock to waiters that have lost their CPU. Then
+//! all threads wait until such a waiter has a CPU again. **Idea.** A waiter that polls **publishes the time**: it says
+//! when it last polled. A releaser that finds an old time takes that waiter out of the queue and goes on to the next.
+//! The waiter that was taken out queues again when it runs. **Source.** He, Scherer & Scott, *Preemption Adaptivity in
+//! Time-Published Queue-Based Spin Locks*, HiPC 2005.
 //!
-//! **Departures.** Those of [`mcs`](super::mcs), whose queue this is. (1) Waiters may sleep (`wait=stp`): one that
-//! sleeps is woken, not passed over. (2) The holder does not publish when his section began; a waiter whose spin budget
-//! is spent sleeps, or offers its CPU, whether the holder runs or not. (3) The last waiter is passed over like the
-//! others: then the lock is free. (4) Who offers his CPU to others says so: he publishes a time long ago. (He has just
-//! looked, and would pass for running in the very moment in which he stops.) Who has polled for a millisecond offers it
-//! time and again, and may so lose his place though nobody wanted his CPU.
+//! **Departures.** Those of [`mcs`](super::mcs), whose queue this is.
+//! 1. Waiters may sleep (`wait=stp`). A waiter that sleeps is woken, not passed over.
+//! 2. The holder does not publish when its section began. A waiter whose spin budget is spent sleeps, or offers its
+//!    CPU, whether the holder runs or not.
+//! 3. The last waiter is passed over like any other: then the lock is free.
+//! 4. A waiter that offers its CPU to other threads says so: it publishes a time long ago. (It has just polled, and
+//!    would pass for running at the very moment when it stops.) A waiter that has polled for a millisecond offers its
+//!    CPU again and again. So it may lose its place although no thread wanted its CPU.
 //!
-//! This is MCS with the option that `mcscr` has as `evict=1` (Dice, *Malthusian Locks*, §7); so `mcs` has none of that
-//! name.
+//! This is MCS with the option that `mcscr` has as `evict=1` (Dice, *Malthusian Locks*, §7). So `mcs` has no option of
+//! that name.
 //!
 //! ## State
-//! As in `mcs`. A node beside what it is there:
+//! As in `mcs`. A node may also be in these states:
 //! ```text
 //!   WAITING ── releaser finds `since` old ──> LEAVING ── out of the queue ──> EVICTED ──> (its thread queues anew)
 //!                                                │                             │
@@ -28,9 +30,9 @@
 //! ```
 //!
 //! ## Invariants (beside those of `mcs`)
-//! 1. A node becomes LEAVING only by the releaser, only from WAITING, and only if its thread publishes (`PUBLISHES`);
-//!    that then does nothing but wait for EVICTED.
-//! 2. An EVICTED node is named by no link, and is its thread's.
+//! 1. Only the releaser makes a node LEAVING, only from WAITING, and only if the node's thread publishes (`PUBLISHES`).
+//!    After that, the thread only waits for EVICTED.
+//! 2. An EVICTED node is named by no link, and belongs to its thread.
 //!
 //! ## Orderings (beside those of `mcs`)
 //! | access | ordering | pairs with | why |
@@ -39,7 +41,8 @@
 //! | `state` -> LEAVING, -> PARTING | Relaxed | – | what its thread wrote came with the link that names it |
 //! | `since` | Relaxed | – | a hint: an old value costs a place in the queue |
 //!
-//! **Cannot:** what `mcs` cannot, but for waiters that were preempted; and be fair: who loses his CPU loses his place.
+//! **Cannot:** what `mcs` cannot, except that a preempted waiter stops no other thread. Cannot be fair: a preempted
+//! waiter loses its place.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -51,13 +54,13 @@ use crate::queue::service::{Service, Turn};
 use crate::wait::left::LeftBehind;
 use crate::wait::{self, SpinThenPark, WaitPolicy};
 
-/// A waiter that has published nothing for so long (µs) does not run.
+/// A waiter that has published nothing for this long (µs) does not run.
 const STALE: i32 = 50;
 
 /// The time-published MCS lock; waiters wait by policy `W`.
 pub type McsTp<W = SpinThenPark> = Mcs<W, TimePublished>;
 
-/// Who runs, or sleeps, is served; who has lost his CPU is passed over.
+/// Serves waiters that run or sleep, and passes over waiters that have lost their CPU.
 pub struct TimePublished;
 
 impl Service for TimePublished {
@@ -72,7 +75,7 @@ impl Service for TimePublished {
             poll::<M, W>(node, W::patience(until, Patience::Budget));
         }
         if W::PARKS {
-            // WAITING -> PARKED. Fails if it is our turn, or if we are passed over; both show below.
+            // WAITING -> PARKED. If it fails, it is our turn, or we are passed over; the loop below sees which.
             let _ = node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
         }
         loop {
@@ -80,7 +83,7 @@ impl Service for TimePublished {
             match seen {
                 state::EVICTED => return Turn::Evicted,
                 state::LEAVING => {
-                    // Whoever takes the node out of the queue may not run, if we do.
+                    // The thread that takes the node out of the queue may not run while we poll.
                     let patience = W::patience(None, Patience::Budget);
                     let notified = W::SPINS
                         && M::spin_until(&node.state, Acquire, patience, |seen| seen != state::LEAVING).is_some();
@@ -109,8 +112,8 @@ impl Service for TimePublished {
 
     /// WAITING, but not running -> LEAVING
     fn passes_over<M: Machine>(node: &Node<M>) -> bool {
-        // Relaxed: what the waiter wrote before it queued came with the link that names it. One that queued before the
-        // option was known does not publish, and does not know what EVICTED means.
+        // Relaxed: what the waiter wrote before it queued came with the link that names it. A waiter that queued before
+        // the option was known does not publish, and does not know what EVICTED means.
         let evicted = node.batch.load(Relaxed) & PUBLISHES != 0
             && is_stale(M::micros(), node.since.load(Relaxed))
             && node.state.compare_exchange(state::WAITING, state::LEAVING, Relaxed, Relaxed).is_ok();
@@ -132,7 +135,7 @@ fn publish<M: Machine>(node: &Node<M>) {
     node.since.store(M::micros(), Relaxed);
 }
 
-/// Polls until the waiter is told something, or the patience is spent, and says meanwhile that it runs.
+/// Polls until the waiter is notified, or the patience is spent, and publishes meanwhile that the waiter runs.
 fn poll<M: Machine, W: WaitPolicy>(node: &Node<M>, patience: Patience) {
     let is_notified = |seen| is_head(seen) || matches!(seen, state::LEAVING | state::EVICTED);
     if W::RESTS {

@@ -1,4 +1,4 @@
-//! Queue locks that hand over directly: first come, first served, or with waiters set aside.
+//! Queue locks with direct hand-off: first come, first served, or with waiters culled.
 
 pub mod clh;
 pub mod culling;

@@ -1,8 +1,8 @@
-//! # Whom a queue serves
+//! # Services: which waiters a queue passes over
 //!
-//! A releaser hands the lock to the waiter whose turn it is, or takes that one out of the queue first, because it does
-//! not run, and turns to the next. Queues are written for any [`Service`]; what is said here of one that passes waiters
-//! over is on the page of [`mcs-tp`](super::mcs_tp).
+//! A releaser hands the lock to the waiter at the head of the queue. Or, if that waiter does not run, the releaser may
+//! take it out of the queue first, and turn to the next. A [`Service`] decides that. Queues are written for any
+//! service; the page of [`mcs-tp`](super::mcs_tp) describes those that pass waiters over.
 
 use core::sync::atomic::Ordering::Release;
 
@@ -21,15 +21,16 @@ pub trait Service: 'static {
     /// Waits for the turn of `node`, by policy `W`.
     fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn;
 
-    /// Whether the waiter, whose turn it is, is to be passed over; then its state is LEAVING, or PARTING, until it is
-    /// [let go](Service::let_go).
+    /// Whether to pass over the waiter, whose turn it is. If so, its state is LEAVING, or PARTING, until it is [let
+    /// go](Service::let_go).
     fn passes_over<M: Machine>(_: &Node<M>) -> bool {
         false
     }
 
-    /// LEAVING | PARTING -> EVICTED: the waiter was passed over, is out of the queue, and its node is its thread's.
+    /// LEAVING | PARTING -> EVICTED: the waiter was passed over, is out of the queue, and its node belongs to its
+    /// thread.
     ///
-    /// Release: we have accessed it for the last time. (Who sleeps there is woken by the address.)
+    /// Release: we have accessed the node for the last time. (A thread that sleeps there is woken by the address.)
     fn let_go<M: Machine>(node: &Node<M>) {
         if node.state.swap(state::EVICTED, Release) == state::PARTING {
             M::trace(Event::Wake);
@@ -45,11 +46,11 @@ pub enum Turn {
     Head,
     /// Passed over; the node is in no queue.
     Evicted,
-    /// Gave up; the node is the queue's.
+    /// Gave up; the node belongs to the queue.
     TimedOut,
 }
 
-/// Whoever waits, running or not.
+/// Serves every waiter, running or not.
 pub struct Everybody;
 
 impl Service for Everybody {
@@ -59,7 +60,7 @@ impl Service for Everybody {
     }
 }
 
-/// Whoever waits; but with `evict=1` those pass who do not run.
+/// Serves every waiter; with `evict=1`, passes over waiters that do not run.
 pub struct AsTuned;
 
 impl AsTuned {

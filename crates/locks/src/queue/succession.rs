@@ -1,7 +1,8 @@
-//! # Who follows the holder of a queue
+//! # Succession: which waiter follows the holder
 //!
-//! What a release of a [queue whose holder sets waiters aside](super::aside) knows, and the choice that it makes.
-//! States, invariants and orderings are on the page of the queue.
+//! A [`Succession`] is the choice that a release of the [culling queue](super::culling) makes; a [`Holder`] is what
+//! that release knows. Write one for a new order of service. States, invariants and orderings are on the page of the
+//! queue.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -12,25 +13,25 @@ use crate::queue::service::Service;
 use crate::wait;
 use crate::wait::left::LeftBehind;
 
-/// Who releases a lock: what he found, and what he makes of it.
+/// A holder that releases: what it has found, and what it makes of that.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Holder {
-    /// His node, if he has kept it. The main queue begins behind it.
+    /// Its node, if it has kept one. The main queue begins behind it.
     pub node: Option<Handle>,
-    /// The last of those set aside; if there is one, he has kept his node.
+    /// The last node of the secondary queue. If there is one, the holder has kept its node.
     pub aside: Option<Handle>,
-    /// The last of the main queue when he last looked. Nobody was behind that one, and his line need not be touched to
-    /// see it: it would be fetched for reading, and then once more to tell him that he has the lock.
+    /// The last node of the main queue when the holder last looked. No waiter was behind it then, which is known
+    /// without touching its line. (A read would fetch the line once, and the hand-off once more.)
     pub last: Option<Handle>,
 }
 
 impl Holder {
-    /// Who holds the lock with a node that he has kept, and what he was told with it.
+    /// A holder that has kept its node, with the secondary queue that came with the lock.
     pub(super) fn with<M: Machine>(node: Handle) -> Self {
         Self { node: Some(node), aside: wait::handed(node.node::<M>()), last: None }
     }
 
-    /// The waiter behind `waiter` in the main queue, as far as is known. Acquire: his node must be seen prepared.
+    /// The waiter behind `waiter` in the main queue, as far as is known. Acquire: its node must be seen prepared.
     pub fn behind<M: Machine>(&self, waiter: Handle) -> Option<Link> {
         if Some(waiter) == self.last {
             return None;
@@ -38,7 +39,7 @@ impl Holder {
         Link::from_word(waiter.node::<M>().next.load(Acquire))
     }
 
-    /// Gives back the nodes aside whose threads have gone.
+    /// Gives back the nodes in the secondary queue that their threads have abandoned.
     #[cold]
     pub(super) fn sweep<M: Machine>(&mut self, last: Handle, left: &LeftBehind<M>) {
         let mut here = Link::from_word(last.node::<M>().next.load(Relaxed));
@@ -67,13 +68,13 @@ impl Holder {
     }
 }
 
-/// Who follows the holder. Called in his release, when somebody waits.
+/// Which waiter follows the holder. Called in its release, when a thread waits.
 pub trait Succession: 'static {
-    /// Whether he must run, if he is awake.
+    /// Whether the successor must run, if it is awake.
     type Service: Service;
 
-    /// Whether who has joined since the release began matters: then the holder looks at the tail again before he
-    /// chooses, though its line may have gone to who joined.
+    /// Whether threads that have joined since the release began matter. If so, the holder reads the tail again before
+    /// it chooses, although the tail's line may have gone to a thread that joined.
     const SEES_LATECOMERS: bool = false;
 
     /// The NUMA node of a thread that is about to queue.
@@ -86,11 +87,11 @@ pub trait Succession: 'static {
         M::numa_node()
     }
 
-    /// Chooses the successor; `first` begins the main queue. May set waiters aside, and take some back. The
-    /// successor's link leads to what is left of the main queue (invariant 4).
+    /// Chooses the successor; `first` begins the main queue. May cull waiters, and take some back. The successor's link
+    /// leads to the rest of the main queue (invariant 4).
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle;
 
-    /// The main queue is empty: takes waiters from aside, where `last` is the last. The first of them, who will
-    /// have the lock, and the last, whose link is written by the caller.
+    /// The main queue is empty: takes waiters from the secondary queue, where `last` is the last. Returns the first of
+    /// them, which will have the lock, and the last, whose link the caller writes.
     fn recall<M: Machine>(holder: &mut Holder, last: Handle) -> (Handle, Handle);
 }

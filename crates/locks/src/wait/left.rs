@@ -1,17 +1,21 @@
 //! # Nodes that were left behind
 //!
-//! A waiter that gives up goes at once and leaves its node in the queue, for whoever reaches it. Behind a holder that
-//! does not release, nobody does: a program that tries again and again, each time with a deadline, would add a node
-//! each time. So the nodes left behind in one queue are counted, and when there are [`MAX`], newcomers do not queue:
-//! they sleep outside until some were removed, and look for the lock themselves ever more seldom, in case nobody
-//! removes any (who is first in the queue may be frozen). A queue so holds at most `MAX` nodes beside one for each
-//! thread that waits.
+//! The count of abandoned nodes in a queue, and the place where newcomers wait while there are too many. Any queue
+//! whose waiters leave by time-out uses it.
 //!
-//! The count has no place in the lock, whose bytes are paid for by everybody: it stands in a table of the machine's, by
-//! the lock's address ([`of`]). It is written when somebody gives up, and read by whoever queues. Two locks may share a
-//! count: then newcomers to the one stay out of its queue, though not of the lock, while very many have given up on the
-//! other. A queue that is empty has none of the count: each node is subtracted when it is removed, and who frees a lock
-//! has removed all. So memory that was a lock may become another one.
+//! **Problem.** A waiter that gives up leaves at once, and its node stays in the queue for the thread that reaches it.
+//! Behind a holder that does not release, no thread does. A program that tries again and again, each time with a
+//! deadline, would add a node each time. **Idea.** The nodes left behind in one queue are counted. When there are
+//! [`MAX`] of them, newcomers do not queue. They sleep outside until some nodes have been removed. Meanwhile they also
+//! look for the lock themselves, less and less often, in case no thread removes any (the waiter at the head of the
+//! queue may be frozen). So a queue holds at most `MAX` nodes beside one for each thread that waits.
+//!
+//! The count is not in the lock, because every lock would pay for its bytes. It is in a table of the machine's, by the
+//! lock's address ([`of`]). It is written when a waiter gives up, and read by each thread that queues. Two locks may
+//! share a count. Then newcomers to one lock stay out of its queue, though not of the lock, while very many waiters
+//! have given up on the other. An empty queue contributes nothing to the count: each node is subtracted when it is
+//! removed, and the thread that frees a lock has removed all of them. So memory that was a lock may become another
+//! lock.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -20,19 +24,19 @@ use crate::machine::{Deadline, Machine, TimedOut, Word};
 
 /// How many abandoned nodes a queue may hold before newcomers stay outside.
 pub const MAX: i32 = 64;
-/// At each multiple of so many abandoned nodes a holder goes through those that his releases may not reach for long;
-/// always, when newcomers are kept out.
+/// At each multiple of this many abandoned nodes, a holder sweeps those that its releases may not reach for long. When
+/// newcomers are kept out, it always does.
 pub const SWEEP_AT: i32 = 16;
-/// The first break between two looks for the lock from outside, in µs; the next is twice as long, and so on without
-/// end.
+/// The first break between two looks for the lock from outside, in µs. Each break is twice as long as the one before,
+/// without a limit.
 const BREAK: u32 = 1_000;
 
-/// How many abandoned nodes a queue holds; all-zero is none. Who is kept out sleeps on it. Only machines make them. All
-/// accesses are Relaxed: it is a count, and orders nothing.
+/// How many abandoned nodes a queue holds; all-zero is none. Threads that are kept out sleep on it. Only machines make
+/// them. All accesses are Relaxed: it is a count, and orders nothing.
 #[repr(transparent)]
 pub struct LeftBehind<M: Machine>(pub M::Word);
 
-/// The count for the queue that ends at this word of a lock, which is its address and nothing more.
+/// The count for the queue that ends at this word of a lock. Only the word's address is used.
 #[inline]
 pub fn of<M: Machine>(lock: &M::Word) -> &'static LeftBehind<M> {
     M::left_behind(lock)
@@ -44,20 +48,20 @@ impl<M: Machine> LeftBehind<M> {
         Self(M::Word::new(0))
     }
 
-    /// A waiter is about to leave its node behind; said before it does, so that the count is never too low.
+    /// A waiter is about to leave its node behind. Called before it does, so that the count is never too low.
     pub fn add(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// A node was removed, or its waiter did not leave after all. Lets those in who were kept out, if there is room
-    /// now.
+    /// A node was removed, or its waiter did not leave after all. Lets in the threads that were kept out, if there is
+    /// room now.
     pub fn remove(&self) {
         if self.0.fetch_add(u32::MAX, Relaxed) == MAX as u32 {
             M::wake(&raw const self.0, u32::MAX);
         }
     }
 
-    /// Keeps a newcomer out of a queue that is full of abandoned nodes, who meanwhile tries to `take` the lock. `None`
+    /// Keeps a newcomer out of a queue that is full of abandoned nodes; meanwhile it tries to `take` the lock. `None`
     /// when there is room in the queue.
     #[inline]
     pub fn keep_out(&self, until: Option<Deadline>, take: impl FnMut() -> bool) -> Option<Result<(), TimedOut>> {
@@ -69,7 +73,7 @@ impl<M: Machine> LeftBehind<M> {
         self.0.store(0, Relaxed);
     }
 
-    /// How many there are. Signed: a forked child that has forgotten too many may remove more than it knows of.
+    /// How many there are. Signed: a forked child that has forgotten too many may remove more than it has counted.
     #[inline]
     pub fn count(&self) -> i32 {
         self.0.load(Relaxed) as i32
@@ -107,7 +111,7 @@ impl<M: Machine> LeftBehind<M> {
     }
 }
 
-/// Whether that many abandoned nodes keep newcomers out. Signed: as [`LeftBehind::count`].
+/// Whether this many abandoned nodes keep newcomers out. Signed: as [`LeftBehind::count`].
 fn is_full(count: u32) -> bool {
     count as i32 >= MAX
 }

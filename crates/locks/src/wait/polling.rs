@@ -1,24 +1,26 @@
 //! # How to poll, politely
 //!
-//! The rules by which machines that really poll do so: this computer and the simulated one. Times are in ns.
+//! The rules for polling on machines that really poll: this computer and the simulated one. Times are in ns.
 //!
-//! **Pauses.** A waiter that polls a word of its own disturbs nobody, and each pause is added to the hand-over: its
-//! pauses stay short. One that polls a word which the holder uses takes the line from him each time: its pauses grow.
-//! (With pauses that grow for both, MCS and CNA make a third fewer sections on a simulated machine of two sockets.)
+//! **Pauses.** A waiter that polls a word of its own disturbs no thread, and each pause is added to the hand-off: its
+//! pauses stay short. A waiter that polls a word which the holder uses takes the line from the holder each time: its
+//! pauses grow. (With pauses that grow for both, MCS and CNA complete a third fewer sections on a simulated machine of
+//! two sockets.)
 //!
-//! **Staying away.** Who contends for a word with its holder first polls nothing for a while, if the lock is hot and
-//! its sections are short: then the holder gets many sections done on a line that nobody takes from it, and more is
-//! done in all than if two threads took turns. How long is learned per thread ([`Contention`]).
+//! **Staying away.** If the lock is hot and its sections are short, a thread that contends for a word with its holder
+//! first polls nothing for a while. Then the holder completes many sections on a line that no thread takes from it. In
+//! all, more sections are completed than if two threads took turns. Each thread learns how long to stay away
+//! ([`Contention`]).
 //!
-//! **Resting.** Where a CPU can wait for a change of a line, who rests looks again after a quarter of the time that it
-//! has waited for, within [`REST`]: there may be something else to see, as a role in the queue that was passed on, or
-//! something to say, as that the waiter still runs.
+//! **Resting.** Where a CPU can wait for a change of a line, a thread that rests looks again after a quarter of the
+//! time that it has waited for, within [`REST`]. There may be something else to see, such as a role in the queue that
+//! was passed on, or something to publish, such as that the waiter still runs.
 //!
-//! **The budget** is about one context-switch round trip, to sleep and back: with it, spin-then-park costs at most
-//! twice the best choice in hindsight (Dice, *Malthusian Locks*, §5.1). Machines measure the way back. It must not be
-//! less than that way: while a sleeper that was handed the lock wakes up, those who come meanwhile would give up
-//! polling, too, and each of them would be slow in turn. (With half of it, MCSCR makes 0.4 of the sections on a
-//! simulated SPARC T5, and a hundred times the context switches.)
+//! **The budget** is about one context-switch round trip, to sleep and back. With it, spin-then-park costs at most
+//! twice the best choice in hindsight (Dice, *Malthusian Locks*, §5.1). Machines measure the way back. The budget must
+//! not be less than that way. Otherwise threads that arrive while a new holder wakes up would give up polling, too, and
+//! each of them would be slow in turn. (With half of the budget, MCSCR completes 0.4 of the sections on a simulated
+//! SPARC T5, with a hundred times the context switches.)
 
 use core::ops::RangeInclusive;
 
@@ -26,28 +28,28 @@ use crate::machine::Patience;
 
 /// Polls with the shortest pause, before the clock is looked at for the first time.
 pub const QUICK_POLLS: u32 = 4;
-/// A waiter that polls for ever offers its CPU to others after so long.
+/// A waiter that polls forever offers its CPU to other threads after so long.
 pub const YIELD_AFTER: u64 = 1_000_000;
-/// How long the sight of a preemption counts as a crowd.
+/// How long a preemption that was seen counts as a crowd.
 pub const CROWD: u64 = 10_000_000;
 /// Limits of the budget. The lower one holds until something has been measured.
 const BUDGET: RangeInclusive<u64> = 5_000..=50_000;
 
-/// A thread that contends again so soon after it last won is contending for a hot lock.
+/// A thread that contends again within this time after it last won is contending for a hot lock.
 const HOT: u64 = 2_000;
 /// Limits of the wait before the first poll of a hot lock.
 const STAY_AWAY: RangeInclusive<u64> = 200..=6_000;
 
-/// How long a CPU rests at once, at least and at most.
+/// How long a CPU rests at a time, at least and at most.
 pub const REST: RangeInclusive<u64> = 500..=10_000;
 
-/// How long it rests, after so long a wait.
+/// How long it rests after a wait of this length.
 #[inline]
 pub fn rest(waited: u64) -> u64 {
     (waited / 4).clamp(*REST.start(), *REST.end())
 }
 
-/// How long a waiter polls before it sleeps, where a thread that is woken runs after `wake`.
+/// How long a waiter polls before it sleeps, if a thread that is woken runs after `wake`.
 #[inline]
 pub fn budget(wake: u64) -> u64 {
     (2 * wake).clamp(*BUDGET.start(), *BUDGET.end())
@@ -65,7 +67,7 @@ pub const fn next_pause(pause: u32, patience: &Patience) -> u32 {
 pub struct Contention {
     /// How long it stays away from a hot lock.
     pub away: u64,
-    /// When it last won one.
+    /// When it last won a lock.
     pub last_won: u64,
 }
 
@@ -76,14 +78,15 @@ impl Contention {
         (now.saturating_sub(self.last_won) < HOT + 4 * self.away).then_some(self.away)
     }
 
-    /// The word was free at once: longer the next time. `away`: what [`Contention::stay_away`] said.
+    /// The word was free at once: stay away longer the next time. `away`: what [`Contention::stay_away`] returned.
     #[inline]
     pub fn found_free(away: Option<u64>, now: u64) -> Self {
         let away = away.map_or(0, |away| (2 * away).clamp(*STAY_AWAY.start(), *STAY_AWAY.end()));
         Self { away, last_won: now }
     }
 
-    /// It was not: shorter the next time. `won`: when the word was won by polling, if it was.
+    /// The word was not free at once: stay away for less time next time. `won`: when the word was won by polling, if it
+    /// was.
     #[inline]
     pub fn had_to_poll(&self, away: Option<u64>, won: Option<u64>) -> Self {
         Self { away: away.unwrap_or(0) / 2, last_won: won.unwrap_or(self.last_won) }

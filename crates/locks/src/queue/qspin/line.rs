@@ -1,7 +1,8 @@
 //! # The queue behind the word
 //!
-//! MCS's list. What its front hands on is not the lock but the right to be next, so nobody who holds the lock keeps a
-//! node. *Who* follows is a [`Succession`].
+//! The list of waiters behind the word of [`qspin`](super) and [`qspin-cna`](crate::numa::qspin_cna). It is MCS's list.
+//! But what its head hands on is not the lock but the **front**: the right to be next. So no holder of the lock keeps a
+//! node. A [`Succession`] decides which waiter follows.
 //!
 //! ```text
 //!   word: LOCKED | tail ───────────────────────────┐
@@ -12,17 +13,17 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. At most one node is HEAD, or the front is in the hands of the thread that has just been it. That thread alone
+//! 1. At most one node is HEAD, or the front belongs to the thread whose node has just been HEAD. Only that thread
 //!    writes the links of nodes before the tail, and what the front carries ([`Succession`]).
-//! 2. `next` of a node is exchanged by its successor (0 -> link), and by the front that leaves (0 -> [`LEFT`]). Whoever
-//!    comes second sees the other: a joiner that finds LEFT owns the node, what it carries, and the front. So nobody
-//!    waits for a joiner that has not linked itself.
-//! 3. A node is given back by the thread that took the front on from it: its own, or, once ABANDONED, the one that
-//!    found it so; or by the joiner that found LEFT. Then no link and no tail names it.
-//! 4. Once a successor is told (HEAD), the teller touches neither lock nor node, but for the wake of an address, unless
-//!    it holds the lock.
-//! 5. Where waiters do not sleep, the link to one that may give up, or that a condition variable has put to sleep, does
-//!    not say where it is.
+//! 2. `next` of a node is exchanged by its successor (0 -> link), and by the front that leaves (0 -> [`LEFT`]). The
+//!    second of the two sees the first: a joiner that finds LEFT owns the node, what it carries, and the front. So no
+//!    thread waits for a joiner that has not linked itself.
+//! 3. A node is given back by the thread that passed the front on from it: its own thread, or, once it is ABANDONED,
+//!    the thread that found it so. Or by the joiner that found LEFT. Then no link and no tail names it.
+//! 4. After a thread has made a successor HEAD, it touches neither lock nor node, except that it wakes an address;
+//!    unless it holds the lock.
+//! 5. Where waiters do not sleep, the link to a waiter that may give up, or that a condition variable has put to sleep,
+//!    does not say where that waiter is.
 //!
 //! ## Orderings
 //! Those of `next` and `state` in [`qspin`](super)'s table.
@@ -38,36 +39,36 @@ use crate::wait;
 use crate::wait::WaitPolicy;
 use crate::wait::left::{self, LeftBehind};
 
-/// Who follows the head. What it needs to know travels with the front, in the head's node, and is written by the thread
-/// that has the front.
+/// Which waiter follows the head. What a succession needs to know travels with the front, in the head's node, and is
+/// written by the thread that has the front.
 pub trait Succession: 'static {
     /// What was learned of the queue while the head waited.
     type Order: Copy;
 
-    /// Nothing was learned yet by who has the front in this node.
+    /// Nothing is known yet to the thread that has the front in this node.
     fn unordered(front: Handle) -> Self::Order;
 
-    /// A thread is about to queue with this node. The NUMA node that its link shall say, if any.
+    /// A thread is about to queue with this node. Returns the NUMA node that its link shall say, if any.
     fn arrive<M: Machine>(node: &Node<M>) -> Option<u32>;
 
-    /// The node does not have the front, and carries nothing: before it is in the queue.
+    /// Prepares a node that is not in the queue yet: it does not have the front, and carries nothing.
     fn begin<M: Machine>(node: &Node<M>);
 
-    /// What the front carries goes over to `to`, which has found that `from` left.
+    /// Moves what the front carries to `to`, whose thread has found that `from` left.
     fn inherit<M: Machine>(from: &Node<M>, to: &Node<M>);
 
-    /// The head begins to wait for the word: time to put the queue in order.
+    /// The head begins to wait for the word: it has time to reorder the queue.
     fn order<M: Machine>(line: Line<'_, M>, head: Handle) -> Self::Order;
 
-    /// Those who wait elsewhere, first and last, and are to be the queue when nobody is behind `front`.
+    /// The first and last waiters of the secondary queue, which becomes the queue when no waiter is behind `front`.
     fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)>;
 
-    /// Chooses who has the front after `front`, whose link is `next`, and gives him what it carries. His link leads to
-    /// the rest.
+    /// Chooses the waiter that has the front after `front`, whose link is `next`, and gives it what the front carries.
+    /// Its link leads to the rest.
     fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, order: Self::Order) -> Link;
 }
 
-/// A lock's word, seen by those who queue.
+/// A lock's word, as threads that queue see it.
 pub struct Line<'a, M: Machine> {
     /// The word.
     pub word: &'a M::Word,
@@ -86,29 +87,29 @@ pub enum Joined {
     Holding,
     /// First in the queue.
     Head,
-    /// Behind somebody.
+    /// Behind another waiter.
     Waiting,
 }
 
-/// Who is behind a node that has the front.
+/// What is behind a node that has the front.
 enum Behind {
-    /// Somebody who has linked himself.
+    /// A waiter that has linked itself.
     Waiter(Link),
-    /// Nobody; those who waited elsewhere are the queue now, which begins with this one.
+    /// No waiter. The secondary queue is the queue now, which begins with this one.
     Elsewhere(Link),
-    /// Nobody. The queue is empty.
+    /// No waiter. The queue is empty.
     Nobody,
-    /// Somebody who has not linked himself. The front, the node, and what it carries are his.
+    /// A waiter that has not linked itself. The front, the node, and what it carries belong to that waiter.
     Joiner,
 }
 
 impl<M: Machine> Line<'_, M> {
-    /// Nodes left behind by those who gave up on this lock.
+    /// Nodes left behind by waiters that gave up on this lock.
     pub fn left(self) -> &'static LeftBehind<M> {
         left::of(self.word)
     }
 
-    /// vacant -> LOCKED. Whether it was.
+    /// vacant -> LOCKED. Whether it was vacant.
     pub fn try_take(self) -> bool {
         let mut seen = self.word.load(Acquire);
         while is_vacant::<M>(seen) {
@@ -125,12 +126,13 @@ impl<M: Machine> Line<'_, M> {
         false
     }
 
-    /// (tail) -> (last), and links `first` to who was last; `seen` is what the word held a moment ago. `parks`: whether
-    /// waiters of this lock sleep.
+    /// (tail) -> (last), and links `first` behind the waiter that was last. `seen` is what the word held a moment ago.
+    /// `parks`: whether waiters of this lock sleep.
     ///
-    /// An exchange of the whole word, which cannot fail, however many join at the same time. With it the lock is ours
-    /// if it was free, and is given back unless `take` is set and nobody was before us; and the flags are lost, and put
-    /// back. Where there are any, as a rule, we see them before, and join by a compare-and-exchange.
+    /// Exchanges the whole word. That cannot fail, however many threads join at the same time, and has two side
+    /// effects. If the lock was free, we take it; we give it back unless `take` is set and no thread was before us. And
+    /// the flags are lost; we put them back. If there are flags, we usually see them before, and join by a
+    /// compare-and-exchange.
     pub fn join<S: Succession>(self, seen: u32, first: Link, last: Handle, take: bool, parks: bool) -> Joined {
         let seen = if seen & FLAGS & !LOCKED == 0 {
             let seen = self.word.swap(LOCKED | last.word(), AcqRel);
@@ -158,7 +160,7 @@ impl<M: Machine> Line<'_, M> {
         Joined::Head
     }
 
-    /// (flags, tail) -> (flags, last). What the word held.
+    /// (flags, tail) -> (flags, last). Returns what the word held.
     fn join_politely(self, mut seen: u32, last: Handle) -> u32 {
         while let Err(now) = self.word.compare_exchange(seen, with_tail::<M>(seen, last.word()), AcqRel, Relaxed) {
             seen = now;
@@ -166,13 +168,13 @@ impl<M: Machine> Line<'_, M> {
         seen
     }
 
-    /// Puts back what an exchange has overwritten, and releases what it has taken. Invariant 6 of `qspin`.
+    /// Puts back the flags that an exchange has overwritten, and releases what it has taken. Invariant 6 of `qspin`.
     fn restore(self, overwritten: u32, parks: bool) {
         let address: *const M::Word = self.word;
         let mut lost = with_tail::<M>(overwritten, tail_word(overwritten)) & FLAGS & !LOCKED;
         if has_pending::<M>(overwritten) && parks {
-            // He may have said so meanwhile, and the head, which did not see that he is there, may have taken that for
-            // its own.
+            // The PENDING waiter may have set SLEEPS meanwhile. The head, which did not see PENDING, may have taken
+            // that bit for its own.
             lost |= SLEEPS;
         }
         let mut now = overwritten;
@@ -182,14 +184,14 @@ impl<M: Machine> Line<'_, M> {
         if !is_locked(overwritten) {
             now = self.word.fetch_add(LOCKED, Release).wrapping_add(LOCKED);
         }
-        // A release in between has not seen that somebody sleeps.
+        // A release in between has not seen that a thread sleeps.
         if (lost | now) & SLEEPS != 0 && !is_locked(now) {
             M::trace(Event::Wake);
             M::wake(address, u32::MAX);
         }
     }
 
-    /// Gives the front on, from a node that has it and is ours.
+    /// Passes the front on, from a node that has it and is ours.
     pub fn pass<S: Succession, W: WaitPolicy>(self, mut front: Handle, mut order: S::Order) {
         loop {
             let next = match self.behind::<S>(front) {
@@ -202,14 +204,14 @@ impl<M: Machine> Line<'_, M> {
             if Self::grant::<W>(next) {
                 return;
             }
-            // It has given up, and we have the front through its node.
+            // That waiter has given up, and we have the front through its node.
             self.left().remove();
             (front, order) = (next.to(), S::unordered(next.to()));
         }
     }
 
-    /// Who is behind a node that has the front. If nobody is: (tail = front) -> (tail = 0), or to the last of those
-    /// elsewhere.
+    /// What is behind a node that has the front. If no waiter is: (tail = front) -> (tail = 0), or to the last of the
+    /// secondary queue.
     fn behind<S: Succession>(self, front: Handle) -> Behind {
         let next = &front.node::<M>().next;
         if let Some(link) = Link::from_word(next.load(Acquire)) {
@@ -223,15 +225,16 @@ impl<M: Machine> Line<'_, M> {
             }
         }
         let Some(link) = Link::from_word(next.swap(LEFT, AcqRel)) else { return Behind::Joiner }; // Invariant 2.
-        next.store(link.word(), Relaxed); // Nobody but us reads it.
+        next.store(link.word(), Relaxed); // Only we read it.
         Behind::Waiter(link)
     }
 
-    /// (seen) -> (new(seen, 0)), or, if somebody waits elsewhere, with the last of those for the tail.
+    /// (seen) -> (new(seen, 0)). If there is a secondary queue, its last waiter is the new tail instead of 0.
     ///
-    /// The kernel's speculative break (`cna_splice_head`): the circle of those elsewhere is opened before the exchange
-    /// that makes its last the tail, for whoever joins then writes there; it is closed again if the exchange fails.
-    /// AcqRel: acquires the lock, where it does; and a joiner sees the 0 in the link that it exchanges next.
+    /// This is the kernel's speculative break (`cna_splice_head`). The secondary queue is a circle. It is opened before
+    /// the exchange that makes its last waiter the tail, because a thread that joins after that writes that link. If
+    /// the exchange fails, the circle is closed again. AcqRel: acquires the lock, where `new` takes it; and a joiner
+    /// sees the 0 in the link that it exchanges next.
     fn close<S: Succession>(self, front: Handle, seen: u32, new: fn(u32, u32) -> u32) -> Result<Behind, u32> {
         let Some((first, last)) = S::elsewhere(front.node::<M>()) else {
             self.word.compare_exchange(seen, new(seen, 0), AcqRel, Relaxed)?;
@@ -248,7 +251,7 @@ impl<M: Machine> Line<'_, M> {
         Ok(Behind::Elsewhere(first))
     }
 
-    /// (head = me, seen) -> LOCKED, and the front goes on. Whether the word was as seen.
+    /// (head = me, seen) -> LOCKED, and passes the front on. The error is what the word holds instead of `seen`.
     pub fn acquire<S: Succession, W: WaitPolicy>(self, me: Handle, seen: u32, order: S::Order) -> Result<(), u32> {
         if tail(seen) != Some(me) {
             self.word.compare_exchange(seen, LOCKED | tail_word(seen), Acquire, Relaxed)?;
@@ -263,7 +266,7 @@ impl<M: Machine> Line<'_, M> {
         Ok(())
     }
 
-    /// Tells a waiter that it is the head, or, if it has given up, the one behind it.
+    /// Makes a waiter the head, or, if it has given up, the one behind it.
     pub fn tell<S: Succession, W: WaitPolicy>(self, next: Link) {
         if !Self::grant::<W>(next) {
             self.left().remove();
@@ -273,9 +276,9 @@ impl<M: Machine> Line<'_, M> {
 
     /// Gives the front to a waiter. Whether it was still there.
     ///
-    /// As a rule by an exchange, which says whether it was, and whether it sleeps; and for which the caller waits, who
-    /// is about to enter his section. Where waiters do not sleep, one whose link says where it is has promised to stay
-    /// (invariant 5), and is told by a store, as in the kernel.
+    /// Usually by an exchange, which says whether the waiter was still there, and whether it sleeps. The caller, which
+    /// is about to enter its section, has to wait for the result. Where waiters do not sleep, a waiter whose link says
+    /// where it is has promised to stay (invariant 5). It is made the head by a store, as in the kernel.
     fn grant<W: WaitPolicy>(next: Link) -> bool {
         if W::PARKS || next.said().is_none() {
             return wait::grant::<M>(next.to(), M::numa_node);
@@ -285,7 +288,8 @@ impl<M: Machine> Line<'_, M> {
     }
 }
 
-/// What the head makes of the word when it acquires: nobody is PENDING, and nobody SLEEPS but itself.
+/// What the head makes of the word when it acquires: no waiter is PENDING, and only the head itself may have set
+/// SLEEPS.
 fn locked_with_tail(_: u32, last: u32) -> u32 {
     LOCKED | last
 }

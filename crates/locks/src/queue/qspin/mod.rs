@@ -1,17 +1,18 @@
 //! # qspinlock: the kernel's lock in four bytes
 //!
-//! **Problem.** A queue lock hands over without a storm on one line, but MCS's needs a word for its tail, another for
-//! its holder's node, and an atomic more than a test-and-set lock where there is hardly anybody. A lock stands in every
-//! inode and every page: it may have four bytes. **Idea.** A word says three things: LOCKED; PENDING, that one waiter
-//! is next who needs no queue; and the tail of an MCS queue of all others, by the number of a slot. The head of that
-//! queue polls the word; when it has acquired, it makes the next one the head, and is rid of its node *before* its
-//! critical section. **Source.** Long & Zijlstra's `qspinlock.c` in the state of Linux 5.6, as patch 2 of the CNA
-//! series, v10 (April 2020) refactors it: a slow path with places where another succession fits in. That series' own,
-//! patches 3 to 5, is [`numa::qspin_cna`](crate::numa::qspin_cna); this one is [`Arrival`].
-//!
-//! **Use it** when locks are so many that each byte counts, and each thread has a CPU; it is what the kernel does, in a
-//! program. **Rather not** when threads outnumber CPUs, or there are several NUMA nodes
+//! The Linux kernel's queued spinlock, in a program. **Use it** when locks are so many that each byte counts, and each
+//! thread has a CPU. **Rather not** when threads outnumber CPUs, or there are several NUMA nodes
 //! ([`qspin-cna`](crate::numa::qspin_cna)).
+//!
+//! **Problem.** A queue lock hands over without contention on one line. But MCS needs a word for its tail, another for
+//! its holder's node, and, when few threads contend, one atomic operation more than a test-and-set lock. The kernel has
+//! a lock in every inode and every page: it may take four bytes. **Idea.** One word says three things. LOCKED: the lock
+//! is held. PENDING: one waiter is next that needs no queue. The tail: the end of an MCS queue of all other waiters, by
+//! the number of a slot. The head of that queue polls the word. When it has acquired the lock, it makes the next waiter
+//! the head, and gives up its node *before* its critical section. **Source.** Long & Zijlstra's `qspinlock.c` as of
+//! Linux 5.6, as refactored by patch 2 of the CNA series, v10 (April 2020): a slow path with places where another
+//! succession fits in. The succession of that series, patches 3 to 5, is [`numa::qspin_cna`](crate::numa::qspin_cna);
+//! this one is [`Arrival`].
 //!
 //! ```text
 //!   word:   │ LOCKED │ PENDING │ tail ──────────────────┐
@@ -20,66 +21,72 @@
 //!   A holds the lock, B polls for LOCKED to go, C for both to go; D and E wait, each on its own node
 //! ```
 //!
-//! **Departures.** (1) A slot is a node of the pool, which all objects of a process share that have the library in
-//! them; the kernel has four for each CPU, for nested interrupts, and knows who may nest. (2) PENDING is set by a
-//! compare-and-exchange of the whole word, from LOCKED alone: nobody who sets it must take it back. (3) Waiters may
-//! sleep: in the queue on their nodes, the head and the one who is PENDING on the word ([`wait`]). (4) Waiters may give
-//! up. The one who is PENDING clears the bit, the head passes the front on, others leave their nodes behind; whoever
-//! reaches such a node gives it back. Their number is counted by the lock's address ([`Machine::left_behind`]), and
-//! newcomers stay out while it is 64 or more. (5) Nobody waits for a joiner that has not linked itself: it inherits the
-//! front ([`mod@line`], invariant 2). (6) In a forked child, nobody waits for threads that do not exist there: nodes
-//! say of which process they are, and beside PENDING stands whether that one's epoch was the first or the second, and
-//! in processes with later ones all queue. (7) A release is an addition, not a byte store ([`word`]). (8) A joiner
-//! exchanges the whole word, where the kernel exchanges the half with the tail; the rest it puts back (invariant 6). A
-//! loop of compare-and-exchange, which the kernel has for very many CPUs, would not do: whoever has to try again does
-//! so behind all others who try.
+//! **Departures.**
+//! 1. A slot is a node of the pool, which all objects of a process share that have the library in them. The kernel has
+//!    four slots for each CPU, for nested interrupts, and knows which interrupts may nest.
+//! 2. PENDING is set by a compare-and-exchange of the whole word, from LOCKED alone. No thread that sets it must take
+//!    it back.
+//! 3. Waiters may sleep: in the queue on their nodes, the head and the waiter that is PENDING on the word ([`wait`]).
+//! 4. Waiters may give up. The waiter that is PENDING clears the bit. The head passes the front on. Other waiters leave
+//!    their nodes behind, and the thread that reaches such a node gives it back. Abandoned nodes are counted by the
+//!    lock's address ([`Machine::left_behind`]), and newcomers stay out while there are 64 or more.
+//! 5. No thread waits for a joiner that has not linked itself: the joiner inherits the front ([`mod@line`], invariant
+//!    2).
+//! 6. In a forked child, no thread waits for threads that do not exist there. Nodes say to which process they belong.
+//!    Beside PENDING, a bit says whether that waiter's process has the first or the second epoch. In processes with
+//!    later epochs all waiters queue.
+//! 7. A release is an addition, not a byte store ([`word`]).
+//! 8. A joiner exchanges the whole word, where the kernel exchanges the half with the tail. It puts the rest back
+//!    (invariant 6). A loop of compare-and-exchange, which the kernel has for very many CPUs, would not do: a thread
+//!    that has to try again would do so behind all other threads that try.
 //!
 //! ## State                                         (tail, PENDING, LOCKED), as in the kernel
 //! | word | meaning | next |
 //! |---|---|---|
 //! | (0,0,0) | free | (0,0,1) by a locker |
-//! | (0,0,1) | held, nobody waits | (0,0,0) by release, (0,1,1) by the second, (n,0,1) by one more whose look came too late for that |
-//! | (0,1,1) | held, one waits, without a node | (0,1,0) by release, (n,1,1) by the third |
-//! | (n,1,1) | held, one is next, then the queue | (n,1,0) by release |
-//! | (\*,1,0) | released, and taken next by the one who is PENDING | (\*,0,1) |
+//! | (0,0,1) | held, no waiter | (0,0,0) by release, (0,1,1) by the first waiter, (n,0,1) by a waiter that looked too early or too late to be PENDING |
+//! | (0,1,1) | held, one waiter, without a node | (0,1,0) by release, (n,1,1) by the second waiter |
+//! | (n,1,1) | held, one waiter is next, then the queue | (n,1,0) by release |
+//! | (\*,1,0) | released, and taken next by the waiter that is PENDING | (\*,0,1) |
 //! | (n,0,1) | held, the head of the queue is next | (n,0,0) by release |
 //! | (n,0,0) | released, and taken next by the head | (n,0,1), or, if it was the last, (0,0,1) |
 //!
-//! Nobody takes a lock past those who wait. The queue is drawn in [`mod@line`].
+//! No thread takes a lock before waiters that are already there. The queue is drawn in [`mod@line`].
 //!
 //! ## Invariants (beside those of `line`)
-//! 1. Who changes LOCKED from 0 to 1 holds the lock. Only who is PENDING does so where that is set; only the head,
-//!    where it is not and there is a tail. (In a forked child, anybody, where these two are of the dead.)
-//! 2. PENDING is set from (0,0,1) only. So of those who wait, at most the one who set it comes before the head.
-//! 3. Who sleeps on the word has set SLEEPS before, and the bit is cleared only by a change that leaves nobody asleep
-//!    there, or by the one who slept.
+//! 1. The thread that changes LOCKED from 0 to 1 holds the lock. If PENDING is set, only the waiter that is PENDING
+//!    does so; if it is not set and there is a tail, only the head. (In a forked child any thread may, if these two are
+//!    dead.)
+//! 2. PENDING is set from (0,0,1) only. So of all waiters, at most the one that set it comes before the head.
+//! 3. A thread that sleeps on the word has set SLEEPS before. The bit is cleared only by a change that leaves no thread
+//!    asleep there, or by the thread that slept.
 //! 4. After the addition that clears LOCKED, the releaser uses the word's address only.
-//! 5. Of a lock that nobody holds, a release sets LOCKED, which nobody else can have then, and releases that.
-//! 6. Who overwrites the flags by joining puts them back at once, before he does anything else, and while he is in the
-//!    queue, so that nobody becomes PENDING meanwhile. Until then the lock is not free, or is about to be taken: if it
-//!    was free the joiner holds it, and releases it when the flags are back; if it is released meanwhile, the head may
-//!    have it before the one who is PENDING, who waits for his bit to come back. A wake-up that such a release missed
-//!    is made up for by the joiner.
+//! 5. A release of a lock that no thread holds sets LOCKED, which no other thread can have then, and releases that.
+//! 6. A joiner that overwrites the flags puts them back at once, before it does anything else. It is in the queue
+//!    meanwhile, so that no thread becomes PENDING. Until the flags are back the lock is not free, or is about to be
+//!    taken. If it was free, the joiner holds it, and releases it when the flags are back. If it is released meanwhile,
+//!    the head may have it before the waiter that is PENDING, which waits for its bit to come back. If such a release
+//!    missed a wake-up, the joiner does it.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | `word` addition in `unlock` | Release | all exchanges that set LOCKED | hands over this section |
-//! | `word` exchanges that set LOCKED | Acquire | the addition | sees the last section, whoever has joined since: a chain of read-modify-writes |
-//! | `word` addition in `restore` | Release | the same exchanges | hands over the section before, which the joiner's exchange has seen: said again, for the chain of read-modify-writes since that release does it, too |
-//! | `word` swap, or exchange, in `join` | AcqRel | itself, and the exchange in `close` | publishes the node; sees that of the one before, and the 0 in its link |
-//! | `word` loads, and failed exchanges, before [`is_vacant`] | Acquire | the swap in `join` | of which process the last waiter is |
+//! | `word` exchanges that set LOCKED | Acquire | the addition | sees the last section, whichever threads have joined since: a chain of read-modify-writes |
+//! | `word` addition in `restore` | Release | the same exchanges | hands over the section before, which the joiner's exchange has seen: said again, because the chain of read-modify-writes since that release does it, too |
+//! | `word` swap, or exchange, in `join` | AcqRel | itself, and the exchange in `close` | publishes the node; sees the node before it, and the 0 in that node's link |
+//! | `word` loads, and failed exchanges, before [`is_vacant`] | Acquire | the swap in `join` | to which process the last waiter belongs |
 //! | `next` swap in `join`, `behind` | AcqRel | each other | one of the two sees the other; the node, and what the front carries |
 //! | `next` load | Acquire | `next` swap in `join` | the node that the link names must be seen prepared |
 //! | `state` swap to HEAD | AcqRel | `state` loads of the waiter, Acquire; its ABANDONED, Release | the head sees what the front carries; its last look at an abandoned node comes before the node's next use |
 //! | `state` store of HEAD | Release | the same loads | the same, where the waiter stays (invariant 5 of `line`) |
-//! | all else on `word` | Relaxed | – | says only who waits, or when to look |
+//! | all else on `word` | Relaxed | – | says only which threads wait, or when to look |
 //!
-//! No checker can tell `restore`'s addition and the links' loads from Relaxed: [the
+//! No checker can distinguish `restore`'s addition and the links' loads from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) argue for them.
 //!
-//! **Cannot:** let a newcomer in while the one who is next does not run; share its mutex with code that bypasses
-//! flashlock.
+//! **Cannot:** let a newcomer in while the waiter that is next does not run. Cannot share its mutex with code that
+//! bypasses flashlock.
 
 pub mod line;
 pub mod wait;
@@ -161,13 +168,13 @@ impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
                 return Ok(());
             }
             Joined::Head => {}
-            // If it gives up, the node is the queue's (invariant 3 of `line`).
+            // If it gives up, the node belongs to the queue (invariant 3 of `line`).
             Joined::Waiting => turn::<M, W>(node, until, line.left())?,
         }
         line.contend::<S, W>(me, until)
     }
 
-    /// Of a lock that somebody sleeps on: wakes who does. Of one that nobody held: takes it back (invariant 5).
+    /// If a thread sleeps on the word, wakes it. If no thread held the lock, takes the addition back (invariant 5).
     #[cold]
     fn unlock_slow<M: Machine>(word: &M::Word, mut before: u32) {
         let address: *const M::Word = word;
@@ -230,8 +237,8 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
         !is_vacant::<M>(word.load(Acquire))
     }
 
-    /// The chain goes behind the tail; if nobody was there, its first is the head now. What links him, or tells him, is
-    /// the last access (he stays CLAIMED until then: invariant 2 of `cond/chain`).
+    /// The chain goes behind the tail. If no waiter was there, the chain's first waiter is the head now. What links it,
+    /// or makes it the head, is the last access (it stays CLAIMED until then: invariant 2 of `cond/chain`).
     fn adopt(word: &M::Word, _: &(), chain: Chain) {
         let (line, first) = (Line::<M> { word }, chain.first());
         S::begin(first.node::<M>());

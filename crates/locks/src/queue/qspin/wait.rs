@@ -1,9 +1,9 @@
 //! # Waiting for the word
 //!
-//! Two may do so at a time: the one who is PENDING, and the head of the queue behind him. Both poll the word, and then,
-//! by their policy, sleep on it: first they say so (SLEEPS), then they look at the word once more, with the kernel's
-//! help. A release that sees SLEEPS wakes both. The bit stays until the head acquires, or until there is neither of the
-//! two: see [`with_tail`](super::word::with_tail).
+//! How the two waiters that are next wait for the lock's word. These are the waiter that is PENDING, and the head of
+//! the queue behind it. Both poll the word. Then, if their policy lets them, they sleep on it: they set SLEEPS first,
+//! and then look at the word once more, with the kernel's help. A release that sees SLEEPS wakes both. The bit stays
+//! until the head acquires, or until neither of the two is left: see [`with_tail`](super::word::with_tail).
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -20,14 +20,14 @@ pub(super) enum Pending {
     Won,
     /// Gave up.
     TimedOut,
-    /// This is another process than that in which the bit was set: we are the thread that forked, in a signal handler.
-    /// We queue.
+    /// This is not the process in which the bit was set: we are the thread that forked, in a signal handler. We queue.
     Lost,
 }
 
 impl<M: Machine> Line<'_, M> {
-    /// (LOCKED) -> (LOCKED, PENDING), from a word that was just seen. The mark that was set; the error is what the word
-    /// holds instead. If somebody PENDING is about to acquire, waits a moment for that: then there is room for us.
+    /// (LOCKED) -> (LOCKED, PENDING), from a word that was just seen. Returns the mark that was set; the error is what
+    /// the word holds instead. If the PENDING waiter is about to acquire, waits a moment for that: then there is room
+    /// for us.
     pub(super) fn try_pend(self, mut seen: u32, mark: u32) -> Result<u32, u32> {
         if seen == mark {
             M::spin_until(self.word, Relaxed, Patience::Budget, |now| {
@@ -41,7 +41,7 @@ impl<M: Machine> Line<'_, M> {
         self.word.compare_exchange(LOCKED, LOCKED | mark, Relaxed, Relaxed).map(|_| mark)
     }
 
-    /// (LOCKED, PENDING) until (PENDING), and -> (LOCKED).
+    /// Waits while (LOCKED, PENDING); then (PENDING) -> (LOCKED).
     pub(super) fn wait_pending<W: WaitPolicy>(self, mark: u32, until: Option<Deadline>) -> Pending {
         loop {
             let mut won = false;
@@ -65,7 +65,7 @@ impl<M: Machine> Line<'_, M> {
         }
     }
 
-    /// (PENDING) -> (LOCKED), from what was seen. Not as long as the bit is not there: a joiner is putting it back.
+    /// (PENDING) -> (LOCKED), from what was seen. Does nothing while the bit is missing: a joiner is putting it back.
     fn take_pending(self, mut seen: u32) -> bool {
         while has_pending::<M>(seen) && !is_locked(seen) {
             match self.word.compare_exchange(seen, without_pending::<M>(seen) | LOCKED, Acquire, Relaxed) {
@@ -76,7 +76,7 @@ impl<M: Machine> Line<'_, M> {
         false
     }
 
-    /// (LOCKED, PENDING) -> (LOCKED). Not if the lock is free: then it can be had.
+    /// (LOCKED, PENDING) -> (LOCKED). Does nothing if the lock is free: then we can take it.
     fn leave_pending(self) -> bool {
         let mut seen = self.word.load(Relaxed);
         while is_locked(seen) && has_pending::<M>(seen) {
@@ -88,7 +88,7 @@ impl<M: Machine> Line<'_, M> {
         false
     }
 
-    /// The head waits until it holds the lock, or until the deadline has passed; either way the front goes on.
+    /// The head waits until it holds the lock, or until the deadline has passed. Either way it passes the front on.
     pub fn contend<S: Succession, W: WaitPolicy>(self, me: Handle, until: Option<Deadline>) -> Result<(), TimedOut> {
         let order = S::order(self, me);
         loop {
@@ -116,7 +116,7 @@ impl<M: Machine> Line<'_, M> {
         }
     }
 
-    /// Polls the word as long as the policy allows, once at least.
+    /// Polls the word as long as the policy allows, and at least once.
     fn look<W: WaitPolicy>(self, until: Option<Deadline>, mut attempt: impl FnMut(u32) -> bool) {
         if W::SPINS {
             // Relaxed: only decides when to try the exchange.
@@ -126,8 +126,8 @@ impl<M: Machine> Line<'_, M> {
         }
     }
 
-    /// Sleeps on the word, if it says `wait` still, until it is released. Others may join meanwhile, which ends no
-    /// sleep that has begun; one that comes just before makes us look again.
+    /// Sleeps on the word until it is released, if `wait` still holds of it. Threads that join meanwhile do not end the
+    /// sleep; a thread that joins just before it makes us look again.
     fn doze(self, until: Option<Deadline>, wait: fn(u32) -> bool) {
         // Relaxed: orders nothing; the release that is to see it is a later change of the same word.
         let seen = self.word.fetch_or(SLEEPS, Relaxed) | SLEEPS;

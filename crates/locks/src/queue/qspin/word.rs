@@ -1,5 +1,7 @@
 //! # The word of a queued spinlock
 //!
+//! The layout of the four bytes of [`qspin`](super) and [`qspin-cna`](crate::numa::qspin_cna), and predicates on them.
+//!
 //! ```text
 //!    31      30      29     28   27                          0
 //!  +--------+-------+------+----+----------------------------+
@@ -7,22 +9,22 @@
 //!  +--------+-------+------+----+----------------------------+
 //! ```
 //!
-//! LOCKED stands on top, so that adding it toggles it and carries into nothing: a release is one addition, which cannot
-//! fail, whoever joins meanwhile, and which says whether somebody sleeps. (The kernel stores a byte there. A byte store
-//! into a 32-bit atomic is outside of Rust's memory model, and could not say that.)
+//! LOCKED is the top bit, so adding it toggles it and carries into no other bit. So a release is one addition. It
+//! cannot fail, whichever threads join meanwhile, and it says whether a thread sleeps. (The kernel stores a byte there.
+//! A byte store into a 32-bit atomic is outside of Rust's memory model, and could not say that.)
 
 use crate::machine::{FIRST_EPOCH, Handle, Machine};
 use crate::queue::link::handle_in;
 
-/// Nobody holds the lock, nobody waits.
+/// No thread holds the lock or waits.
 pub const FREE: u32 = 0;
-/// Somebody holds the lock.
+/// A thread holds the lock.
 pub const LOCKED: u32 = 1 << 31;
-/// A waiter without a node is next, before all who queue.
+/// A waiter without a node is next, before all waiters in the queue.
 pub const PENDING: u32 = 1 << 30;
-/// The one who is PENDING, or the head of the queue, or both, sleep on this word or are about to.
+/// The waiter that is PENDING, or the head of the queue, or both, sleep on this word or are about to.
 pub const SLEEPS: u32 = 1 << 29;
-/// The epoch of the one who is PENDING is the second.
+/// The waiter that is PENDING belongs to a process with the second epoch.
 pub const HEIR: u32 = 1 << 28;
 
 /// All of these.
@@ -42,14 +44,15 @@ pub fn tail_word(word: u32) -> u32 {
     word & (Handle::LIMIT - 1)
 }
 
-/// Whether somebody holds the lock.
+/// Whether a thread holds the lock.
 #[inline]
 pub fn is_locked(word: u32) -> bool {
     word & LOCKED != 0
 }
 
-/// What a thread that becomes PENDING sets: another mark than one in any ancestor. There is one bit to say of which
-/// process it is, so in those with a third epoch or a later one, nobody may.
+/// The mark that a thread sets to become PENDING. It differs from the mark of any ancestor process. Only one bit says
+/// to which process the thread belongs. So in processes with the third epoch or a later one, no thread may become
+/// PENDING.
 #[inline]
 pub fn pending_mark<M: Machine>() -> Option<u32> {
     match M::epoch().wrapping_sub(FIRST_EPOCH) {
@@ -59,7 +62,8 @@ pub fn pending_mark<M: Machine>() -> Option<u32> {
     }
 }
 
-/// Whether somebody is PENDING who lives. In a forked child the bit may be left of a thread that does not exist there.
+/// Whether a live waiter is PENDING. In a forked child the bit may be left over from a thread that does not exist
+/// there.
 #[inline]
 pub fn has_pending<M: Machine>(word: u32) -> bool {
     word & PENDING != 0 && pending_mark::<M>() == Some(word & (PENDING | HEIR))
@@ -71,21 +75,21 @@ pub fn is_busy<M: Machine>(word: u32) -> bool {
     is_locked(word) || has_pending::<M>(word)
 }
 
-/// Whether the lock may be taken by anybody: nobody who lives holds it or waits. The word was loaded with Acquire: the
-/// node that it names must be seen prepared.
+/// Whether any thread may take the lock: no live thread holds it or waits. The word was loaded with Acquire: the node
+/// that it names must be seen prepared.
 pub fn is_vacant<M: Machine>(word: u32) -> bool {
     !is_busy::<M>(word) && tail(word).is_none_or(|last| !last.node::<M>().is_alive())
 }
 
-/// The word with this tail (0: nobody), and without what is left of the dead.
+/// The word with this tail (0: none), and without what is left of dead threads.
 pub fn with_tail<M: Machine>(word: u32, last: u32) -> u32 {
     let pending = if has_pending::<M>(word) { PENDING | HEIR } else { 0 };
-    // SLEEPS speaks of the head or of the one who is pending; a word with neither would never be FREE again.
+    // SLEEPS concerns the head or the waiter that is PENDING; a word with neither would never be FREE again.
     let sleeps = if pending | last == 0 { 0 } else { SLEEPS };
     word & (LOCKED | pending | sleeps) | last
 }
 
-/// The word without who is PENDING.
+/// The word without PENDING.
 pub fn without_pending<M: Machine>(word: u32) -> u32 {
     with_tail::<M>(word & !(PENDING | HEIR), tail_word(word))
 }
