@@ -53,7 +53,7 @@
 //!                         the first of those that are moved is CLAIMED there --> HEAD (see `cond/chain`)
 //!                         QUEUED --time-out, cancellation--> LEAVING
 //!   closure locks:        WAITING, PARKED --run--> SERVED; WAITING, PARKED --to run other requests--> HEAD
-//!   semaphores:           WAITS --post--> CALLED --woken--> NOTIFIED; any --leaves--> LEAVING, or ABANDONED (see `sem/call`)
+//!   semaphores:           WAITS --post--> CALLED --woken--> NOTIFIED; any --leaves--> LEAVING | ABANDONED (`sem/call`)
 //! ```
 
 use core::sync::atomic::Ordering;
@@ -89,7 +89,7 @@ pub mod state {
     pub const GENERATION: u32 = 8;
     /// Taken off a condition variable by a signal: its thread may try for the mutex.
     pub const SIGNALED: u32 = 6;
-    /// At a semaphore, asleep or about to be. For other meanings of this state and of the next two see
+    /// At a semaphore, asleep or about to be. What the rest of the word says in this state and the next two:
     /// [`sem::call`](crate::sem::call).
     pub const WAITS: u32 = 14;
     /// At a semaphore, called: its thread may try for a permit.

@@ -64,8 +64,9 @@
 //!    and is 0 iff the successor is the tail or the waiter behind it is linking itself.
 //! 5. A holder gives back its own node, and a node that it found ABANDONED. It does so when it has handed the lock
 //!    over, has freed it, or holds it with another node. A node with a note in it is given back by the waiter that
-//!    finds the note. By then no link names the node. A LEAVING node is not given back at that point, but becomes
-//!    EVICTED: it belongs to its thread, which queues again.
+//!    finds the note. By then no link names the node. (A sweep gives back ABANDONED nodes of the secondary queue as it
+//!    takes them out.) A node that was passed over (LEAVING) is not given back, but becomes EVICTED: it belongs to its
+//!    thread, which queues again.
 //! 6. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, except that it
 //!    wakes an address.
 //! 7. In a forked child, all of the parent's nodes come before the child's. If the holder at the fork has kept a node,

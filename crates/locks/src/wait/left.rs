@@ -10,7 +10,7 @@
 //! look for the lock themselves, less and less often, in case no thread removes any (the waiter at the head of the
 //! queue may be frozen). So a queue holds at most `MAX` nodes beside one for each thread that waits.
 //!
-//! The count is not in the lock, because every lock would pay for its bytes. It is in a table of the machine's, by the
+//! The count is not in the lock, because every lock would pay for its bytes. It is in a table of the machine, by the
 //! lock's address ([`of`]). It is written when a waiter gives up, and read by each thread that queues. Two locks may
 //! share a count. Then newcomers to one lock stay out of its queue, though not of the lock, while very many waiters
 //! have given up on the other. An empty queue contributes nothing to the count: each node is subtracted when it is

@@ -7,7 +7,7 @@
 //! **Problem.** A queue lock hands over without contention on one line. But MCS needs a word for its tail, another for
 //! its holder's node, and, when few threads contend, one atomic operation more than a test-and-set lock. The kernel has
 //! a lock in every inode and every page: it may take four bytes. **Idea.** One word says three things. LOCKED: the lock
-//! is held. PENDING: one waiter is next that needs no queue. The tail: the end of an MCS queue of all other waiters, by
+//! is held. PENDING: one waiter, without a node, is next. The tail: the end of an MCS queue of all other waiters, by
 //! the number of a slot. The head of that queue polls the word. When it has acquired the lock, it makes the next waiter
 //! the head, and gives up its node *before* its critical section. **Source.** Long & Zijlstra's `qspinlock.c` as of
 //! Linux 5.6, as refactored by patch 2 of the CNA series, v10 (April 2020): a slow path with places where another
