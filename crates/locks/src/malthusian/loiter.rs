@@ -76,8 +76,9 @@
 //! ## On several NUMA nodes
 //! `loiter-cna` is NUMA-friendly where the lock is saturated: then the standby threads follow each other on a node, and
 //! the lock mostly goes to them. The more threads barge, the less NUMA-friendly it is: any thread that finds the word
-//! free takes it. Nor does `threshold=` bound how long the lock stays on a node. So the catalogue does not call this
-//! lock NUMA-aware. `flashlock simulate kvmap --machine 2x18x2 --threads 36 --locks loiter,loiter-cna --external NS`:
+//! free takes it. Nor does `threshold=` bound how long the lock stays on a node. So the catalogue does not claim that
+//! it prefers waiters of the holder's node. `flashlock simulate kvmap --machine 2x18x2 --threads 36 --locks
+//! loiter,loiter-cna --external NS`:
 //!
 //! | `--external`, ns | acquisitions from another node: `loiter` | `loiter-cna` | its throughput / `loiter`'s |
 //! |---|---|---|---|
