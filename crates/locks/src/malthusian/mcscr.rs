@@ -1,8 +1,8 @@
 //! # MCSCR: an MCS lock that restricts concurrency
 //!
 //! MCSCR is an MCS lock that lets only a few threads circulate, and keeps surplus waiters apart. **Use it** when many
-//! threads want the lock, their sections compete for a shared cache, and a wait now and then may be long. **Rather
-//! not** when each wait must be short.
+//! threads want the lock, their sections compete for a shared cache, and a wait now and then may be long.
+//! **Rather not** when each wait must be short.
 //!
 //! **Problem.** Threads beyond those that keep a lock busy make the program slower: each brings its own data into the
 //! shared cache, and wants a CPU. **Idea.** Let only as many threads circulate through the lock as keep it busy, the

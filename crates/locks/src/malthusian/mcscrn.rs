@@ -34,8 +34,8 @@
 //! | no | begins with h1, h2 | any | h2 | h1 is culled: first of the ring |
 //! | no | begins with h1, and r or nothing behind it | any | h1 | – |
 //! | no | remote ones only, or empty | a passive one | the newest passive one: re-provisioned | all remote ones but the last |
-//! | no | remote ones only, or empty | none passive | first of the new home's | **a new home** |
-//! | yes | any | a remote one | first of the new home's | **a new home** |
+//! | no | remote ones only, or empty | none passive | first waiter of the new home | **a new home** |
+//! | yes | any | a remote one | first waiter of the new home | **a new home** |
 //! | yes | any | passive ones only | the eldest of them | – |
 //! | – | empty | empty | – | the lock is free |
 //!

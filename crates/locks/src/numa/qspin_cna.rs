@@ -62,7 +62,7 @@
 //!
 //! ## What the front carries, in its node
 //! - `prev`: the last of the secondary queue, or 0.
-//! - `passes`: hand-offs since the secondary queue is not empty. `since`: the time since which it is not empty.
+//! - `passes`: the number of hand-offs since the secondary queue began. `since`: when it began, in µs.
 //! - `check_at`: the preferred node, plus one. 0: the node on which the head itself is.
 //!
 //! All of these except `since` are 0 in a node that does not have the front. So where nothing is carried, nothing need

@@ -27,11 +27,11 @@
 //!    the lock may be freed.
 //! 3. `passes` of a part counts the hand-offs, and is also the papers' flag: 0 says that the global lock did not come
 //!    with the local lock.
-//! 4. As long as no thread has ever waited, a thread that finds the global lock free takes that lock alone. A **try**
-//!    always does. So a lock that no thread has waited for has no side block. A **timed acquisition** of the locks made
-//!    of tickets also takes the global lock alone, and draws a number only if that number can be served at once (see
-//!    [`ticket`](crate::spin::ticket)). Under `c-bo-mcs` a timed acquisition waits in turn, and leaves either queue by
-//!    time-out.
+//! 4. As long as no thread has ever waited, a thread that finds the global lock free takes only that lock. A **try**
+//!    always takes only that lock. So a lock that no thread has waited for has no side block. A **timed acquisition**
+//!    of the locks made of tickets also takes only the global lock, and draws a number only if that number can be
+//!    served at once (see [`ticket`](crate::spin::ticket)). Under `c-bo-mcs` a timed acquisition waits in turn, and
+//!    leaves either queue by time-out.
 //! 5. A release by a thread of another NUMA node releases the local lock that came with the global one: the lock
 //!    records which one (`home`).
 //! 6. In a forked child, the waiters of the parent are forgotten ([`settle`]).
@@ -182,7 +182,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         Place { word: self.word, state: &self.queue.global, named: &self.queue.side }
     }
 
-    /// Takes the global lock alone: `home` stays 0 (invariant 1).
+    /// Takes only the global lock: `home` stays 0 (invariant 1).
     fn try_lock(&self) -> bool {
         G::try_lock(&self.place())
     }
