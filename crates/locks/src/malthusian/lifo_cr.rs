@@ -1,61 +1,63 @@
-//! # LIFO-CR: the last to come is the next to go
+//! # LIFO-CR: last come, first served
+//!
+//! LIFO-CR serves the waiter that came last, so that few threads circulate through the lock and the others sleep. **Use
+//! it** when you would use `mcscr`: it does the same with less state. **Rather not** when each wait must be short.
 //!
 //! **Problem.** As in [`mcscr`](super::mcscr): threads beyond those that keep a lock busy cost caches and CPUs, and
-//! make nothing faster. **Idea.** A **stack** of waiters. Who circulates comes back to the top of it and is served from
-//! there; who is deeper is passive, without anybody having culled it. Now and then the eldest, at the bottom, is
-//! served, for long-term fairness. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, appendix A.2.
+//! make nothing faster. **Idea.** Waiters stand in a **stack**. A circulating thread comes back to the top, and is
+//! served from there. Deeper waiters are passive, without having been culled. Now and then the eldest waiter, at the
+//! bottom, is served, for long-term fairness. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, appendix A.2.
 //!
-//! **Use it** when you would use `mcscr`: it does the same with less state. **Rather not** when each wait must be
-//! short.
-//!
-//! **Departures.** (1) A waiter may leave by time-out. Its node stays in the stack; the holder that pops it gives it
-//! back, and goes through the stack when there are many ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)); a stack full of
-//! them lets nobody join ([`LeftBehind`]). (2) Waiters of a broadcast are pushed as a block, the one that waited
-//! longest on top. (3) It has no `evict=`, as `mcscr` has: the top came last, and is the likeliest to run.
+//! **Departures.**
+//! 1. A waiter may leave by time-out. Its node stays in the stack. The holder that pops the node gives it back. When
+//!    there are many such nodes, the holder sweeps the stack ([`SWEEP_AT`](crate::wait::left::SWEEP_AT)). A stack full
+//!    of them lets no thread join ([`LeftBehind`]).
+//! 2. The waiters of a broadcast are pushed as a block, with the one that waited longest on top.
+//! 3. It has no `evict=`, which `mcscr` has: the top waiter came last, and is the likeliest to run.
 //!
 //! ## State                                                          ## The stack
 //! ```text
 //! | top  | meaning                             |               top ──> [D] ──> [C] ──> [A] ──> 0
 //! |------|-------------------------------------|                       newest          eldest
 //! | 0    | free                                |                       polls   asleep  asleep
-//! | HELD | held, nobody waits                  |
-//! | node | held, this one came last            |               (the holder, B, has no node)
+//! | HELD | held, no thread waits               |
+//! | node | held, this waiter came last         |               (the holder, B, has no node)
 //! ```
 //!
 //! ## The release
 //! | trial (`eldest=`) | stack | `top` | successor |
 //! |---|---|---|---|
-//! | – | empty | HELD -> 0 | nobody: the lock is free |
+//! | – | empty | HELD -> 0 | none: the lock is free |
 //! | no | A alone | A -> HELD | A |
 //! | no | D on C | D -> C | D |
-//! | no | somebody, E, was pushed on D as we took it | stays E | who is below E, unlinked there: no loop, so constant time |
+//! | no | a waiter, E, was pushed on D while the releaser took D | stays E | the waiter below E, unlinked there: no loop, so constant time |
 //! | yes | D … A | stays D | A, from the bottom: a walk, once in `eldest=` (1,000) releases |
 //!
 //! ## Invariants
-//! 1. Only the holder takes nodes out of the stack, or writes the link of a node in it; others only push. So a link
-//!    once read by the holder stays what it is, and a push that compares `top` with what it saw there need not care
-//!    what happened in between.
-//! 2. A node in the stack changes state only by its own thread (WAITING -> PARKED, -> ABANDONED) and by the holder,
-//!    once the node is out of the stack (-> HEAD).
+//! 1. Only the holder takes nodes out of the stack, or writes the link of a node in it; other threads only push. So a
+//!    link that the holder has read does not change. And a push whose CAS finds `top` as it was read is correct,
+//!    whatever happened in between.
+//! 2. The state of a node in the stack is changed only by its own thread (WAITING -> PARKED, -> ABANDONED). The holder
+//!    changes it once the node is out of the stack (-> HEAD).
 //! 3. A node is given back by its thread after HEAD, or by the holder after ABANDONED; never while it is in the stack.
-//! 4. After HEAD is stored, or `top` set to 0, the releaser touches neither lock nor node, but for the wake of an
+//! 4. After HEAD is stored, or `top` set to 0, the releaser touches neither lock nor node, except for the wake of an
 //!    address.
-//! 5. In a forked child the nodes of the parent are the deepest: the first that is dead ends the stack.
+//! 5. In a forked child the nodes of the parent are the deepest: the first dead node ends the stack.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | `top` CAS that pushes | Release | `top` load and CAS of the holder, Acquire | publishes the node and its link; later pushes and pops are read-modify-writes, so that who sees them sees it, too |
+//! | `top` CAS that pushes | Release | `top` load and CAS of the holder, Acquire | publishes the node and its link; later pushes and pops are read-modify-writes, so a thread that sees them sees this push, too |
 //! | `top` CAS 0 -> HELD | Acquire | `top` CAS HELD -> 0, Release | sees the last section |
 //! | `state` -> HEAD | AcqRel | `state` load in `wait::turn` | hands over this section, and the stack |
-//! | links in the stack | Relaxed | – | written before the push, or by a holder before he handed over |
-//! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaver's last look comes before the node's next use |
+//! | links in the stack | Relaxed | – | written before the push, or by a holder before its hand-off |
+//! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaving waiter's last look comes before the node's next use |
 //!
-//! No checker can tell the last from Relaxed: [the models](../models.md#what-neither-can-tell) argue for it.
+//! No checker can distinguish the last from Relaxed: [the models](../models.md#what-neither-can-tell) argue for it.
 //!
-//! **Cannot:** what [`mcs`](crate::queue::mcs) cannot, but for this: who joins need not link itself, so that no release
-//! waits for a thread that was stopped in between. Nor bound a wait in time: the eldest of n waiters waits for 1,000
-//! releases on average.
+//! **Cannot:** what [`mcs`](crate::queue::mcs) cannot, with one exception: a joining thread need not link itself, so no
+//! release waits for a thread that was stopped in between. Cannot bound a wait in time: the eldest of n waiters waits
+//! for 1,000 releases on average.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -70,7 +72,7 @@ use crate::wait::left::{self, LeftBehind};
 use crate::wait::{self, SpinThenPark, WaitPolicy};
 
 const FREE: u32 = 0;
-/// Held, and nobody waits.
+/// Held, and no thread waits.
 pub const HELD: u32 = Handle::RESERVED;
 
 /// The LIFO-CR lock; waiters wait by policy `W`.
@@ -79,7 +81,7 @@ pub struct LifoCr<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 /// The stack: 4 bytes. The lock's word is not used.
 #[repr(C)]
 pub struct LifoQueue<M: Machine> {
-    /// Who came last, [`HELD`], or 0.
+    /// The waiter that came last, [`HELD`], or 0.
     pub top: M::Word,
 }
 
@@ -89,20 +91,20 @@ impl<M: Machine> LifoQueue<M> {
         left::of(&self.top)
     }
 
-    /// Who is below a waiter in the stack.
+    /// The waiter below this one in the stack.
     fn below(waiter: Handle) -> Option<Handle> {
         let below = Handle::from_word(waiter.node::<M>().next.load(Relaxed))?;
         below.node::<M>().is_alive().then_some(below) // Invariant 5.
     }
 
-    /// (top = seen) -> (top = first), last above what was there.
+    /// (top = seen) -> (top = first); `last` stands on what was there.
     fn try_push(&self, seen: u32, first: Handle, last: Handle) -> bool {
         let below = if seen == HELD { 0 } else { seen };
         last.node::<M>().next.store(below, Relaxed);
         self.top.compare_exchange(seen, first.word(), Release, Relaxed).is_ok()
     }
 
-    /// Hands the lock to somebody who waits, or frees it.
+    /// Hands the lock to a waiter, or frees it.
     #[cold]
     fn release(&self) {
         if self.left().wants_sweep() {
@@ -117,12 +119,12 @@ impl<M: Machine> LifoQueue<M> {
         }
     }
 
-    /// Takes the successor out of the stack; or nobody waits, and the lock is free now.
+    /// Takes the successor out of the stack. If there is none, frees the lock.
     fn successor(&self) -> Option<Handle> {
         loop {
             let seen = self.top.load(Acquire);
             let Some(top) = Handle::from_word(seen) else {
-                // A lock that is free already stays so.
+                // A lock that is free already stays free.
                 if seen == FREE || self.top.compare_exchange(HELD, FREE, Release, Relaxed).is_ok() {
                     return None;
                 }
@@ -142,7 +144,7 @@ impl<M: Machine> LifoQueue<M> {
         }
     }
 
-    /// Takes `top`, or, if somebody was pushed on it meanwhile, whoever is below him.
+    /// Takes `top`, or, if a waiter was pushed on it meanwhile, the waiter below that one.
     fn pop(&self, top: Handle) -> Handle {
         let rest = Self::below(top).map_or(HELD, Handle::word);
         match self.top.compare_exchange(top.word(), rest, Acquire, Acquire) {
@@ -159,7 +161,7 @@ impl<M: Machine> LifoQueue<M> {
         Some(taken)
     }
 
-    /// Takes who is at the bottom, unless that is `top` itself.
+    /// Takes the waiter at the bottom, unless that is `top` itself.
     fn take_eldest(top: Handle) -> Option<Handle> {
         let mut above = top;
         let mut below = Self::below(above)?;
@@ -171,7 +173,7 @@ impl<M: Machine> LifoQueue<M> {
         Some(below)
     }
 
-    /// Gives back the nodes below the top whose threads have gone.
+    /// Gives back the nodes below the top whose threads have left.
     #[cold]
     fn sweep(&self) {
         let Some(mut above) = Handle::from_word(self.top.load(Acquire)).filter(|top| top.node::<M>().is_alive()) else {
@@ -209,7 +211,7 @@ impl<W: WaitPolicy> LifoCr<W> {
                 }
             } else if queue.try_push(seen, me, me) {
                 if let Err(timed_out) = wait::turn::<M, W>(node, until, queue.left()) {
-                    // The node is the stack's now (invariant 3).
+                    // The node belongs to the stack now (invariant 3).
                     M::trace(Event::TimedOut);
                     return Err(timed_out);
                 }
@@ -257,7 +259,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
         Ok(())
     }
 
-    /// HELD -> 0, or a hand-off. Of a free lock: nothing.
+    /// HELD -> 0, or a hand-off. Does nothing if the lock is free.
     #[inline]
     fn unlock(_: &M::Word, queue: &LifoQueue<M>) {
         match queue.top.compare_exchange(HELD, FREE, Release, Relaxed) {
@@ -270,8 +272,8 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
         queue.top.load(Relaxed) != FREE
     }
 
-    /// The chain goes on top; if the lock was free, its first waiter owns it now. The CAS that pushes him, or the
-    /// grant, is the last access (he stays CLAIMED until then: invariant 2 of `cond/chain`).
+    /// The chain goes on top. If the lock was free, the chain's first waiter owns it now. The last access is the CAS
+    /// that pushes that waiter, or its grant. (It stays CLAIMED until then: invariant 2 of `cond/chain`.)
     fn adopt(_: &M::Word, queue: &LifoQueue<M>, chain: Chain) {
         let (first, last) = (chain.first(), chain.last());
         chain.park_followers::<M>(|_| ());
@@ -283,7 +285,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
                 }
                 continue;
             }
-            // AcqRel: sees the last section, which the grant hands on; publishes the followers.
+            // AcqRel: sees the last section, which the grant hands on, and publishes the followers.
             let rest = LifoQueue::<M>::below(first).map_or(HELD, Handle::word);
             if queue.top.compare_exchange(FREE, rest, AcqRel, Relaxed).is_ok() {
                 let granted = wait::grant::<M>(first, M::numa_node);

@@ -1,72 +1,84 @@
 //! # LOITER: an outer word that arrivals may take, an inner lock to wait in
 //!
-//! **Problem.** A test-and-set lock is never handed to a thread that does not run, and is the fastest there is where
-//! few contend; but nobody sleeps there, and nobody is served in turn. A queue lock is the opposite. **Idea.**
-//! *Outer-inner with throttling*: who arrives polls the **outer** word for a while. Who does not get it enters the
-//! **inner** lock, any lock; its one holder at a time, the **standby** thread, contends for the outer word again, and
-//! who waits for the inner lock is passive. A standby thread that has waited for too long is impatient, and is handed
-//! the outer lock. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, appendix A.1.
+//! LOITER is a test-and-set lock with a queue lock behind it: arriving threads poll the word for a while, and those
+//! that fail wait in the queue. **Use it** when the lock is mostly free or contended by few, but now and then by many:
+//! it is fast for few threads, and lets many sleep. **Rather not** when threads may be stopped for long while they
+//! wait; `shfl` copes with that.
 //!
-//! **Use it** when the lock is mostly free or contended by few, but now and then by many: it is fast for few, and lets
-//! the many sleep. **Rather not** when threads may be stopped for long while they wait; `shfl` copes with that.
+//! **Problem.** A test-and-set lock is never handed to a thread that does not run, and it is the fastest lock where few
+//! threads contend. But its waiters never sleep, and are not served in turn. A queue lock is the opposite. **Idea.**
+//! *Outer-inner with throttling*: an arriving thread polls the **outer** word for a while. If it fails, it acquires the
+//! **inner** lock, which may be any lock. The one holder of the inner lock is the **standby** thread, which contends
+//! for the outer word again. The waiters of the inner lock are passive. A standby thread that has waited for too long
+//! is impatient, and the next release hands it the outer lock. **Source.** Dice, *Malthusian Locks*, EuroSys 2017,
+//! appendix A.1.
 //!
-//! **Departures.** (1) Where CPUs are short ([`Machine::crowded`]), one arrival polls at a time, for one spin budget,
-//! as one polls who contends with a holder for his word: each polling thread has a CPU that the holder may need. (2)
-//! The paper delays the wake-up of the standby thread, to see whether somebody takes the lock meanwhile. After the
-//! release the memory of the lock may be freed, so here the word says how many arrivals poll: while any do, a release
-//! leaves the standby thread asleep, for one of them is the successor, and wakes it in its turn. The last of them that
-//! gives up takes the lock if it is free. (3) A slow-path holder releases the inner lock first, then the outer word:
-//! the inner release may wake a thread, within the section. (4) In a forked child whoever first comes to the slow path
-//! forgets those who waited ([`settle`](crate::settle)). (5) It has no `evict=`, as `mcscr` has: arrivals go past a
-//! standby thread that does not run, until it has been granted the lock.
+//! **Departures.**
+//! 1. Where CPUs are short ([`Machine::crowded`]), one arrival polls at a time, for one spin budget, in the way of a
+//!    waiter that contends for the holder's word: each polling thread occupies a CPU that the holder may need.
+//! 2. The paper delays the wake-up of the standby thread, to see whether another thread takes the lock meanwhile. Here
+//!    the memory of the lock may be freed after the release, so the releaser cannot look again. Instead the word counts
+//!    the polling arrivals. While there are any, a release leaves the standby thread asleep, because one of them is the
+//!    successor, and will wake the standby thread in its own release. The last of them that gives up takes the lock if
+//!    it is free.
+//! 3. A slow-path holder releases the inner lock first, then the outer word: the inner release may wake a thread, and
+//!    does so within the critical section.
+//! 4. In a forked child, the first thread on the slow path forgets the parent's waiters ([`settle`](crate::settle)).
+//! 5. It has no `evict=`, which `mcscr` has: arrivals pass a standby thread that does not run, until it has been
+//!    granted the lock.
 //!
 //! ## State: the outer word
 //! | bit | set by | cleared by | meaning |
 //! |---|---|---|---|
-//! | [`HELD`] | who acquires | the release | |
+//! | [`HELD`] | the acquiring thread | the release | |
 //! | [`SLOW`] | the standby thread as it acquires | its release | the holder has the inner lock, too |
-//! | [`SLEEPS`] | the standby thread, before it sleeps on the word | it, or who wakes it | |
+//! | [`SLEEPS`] | the standby thread, before it sleeps on the word | it, or the thread that wakes it | |
 //! | [`IMPATIENT`] | the standby thread, after `bound=` µs | it, or the grant | the next release is to hand the lock over |
 //! | [`GRANTED`] | the releaser, instead of freeing the word | the standby thread, which then holds the lock | |
 //!
-//! Above these, [`COUNT_BITS`] bits count the arrivals that poll. All changes are read-modify-writes, so none is lost:
-//! the standby thread gets up by itself once, when it becomes impatient, and then sleeps until it is woken. (A release
-//! by a plain store, as the paper's, would overwrite what a standby thread says at that moment; it would then have to
-//! look again and again.)
+//! Above these, [`COUNT_BITS`] bits count the polling arrivals. All changes are read-modify-writes, so none is lost. So
+//! the standby thread wakes up by itself only once, when it becomes impatient, and then sleeps until it is woken. (The
+//! paper's release is a plain store. It would overwrite a bit that the standby thread sets at that moment, and the
+//! standby thread would have to look again and again.)
 //!
 //! ```text
-//!   arrivals ── poll ──┐                                     ACS: the holder, those outside, up to spinners= arrivals
+//!   arrivals ── poll ──┐                                     ACS: holder, threads outside, up to spinners= arrivals
 //!                      ├──> [outer word] ──> section
-//!   inner ──> standby ─┘                                     PS: those who wait for the inner lock
+//!   inner ──> standby ─┘                                     PS: the waiters of the inner lock
 //!     └── [B] <── [C] <── [D]
 //! ```
 //!
 //! ## The bound
-//! The standby thread is handed the lock by the first release after `bound=` µs, and who waits for the inner lock
-//! becomes the standby thread in turn, when the one before it releases. So with n waiters before it and sections of
-//! length s, a thread waits for n + 1 times bound + 2 s at most, if threads that are woken run, and deadlines let
-//! nobody in between.
+//! The first release after `bound=` µs hands the lock to the standby thread. A waiter of the inner lock becomes the
+//! standby thread in turn, when the one before it releases. So with n waiters before it and sections of length s, a
+//! thread waits for at most (n + 1) × (bound + 2 s), if woken threads run, and if no time-out lets another thread in
+//! between.
 //!
 //! ## How far it restricts
-//! Each arrival that finds no place to poll, or polls in vain, goes to the end of the inner queue, and brings its first
-//! thread nearer to the word: if that happens often, all threads circulate. So up to `spinners=` arrivals (8) poll,
-//! each for [`BUDGETS`] spin budgets, long enough for those that circulate to find each other; an arrival culls itself
-//! only when [`TOO_OFTEN`] attempts have failed; and the standby thread is **timid**: while arrivals poll it does not
-//! poll, but waits for a grant, or sleeps until a release finds none polling; it looks at the word once before it
-//! sleeps, and each time it wakes up. Pauses between looks are random, within [`BACK_OFF`] steps, so that arrivals do
-//! not pounce together.
+//! An arrival that finds no place to poll, or polls in vain, goes to the end of the inner queue, and so brings the
+//! first thread of that queue nearer to the word. If that happens often, all threads circulate. Four measures prevent
+//! it:
 //!
-//! On a simulated SPARC T5 (`flashlock simulate randarray --machine sparc-t5 --threads 32`) it makes nine tenths of
-//! MCSCR's operations, with a working set of 9 threads, where MCSCR's is 5 ([fidelity](../fidelity.md)); with
-//! `spinners=4` all 32 threads circulate, and it makes half. Where nothing is done outside and sections are shorter
-//! than a µs, eight who poll disturb the holder more than one: on two sockets of 18 cores `kvmap` with 4 or 18 threads
-//! makes 0.8 of what one makes that polls as where CPUs are short, and 1.3 to 1.4 of MCSCR's operations.
+//! - Up to `spinners=` arrivals (8) poll, each for [`BUDGETS`] spin budgets. That is long enough for the circulating
+//!   threads to find each other.
+//! - An arrival culls itself only after [`TOO_OFTEN`] failed attempts.
+//! - The standby thread is **timid**. While arrivals poll, it does not poll, but waits for a grant, or sleeps until a
+//!   release finds no polling arrival. It looks at the word once before it sleeps, and each time it wakes up.
+//! - Pauses between looks are random, within [`BACK_OFF`] steps, so that arrivals do not all try at the same moment.
+//!
+//! On a simulated SPARC T5 (`flashlock simulate randarray --machine sparc-t5 --threads 32`) it completes nine tenths of
+//! MCSCR's operations, with a working set of 9 threads; MCSCR's is 5 ([fidelity](../fidelity.md)). With `spinners=4`
+//! all 32 threads circulate, and it completes half. Where threads do nothing outside, and sections are shorter than 1
+//! µs, eight polling arrivals disturb the holder more than one. On two sockets of 18 cores, `kvmap` with 4 or 18
+//! threads then completes 0.8 of the operations that it completes with a single arrival that polls as where CPUs are
+//! short; that is 1.3 to 1.4 of MCSCR's operations.
 //!
 //! ## On several NUMA nodes
 //! `loiter-cna` is NUMA-friendly where the lock is saturated: then the standby threads follow each other on a node, and
-//! mostly the lock goes to them. The more who barge, the less it is: the word goes to whoever meets it free; nor does
-//! `threshold=` bound how long it stays on a node. So the catalogue does not claim it. `flashlock simulate kvmap
-//! --machine 2x18x2 --threads 36 --locks loiter,loiter-cna --external NS`:
+//! the lock mostly goes to them. The more threads barge, the less NUMA-friendly it is: any thread that finds the word
+//! free takes it. Nor does `threshold=` bound how long the lock stays on a node. So the catalogue does not claim that
+//! it prefers waiters of the holder's node. `flashlock simulate kvmap --machine 2x18x2 --threads 36 --locks
+//! loiter,loiter-cna --external NS`:
 //!
 //! | `--external`, ns | acquisitions from another node: `loiter` | `loiter-cna` | its throughput / `loiter`'s |
 //! |---|---|---|---|
@@ -76,11 +88,11 @@
 //! | 5,000 | 0.05 | 0.12 | 0.87 |
 //!
 //! ## Invariants
-//! 1. Who changes the word from not HELD to HELD, or clears GRANTED, holds the lock.
-//! 2. SLEEPS, IMPATIENT and GRANTED speak of the holder of the inner lock, of whom there is one.
-//! 3. GRANTED is set by a compare-and-swap of a word that is IMPATIENT, and IMPATIENT cleared only by the standby's
-//!    compare-and-swap, or that one: so a grant finds a standby thread that has not left.
-//! 4. After the CAS that clears HELD, or sets GRANTED, the releaser does not touch the lock, but for the wake of an
+//! 1. The thread that changes the word from not HELD to HELD, or clears GRANTED, holds the lock.
+//! 2. SLEEPS, IMPATIENT and GRANTED refer to the holder of the inner lock, of which there is one.
+//! 3. GRANTED is set only by a compare-and-swap of a word that is IMPATIENT. IMPATIENT is cleared only by a
+//!    compare-and-swap of the standby thread, or by that one. So a grant finds a standby thread that has not left.
+//! 4. After the CAS that clears HELD, or sets GRANTED, the releaser does not touch the lock, except for the wake of an
 //!    address. The inner lock is released before.
 //! 5. If the standby thread sleeps on a free lock, SLEEPS is set and arrivals poll; or it is being woken.
 //!
@@ -91,9 +103,9 @@
 //! | CAS that clears HELD, or sets GRANTED | Release | that CAS | hands over this section |
 //! | flags, and the count | Relaxed | – | order nothing; read-modify-writes between a release and an acquisition hand it on |
 //!
-//! **Cannot:** let anybody pass a standby thread that does not run, but who gets the word as it arrives; nor take the
-//! lock back from one that was granted it. Under `wait=park`, too, arrivals poll before they sleep. Cannot share its
-//! mutex with code that bypasses flashlock.
+//! **Cannot:** serve the waiters of the inner lock while the standby thread does not run; only arrivals can take the
+//! word then. Cannot take the lock back from a standby thread that was granted it. Even under `wait=park`, arrivals
+//! poll before they sleep. Cannot share its mutex with code that bypasses flashlock.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -106,55 +118,57 @@ use crate::settle::settle;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
 const FREE: u32 = 0;
-/// Somebody holds the lock.
+/// The lock is held.
 pub const HELD: u32 = 1;
-/// And the inner lock.
+/// The holder has the inner lock, too.
 pub const SLOW: u32 = 2;
 /// The standby thread sleeps on the word, or is about to.
 pub const SLEEPS: u32 = 4;
-/// It wants to be handed the lock.
+/// The standby thread wants to be handed the lock.
 pub const IMPATIENT: u32 = 8;
-/// It is being handed the lock.
+/// The standby thread is being handed the lock.
 pub const GRANTED: u32 = 16;
 
-/// One arrival that polls.
+/// One polling arrival.
 pub const ARRIVAL: u32 = 32;
-/// How many bits count them.
+/// The number of bits that count polling arrivals.
 pub const COUNT_BITS: u32 = 5;
-/// Those bits.
+/// These bits.
 const COUNT: u32 = ((1 << COUNT_BITS) - 1) * ARRIVAL;
 const _: () = assert!(OptionId::Spinners.info().most * ARRIVAL <= COUNT && COUNT & (2 * GRANTED - 1) == 0);
 
-/// For so many spin budgets an arrival polls at most.
+/// How many spin budgets an arrival polls at most.
 const BUDGETS: u32 = 4;
-/// After so many failed attempts on the word it stops: enough others circulate.
+/// After so many failed attempts on the word an arrival stops polling: enough other threads circulate.
 const TOO_OFTEN: u32 = 16;
-/// It adds fewer steps than that, a random number of them, to the pause after each look that finds the word held.
+/// After each look that finds the word held, an arrival pauses for a random number of steps below this.
 const BACK_OFF: u32 = 4;
-/// Budgets and failures where CPUs are short; and then one arrival polls at a time.
+/// [`BUDGETS`] where CPUs are short. Then one arrival polls at a time.
 const BUDGETS_CROWDED: u32 = 1;
-/// How long (µs) a standby thread that does not sleep polls at most before it looks at its deadline.
+/// How long (µs) a standby thread that never sleeps polls at most before it checks its deadline.
 const LOOK: u32 = 1_000;
+/// [`TOO_OFTEN`] where CPUs are short.
 const TOO_OFTEN_CROWDED: u32 = 3;
-/// A lock whose state is its queue alone, so that it can be inside another.
+
+/// A lock whose state is its queue alone, so that it can stand inside another lock.
 pub trait Inner<M: Machine>: RawLock<M> {
-    /// Makes it free, as if nobody waited. For nobody but whoever settles in a forked child.
+    /// Makes the lock free, without waiters. Only for the thread that settles in a forked child.
     fn forget(queue: &Self::Queue);
 }
 
 /// The LOITER transformation of lock `I`; the standby thread waits by policy `W`.
 pub struct Loiter<I, W: WaitPolicy = SpinThenPark>(PhantomData<(I, W)>);
 
-/// What is behind the outer word.
+/// The state beside the outer word.
 #[repr(C)]
 pub struct LoiterQueue<M: Machine, Q> {
-    /// The epoch of all who wait.
+    /// The epoch of the process that last used the slow paths.
     pub epoch: M::Word,
-    /// The inner lock's.
+    /// The inner lock's state.
     pub inner: Q,
 }
 
-/// The two pieces of state of one lock.
+/// The state of one lock: its word and its queue.
 struct Lock<'a, M: Machine, I: Inner<M>> {
     word: &'a M::Word,
     queue: &'a LoiterQueue<M, I::Queue>,
@@ -169,7 +183,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         });
     }
 
-    /// n arrivals -> n + 1, unless they are as many as may poll. Whether it was counted.
+    /// n arrivals -> n + 1, if fewer than `most` poll. Returns whether it was counted.
     fn join(&self, most: u32) -> bool {
         let mut seen = self.word.load(Relaxed);
         while seen & COUNT < most * ARRIVAL {
@@ -181,8 +195,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         false
     }
 
-    /// n arrivals -> n - 1; and free -> HELD, for a release may have left the lock to it. Whether it was free. (If
-    /// nobody is counted, a signal handler has forked while its thread polled: that is in a child now.)
+    /// n arrivals -> n - 1, and free -> HELD, because a release may have left the lock to this arrival. Returns whether
+    /// the lock was free. (If the count is 0, the thread polled when a signal handler forked, and is in the child now.)
     fn retire(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
         loop {
@@ -195,7 +209,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         }
     }
 
-    /// Polls the word, unless enough others do. Whether it was won.
+    /// Polls the word, unless enough other arrivals do. Returns whether it won the word.
     fn arrive(&self) -> bool {
         let crowded = M::crowded();
         let most = M::tunables().spinners;
@@ -210,8 +224,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         self.retire() || won
     }
 
-    /// Polls for so many budgets, as long as there are CPUs for that, and at most so many attempts fail. Whether the
-    /// word was won.
+    /// Polls for so many budgets, as long as CPUs are not short, and until so many attempts have failed. Returns
+    /// whether it won the word.
     fn poll(&self, patience: Patience, budgets: u32, failures: u32) -> bool {
         let (mut won, mut failed) = (false, 0);
         for budget in 0..budgets {
@@ -231,24 +245,24 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         won
     }
 
-    /// For the standby thread. (free, or GRANTED) -> (HELD, SLOW)
+    /// For the standby thread: (free, or GRANTED) -> (HELD, SLOW).
     fn try_take(&self, seen: u32) -> bool {
         let is_mine = seen & HELD == 0 || seen & GRANTED != 0;
         is_mine && self.word.compare_exchange(seen, seen & COUNT | HELD | SLOW, Acquire, Relaxed).is_ok()
     }
 
-    /// Contends for the word as the standby thread: timidly, for while arrivals poll it does not.
+    /// Contends for the word as the standby thread. It is timid: while arrivals poll, it does not contend.
     fn stand_by<W: WaitPolicy>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let (began, bound) = (M::micros(), M::tunables().bound_us);
         loop {
-            // It says that it is impatient as soon as it is.
+            // Polls no longer than until it becomes impatient, so that it sets IMPATIENT at once.
             let left = bound.saturating_sub(M::micros().wrapping_sub(began));
             let patience =
                 if W::PARKS { Patience::Contend } else { Patience::Until(M::sooner(left.clamp(1, LOOK), until)) };
             let mut taken = false;
             M::spin_until(self.word, Relaxed, patience, |seen| {
                 if seen & GRANTED == 0 && seen & COUNT != 0 {
-                    return W::PARKS; // One that sleeps is woken, or looks again.
+                    return W::PARKS; // A waiter that sleeps is woken, or looks again.
                 }
                 taken = self.try_take(seen);
                 taken
@@ -276,7 +290,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         }
     }
 
-    /// Takes back what the standby thread has said; or it has the lock after all.
+    /// Clears the flags of the standby thread, or acquires the lock after all if it can be had.
     fn leave(&self) -> Result<(), TimedOut> {
         loop {
             let seen = self.word.load(Relaxed);
@@ -294,7 +308,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
     fn lock_slow<W: WaitPolicy>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let stamp = M::stamp();
         self.settle();
-        // The inner lock counts acquisitions, those that find it held as contended, and those that give up.
+        // The inner lock counts acquisitions, those that find it held as contended, and its own time-outs.
         if self.arrive() {
             M::trace(Event::Acquire);
             M::trace(Event::Contended);
@@ -310,7 +324,6 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         Ok(())
     }
 
-    /// Acquires the inner lock.
     fn enter(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let inner = &self.queue.inner;
         if I::try_lock(self.word, inner) {
@@ -352,7 +365,6 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         }
     }
 
-    /// Wakes the standby thread.
     fn wake_if(&self, sleeps: bool) {
         if sleeps {
             M::trace(Event::Wake);
@@ -367,7 +379,7 @@ fn try_take<M: Machine>(word: &M::Word) -> bool {
     word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
 }
 
-/// free -> HELD, whatever the standby thread has said.
+/// free -> HELD, whatever flags the standby thread has set.
 fn try_barge<M: Machine>(word: &M::Word) -> bool {
     let seen = word.load(Relaxed);
     seen & HELD == 0 && word.compare_exchange(seen, seen | HELD, Acquire, Relaxed).is_ok()
@@ -380,7 +392,7 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
         LoiterQueue { epoch: M::Word::new(0), inner: I::new_queue() }
     }
 
-    /// free -> HELD, whatever the standby thread has said.
+    /// free -> HELD, whatever flags the standby thread has set.
     #[inline]
     fn try_lock(word: &M::Word, _: &Self::Queue) -> bool {
         let taken = try_take::<M>(word) || try_barge::<M>(word);
@@ -409,7 +421,7 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
         Lock::<M, I> { word, queue }.lock_slow::<W>(Some(until))
     }
 
-    /// HELD -> 0, where nobody wants more. Of a free lock: nothing.
+    /// HELD -> 0, if no other bit is set. Does nothing if the lock is free.
     #[inline]
     fn unlock(word: &M::Word, queue: &Self::Queue) {
         match word.compare_exchange(HELD, FREE, Release, Relaxed) {

@@ -1,51 +1,54 @@
 //! # MCSCRN: an MCS lock that restricts concurrency to one NUMA node
 //!
+//! MCSCRN lets only a few threads circulate, all of one NUMA node at a time. **Use it** when you would use `mcscr`, and
+//! the machine has several NUMA nodes. **Rather not** when there is one node (use `mcscr`), or each wait must be short.
+//!
 //! **Problem.** [MCSCR](super::mcscr) keeps the active circulating set small, but not in one place: if its threads are
-//! on several NUMA nodes, lock and data travel with each hand-over. **Idea.** One node is **home**. Waiters of other
-//! nodes are **remote**, and set aside; among those at home surplus ones are passive, as in MCSCR. Now and then another
-//! node becomes home, and all its waiters come back. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, §9.1.
+//! on several NUMA nodes, lock and data travel with each hand-off. **Idea.** One node is **home**. Waiters of other
+//! nodes are **remote**: they are culled. Of the waiters at home, surplus ones are culled, too, and are **passive**, as
+//! in MCSCR. Now and then another node becomes home, and all its waiters come back. **Source.** Dice, *Malthusian
+//! Locks*, EuroSys 2017, §9.1.
 //!
-//! **Use it** when you would use `mcscr`, and the machine has several NUMA nodes. **Rather not** when there is one node
-//! (use `mcscr`), or each wait must be short.
-//!
-//! **Departures.** Those of [`queue::culling`](crate::queue::culling). (1) The two lists, passive and remote, are one ring:
-//! the passive ones first, the newest at the front; then the remote ones, in the order in which they were set aside,
-//! and behind those, after a change of home, who was passive, the newest first. So the lock stays as small as MCSCR's;
-//! where one part ends is looked for, when home is to change. (2) If nobody at home waits at all, another node becomes
-//! home at once. (3) Which node is home is written nowhere. Who has the lock after a wait is at home, whatever row
-//! below it was; so home is where the holder queued, and, while nobody is aside, where he runs.
+//! **Departures.** Those of [`queue::culling`](crate::queue::culling).
+//! 1. The two lists of culled waiters, passive and remote, are one ring. The passive waiters come first, the newest at
+//!    the front. Then come the remote waiters, in the order in which they were culled. After a change of home, the
+//!    waiters that were passive follow, the newest first. So the lock stays as small as MCSCR's. The end of a part is
+//!    searched for when home is to change.
+//! 2. If no thread waits at home at all, another node becomes home at once.
+//! 3. No word says which node is home. A thread that has the lock after a wait is at home, whichever row below chose
+//!    it. So home is the node on which the holder queued, or, while the ring is empty, the node on which it runs.
 //!
 //! ## The three lists
 //! ```text
 //!   main queue:   next ─> [h1] ──> [h2] ──> [r4] <── tail        h: home, r: remote
-//!   aside:        aside ──────────────────────────────────────────────────┐
+//!   ring:         aside ──────────────────────────────────────────────────┐
 //!                   ┌─> [h5] ──> [h3] ──> │ [r1] ──> [r2] ──> [r3] ───────┤
 //!                   │   newest   eldest   │ eldest          newest        │
 //!                   └─────── passive ─────┴────────── remote ─────────────┘
 //! ```
 //!
 //! ## The release
-//! | trial (`eldest=`) | main queue | aside | successor | moves |
+//! | trial (`eldest=`) | main queue | ring | successor | moves |
 //! |---|---|---|---|---|
-//! | no | begins with remote ones, then h | any | h, or who follows it (see below) | the remote ones, to the end of the ring |
+//! | no | begins with remote ones, then h | any | h, or the waiter behind it (see below) | the remote ones, to the end of the ring |
 //! | no | begins with h1, h2 | any | h2 | h1 is culled: first of the ring |
-//! | no | begins with h1, and r or nobody | any | h1 | – |
-//! | no | remote ones only, or nobody | a passive one | the newest passive one: re-provisioned | all remote ones but the last |
-//! | no | remote ones only, or nobody | none passive | first of the new home's | **a new home** |
-//! | yes | any | a remote one | first of the new home's | **a new home** |
+//! | no | begins with h1, and r or nothing behind it | any | h1 | – |
+//! | no | remote ones only, or empty | a passive one | the newest passive one: re-provisioned | all remote ones but the last |
+//! | no | remote ones only, or empty | none passive | first waiter of the new home | **a new home** |
+//! | yes | any | a remote one | first waiter of the new home | **a new home** |
 //! | yes | any | passive ones only | the eldest of them | – |
 //! | – | empty | empty | – | the lock is free |
 //!
-//! A new home: the node of the remote waiter that came first. All its waiters go before the main queue, in order; those
-//! that were passive are remote now, the last of the ring.
+//! A new home: the node of the remote waiter that came first. All waiters of that node go before the main queue, in
+//! order. The waiters that were passive are remote now, and stand last in the ring.
 //!
-//! `evict=1`: a successor that does not run is evicted, and arrives anew when he does, as in `mcscr`. The release
-//! chooses anew for the same home; he may be of another NUMA node when he comes back.
+//! `evict=1`: a successor that does not run is evicted, and joins anew when it runs, as in `mcscr`. The release chooses
+//! anew for the same home. The evicted thread may be on another NUMA node when it comes back.
 //!
 //! ## State, invariants and orderings
-//! Those of [`queue::culling`](crate::queue::culling), and: in the ring, who is home comes before who is not; and the
-//! successor is at home from then on. The ring is the holder's: Relaxed. Links of the main queue may be written at that
-//! moment: Acquire. No checker can tell the links' Release and Acquire from Relaxed: [the
+//! Those of [`queue::culling`](crate::queue::culling), and: in the ring, waiters at home come before the others; and
+//! the successor's node is home from then on. The ring belongs to the holder: Relaxed. Links of the main queue may be
+//! written at that moment: Acquire. No checker can distinguish the links' Release and Acquire from Relaxed: [the
 //! models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** what `mcs` cannot; and bound a wait in time: with n nodes a remote waiter waits for n × 1,000 releases
@@ -66,7 +69,7 @@ use crate::wait::SpinThenPark;
 /// The MCSCRN lock; waiters wait by policy `W`.
 pub type Mcscrn<W = SpinThenPark> = CullingLock<FewestAtHome, W>;
 
-/// As few threads as keep the lock busy, of one NUMA node.
+/// A succession in which as few threads circulate as keep the lock busy, all of one NUMA node.
 pub struct FewestAtHome;
 
 /// The number of the home node.
@@ -74,7 +77,7 @@ pub struct FewestAtHome;
 struct Home(u32);
 
 impl Home {
-    /// That of who holds the lock. Relaxed: written by his thread before it queued.
+    /// The home of this holder. Relaxed: the holder's thread wrote it before it queued.
     fn of<M: Machine>(holder: &Holder) -> Self {
         Self(holder.node.map_or_else(M::numa_node, |node| node.node::<M>().numa.load(Relaxed)))
     }
@@ -85,14 +88,14 @@ impl Home {
     }
 }
 
-/// A piece of a list: `first … last`. What follows the last is the caller's to say.
+/// A piece of a list: `first … last`. The caller decides what follows the last.
 #[derive(Clone, Copy)]
 struct Piece {
     first: Link,
     last: Handle,
 }
 
-/// `pieces` in a row, without those that are empty; their inner links are written.
+/// `pieces` in a row, without the empty ones. Writes the links between them.
 fn joined<M: Machine>(pieces: &[Option<Piece>]) -> Option<Piece> {
     pieces.iter().flatten().copied().reduce(|before, after| {
         before.last.node::<M>().next.store(after.first.word(), Relaxed);
@@ -105,7 +108,7 @@ fn add<M: Machine>(piece: &mut Option<Piece>, waiter: Link) {
     *piece = joined::<M>(&[*piece, Some(Piece { first: waiter, last: waiter.to() })]);
 }
 
-/// What a holder has aside.
+/// The ring of culled waiters of a holder.
 struct Ring<'a, M: Machine>(&'a mut Holder, PhantomData<M>);
 
 impl<M: Machine> Ring<'_, M> {
@@ -114,7 +117,7 @@ impl<M: Machine> Ring<'_, M> {
         Some(Piece { first: Link::from_word(last.node::<M>().next.load(Relaxed))?, last })
     }
 
-    /// These are aside from now on.
+    /// Makes `all` the ring.
     fn set(&mut self, all: Option<Piece>) {
         if let Some(all) = all {
             all.last.node::<M>().next.store(all.first.word(), Relaxed);
@@ -122,7 +125,7 @@ impl<M: Machine> Ring<'_, M> {
         self.0.aside = all.map(|all| all.last);
     }
 
-    /// The newest passive waiter, out of the ring.
+    /// Takes the newest passive waiter out of the ring.
     fn take_passive(&mut self, home: Home) -> Option<Handle> {
         let all = self.all().filter(|all| home.has::<M>(all.first))?;
         M::trace(Event::Reprovision);
@@ -131,7 +134,7 @@ impl<M: Machine> Ring<'_, M> {
         Some(all.first.to())
     }
 
-    /// Visits all of the ring, in order. What is visited may be put into a piece.
+    /// Visits all of the ring, in order. A visited waiter may be put into a piece.
     fn for_each(&self, mut visit: impl FnMut(Link)) {
         let mut here = self.all();
         while let Some(Piece { first, last }) = here {
@@ -141,7 +144,8 @@ impl<M: Machine> Ring<'_, M> {
         }
     }
 
-    /// The eldest remote waiter's node becomes home: its waiters, out of the ring. None if nobody is remote.
+    /// Makes the eldest remote waiter's node home, and takes its waiters out of the ring. None if there is no remote
+    /// waiter.
     fn move_home(&mut self, home: Home) -> Option<Piece> {
         let (mut new, mut moved, mut others, mut passive) = (None, None, None, None);
         self.for_each(|waiter| {
@@ -161,7 +165,8 @@ impl<M: Machine> Ring<'_, M> {
         moved
     }
 
-    /// Who has waited for longest, if long-term fairness wants him served; and with a remote one, all of his node.
+    /// Takes the eldest waiter, if the trial for long-term fairness says so. If that waiter is remote, takes all
+    /// waiters of its node.
     fn in_fairness(&mut self, home: Home) -> Option<Piece> {
         let last = self.0.aside?;
         if !one_in::<M>(M::tunables().eldest) {
@@ -177,8 +182,7 @@ impl<M: Machine> Ring<'_, M> {
     }
 }
 
-/// The remote waiters at the front of the main queue that others follow, and who follows them: that one is home, or the
-/// last.
+/// The remote waiters at the front of the main queue, up to the first at home or the last known; and that waiter.
 fn remote_ones<M: Machine>(holder: &Holder, home: Home, first: Link) -> (Option<Piece>, Link) {
     let (mut remote, mut here) = (None, first);
     while !home.has::<M>(here)
@@ -214,12 +218,12 @@ impl Succession for FewestAtHome {
             ring.set(joined::<M>(&[Some(Piece { first: here, last: here.to() }), ring.all()]));
             return second.to();
         }
-        // Nobody at home is in the main queue, which begins, and ends for now, with `here`.
+        // No waiter at home is in the main queue, which begins, and ends for now, with `here`.
         let piece = match ring.take_passive(home) {
             Some(passive) => Piece { first: Link::new(passive, passive.node::<M>().numa.load(Relaxed)), last: passive },
             None => match ring.move_home(home) {
                 Some(moved) => moved,
-                None => return here.to(), // And nobody is aside.
+                None => return here.to(), // And the ring is empty.
             },
         };
         piece.last.node::<M>().next.store(here.word(), Relaxed);
@@ -237,7 +241,7 @@ impl Succession for FewestAtHome {
         }
         match ring.move_home(home) {
             Some(moved) => (moved.first.to(), moved.last),
-            None => (last, last), // Not reached: somebody is aside, at home or remote.
+            None => (last, last), // Not reached: the ring is not empty, so it has a passive or a remote waiter.
         }
     }
 }

@@ -1,30 +1,32 @@
-//! # CST: a blocking lock for each NUMA node, made when somebody comes from there
+//! # CST: a blocking lock for each NUMA node, made at first use
 //!
-//! **Problem.** Hierarchical locks spin: where threads outnumber CPUs, they hand the lock to waiters that do not run,
-//! or, if waiters sleep, wait at each hand-over until one has been woken. And they are made whole, for NUMA nodes that
-//! nobody uses. **Idea.** A node's part of the lock is made at first use. In it wait those that are awake, and, apart
-//! from them, those that **sleep**. The lock stays in the node for so many hand-overs, and goes to waiters that are
-//! awake; who sleeps is woken for a later turn of his node, while the lock is elsewhere. **Source.** Kashyap, Min &
-//! Kim, *Scalable NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17 (CST); compared with ShflLocks, thesis
-//! defence, slides 29–32, 70, 78; of CNA, Dice & Kogan, EuroSys 2019, §2.
+//! CST is a cohort lock whose waiters may sleep: it stays on a NUMA node for several hand-offs, and goes to waiters
+//! that are awake. **Use it** when one lock is hot on a machine with several NUMA nodes, and threads may outnumber
+//! CPUs. **Rather not** when locks are many or mostly free: each needs memory for each NUMA node that threads come
+//! from, and an acquisition takes two locks; `shfl` does as much with neither.
 //!
-//! **Use it** when one lock is hot on a machine with several NUMA nodes, and threads may outnumber CPUs.
-//! **Rather not** when locks are many or mostly free: each costs memory for each NUMA node that threads come from, and
-//! an acquisition takes two locks; `shfl` does as much with neither.
+//! **Problem.** Hierarchical locks spin. Where threads outnumber CPUs, they hand the lock to waiters that do not run;
+//! or, if waiters sleep, each hand-off waits for a wake-up. And these locks are made whole, with parts for NUMA nodes
+//! that no thread uses. **Idea.** A node's part of the lock is made at first use. It holds a queue of waiters that are
+//! awake, and a separate list of waiters that **sleep**. The lock stays in the node for a number of hand-offs, and goes
+//! to waiters that are awake. A sleeper is woken for a later turn of its node, while the lock is elsewhere. **Source.**
+//! Kashyap, Min & Kim, *Scalable NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17 (CST); compared with
+//! ShflLocks, thesis defence, slides 29–32, 70, 78; of CNA, Dice & Kogan, EuroSys 2019, §2.
 //!
 //! **Departures.** Those of [`cohort`](super::cohort), of which this is one, and of [`queue::k42`](crate::queue::k42).
-//! (1) The paper's per-node structures form a list that is searched; here they are parts of a side block. (2) The rules
-//! for sleepers are this project's, after the paper's intention: an awake waiter is preferred at each hand-over within
-//! the node; a node in which nobody waits awake gives the global lock up, and wakes its eldest sleeper, who acquires it
-//! anew. So no node waits for a wake-up while another could go on. (3) Each turn of a node ends with its eldest
-//! sleeper, if it has any: so n sleepers are served within n turns. (4) The paper's waiters sleep when another task
-//! wants their CPU. Here they poll for the spin budget, and then on, for 10 ms at most, as long as no waiter of the
-//! process has lately lost its CPU: no thread is told what else waits for its own.
+//! 1. The paper's per-node structures form a list that is searched. Here they are parts of a side block.
+//! 2. The rules for sleepers are this project's, after the paper's intention. Each hand-off within the node prefers an
+//!    awake waiter. A node with no awake waiter releases the global lock and wakes its eldest sleeper, which acquires
+//!    the global lock anew. So no node waits for a wake-up while another node could go on.
+//! 3. Each turn of a node ends with its eldest sleeper, if it has any. So n sleepers are served within n turns.
+//! 4. The paper's waiters sleep when another task wants their CPU. Here a thread cannot find out which tasks wait for
+//!    its CPU. So waiters poll for the spin budget, and then for 10 ms at most, as long as no waiter of the process has
+//!    lately lost its CPU.
 //!
 //! | | `hmcs` | `cst` |
 //! |---|---|---|
-//! | a hand-over within the node goes to | the first waiter; if he sleeps, everybody waits until he has woken up | the first waiter that is awake |
-//! | order within the node | first come, first served | the same among the awake; sleepers after them, each in his turn |
+//! | a hand-off within the node goes to | the first waiter; if it sleeps, all threads wait until it has woken up | the first waiter that is awake |
+//! | order within the node | first come, first served | the same among awake waiters; sleepers after them, each in its turn |
 //! | levels | two to four | two |
 //!
 //! ```text
@@ -33,31 +35,32 @@
 //!          sleepers ─> [P] ──next─> [Q] <─ sleepers  PARKED, or ABANDONED. P is the eldest
 //! ```
 //!
-//! ## State of a part (beside that of `cohort`), and hand-overs
+//! ## State of a part (beside that of `cohort`), and hand-offs
 //! | waiters of the node | limit | the release |
 //! |---|---|---|
-//! | one is awake | not reached | sleepers before him are put aside; he has it all |
-//! | all sleep | not reached | all are put aside; as below |
-//! | any aside | reached, or none awake | the local lock to the eldest that sleeps; the global lock is released |
-//! | none aside | reached | the local lock to the first; the global lock is released |
+//! | one is awake | not reached | moves the sleepers before it to the list; hands it the local and the global lock |
+//! | all sleep | not reached | moves all of them to the list; then as in the next row |
+//! | any in the list | reached, or none awake | hands the local lock to the eldest sleeper; releases the global lock |
+//! | none in the list | reached | hands the local lock to the first waiter; releases the global lock |
 //!
 //! ## Invariants (beside those of `cohort` and `queue::k42`)
-//! 1. The list of sleepers is written and read by who holds the local lock. A node in it is in no other queue; its
-//!    thread changes its state, from PARKED to ABANDONED, and nothing else.
-//! 2. Who is granted the local lock from the list stands before the main queue when he is: the part's `next` names its
-//!    first, or will, and his node says MOVED; or he is its tail.
+//! 1. The list of sleepers is read and written by the holder of the local lock only. A node in it is in no other queue.
+//!    The node's thread changes the state from PARKED to ABANDONED, and nothing else.
+//! 2. When a sleeper from the list is granted the local lock, its node stands before the main queue: either the part's
+//!    `next` names the first of that queue, or will, and the sleeper's node says MOVED; or the sleeper's node is the
+//!    tail.
 //!
 //! ## Orderings (beside those of `cohort` and `queue::k42`)
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | `state` WAITING -> HEAD | Release | `state` load in `wait::turn` | hands over this section |
-//! | the same, failing | Acquire | `state` -> ABANDONED | its thread has done with the node |
-//! | `tail` CAS HELD -> the eldest | Release | `tail.swap` of who joins | his node is prepared |
+//! | the same, failing | Acquire | `state` -> ABANDONED | its thread no longer uses the node |
+//! | `tail` CAS HELD -> the eldest | Release | `tail.swap` of a joining thread | the eldest's node is prepared |
 //! | the list | Relaxed | – | invariant 1 |
 //!
-//! **Cannot:** let anybody in while the one that was chosen does not run. Give its side block (128 bytes, and 128 for
-//! each NUMA node) back if the program frees the lock without destroying it. Cannot share its mutex with code that
-//! bypasses flashlock. With `wait=park` all waiters sleep: the lock stays in no node.
+//! **Cannot:** let any thread in while the chosen successor does not run. Cannot give its side block back (128 bytes,
+//! and 128 for each NUMA node) if the program frees the lock without destroying it. Cannot share its mutex with code
+//! that bypasses flashlock. With `wait=park` all waiters sleep, so the lock stays on no node.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -76,7 +79,7 @@ use crate::wait::{self, SpinThenPark, Staying, WaitPolicy};
 /// The CST mutex; waiters wait by policy `W`.
 pub type Cst<W = SpinThenPark> = Cohort<GlobalMcs<Staying<W>>, LocalCst<Staying<W>>>;
 
-/// MCS in a part, with sleepers aside; waiters wait by policy `W`.
+/// MCS in a part, with a separate list of sleepers; waiters wait by policy `W`.
 pub struct LocalCst<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 
 impl<W: WaitPolicy> LocalLock for LocalCst<W> {
@@ -86,13 +89,13 @@ impl<W: WaitPolicy> LocalLock for LocalCst<W> {
         LocalMcs::<W>::lock(part, until, waiting)
     }
 
-    /// Not counting those aside.
+    /// Does not count the list of sleepers.
     fn has_waiters<M: Machine>(part: &Block<M>) -> bool {
         words(part).has_waiters()
     }
 
-    /// To the first that is awake. Those before him go aside; but one behind whom somebody has yet to link himself has
-    /// it, awake or not.
+    /// Hands the lock to the first waiter that is awake, and moves the sleepers before it to the list. A sleeper whose
+    /// successor has not linked itself yet cannot be moved: it gets the lock asleep.
     fn pass<M: Machine>(part: &Block<M>) -> bool {
         let words = words(part);
         let mut first = if words.has_waiters() { words.first_waiter(Alone::Kept) } else { First::Nobody };
@@ -119,7 +122,7 @@ impl<W: WaitPolicy> LocalLock for LocalCst<W> {
         }
     }
 
-    /// To the eldest that sleeps; if there is none, as MCS.
+    /// Hands the lock to the eldest sleeper. If there is none, releases it as MCS does.
     fn unlock<M: Machine>(part: &Block<M>) {
         while let Some(eldest) = Sleepers(part).take() {
             stand_first(part, eldest);
@@ -137,7 +140,8 @@ impl<W: WaitPolicy> LocalLock for LocalCst<W> {
     }
 }
 
-/// Puts the eldest sleeper before the main queue (invariant 2), whose first the part's `next` names, or will name.
+/// Puts the eldest sleeper before the main queue (invariant 2). The part's `next` names the first of that queue, or
+/// will.
 fn stand_first<M: Machine>(part: &Block<M>, eldest: Handle) {
     let (words, next) = (words(part), &eldest.node::<M>().next);
     while !words.has_waiters() {
@@ -146,10 +150,10 @@ fn stand_first<M: Machine>(part: &Block<M>, eldest: Handle) {
             return;
         }
     }
-    next.store(MOVED, Relaxed); // Published with the grant.
+    next.store(MOVED, Relaxed); // Published by the grant.
 }
 
-/// Takes him away from there: he has given up. Whoever is behind him is the first.
+/// Undoes `stand_first`, because the sleeper has given up. The waiter behind it becomes the first.
 fn step_back<M: Machine>(part: &Block<M>, eldest: Handle) {
     let words = words(part);
     if eldest.node::<M>().next.load(Relaxed) == MOVED {
@@ -163,7 +167,7 @@ fn step_back<M: Machine>(part: &Block<M>, eldest: Handle) {
 struct Sleepers<'a, M: Machine>(&'a Block<M>);
 
 impl<M: Machine> Sleepers<'_, M> {
-    /// Behind the others.
+    /// Adds a sleeper at the end.
     fn add(&self, sleeper: Handle) {
         M::trace(Event::CohortCulling);
         let [first, last] = &self.0.sleepers;
@@ -175,7 +179,7 @@ impl<M: Machine> Sleepers<'_, M> {
         last.store(sleeper.word(), Relaxed);
     }
 
-    /// The eldest.
+    /// Removes and returns the eldest.
     fn take(&self) -> Option<Handle> {
         let [first, last] = &self.0.sleepers;
         let eldest = Handle::from_word(first.load(Relaxed))?;
@@ -187,7 +191,7 @@ impl<M: Machine> Sleepers<'_, M> {
         Some(eldest)
     }
 
-    /// In a forked child: their threads do not exist here.
+    /// For a forked child, in which the sleepers' threads do not exist.
     fn forget(&self) {
         self.0.sleepers.iter().for_each(|end| end.store(0, Relaxed));
     }

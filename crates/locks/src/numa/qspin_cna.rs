@@ -1,32 +1,37 @@
 //! # CNA in qspinlock
 //!
-//! **Problem.** The kernel's lock serves whoever came first, wherever he runs: from socket to socket at almost every
-//! hand-over, and the data that the lock protects with it. It must stay in its four bytes. **Idea.** The head of the
-//! queue has time: while it polls the word, it looks for a waiter of its own NUMA node, and moves those before that one
-//! to a **secondary queue**, which is named by the head's node and handed on with the front. Now and then, and when no
-//! such waiter is found, the secondary queue comes back. **Source.** Kogan & Dice, *Add NUMA-awareness to qspinlock*,
-//! version 10 (April 2020): patch 3 (the two queues, `scan` is `cna_order_queue`, `splice_tail`, `choose` is
-//! `cna_lock_handoff`; `cna_splice_head` is in [`line`](crate::queue::qspin::line)), patch 4 (`flush=`), patch 5
-//! (priority); and what the thread asked for after it: Long's time limit (`stay=`), his limit of the scan once the lock
-//! is free (`scan=`), Kogan's incremental culling (`incremental=1`), which became version 11. `incremental=2` is the
-//! algorithm of our own patch (`kernel/`).
+//! This is the Linux kernel's four-byte queued spinlock with CNA's preference for waiters of the holder's NUMA node.
+//! **Use it** when locks are so many that each byte counts, some of them are hot, the machine has several NUMA nodes,
+//! and each thread has a CPU. **Rather not** when there is one node (it is the same as `qspin` then), or threads
+//! outnumber CPUs.
 //!
-//! **Use it** when locks are so many that each byte counts, some of them are hot, and the machine has several NUMA
-//! nodes; each thread has a CPU. **Rather not** when there is one node (it is `qspin` then), or threads outnumber CPUs.
+//! **Problem.** The kernel's lock serves waiters in the order of arrival, wherever they run. So the lock, and the data
+//! that it protects, move from socket to socket at almost every hand-off. And the lock must stay in its four bytes.
+//! **Idea.** The head of the queue has time. While it polls the word, it looks for a waiter of its own NUMA node, and
+//! culls the waiters before that one into a **secondary queue**. The head's node names the secondary queue, which is
+//! handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back.
+//! **Source.** Kogan & Dice, *Add NUMA-awareness to qspinlock*, version 10 (April 2020): patch 3 (the two queues,
+//! `scan` is `cna_order_queue`, `splice_tail`, `choose` is `cna_lock_handoff`; `cna_splice_head` is in
+//! [`line`](crate::queue::qspin::line)), patch 4 (`flush=`), patch 5 (priority); and what the mailing-list thread asked
+//! for after it: Long's time limit (`stay=`), his limit of the scan once the lock is free (`scan=`), Kogan's
+//! incremental culling (`incremental=1`), which became version 11. `incremental=2` is the algorithm of our own patch
+//! (`kernel/`).
 //!
-//! **Departures.** Those of [`qspin`](crate::queue::qspin). (1) A link says where its waiter is, so that the scan reads
-//! no line but those that it passes over (CNA paper, §6). (2) The time limit is there beside the count; whichever comes
-//! first. (3) The node that is preferred travels with the front. With incremental culling that is the point of it; a
-//! priority waiter of another node so does not end the preference (as in version 11; in version 10 it did). (4) Waiters
-//! may give up. The front that reaches such a node goes on from there; the secondary queue is gone through now and
-//! then.
+//! **Departures.** Those of [`qspin`](crate::queue::qspin).
+//! 1. A link says where its waiter is, so that the scan reads only the lines of the waiters that it passes over (CNA
+//!    paper, §6).
+//! 2. The time limit complements the count; whichever is reached first applies.
+//! 3. The preferred node travels with the front. Incremental culling depends on that. So a priority waiter of another
+//!    node does not end the preference (as in version 11; in version 10 it did).
+//! 4. Waiters may give up. The front that reaches the node of such a waiter goes on from there. The secondary queue is
+//!    swept now and then.
 //!
-//! ## The two queues, at hand-overs (`t4:0` waits on node 0; `t1`, of node 0, polls the word)
+//! ## The two queues, at hand-offs (`t4:0` waits on node 0; `t1`, of node 0, polls the word)
 //! ```text
 //!  head  main queue                secondary queue   what the head does
-//!  t1:0  t2:1 t3:1 t4:0 t5:1       –                 pre-scan: finds t4, t2 and t3 are moved (splice-tail)
-//!  t4:0  t5:1                      t2:1 t3:1         pre-scan: nobody; post-scan, when it holds the lock: from t5 on.
-//!  t2:1  t3:1 t5:1                 –                 Nobody: the secondary queue comes back, before t5 (splice-head)
+//!  t1:0  t2:1 t3:1 t4:0 t5:1       –                 pre-scan: finds t4; culls t2 and t3 (splice-tail)
+//!  t4:0  t5:1                      t2:1 t3:1         pre-scan: finds none; post-scan, with the lock held: from t5 on.
+//!  t2:1  t3:1 t5:1                 –                 None: the secondary queue comes back, before t5 (splice-head)
 //!
 //!  node of the head:  prev ───────────────┐  the last of the secondary queue, which is a circle
 //!                                         v
@@ -37,35 +42,38 @@
 //! ## Choosing the next head
 //! | the secondary queue … | main queue | next | moves |
 //! |---|---|---|---|
-//! | is empty, or has had its `2^flush` hand-overs or `stay` µs not yet | first is local, or a priority waiter | the first | – |
+//! | is empty, or has not yet had its `2^flush` hand-offs or `stay` µs | first is local, or a priority waiter | the first | – |
 //! | the same | first such one is at place n | that one | the n − 1 before it, to the end of the secondary queue |
 //! | the same, `incremental=1` | first is neither | the second | the first, to the end of the secondary queue |
-//! | the same, `incremental=2` | first is neither, there is a second | the first that is left when the lock is free | those before, one by one while the lock is busy, one at least |
-//! | is not empty | any, and its time has come, or nobody is local | first of the secondary queue | all of it, before the main queue |
-//! | is empty | nobody is local | the first | – |
-//! | is not empty | empty | first of the secondary queue | all of it: it is the main queue |
+//! | the same, `incremental=2` | first is neither, there is a second | the first that is left when the lock is free | those before, one by one while the lock is busy, at least one |
+//! | is not empty | any, and its time has come, or none is local | first of the secondary queue | all of it, before the main queue |
+//! | is empty | none is local | the first | – |
+//! | is not empty | empty | first of the secondary queue | all of it: it becomes the main queue |
 //!
 //! ## Options
 //! | `FLASHLOCK=qspin-cna:…` | default | meaning |
 //! |---|---|---|
-//! | `flush=N` | 16 | the secondary queue comes back after 2^N hand-overs (patch 4's threshold, 0 to 31) |
+//! | `flush=N` | 16 | the secondary queue comes back after 2^N hand-offs (patch 4's threshold, 0 to 31) |
 //! | `stay=US` | 10000 | it comes back after so many µs; 0: no such limit |
-//! | `incremental=0`, `1`, `2` | 0 | 1: a head moves one waiter at most: each hand-over costs the same, however many wait. 2: it moves one, and more as long as the lock is busy, but none at the hand-over: the algorithm of our kernel patch (`kernel/README.md`), which has `stay=1000` and no `flush=` (31 here) |
+//! | `incremental=0`, `1`, `2` | 0 | 1: a head culls one waiter at most: each hand-off costs the same, however many wait. 2: it culls one, and more as long as the lock is busy, but none at the hand-off: the algorithm of our kernel patch (`kernel/README.md`), which has `stay=1000` and no `flush=` (31 here) |
 //! | `scan=N` | no limit | a head that holds the lock looks at N more waiters, and the scan before that ends as soon as the lock is free (Long: four times the number of nodes) |
 //! | `reduction=N` | 1 | while there is no secondary queue, one head in N looks, on average (*shuffle reduction*, CNA paper, §6; version 15 had 128) |
-//! | `urgent=0`, `1` | 0 | 1: threads of real-time scheduling policies are priority waiters. Costs one system call for each thread. Who was moved here by a broadcast is none |
+//! | `urgent=0`, `1` | 0 | 1: threads of real-time scheduling policies are priority waiters. Costs one system call for each thread. A waiter that a broadcast moved here is not a priority waiter |
 //!
 //! ## What the front carries, in its node
-//! `prev`: the last of the secondary queue, or 0. `passes`: hand-overs since that is not empty, `since`: and since
-//! when. `check_at`: the node preferred, plus one; 0: the node where the head itself is. All of it is 0 in the node of
-//! who does not have the front, so that nothing need be written where nothing is carried: a line that its owner polls.
+//! - `prev`: the last of the secondary queue, or 0.
+//! - `passes`: the number of hand-offs since the secondary queue began. `since`: when it began, in µs.
+//! - `check_at`: the preferred node, plus one. 0: the node on which the head itself is.
+//!
+//! All of these except `since` are 0 in a node that does not have the front. So where nothing is carried, nothing need
+//! be written to that line, which its owner polls.
 //!
 //! ## State, invariants and orderings
-//! Those of [`qspin`](crate::queue::qspin) and of [`line`](crate::queue::qspin::line): all of this is the front's,
-//! handed over with it. Links among those moved are Relaxed for that reason; those that the scan follows may be written
-//! at that moment (Acquire). The scan stops before a link that is 0, so who is moved has a successor, and his link is
-//! written by nobody else. No checker can tell the links' Release and Acquire from Relaxed: [the
-//! models](../models.md#what-neither-can-tell) argue for them.
+//! Those of [`qspin`](crate::queue::qspin) and of [`line`](crate::queue::qspin::line): all of this belongs to the
+//! front, and is handed over with it. So links among culled waiters are Relaxed. Links that the scan follows may be
+//! written at that moment (Acquire). The scan stops before a link that is 0. So each waiter that it moves has a
+//! successor, and no other thread writes its link. No checker can distinguish the links' Release and Acquire from
+//! Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
 //!
 //! **Cannot:** what `qspin` cannot.
 
@@ -84,15 +92,15 @@ use crate::wait::SpinThenPark;
 /// CNA in qspinlock; waiters wait by policy `W`.
 pub type QspinCna<W = SpinThenPark> = QspinLock<NodeFirst, W>;
 
-/// Waiters of the preferred NUMA node first.
+/// A succession that prefers waiters of one NUMA node.
 pub struct NodeFirst;
 
-/// What the head has found out.
+/// What the head has learned of the queue.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
-    /// Up to this waiter there is nobody who would be preferred.
+    /// Up to this waiter, no waiter is preferred.
     NotUpTo(Handle),
-    /// The head's link leads to one.
+    /// The head's link leads to a preferred waiter.
     Found,
     /// The secondary queue's time has come.
     Flush,
@@ -100,21 +108,21 @@ pub enum Order {
     AsItIs,
 }
 
-/// What one step has done.
+/// The result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The first waiter is one who is preferred.
+    /// The first waiter is preferred.
     Preferred,
-    /// He was not, and has been set aside.
+    /// The first waiter was not preferred, and has been culled.
     Moved,
-    /// There is nobody, or nobody behind him.
+    /// There is no waiter, or none behind the first.
     Nobody,
 }
 
-/// `incremental=`: a head sets waiters aside one by one as long as the lock is busy.
+/// `incremental=`: a head culls waiters one by one as long as the lock is busy.
 const WHILE_BUSY: u32 = 2;
 
-/// `scan=` from this on is no limit.
+/// From this value on, `scan=` means no limit.
 const NO_LIMIT: u32 = 1_000_000_000;
 
 impl Succession for NodeFirst {
@@ -128,7 +136,7 @@ impl Succession for NodeFirst {
         Self::begin(node);
         if M::tunables().urgent != 0 && M::urgent() {
             node.batch.store(URGENT, Relaxed);
-            return None; // Whoever wants to know shall look into the node.
+            return None; // The link does not say where this waiter is, so a scan reads the node.
         }
         Some(node.numa.load(Relaxed))
     }
@@ -150,7 +158,7 @@ impl Succession for NodeFirst {
         if must_flush(head.node::<M>()) {
             return Order::Flush;
         }
-        // Nothing is drawn unless it matters, so that runs without this option stay what they were.
+        // Draws no random number unless it matters, so that runs without this option do not change.
         let reduction = M::tunables().reduction;
         if reduction != 1 && secondary(head.node::<M>()).is_none() && !one_in::<M>(reduction) {
             return Order::AsItIs;
@@ -181,25 +189,25 @@ impl Succession for NodeFirst {
             };
         }
         if let Order::Found = order {
-            // Not `next`: a scan may have moved that.
+            // Not `next`: a scan may have moved that waiter.
             let found = Link::from_word(node.next.load(Relaxed)).unwrap_or(next);
             carry(node, found.to().node::<M>(), found.said());
             return found;
         }
-        // Only now: the line of the last of those elsewhere is far away.
-        let Some((first, last)) = Self::elsewhere(node) else { return next }; // He carries nothing, as when he queued.
+        // Not earlier: this reads the line of the last waiter of the secondary queue, which is far away.
+        let Some((first, last)) = Self::elsewhere(node) else { return next }; // It carries nothing, as when it queued.
         M::trace(Event::Alteration);
         last.node::<M>().next.store(next.word(), Relaxed);
         first
     }
 }
 
-/// The last of the secondary queue.
+/// The last waiter of the secondary queue.
 fn secondary<M: Machine>(front: &Node<M>) -> Option<Handle> {
     Handle::from_word(front.prev.load(Relaxed))
 }
 
-/// The NUMA node that is preferred.
+/// The preferred NUMA node.
 fn home<M: Machine>(front: &Node<M>) -> u32 {
     match front.check_at.load(Relaxed) {
         0 => front.numa.load(Relaxed),
@@ -207,8 +215,9 @@ fn home<M: Machine>(front: &Node<M>) -> u32 {
     }
 }
 
-/// One more hand-over without an end of the preference, to who said `numa` in his link. What he wrote himself before he
-/// queued ([`Succession::begin`]) is not written again: his line is his until he is told.
+/// Hands on what the front carries, with one hand-off more, when the preference continues. `numa` is what the link of
+/// `to` says. What the waiter wrote itself before it queued ([`Succession::begin`]) is not written again: it polls that
+/// line until it becomes the head.
 fn carry<M: Machine>(from: &Node<M>, to: &Node<M>, numa: Option<u32>) {
     if secondary(from).is_some() {
         to.prev.store(from.prev.load(Relaxed), Relaxed);
@@ -221,7 +230,7 @@ fn carry<M: Machine>(from: &Node<M>, to: &Node<M>, numa: Option<u32>) {
     }
 }
 
-/// Whether those in the secondary queue have waited there for as many hand-overs, or as long, as they may.
+/// Whether the secondary queue has been there for as many hand-offs, or as long, as it may.
 fn must_flush<M: Machine>(head: &Node<M>) -> bool {
     let tunables = M::tunables();
     secondary(head).is_some()
@@ -229,7 +238,7 @@ fn must_flush<M: Machine>(head: &Node<M>) -> bool {
             || (tunables.stay_us != 0 && M::micros().wrapping_sub(head.since.load(Relaxed)) >= tunables.stay_us))
 }
 
-/// Looks behind `from` for one who is preferred, or, incrementally, makes the second the one.
+/// Looks behind `from` for a preferred waiter; with `incremental=`, makes one step instead.
 fn look<M: Machine>(line: Line<'_, M>, front: Handle, from: Handle, on: fn(Line<'_, M>, u32) -> bool) -> Order {
     if M::tunables().incremental != 0 { step::<M>(front) } else { scan(line, front, from, on) }
 }
@@ -239,14 +248,14 @@ fn while_busy<M: Machine>(line: Line<'_, M>, _: u32) -> bool {
     M::tunables().scan >= NO_LIMIT || is_busy::<M>(line.word.load(Relaxed))
 }
 
-/// Whether the post-scan goes on, having looked at so many.
+/// Whether the post-scan goes on after it has looked at `seen` waiters.
 fn so_many<M: Machine>(_: Line<'_, M>, seen: u32) -> bool {
     let limit = M::tunables().scan;
     limit >= NO_LIMIT || seen < limit
 }
 
-/// Looks behind `from`, as long as `on` says so of the number of waiters looked at. Who is passed over is moved when
-/// one is found.
+/// Looks behind `from` for a preferred waiter, as long as `on` permits after the number of waiters looked at. If it
+/// finds one, it culls the waiters before that one.
 fn scan<M: Machine>(line: Line<'_, M>, front: Handle, from: Handle, on: fn(Line<'_, M>, u32) -> bool) -> Order {
     let home = home(front.node::<M>());
     let (mut last, mut seen) = (from, 0);
@@ -263,7 +272,8 @@ fn scan<M: Machine>(line: Line<'_, M>, front: Handle, from: Handle, on: fn(Line<
     Order::NotUpTo(last)
 }
 
-/// One step, after which the first has the front, wherever he is, unless he is alone and not preferred.
+/// One step. Then the first waiter is to have the front, on whichever node it is, unless it waits alone and is not
+/// preferred.
 fn step<M: Machine>(front: Handle) -> Order {
     match set_aside_first::<M>(front) {
         Step::Preferred | Step::Moved => Order::Found,
@@ -271,7 +281,7 @@ fn step<M: Machine>(front: Handle) -> Order {
     }
 }
 
-/// Moves the first waiter, if it is not preferred and there is a second.
+/// Culls the first waiter, if it is not preferred and there is a second.
 fn set_aside_first<M: Machine>(front: Handle) -> Step {
     let node = front.node::<M>();
     let Some(first) = Link::from_word(node.next.load(Acquire)) else { return Step::Nobody };
@@ -285,8 +295,8 @@ fn set_aside_first<M: Machine>(front: Handle) -> Step {
     Step::Moved
 }
 
-/// The kernel patch's choice at the hand-over, where nobody is moved any more. The first has the front, and the
-/// preference stays, unless the secondary queue is to come back: he is not preferred, and alone.
+/// The kernel patch's choice at the hand-off, at which no waiter is culled any more. The first waiter has the front,
+/// and the preference continues, unless that waiter is alone and not preferred. Then the secondary queue comes back.
 fn settle<M: Machine>(front: Handle) -> Order {
     let node = front.node::<M>();
     if secondary(node).is_none() {
@@ -300,8 +310,8 @@ fn settle<M: Machine>(front: Handle) -> Order {
     }
 }
 
-/// Whether the scan ends here: a waiter of this node, or one that is never set aside. Relaxed: written before the link
-/// that names it.
+/// Whether the scan ends here: at a waiter of this node, or at one that is never culled. Relaxed: written before the
+/// link that names it.
 fn is_preferred<M: Machine>(link: Link, home: u32) -> bool {
     link.said().map_or_else(
         || {
@@ -312,7 +322,7 @@ fn is_preferred<M: Machine>(link: Link, home: u32) -> bool {
     )
 }
 
-/// Moves those behind `front`, up to `last`, to the end of the secondary queue.
+/// Culls the waiters behind `front`, up to `last`: moves them to the end of the secondary queue.
 fn splice_tail<M: Machine>(front: Handle, last: Handle) {
     M::trace(Event::Alteration);
     let (node, link) = (front.node::<M>(), &last.node::<M>().next);
@@ -333,7 +343,7 @@ fn splice_tail<M: Machine>(front: Handle, last: Handle) {
     node.prev.store(last.word(), Relaxed);
 }
 
-/// Gives back those nodes of the secondary queue whose threads have gone.
+/// Gives back the nodes of the secondary queue whose threads have left.
 #[cold]
 fn sweep<M: Machine>(line: Line<'_, M>, front: &Node<M>) {
     let Some(end) = secondary(front) else { return };
@@ -342,7 +352,7 @@ fn sweep<M: Machine>(line: Line<'_, M>, front: &Node<M>) {
     while let Some(link) = here {
         let node = link.to().node::<M>();
         here = if link.to() == end { None } else { Link::from_word(node.next.load(Relaxed)) };
-        // Acquire: the leaver's last look comes before the node's next use.
+        // Acquire: the leaving waiter's last look comes before the node's next use.
         if node.state.load(Acquire) == state::ABANDONED {
             line.left().remove();
             M::give_node(link.to());

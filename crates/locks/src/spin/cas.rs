@@ -1,13 +1,14 @@
 //! # cas: compare-and-swap, again and again
 //!
-//! **Problem.** Papers compare their locks with "a spinlock", which is not one that anybody should use, such as
-//! [`tas`](super::tas): that looks before it tries, and stays away. **Idea.** The simplest loop: who wants the lock
-//! tries to take it until that succeeds. **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*,
-//! USENIX ATC 2012, figure 6: "CAS loop on a shared cache line".
+//! `cas` is the naive spinlock: a thread that wants the lock repeats the compare-and-swap until it succeeds. **Use it**
+//! to compare with what papers call "a spinlock": `flashlock simulate rcl-lines --locks cas,tas`. **Rather not** for
+//! anything else: each attempt takes the line away from the holder, whose release waits behind the attempts of all
+//! other threads.
 //!
-//! **Use it** to compare with what such papers compare with: `flashlock simulate rcl-lines --locks cas,tas`.
-//! **Rather not** for anything else: each attempt takes the line away from the holder, whose release waits behind those
-//! of all others.
+//! **Problem.** Papers compare their locks with "a spinlock" that should not be used in programs. A usable one, such as
+//! [`tas`](super::tas), looks before it tries, and backs off. **Idea.** The simplest loop: a thread tries to take the
+//! lock until it succeeds. **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*, USENIX ATC 2012,
+//! figure 6: "CAS loop on a shared cache line".
 //!
 //! ```text
 //!   A  ■■■■■■■■■■■■ · · · · │                  ■ has the lock      · its release waits for the line
@@ -24,7 +25,7 @@
 //! | 1 | held |
 //!
 //! ## Invariants
-//! 1. Who changes the word from 0 to 1 holds the lock; it alone changes it back.
+//! 1. The thread that changes the word from 0 to 1 holds the lock; it alone changes it back.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -32,8 +33,8 @@
 //! | `word` CAS | Acquire | the store in `unlock` | sees what the last section wrote |
 //! | `word` store in `unlock` | Release | the CAS | hands over what this section wrote |
 //!
-//! **Cannot:** be fair, nor let anybody sleep: with more threads than CPUs it stands still for time slices. No program
-//! can be run under it.
+//! **Cannot:** be fair, nor let any thread sleep: with more threads than CPUs it stands still for time slices. No
+//! program can be run under it.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -41,7 +42,7 @@ use crate::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut, Word};
 use crate::raw::RawLock;
 
-/// The loop.
+/// The naive spinlock.
 pub struct Cas;
 
 impl Cas {

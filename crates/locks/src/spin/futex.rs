@@ -1,39 +1,40 @@
 //! # Futex: "CAS, then sleep", in three states
 //!
-//! **Problem.** A lock for any number of threads on any number of CPUs that costs one atomic when nobody contends.
-//! **Idea.** The third state, *held and somebody may sleep*, tells the releaser whether the kernel must be called.
+//! `futex` is a lock of one word whose waiters sleep in the kernel at once. **Use it** when you want to know what
+//! glibc's algorithm would do; or when more threads than CPUs want the lock, and fairness does not matter.
+//! **Rather not** when sections are so short that polling is cheaper than sleeping, or when a wait must be bounded.
+//!
+//! **Problem.** A lock for any number of threads on any number of CPUs that costs one atomic operation when it is not
+//! contended. **Idea.** The third state, *held and a thread may sleep*, says whether the releaser must call the kernel.
 //! **Source.** Drepper, *Futexes Are Tricky*, 2011, §5 ("mutex, take 2"). glibc's default mutex does the same. This
 //! lock is here to compare with.
 //!
-//! **Use it** when you want to know what glibc's algorithm would do; or when more threads than CPUs want the lock, and
-//! fairness does not matter. **Rather not** when sections are so short that polling is cheaper than sleeping, or when a
-//! wait must be bounded.
-//!
-//! **Departures.** (1) A broadcast moves its waiters to the word ([`adopt`](crate::raw::RawLock::adopt), invariant 4).
-//! (2) A waiter may give up. It leaves a 2 behind at most, which costs a wake-up that finds no thread.
+//! **Departures.**
+//! 1. A broadcast moves its waiters to the word ([`adopt`](crate::raw::RawLock::adopt), invariant 4).
+//! 2. A waiter may give up. It leaves a 2 behind at most, which costs a wake-up that finds no thread.
 //!
 //! ```text
 //!        ┌──────────── 0 -> 1: it was free ──────────────────┐
 //!        │                                                   v
 //!      free (0) <───────── release: a swap ──────────── held (1)
 //!        ^  │                                                │ a thread is about to sleep: swap 2
-//!        │  └── swap 2, by one that has slept ───┐           v
-//!        └── release, and a wake ────────── held, sleepers (2)   z z z
+//!        │  └── swap 2, by a thread that has slept ──┐       v
+//!        └── release, and a wake-up ─────── held, sleepers (2)   z z z
 //! ```
 //!
 //! ## State
 //! | word | meaning | next |
 //! |------|---------|------|
 //! | 0 | free | 1 by a locker, 2 by a locker that has slept |
-//! | 1 | held, nobody sleeps | 0 by release, 2 by a locker about to sleep |
-//! | 2 | held, somebody may sleep | 0 by release, which then wakes one |
+//! | 1 | held, no thread sleeps | 0 by release, 2 by a locker about to sleep |
+//! | 2 | held, a thread may sleep | 0 by release, which then wakes one |
 //!
 //! ## Invariants
 //! 1. A thread sleeps only after it wrote 2, and only while the word holds 2 (the kernel checks).
 //! 2. A thread that has slept acquires with 2: others may still sleep, and their wake-up is now its duty.
-//! 3. After the releasing exchange only the *address* of the word is used, for the wake.
-//! 4. The waiters of a broadcast are moved to the word by the kernel, asleep, and acquire with 2. If the lock is
-//!    held then, its release wakes one of them; otherwise the broadcaster does.
+//! 3. After the releasing exchange only the *address* of the word is used, for the wake-up.
+//! 4. The kernel moves the waiters of a broadcast to the word, asleep. They acquire with 2. If the lock is held then,
+//!    its release wakes one of them; otherwise the broadcaster does.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -59,7 +60,7 @@ const CONTENDED: u32 = 2;
 pub struct Futex;
 
 impl Futex {
-    /// [`RawLock::lock`], uncounted: for locks inside other objects.
+    /// [`RawLock::lock`] without counting it: for locks inside other objects.
     #[inline]
     pub(crate) fn acquire<M: Machine>(word: &M::Word) {
         if !try_take::<M>(word) {
@@ -69,11 +70,11 @@ impl Futex {
         }
     }
 
-    /// [`RawLock::adopt`]. (word, sleepers) -> (2 if held, sleepers + chain), and one is woken if it is free; see
-    /// invariant 4.
+    /// [`RawLock::adopt`]. (word, sleepers) -> (2 if held, sleepers + chain). If the lock is free, wakes one of them
+    /// (invariant 4).
     ///
-    /// The first is moved like the others, but stays CLAIMED until the word has been accessed for the last time. Who
-    /// does not sleep where he should, and may be frozen, is neither moved nor woken, and in nobody's way.
+    /// The first waiter is moved like the others, but stays CLAIMED until the word has been accessed for the last time.
+    /// A waiter that is not asleep on its node (it may be stopped) is neither moved nor woken, and delays no other.
     pub(super) fn adopt_on_word<M: Machine>(word: &M::Word, chain: &Chain) {
         let address: *const M::Word = word;
         let claim = chain.claim_on_first::<M>();
@@ -93,7 +94,7 @@ impl Futex {
         M::give_node(me);
     }
 
-    /// [`RawLock::unlock`], uncounted.
+    /// [`RawLock::unlock`] without counting it.
     #[inline]
     pub(crate) fn release<M: Machine>(word: &M::Word) {
         if word.hand_back(FREE, HELD, Release) {
@@ -110,12 +111,12 @@ impl Futex {
         ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
     }
 
-    /// The same, uncounted.
+    /// The same, without counting it.
     pub(crate) fn sleep<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
         while word.swap(CONTENDED, Acquire) != FREE {
             M::trace(Event::Park);
             if M::park(word, CONTENDED, until) == Unparked::TimedOut {
-                // The word stays 2 (invariant 1 may hold for others); one last try, for a release that raced the clock.
+                // The word stays 2, because others may sleep. One last try, in case a release raced the time-out.
                 if word.compare_exchange(FREE, CONTENDED, Acquire, Relaxed).is_ok() {
                     break;
                 }
@@ -166,7 +167,7 @@ impl<M: Machine> RawLock<M> for Futex {
         Ok(())
     }
 
-    /// 1 -> 0, or 2 -> 0 and wake one.
+    /// 1 -> 0, or 2 -> 0 and a wake-up.
     #[inline]
     fn unlock(word: &M::Word, _: &()) {
         if word.hand_back(FREE, HELD, Release) {

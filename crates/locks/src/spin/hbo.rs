@@ -1,17 +1,19 @@
 //! # HBO: back off for longer when the lock is far away
 //!
-//! **Problem.** Threads that poll one word take its line from each other, and from the holder; on several NUMA nodes
-//! each time across the machine. **Idea.** The word says on which node the holder is. Who is on the same node looks
-//! again soon, who is on another stays away for long: so the lock tends to stay where it is. **Source.** Radovic &
-//! Hagersten, *Hierarchical Backoff Locks for Nonuniform Communication Architectures*, HPCA 2003 (the lock called HBO
-//! there, without its global throttling).
+//! HBO is a spinlock whose waiters poll less often when the holder is on another NUMA node. **Use it** when you
+//! compare: NUMA-aware locks began with it. **Rather not** when a wait must be bounded; `cna` and `shfl` also keep the
+//! lock on a node, and are fair in the long run.
 //!
-//! **Use it** when you compare: it is what NUMA-aware locks began with. **Rather not** when a wait must be bounded;
-//! `cna` and `shfl` do the same, and are fair in the end.
+//! **Problem.** Threads that poll one word take its line from each other, and from the holder. On several NUMA nodes
+//! the line crosses the machine each time. **Idea.** The word says on which node the holder is. A waiter of the same
+//! node looks again soon. A waiter of another node backs off for long. So the lock tends to stay where it is.
+//! **Source.** Radovic & Hagersten, *Hierarchical Backoff Locks for Nonuniform Communication Architectures*, HPCA 2003
+//! (the lock called HBO there, without its global throttling).
 //!
-//! **Departures.** (1) The pauses have a random part, as in [`tas`](super::tas), and are in steps of the machine's
-//! polite pause. (2) A waiter whose spin budget is spent gives its CPU away for a while, so that more threads than CPUs
-//! do not stop each other.
+//! **Departures.**
+//! 1. The pauses have a random part, as in [`tas`](super::tas), and are in steps of the machine's polite pause.
+//! 2. A waiter whose spin budget is spent gives its CPU away for a while, so that more threads than CPUs do not stop
+//!    each other.
 //!
 //! ```text
 //!     word: node 0 ── held
@@ -26,9 +28,9 @@
 //! | n + 1 | held by a thread of NUMA node n |
 //!
 //! ## Invariants
-//! 1. Who changes the word from 0 holds the lock; he alone changes it back, by a store.
-//! 2. What the word says of the node is where the holder was when it acquired: a hint, that only pauses follow.
-//! 3. After the releasing store the lock is not accessed: nobody sleeps there.
+//! 1. The thread that changes the word from 0 holds the lock; it alone changes the word back, by a store.
+//! 2. The node in the word is where the holder was when it acquired. It is a hint, which affects only the pauses.
+//! 3. After the releasing store the lock is not accessed: no thread sleeps there.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -37,8 +39,9 @@
 //! | `word` store in `unlock` | Release | the CAS | hands over what this section wrote |
 //! | `word` load while polling | Relaxed | – | only decides when to try the CAS |
 //!
-//! **Cannot:** be fair: a node may keep the lock without bound. Cannot sleep until the lock is free: waiters nap, and
-//! those of a broadcast go one after the other. Cannot share its mutex with code that bypasses flashlock.
+//! **Cannot:** be fair: a node may keep the lock without bound. Cannot let waiters sleep until the lock is free: they
+//! nap, and the waiters of a broadcast go one after the other. Cannot share its mutex with code that bypasses
+//! flashlock.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -50,7 +53,7 @@ const FREE: u32 = 0;
 
 /// The first and the longest pause while the holder is on the same node, in steps of [`Machine::pause`].
 const NEAR: [u32; 2] = [4, 64];
-/// The same while he is on another.
+/// The same while the holder is on another node.
 const FAR: [u32; 2] = [64, 1024];
 /// The first and the longest nap, in µs.
 const NAP: [u32; 2] = [8, 1024];
@@ -64,14 +67,14 @@ fn try_take<M: Machine>(word: &M::Word, mine: u32) -> bool {
     word.compare_exchange(FREE, mine, Acquire, Relaxed).is_ok()
 }
 
-/// How the word names a holder that is here.
+/// The value of the word when a thread of the caller's node holds the lock.
 #[inline(always)]
 fn here<M: Machine>() -> u32 {
     M::numa_node() + 1
 }
 
 impl Hbo {
-    /// 0 -> mine, or a pause and again.
+    /// 0 -> mine, with pauses between the attempts.
     #[cold]
     fn lock_slow<M: Machine>(word: &M::Word, mine: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
         M::trace(Event::Contended);
@@ -82,7 +85,8 @@ impl Hbo {
                 if holder == FREE {
                     return try_take::<M>(word, mine);
                 }
-                // The pause grows while the holder stays where he is, and shrinks when the lock comes nearer.
+                // The pause doubles at each look, within the bounds for the holder's node. So it shrinks when the lock
+                // comes to this node.
                 let [first, longest] = if holder == mine { NEAR } else { FAR };
                 steps = (steps * 2).clamp(first, longest);
                 M::pause(steps / 2 + M::random() % steps);
@@ -136,7 +140,7 @@ impl<M: Machine> RawLock<M> for Hbo {
         Ok(())
     }
 
-    /// -> 0
+    /// n + 1 -> 0
     #[inline]
     fn unlock(word: &M::Word, _: &()) {
         word.store(FREE, Release);

@@ -1,9 +1,10 @@
 //! # null: no lock at all
 //!
-//! **Problem.** What a benchmark measures is a lock together with the benchmark: its loops, its sections, its notes.
-//! **Idea.** A lock that does nothing shows what the rest takes. **Source.** None: lock benchmarks have always had it.
+//! `null` does nothing, and excludes no thread. **Use it** to measure the cost of the benchmark itself, and subtract
+//! it: `flashlock simulate --locks null,mcs --threads 1`. **Rather not** for anything else.
 //!
-//! **Use it** to subtract: `flashlock simulate --locks null,mcs --threads 1`. **Rather not** for anything else.
+//! **Problem.** A benchmark measures a lock together with the benchmark: its loops, its sections, its bookkeeping.
+//! **Idea.** A lock that does nothing shows what the rest takes. **Source.** None: lock benchmarks have always had it.
 //!
 //! ```text
 //!     lock ───> section ───> unlock        of which the first and the last are empty
@@ -12,9 +13,9 @@
 //! **Departures.** None: there is nothing to depart from.
 //!
 //! ## State, invariants, orderings
-//! None: neither word nor queue is accessed, nobody is kept out, and nothing is ordered.
+//! None: neither word nor queue is accessed, no thread is kept out, and nothing is ordered.
 //!
-//! **Cannot:** exclude anybody. No program can be run under it, and simulations with one thread only; the tests that
+//! **Cannot:** exclude any thread. No program can be run under it, and simulations with one thread only. The tests that
 //! every lock must pass leave it out.
 
 use crate::event::Event;

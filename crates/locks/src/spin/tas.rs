@@ -1,23 +1,27 @@
 //! # TAS: test-and-set, politely
 //!
-//! **Problem.** The simplest lock: one word, set by whoever gets there first. Under contention every attempt steals the
-//! line from the holder. **Idea.** Look before trying (test-and-test-and-set) and, after a failure, stay away for a
-//! random time that doubles up to a limit. **Source.** Anderson, TPDS 1(1), 1990; the randomised back-off as in Dice,
-//! *Malthusian Locks*, §5.1 ("randomised back-off is more suitable for global spinning").
+//! `tas` is a spinlock whose waiters look before they try, and back off after each failure. **Use it** when few threads
+//! want the lock at a time, and sections are short: nothing is faster, and no thread ever waits for a waiter that does
+//! not run. **Rather not** when a wait must be bounded.
 //!
-//! **Use it** when few threads want the lock at a time, and sections are short: nothing is faster, and a thread that
-//! does not run is never waited for. **Rather not** when a wait must be bounded.
+//! **Problem.** The simplest lock is one word, set by the first thread that gets there. Under contention every attempt
+//! steals the line from the holder. **Idea.** Look before trying (test-and-test-and-set) and, after a failure, back off
+//! for a random time that doubles up to a limit. **Source.** Anderson, TPDS 1(1), 1990; the randomised back-off as in
+//! Dice, *Malthusian Locks*, §5.1 ("randomised back-off is more suitable for global spinning").
 //!
-//! **Departures.** (1) A waiter whose spin budget is spent gives its CPU away for the back-off, so that more threads
-//! than CPUs do not stop each other. (2) Release is an exchange, not a store, so that a sleeper on the word (value 2)
-//! is seen and woken: glibc's own lock code on the same word, or a waiter that a broadcast has moved there. (3) Who has
-//! waited for 10 ms sleeps on the word, as under [`futex`](super::futex): a lock that is held for long costs nothing.
+//! **Departures.**
+//! 1. A waiter whose spin budget is spent gives its CPU away for the back-off, so that more threads than CPUs do not
+//!    stop each other.
+//! 2. Release is an exchange, not a store, so that a sleeper on the word (value 2) is seen and woken. The sleeper may
+//!    be in glibc's own lock code on the same word, or a waiter that a broadcast has moved there.
+//! 3. A thread that has waited for 10 ms sleeps on the word, as under [`futex`](super::futex), so that waiting for a
+//!    lock that is held for long costs nothing.
 //!
 //! ```text
-//!   A  ■■■■■■■■■■■■│                          ■ has the lock      ? looks at the word, then stays away
-//!   B    ?  ?    ?      ?■■■■■│               looks for longer than C, but C has looked first
+//!   A  ■■■■■■■■■■■■│                          ■ has the lock      ? looks at the word, then backs off
+//!   B    ?  ?    ?      ?■■■■■│               has waited longer than C, but C has looked first
 //!   C      ?  ?   ■■■■■■│
-//!   D               ?        ?      ?■■■■     each time that it finds the lock held it stays away for longer
+//!   D               ?        ?      ?■■■■     each time that it finds the lock held, it backs off for longer
 //! ```
 //!
 //! ## State
@@ -25,13 +29,14 @@
 //! |------|---------|
 //! | 0 | free |
 //! | 1 | held |
-//! | 2 | held, and somebody sleeps on the word; who has slept there acquires with 2, as in [`Futex`] |
+//! | 2 | held, and a thread may sleep on the word; a thread that has slept there acquires with 2, as in [`Futex`] |
 //!
 //! ## Invariants
-//! 1. Who changes the word from 0 holds the lock; he alone changes it back, and code that bypasses us.
-//! 2. A thread sleeps only after the word was 2, and only while it is; having slept, it acquires with 2, for others may
-//!    sleep.
-//! 3. After the releasing exchange only the *address* of the word is used, for the wake.
+//! 1. The thread that changes the word from 0 holds the lock. Only that thread changes the word back, or code that
+//!    bypasses flashlock.
+//! 2. A thread sleeps only after the word was 2, and only while it is 2. After it has slept, it acquires with 2,
+//!    because others may sleep.
+//! 3. After the releasing exchange only the *address* of the word is used, for the wake-up.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -55,7 +60,7 @@ const BACKOFF_MIN: u32 = 8;
 /// … and doubles up to here.
 const BACKOFF_MAX: u32 = 1024;
 
-/// Who has waited for so long (µs) sleeps until it is woken.
+/// A thread that has waited for so long (µs) sleeps until it is woken.
 const LONG: u32 = 10_000;
 
 /// The test-and-set lock.
@@ -71,14 +76,14 @@ impl Tas {
     }
 }
 
-/// 0 -> 1, or a break and again; for who has waited for long, 0 -> 2, and sleep. (The release is an exchange.)
+/// 0 -> 1, with back-off between the attempts. After [`LONG`], 0 -> 2, with sleep. (The release is an exchange.)
 pub(crate) fn contend<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
     poll::<M>(word, M::sooner(LONG, until)).or_else(|late| {
         if until.is_some_and(|deadline| M::expired(&deadline)) { Err(late) } else { Futex::sleep::<M>(word, until) }
     })
 }
 
-/// 0 -> 1, or a break and again.
+/// 0 -> 1, with back-off between the attempts, until a deadline.
 fn poll<M: Machine>(word: &M::Word, until: Deadline) -> Result<(), TimedOut> {
     let mut limit = BACKOFF_MIN;
     loop {
@@ -94,7 +99,7 @@ fn poll<M: Machine>(word: &M::Word, until: Deadline) -> Result<(), TimedOut> {
     }
 }
 
-/// 1 -> 0, or 2 -> 0 and wake one.
+/// 1 -> 0, or 2 -> 0 and a wake-up.
 #[inline(always)]
 pub(crate) fn release<M: Machine>(word: &M::Word) {
     if word.hand_back(0, 1, Release) {
@@ -143,7 +148,7 @@ impl<M: Machine> RawLock<M> for Tas {
         Ok(())
     }
 
-    /// 1 -> 0, or 2 -> 0 and wake one.
+    /// 1 -> 0, or 2 -> 0 and a wake-up.
     #[inline]
     fn unlock(word: &M::Word, _: &()) {
         release::<M>(word);

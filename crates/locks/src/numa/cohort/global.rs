@@ -1,6 +1,7 @@
 //! # The global locks of cohort locks
 //!
-//! In the lock's word, and what they have beside it. The partitioned ticket lock: [`partitioned`](super::partitioned).
+//! A global lock stands in the lock's word, and in its state beside the word. The partitioned ticket lock has a page of
+//! its own: [`partitioned`](super::partitioned).
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -18,10 +19,10 @@ use crate::spin::tas;
 use crate::spin::ticket::Numbers;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
-/// The first and the longest pause of a thread that backs off for ever, in steps of [`Machine::pause`].
+/// The first and the longest pause, in steps of [`Machine::pause`], of a thread that backs off without ever sleeping.
 const PAUSE: [u32; 2] = [4, 512];
 
-/// Test-and-set with back-off, in the word; waiters poll, or nap and then sleep, as `W` says.
+/// Test-and-set with back-off, in the word. By policy `W`, waiters only poll, or nap and then sleep.
 pub struct BackOff<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 
 impl<W: WaitPolicy> Global for BackOff<W> {
@@ -74,7 +75,7 @@ impl<W: WaitPolicy> Global for BackOff<W> {
 pub struct TicketWords<M: Machine> {
     /// The number that is drawn next.
     pub next: M::Word,
-    /// The number that has the lock, or will have it.
+    /// The number that has the lock, or will have it next.
     pub serving: M::Word,
 }
 
@@ -88,7 +89,7 @@ impl<M: Machine> TicketWords<M> {
     }
 }
 
-/// A ticket lock in the lock.
+/// A ticket lock whose counters stand in the lock.
 pub struct GlobalTicket;
 
 impl Global for GlobalTicket {
@@ -137,10 +138,10 @@ impl Global for GlobalTicket {
     }
 }
 
-/// MCS; its tail is the word. Waiters wait by policy `W`.
+/// MCS; its tail is the lock's word. Waiters wait by policy `W`.
 pub struct GlobalMcs<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 
-/// What a global MCS lock has beside the word.
+/// The state of a global MCS lock beside the word.
 #[repr(C)]
 pub struct McsRest<M: Machine> {
     /// The holder's successor.

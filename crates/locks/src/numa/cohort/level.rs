@@ -1,8 +1,8 @@
 //! # The levels of cohort locks
 //!
-//! What a [cohort lock](super) asks of the locks that it is made of: a [local](super::local) one, in a part of the side
-//! block, and a [global](super::global) one, in the lock's word and up to two words more, and in the side block if it
-//! needs lines of its own.
+//! What a [cohort lock](super) requires of the locks that it is made of. A [local](super::local) lock stands in a part
+//! of the side block. A [global](super::global) lock stands in the lock's word and in up to two words more, and in the
+//! side block if it needs lines of its own.
 
 use core::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
 use crate::side::{Block, Side};
 
-/// An acquisition that may have to wait, at either level: it is contended once.
+/// An acquisition that may have to wait, at either level. It counts as contended once.
 pub struct Waiting<M: Machine> {
     began: Option<u64>,
     machine: PhantomData<fn() -> M>,
@@ -21,7 +21,7 @@ impl<M: Machine> Waiting<M> {
         Self { began: None, machine: PhantomData }
     }
 
-    /// It has to.
+    /// The acquisition has to wait.
     pub(super) fn begin(&mut self) {
         if self.began.is_none() {
             M::trace(Event::Contended);
@@ -29,7 +29,7 @@ impl<M: Machine> Waiting<M> {
         }
     }
 
-    /// It is over.
+    /// The acquisition has ended.
     pub(super) fn end(self, how: Result<(), TimedOut>) -> Result<(), TimedOut> {
         match (how, self.began) {
             (Ok(()), Some(stamp)) => M::waited(stamp),
@@ -42,54 +42,54 @@ impl<M: Machine> Waiting<M> {
 
 /// A lock among the threads of a NUMA node.
 pub trait LocalLock: 'static {
-    /// Whether a waiter may leave when its deadline has passed. If not, none with a deadline comes.
+    /// Whether a waiter may leave when its deadline has passed. If not, `lock` is never called with a deadline.
     const CAN_LEAVE: bool;
 
-    /// Acquires it.
+    /// Acquires the lock.
     fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut>;
 
-    /// For the holder: whether somebody waits, or did a moment ago.
+    /// For the holder: whether a thread waits, or did a moment ago.
     fn has_waiters<M: Machine>(part: &Block<M>) -> bool;
 
-    /// Hands it to the next waiter, who cannot leave it any more, with the global lock. Whether there was one; if not,
-    /// the caller still holds it.
+    /// Hands the lock, and the global lock with it, to the next waiter, which can no longer leave. Returns whether
+    /// there was a waiter. If not, the caller still holds the lock.
     fn pass<M: Machine>(part: &Block<M>) -> bool;
 
-    /// Releases it. Of a free one: nothing.
+    /// Releases the lock. Does nothing if it is free.
     fn unlock<M: Machine>(part: &Block<M>);
 
-    /// In a forked child: nobody waits; free, or `held`. Nobody else is there.
+    /// In a forked child: makes the lock free, or `held`, with no waiters. No other thread accesses it.
     fn reset<M: Machine>(part: &Block<M>, held: bool);
 }
 
 /// A lock among NUMA nodes; any thread may release it.
 pub trait Global: 'static {
-    /// What it has beside the word.
+    /// Its state beside the word.
     type State<M: Machine>: 'static;
 
-    /// A free lock's.
+    /// The state of a free lock.
     fn new<M: Machine>() -> Self::State<M>;
 
-    /// Acquires it, if that is possible at once. Looks at nothing beside the lock.
+    /// Acquires the lock, if that is possible at once. Reads nothing outside the lock.
     fn try_lock<M: Machine>(at: &Place<'_, M, Self::State<M>>) -> bool;
 
-    /// Acquires it.
+    /// Acquires the lock.
     fn lock<M: Machine>(
         at: &Place<'_, M, Self::State<M>>,
         until: Option<Deadline>,
         waiting: &mut Waiting<M>,
     ) -> Result<(), TimedOut>;
 
-    /// Releases it. The last access is the store that lets another thread in.
+    /// Releases the lock. The last access is the store that lets another thread in.
     fn unlock<M: Machine>(at: &Place<'_, M, Self::State<M>>);
 
-    /// Whether somebody holds it, or did a moment ago.
+    /// Whether a thread holds the lock, or did a moment ago.
     fn is_held<M: Machine>(word: &M::Word, state: &Self::State<M>) -> bool;
 
-    /// In a forked child: nobody waits; free, or `held`. Nobody else is there.
+    /// In a forked child: makes the lock free, or `held`, with no waiters. No other thread accesses it.
     fn reset<M: Machine>(at: &Place<'_, M, Self::State<M>>, held: bool);
 
-    /// Gives back what it has in the side block beside the parts.
+    /// Gives back what the lock has in the side block beside the parts.
     fn destroy<M: Machine>(_: Side<M>) {}
 }
 
@@ -97,7 +97,7 @@ pub trait Global: 'static {
 pub struct Place<'a, M: Machine, S> {
     pub(super) word: &'a M::Word,
     pub(super) state: &'a S,
-    /// The word that names its side block, if there is one; there is, where somebody waits.
+    /// The word that names its side block, if there is one. There is one whenever a thread waits.
     pub(super) named: &'a M::Word,
 }
 

@@ -1,12 +1,14 @@
 //! # The local locks of cohort locks
 //!
+//! A local lock stands in a part of the side block. This table shows which words of the part it uses:
+//!
 //! | part's word | MCS | ticket |
 //! |---|---|---|
 //! | `tail` | `tail` | `next` |
 //! | `next` | `next` | `serving` |
 //! | `passes` | the cohort's | the cohort's |
 //!
-//! Further ones: [`cst`](crate::numa::cst).
+//! A further local lock is that of [`cst`](crate::numa::cst).
 
 use core::marker::PhantomData;
 
@@ -78,7 +80,7 @@ impl LocalLock for LocalTicket {
         numbers(part).has_waiters()
     }
 
-    /// Who has drawn a number waits for it.
+    /// A thread that has drawn a number waits for it, so the hand-off always succeeds.
     fn pass<M: Machine>(part: &Block<M>) -> bool {
         M::trace(Event::HandoffSame);
         numbers(part).call();

@@ -1,66 +1,73 @@
 //! # Cohort locks: a lock for each NUMA node, and one above them
 //!
-//! **Problem.** A lock that goes to whoever came first takes itself and its data from NUMA node to NUMA node at almost
-//! every hand-over. **Idea.** Each NUMA node has a **local** lock, and there is one **global** lock. A thread acquires
-//! its node's local lock, then the global one. Who releases hands the local lock to the next thread of his node, *with
-//! the global lock*, if somebody waits there: the threads of a node are a *cohort* that keeps the global lock for a
-//! while. Any two locks will do, if the global one may be released by another thread than the one that acquired it, and
-//! the local one can tell whether somebody waits. **Source.** Dice, Marathe & Shavit, *Lock Cohorting*, PPoPP 2012 and
-//! TOPC 1(2), 2015: `C-BO-MCS`, `C-TKT-TKT`, `C-PTL-TKT`; as the rivals of CNA, Dice & Kogan, EuroSys 2019, §2 and §7.
-//! The partitioned ticket lock: Dice, SPAA 2011.
+//! A cohort lock combines a lock for each NUMA node with one lock above them, and keeps the lock on a node for several
+//! hand-offs. **Use it** to compare: NUMA-aware locks of one word were measured against these. **Rather not** when
+//! locks are many or mostly free: each needs memory for each NUMA node, and an acquisition takes two locks. Do not use
+//! the ticket locks where threads outnumber CPUs: they come to a standstill.
+//!
+//! **Problem.** A first-come-first-served lock moves itself and its data from NUMA node to NUMA node at almost every
+//! hand-off. **Idea.** Each NUMA node has a **local** lock, and there is one **global** lock. A thread acquires its
+//! node's local lock, then the global lock. A releaser looks for waiters of its own node. If there is one, the releaser
+//! hands the local lock to it *with the global lock*. So the threads of a node are a *cohort* that keeps the global
+//! lock for a while. Any two locks will do if a thread other than the owner may release the global one, and if the
+//! local one can detect waiters. **Source.** Dice, Marathe & Shavit, *Lock Cohorting*, PPoPP 2012 and TOPC 1(2), 2015:
+//! `C-BO-MCS`, `C-TKT-TKT`, `C-PTL-TKT`; as the rivals of CNA, Dice & Kogan, EuroSys 2019, §2 and §7. The partitioned
+//! ticket lock: Dice, SPAA 2011.
 //!
 //! | lock | global | local | |
 //! |---|---|---|---|
-//! | `c-bo-mcs` | test-and-set with back-off | MCS | fast, and unfair: a NUMA node, or a thread, may take the global lock again and again |
-//! | `c-tkt-tkt` | ticket | ticket | in order among the nodes, and in each |
+//! | `c-bo-mcs` | test-and-set with back-off | MCS | fast and unfair: a NUMA node, or a thread, may take the global lock again and again |
+//! | `c-tkt-tkt` | ticket | ticket | first come, first served among the nodes, and within each node |
 //! | `c-ptl-tkt` | partitioned ticket | ticket | the same; the nodes poll different lines |
 //!
-//! **Use it** to compare: these are what NUMA-aware locks of one word were measured by. **Rather not** when locks are
-//! many or mostly free: each costs memory for each NUMA node, and an acquisition takes two locks. Where threads
-//! outnumber CPUs the ticket locks stand still.
-//!
-//! **Departures.** (1) Local locks are parts of a side block ([`side`](crate::side)), made when a thread of their node
-//! first has to wait; the papers' are made with the lock. (2) The local lock is given up before the global one, not
-//! after it: after the global lock is released the memory of the lock may be gone. (3) Whoever waited last counts the
-//! hand-overs: `passes` of a part is 0 when it has not got the global lock, which is the papers' flag, too. (4) Who
-//! finds the global lock free takes it alone, as long as nobody has ever waited, and so does a **try**: so a lock that
-//! nobody has waited for has no side block. So does a **timed acquisition** of the locks made of tickets, which draw a
-//! number only if it can be served at once (see [`ticket`](crate::spin::ticket)); under `c-bo-mcs` it waits in turn,
-//! and leaves either queue by time-out. (5) A release by a thread of another NUMA node gives back the local lock that
-//! came with the global one: the lock knows which (`home`). (6) In a forked child those who waited are forgotten
-//! ([`settle`]). (7) There may be more levels than two: parts below parts ([`parts`]). Then "local" is each of them in
-//! turn, from the innermost up, and "global" all that is above it.
+//! **Departures.**
+//! 1. Local locks are parts of a side block ([`side`](crate::side)). A part is made when a thread of its node first
+//!    needs it. The papers' local locks are made with the lock.
+//! 2. The local lock is released before the global one, not after it: once the global lock is released, the memory of
+//!    the lock may be freed.
+//! 3. `passes` of a part counts the hand-offs, and is also the papers' flag: 0 says that the global lock did not come
+//!    with the local lock.
+//! 4. As long as no thread has ever waited, a thread that finds the global lock free takes only that lock. A **try**
+//!    always takes only that lock. So a lock that no thread has waited for has no side block. A **timed acquisition**
+//!    of the locks made of tickets also takes only the global lock, and draws a number only if that number can be
+//!    served at once (see [`ticket`](crate::spin::ticket)). Under `c-bo-mcs` a timed acquisition waits in turn, and
+//!    leaves either queue by time-out.
+//! 5. A release by a thread of another NUMA node releases the local lock that came with the global one: the lock
+//!    records which one (`home`).
+//! 6. In a forked child, the waiters of the parent are forgotten ([`settle`]).
+//! 7. There may be more than two levels: parts below parts ([`parts`]). Then "local" means each of them in turn, from
+//!    the innermost up, and "global" means all levels above it.
 //!
 //! ```text
 //!   lock:  global | home ──────────────┐
-//!          side ──> [block] ─ node 0 ─> [part: local lock, passes = 3]  held with the global lock: the 3rd hand-over
-//!                           ├ node 1 ─> [part: local lock, passes = 0]  held by who waits for the global lock;
-//!                           │                                           others behind it
-//!                           └ node 2    0: nobody has come from there
+//!          side ──> [block] ─ node 0 ─> [part: local lock, passes = 3]  held with the global lock: the 3rd hand-off
+//!                           ├ node 1 ─> [part: local lock, passes = 0]  its holder waits for the global lock;
+//!                           │                                           other waiters queue behind it
+//!                           └ node 2    0: no thread has come from this node yet
 //! ```
 //!
 //! ## State of a part
 //! | local lock | `passes` | meaning |
 //! |---|---|---|
-//! | free | 0 | nobody from here wants the lock |
-//! | held | 0 | its holder waits for the global lock, or has just acquired that itself |
-//! | held | n | the global lock came with it, n hand-overs ago |
+//! | free | 0 | no thread of this node wants the lock |
+//! | held | 0 | its holder waits for the global lock, or has itself just acquired it |
+//! | held | n | the global lock came with it, n hand-offs ago |
 //!
 //! ## Invariants
-//! 1. Who holds the global lock holds the lock, and nobody else does. `home` is written and read by the holder only:
-//!    the innermost part whose local lock he has, and with it those of all parts above it; or 0, as it is whenever the
-//!    global lock is free.
-//! 2. `passes` of a part is written by who holds its local lock, with the global one. It is 0 whenever the local lock
-//!    is released without that.
-//! 3. The global lock stays held while it is passed on: `pass` hands the local lock to a waiter that cannot have left,
-//!    or to nobody.
-//! 4. A release ends with the store that grants a local lock, if that goes with what is above it; else with that of the
-//!    global lock. The local locks below the one that is granted were released before. So nothing of the lock, nor of
-//!    its side block, is accessed after another thread was let in.
-//! 5. Who does not have to wait accesses nothing beside the lock. So processes that map the memory of a mutex of the
-//!    default kind may take turns at it, as under glibc. The name of a side block means another block in another
-//!    process, or none: who waits sees by the block itself whether it was made for this lock, here. If not, he looks
-//!    for the lock now and then.
+//! 1. The holder of the global lock holds the lock, and no other thread does. `home` is written and read by the holder
+//!    only. It names the innermost part whose local lock the holder has; the holder then has those of all parts above
+//!    it, too. It is 0 if the holder has no local lock, and whenever the global lock is free.
+//! 2. `passes` of a part is written by the thread that holds its local lock together with the global one. It is 0
+//!    whenever the local lock is released without the global one.
+//! 3. The global lock stays held while it is passed on: `pass` hands the local lock to a waiter that can no longer
+//!    leave, or else reports that there is no waiter.
+//! 4. The last access of a release is the store that grants a local lock, if the levels above go with it, or else the
+//!    store that releases the global lock. The local locks below the granted one were released before. So a releaser
+//!    accesses neither the lock nor its side block after it has let another thread in.
+//! 5. As long as no thread has had to wait, threads access nothing but the lock. So processes that map the memory of a
+//!    mutex of the default kind may use it in turn, as under glibc. In another process, the name of a side block means
+//!    another block, or none. So a waiter checks in the block itself whether the block was made for this lock in this
+//!    process. If not, the waiter tries the lock at intervals.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -69,11 +76,11 @@
 //! | `home`, `passes` | Relaxed | – | a local or the global lock orders them (invariants 1, 2) |
 //! | `limit` of a part | Relaxed | – | written before the part is published |
 //!
-//! **Cannot:** let anybody in while the one that was chosen does not run, be it in the local or in the global queue.
-//! Give its side block (128 bytes, and 128 for each NUMA node; `c-ptl-tkt`: up to 640 more) back if the program frees
+//! **Cannot:** let any thread in while the chosen successor does not run, in the local or in the global queue. Cannot
+//! give its side block back (128 bytes, and 128 for each NUMA node; `c-ptl-tkt`: up to 640 more) if the program frees
 //! the lock without destroying it. Cannot share its mutex with code that bypasses flashlock. `c-bo-mcs` cannot be fair:
-//! its global lock may be taken by the same again and again. The locks made of tickets cannot sleep until they are
-//! called (waiters nap), nor serve timed and tried acquisitions in turn.
+//! the same thread may take its global lock again and again. The locks made of tickets cannot sleep until their number
+//! is called (waiters nap), nor serve timed and tried acquisitions in turn.
 
 pub mod global;
 pub mod level;
@@ -97,7 +104,7 @@ use local::{LocalMcs, LocalTicket};
 use partitioned::PartitionedTicket;
 use parts::{NumaNodes, Parts};
 
-/// How long (µs) somebody naps who waits for a lock that another process's waiters queue for.
+/// How long (µs) a waiter naps between tries if the side block belongs to another process.
 const OUTSIDE: u32 = 1_000;
 
 /// C-BO-MCS; waiters wait by policy `W`.
@@ -110,20 +117,20 @@ pub type CPtlTkt = Cohort<PartitionedTicket, LocalTicket>;
 /// The cohort lock of a global and a local lock, with parts `P`.
 pub struct Cohort<G, L, P = NumaNodes>(PhantomData<(G, L, P)>);
 
-/// What is behind the word, which is the global lock's.
+/// The state beside the word. The word belongs to the global lock.
 #[repr(C)]
 pub struct CohortQueue<M: Machine, S> {
     /// The side block, or 0.
     pub side: M::Word,
     /// The innermost part whose local lock the holder has, or 0.
     pub home: M::Word,
-    /// The epoch of those who use it.
+    /// The epoch of the process that last used it.
     pub epoch: M::Word,
-    /// What the global lock has beside the word.
+    /// The global lock's state beside the word.
     pub global: S,
 }
 
-/// The two pieces of state of one lock.
+/// The state of one lock: its word and its queue.
 struct Lock<'a, M: Machine, G: Global, L, P> {
     word: &'a M::Word,
     queue: &'a CohortQueue<M, G::State<M>>,
@@ -137,7 +144,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         this
     }
 
-    /// In a forked child nobody waits, and the holder, if there is one, has the local locks of `home` and of the parts
+    /// In a forked child no thread waits. The holder, if there is one, has the local locks of `home` and of the parts
     /// above it.
     fn settle(&self) {
         settle::<M>(&self.queue.epoch, || {
@@ -156,12 +163,12 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         });
     }
 
-    /// The side block, if there is one and it is this process's (invariant 5).
+    /// The side block, if there is one and it belongs to this process (invariant 5).
     fn own_side(&self) -> Option<Side<M>> {
         Side::of(&self.queue.side).filter(|side| side.is_of(&self.queue.side))
     }
 
-    /// The side block, made if there is none. None if there is one that another process has made.
+    /// The side block, made if there is none. None if it belongs to another process.
     #[inline]
     fn side(&self) -> Option<Side<M>> {
         let side = Side::of(&self.queue.side).unwrap_or_else(|| {
@@ -175,19 +182,19 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         Place { word: self.word, state: &self.queue.global, named: &self.queue.side }
     }
 
-    /// The global lock alone. `home` is 0 (invariant 1).
+    /// Takes only the global lock: `home` stays 0 (invariant 1).
     fn try_lock(&self) -> bool {
         G::try_lock(&self.place())
     }
 
     fn lock(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
-        // Once somebody has waited, others do as a rule; then a look at the global lock costs those who hand it on in a
-        // part.
+        // Once a thread has waited, others usually have to wait, too. Then a look at the global lock would only disturb
+        // the threads that hand it on within a part.
         let is_new = self.queue.side.load(Relaxed) == 0;
         if is_new && self.try_lock() { Ok(()) } else { self.lock_in_line(until) }
     }
 
-    /// By way of the local locks, if that can be.
+    /// Acquires the local locks and the global lock, where that is possible.
     fn lock_in_line(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let mut waiting = Waiting::new();
         let ended = match (self.side(), until) {
@@ -202,7 +209,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         waiting.end(ended)
     }
 
-    /// Looks for the lock now and then: its waiters are another process's (invariant 5).
+    /// Tries the lock at intervals: its side block belongs to another process (invariant 5).
     #[cold]
     fn wait_outside(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         while !self.try_lock() {
@@ -218,7 +225,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         let home = P::home(side);
         self.climb(home, until, waiting)?;
         self.queue.home.store(home.word(), Relaxed);
-        // For statistics alone.
+        // For statistics only.
         let before = side.0.state.load(Relaxed);
         if before != home.word() {
             side.0.state.store(home.word(), Relaxed);
@@ -230,7 +237,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         Ok(())
     }
 
-    /// Acquires the local lock of a part, and what is above it, unless that comes with it.
+    /// Acquires the local lock of a part, and the locks above it unless they come with it.
     fn climb(&self, part: Name, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
         let part = part.block::<M>();
         L::lock(part, until, waiting)?;
@@ -245,7 +252,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
     }
 
     fn unlock(&self) {
-        // A free lock: nothing.
+        // Releasing a free lock does nothing.
         if !G::is_held::<M>(self.word, &self.queue.global) {
             return;
         }
@@ -262,13 +269,14 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         G::unlock(&self.place());
     }
 
-    /// (held, n) -> (held by the next in this part, n + 1), if somebody waits and the part has not had it for too long;
-    /// else (held, 0).
+    /// (held, n) -> (held by the next waiter of this part, n + 1), if there is a waiter and n is below the limit.
+    /// Otherwise (held, 0).
     fn pass(part: &Block<M>) -> bool {
         let mut passes = part.passes.load(Relaxed);
         if passes < parts::limit(part) && L::has_waiters(part) {
             let event = if above(part).is_none() { Event::CohortPass } else { Event::CohortNear };
-            // In the part, not in the waiter's node: that he polls, and it would have to travel twice.
+            // In the part, not in the waiter's node: the waiter polls its node, so that line would have to travel
+            // twice.
             passes += 1;
             part.passes.store(passes, Relaxed);
             if L::pass(part) {
@@ -289,8 +297,8 @@ fn line<M: Machine>(innermost: Option<Name>) -> impl Iterator<Item = Name> {
 }
 
 impl<G: Global, L: LocalLock, P: Parts> Cohort<G, L, P> {
-    /// Acquires the lock as one who has found it held, whether it is or not. For models, where few threads are to meet
-    /// in the local locks.
+    /// Acquires the lock by the path of a thread that found it held, whether it is held or not. For models, in which
+    /// few threads are to meet in the local locks.
     pub fn lock_in_line<M: Machine>(
         word: &M::Word,
         queue: &CohortQueue<M, G::State<M>>,

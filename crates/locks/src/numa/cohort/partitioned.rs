@@ -1,16 +1,17 @@
 //! # The partitioned ticket lock, as the global lock of a cohort lock
 //!
-//! A number n waits on **grant** n mod [`GRANTS`], which says n when it is served; grants are parts of a side block of
-//! their own, named by `board` of the lock's block. Who finds the lock free takes it with the number that he draws, and
-//! looks at no grant; and so does a release for which nobody has drawn the next number: so a lock that nobody waits for
-//! needs none.
+//! A ticket lock whose waiters poll different lines. The waiter with number n polls **grant** n mod [`GRANTS`], which
+//! holds n when n is served. The grants are parts of a side block of their own, named by `board` of the lock's block.
+//!
+//! A thread that finds the lock free takes it with the number that it draws, and reads no grant. A release for which no
+//! thread has drawn the next number uses no grant either. So a lock that no thread waits for needs no grants.
 //!
 //! | `next` | meaning |
 //! |---|---|
 //! | n, 0 | free; n is drawn next |
 //! | n, [`HELD`] | held; n is drawn next |
 //!
-//! The holder's number is in `serving`, which is his alone. Numbers have 31 bits.
+//! The holder's number is in `serving`, which only the holder accesses. Numbers have 31 bits.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -18,7 +19,7 @@
 //! | grant load that finds our number | Acquire | grant store | sees the last section |
 //! | grant store | Release | that load | hands over this section |
 //! | `next` CAS free -> held | Acquire | `next` CAS held -> free, Release | the same |
-//! | `next` CAS that draws; the one of a release that fails | Release; Acquire | each other | who finds a number drawn finds the side block of who has drawn it |
+//! | `next` CAS that draws; the failing CAS of a release | Release; Acquire | each other | a releaser that finds a number drawn finds the side block of the thread that drew it |
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -28,21 +29,21 @@ use crate::machine::{Deadline, Machine, TimedOut, Word};
 use crate::side::Side;
 use crate::spin::ticket;
 
-/// How many grants there are. (A power of two, for numbers wrap.)
+/// The number of grants. (A power of two, because numbers wrap.)
 const GRANTS: u32 = 4;
 const _: () = assert!(GRANTS.is_power_of_two() && GRANTS <= crate::side::MOST);
 
 /// The partitioned ticket lock.
 pub struct PartitionedTicket;
 
-/// Bit of `next`: somebody holds the lock.
+/// Bit of `next`: the lock is held.
 const HELD: u32 = 1;
-/// A number, in `next`.
+/// The unit by which a number counts in `next`.
 const ONE: u32 = 2;
-/// What no grant says that has served nobody.
+/// The value of a grant that has served no number yet.
 const NOBODY: u32 = u32::MAX;
 
-/// The word that says n when number n is served.
+/// The grant of this number: it holds `number` when that is served.
 fn grant<M: Machine>(side: Side<M>, number: u32) -> &'static M::Word {
     let board = &side.0.board;
     let board = Side::<M>::of(board).unwrap_or_else(|| Side::make(board, |_| ()));
@@ -66,7 +67,7 @@ fn try_take<M: Machine>(state: &TicketWords<M>) -> bool {
     taken
 }
 
-/// (n, held) -> (n + 1, held). The number drawn; none if the lock was taken instead.
+/// (n, held) -> (n + 1, held). Returns the number drawn, or none if the lock was free and has been taken.
 fn draw<M: Machine>(state: &TicketWords<M>) -> Option<u32> {
     loop {
         if try_take(state) {
@@ -102,7 +103,7 @@ impl Global for PartitionedTicket {
             waiting.begin();
             return ticket::poll::<M>(&at.state.next, deadline, || try_take(at.state));
         }
-        let Some(side) = at.side() else { return Err(TimedOut) }; // There is one: `Place::named`.
+        let Some(side) = at.side() else { return Err(TimedOut) }; // There is one: see `Place::named`.
         if let Some(mine) = draw(at.state) {
             let grant = grant(side, mine);
             if grant.load(Acquire) != mine {

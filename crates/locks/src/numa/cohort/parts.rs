@@ -1,14 +1,15 @@
-//! # The parts of cohort locks: like the machine
+//! # The parts of cohort locks: shaped like the machine
 //!
-//! Which local locks a thread acquires, from the innermost up: a part, and those [above](crate::side::above) it.
+//! The parts are the local locks of a [cohort lock](super). This module decides which of them a thread acquires, from
+//! the innermost up: a part, and the parts [above](crate::side::above) it.
 //!
 //! ```text
 //!   NumaNodes:       global ── NUMA node
 //!   Within<P, D>:    global ── … P … ── group of CPUs within it, of depth D
 //! ```
 //!
-//! `limit` of a part is how many hand-overs it keeps what is above it: written before the part is published, for
-//! tunables are constant.
+//! `limit` of a part is the number of hand-offs for which the part keeps the locks above it. It is written before the
+//! part is published, because tunables are constant.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
@@ -16,19 +17,19 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::machine::{Machine, Word};
 use crate::side::{Block, Name, Side};
 
-/// Which parts there are.
+/// Which parts a lock has.
 pub trait Parts: 'static {
-    /// The innermost part for the calling thread; made, with those above it, if there is none.
+    /// The innermost part for the calling thread. If there is none, it is made, with the parts above it.
     fn home<M: Machine>(side: Side<M>) -> Name;
 }
 
-/// How many hand-overs a part keeps what is above it.
+/// How many hand-offs a part keeps the locks above it.
 #[inline]
 pub(super) fn limit<M: Machine>(part: &Block<M>) -> u32 {
     part.limit.load(Relaxed)
 }
 
-/// One for each NUMA node.
+/// One part for each NUMA node.
 pub struct NumaNodes;
 
 impl Parts for NumaNodes {
@@ -38,7 +39,7 @@ impl Parts for NumaNodes {
     }
 }
 
-/// Below each of `P`, one for each [group of CPUs](Machine::near_group) of this depth.
+/// Below each part of `P`, one part for each [group of CPUs](Machine::near_group) of this depth.
 pub struct Within<P, const DEPTH: u32>(PhantomData<P>);
 
 impl<P: Parts, const DEPTH: u32> Parts for Within<P, DEPTH> {
@@ -49,12 +50,12 @@ impl<P: Parts, const DEPTH: u32> Parts for Within<P, DEPTH> {
     }
 }
 
-/// NUMA nodes, and groups of CPUs within them.
+/// Parts for NUMA nodes, and for groups of CPUs within them.
 pub type Groups = Within<NumaNodes, 0>;
-/// The same, and groups within these.
+/// The same, and groups within these groups.
 pub type GroupsOfGroups = Within<Groups, 1>;
 
-/// As many levels as the user wants.
+/// As many levels as the user asks for (`levels=`).
 pub struct ByOption;
 
 impl Parts for ByOption {
