@@ -3,8 +3,8 @@
  *
  * A section is a function. flashlock_rcl_exec() runs it under a lock: in the calling thread while the lock is ordinary,
  * in a thread of a server while the lock is delegated. One server runs all sections of its locks, so that the data that
- * they protect stay in its cache. Delegate a lock if it is hot, its sections are short and touch several shared cache
- * lines, and the machine has a CPU to spare for the server. Leave other locks ordinary.
+ * the locks protect stay in its cache. Delegate a lock if it is hot, its sections are short and touch several shared
+ * cache lines, and the machine has a CPU to spare for the server. Leave other locks ordinary.
  *
  * C11 to C23, Linux, glibc 2.35 or later. For C++ see flashlock_rcl.hpp. Link with the flags that
  * `pkg-config --cflags --libs flashlock_rcl` prints.

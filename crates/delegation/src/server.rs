@@ -29,8 +29,8 @@ pub enum Scheduling {
 /// A server's options.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The CPU that its servicing threads are bound to. Without it they are not bound, nor if the process may not use
-    /// that CPU.
+    /// The CPU that its servicing threads are bound to. They are not bound if this is `None`, or if the process may not
+    /// use that CPU.
     pub cpu: Option<u32>,
     /// Servicing threads at most, 1 to 4094. One section fewer than that may block at the same time. (Those that wait
     /// on condition variables are among them.)

@@ -1,6 +1,7 @@
 //! # What a server counts
 //!
-//! As in section 4.2 of the paper. A scan that finds nothing counts only in [`scans`](Statistics::scans).
+//! These are the counters of section 4.2 of the paper. A scan that finds nothing counts only in
+//! [`scans`](Statistics::scans).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,7 +1,8 @@
 //! # Which lock is to be where
 //!
-//! A function of measured numbers. It reads no clock and no lock, so that it can be tested without either. The
-//! [governor](super::governor) measures, asks the policy once a window, and does what it says.
+//! The policy decides which locks go to a server, move to another one, or come back. It is a function of measured
+//! numbers. It reads no clock and no lock, so that it can be tested without either. The [governor](super::governor)
+//! measures, asks the policy once a window, and does what it says.
 //!
 //! ## Rules, in this order
 //! 1. **No CPU to spare.** If there are more servers than CPUs can spare, the one with the least to do is given up: its

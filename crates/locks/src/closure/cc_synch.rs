@@ -24,7 +24,7 @@
 //! |------|-------------------------------------------|                                                 v
 //! | 0    | free                                      |     (combiner, has run A) ─> [B] ──next─> [C] ──> [ ]
 //! | node | a thread combines, or is about to; the    |                              WAITING      PARKED  WAITING
-//! |      | node carries no request yet               |                              B's request  C's     no request yet
+//! |      | node carries no request yet               |                              B's request  C's     none yet
 //! ```
 //! A thread that joins leaves an empty node at the tail, and writes its request into the node that it finds there. So
 //! `tail` names a node before that node carries a request.

@@ -3,7 +3,7 @@
 //! Waiters queue in nodes, and a signal wakes the first of them. It stands behind `pthread_cond_*`.
 //!
 //! **Problem.** Wake exactly one waiter per signal, in order. Lose no signal to a waiter that gives up. After a
-//! broadcast, do not let all waiters fall upon the mutex at once. Let the object be destroyed as soon as no thread is
+//! broadcast, do not let all waiters contend for the mutex at once. Let the object be destroyed as soon as no thread is
 //! blocked on it. **Idea.** Waiters queue in nodes of the pool, and each sleeps on its own word. A signal takes the
 //! first waiter off the queue. A broadcast takes all, and hands them to the mutex's lock as a [`Chain`], to sleep on
 //! there (*wait morphing*). **Source.** POSIX.1-2017, `pthread_cond_*`. The destruction protocol is that of glibc's

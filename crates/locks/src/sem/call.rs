@@ -5,7 +5,7 @@
 //!
 //! ## A waiter's node
 //! ```text
-//!   WAITS ──a post──> CALLED ──woken, or noticed by the waiter──> NOTIFIED ──no permit──> WAITS, with the next generation
+//!   WAITS ──a post──> CALLED ──woken, or it noticed──> NOTIFIED ──no permit──> WAITS, with the next generation
 //!   any ──the waiter leaves──> LEAVING (the node is its own), or ABANDONED (the node is the list's)
 //! ```
 //! The state also says whether the node is in the list ([`LISTED`]), and in which generation the waiter has announced

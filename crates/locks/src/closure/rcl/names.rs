@@ -1,5 +1,7 @@
 //! # Client numbers
 //!
+//! Each client of a server takes a small number when it joins, and gives it back when it leaves.
+//!
 //! **Problem.** A server looks at the lines of all its clients. So their numbers must be small, and become small again
 //! when clients leave. **Idea.** Long-lived adaptive renaming, as in the paper's reference to Brodsky, Ellen & Woelfel
 //! (DISC 2006), of the simplest kind: a newcomer takes the least number that is free, in a map of bits. The server

@@ -48,7 +48,7 @@ impl<M: Machine> Head<M> {
         Self { front, turn: zero(), range: zero() }
     }
 
-    /// Its words, and what they are called, for checkers.
+    /// Its words and their names, for checkers.
     pub fn words(&self) -> [(&M::Word, &'static str); 3] {
         [(&self.front.sleep, "sleep"), (&self.turn, "turn"), (&self.range, "range")]
     }

@@ -74,7 +74,7 @@ impl<M: Machine> Slot<M> {
         Self { code, asleep, function: pair(), lock: pair(), context: pair(), inline }
     }
 
-    /// Its words, and what they are called, for checkers.
+    /// Its words and their names, for checkers.
     pub fn words(&self) -> [(&M::Word, &'static str); 2] {
         [(&self.code, "code"), (&self.asleep, "asleep")]
     }

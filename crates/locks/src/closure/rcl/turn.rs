@@ -93,7 +93,7 @@ impl<M: Machine> Worker<M> {
         self.at.store(step, Release);
     }
 
-    /// Its words, and what they are called, for checkers.
+    /// Its words and their names, for checkers.
     pub fn words(&self) -> [(&M::Word, &'static str); 3] {
         [(&self.at, "at"), (&self.blocked, "blocked"), (&self.bed, "bed")]
     }

@@ -1,5 +1,7 @@
 //! # The lock's word
 //!
+//! One word says whether the lock is ordinary or a server's, and whether it is held.
+//!
 //! ```text
 //! | bits 2–31 | bits 0–1 | meaning                                                                    |
 //! |-----------|----------|----------------------------------------------------------------------------|
@@ -75,7 +77,7 @@ impl<M: Machine> Lock<M> {
     pub(super) fn take(&self, seen: u32) -> bool {
         let free = !is_held(seen);
         if free {
-            self.word.store(seen | HELD, Relaxed); // The next thread with the turn sees it by `at`, or did it.
+            self.word.store(seen | HELD, Relaxed); // The next thread with the turn sees it by `at`, or did it itself.
         }
         free
     }
