@@ -1,7 +1,7 @@
 //! # Calling a waiter
 //!
 //! A waiter's node, and how a post finds a waiter to wake. Nothing here touches the semaphore: it touches only nodes,
-//! which live for ever. [`queue`](super::queue) argues why no permit is left while a waiter sleeps.
+//! which live for ever. [`queue`](super::queue) shows that no permit is left beside a sleeper.
 //!
 //! ## A waiter's node
 //! ```text

@@ -5,7 +5,7 @@
 //!
 //! **Problem.** Give a permit from anywhere, also from a signal handler that has interrupted this very code. Take a
 //! permit, in an order that can be chosen. Let the object be destroyed as soon as the last wait has returned. Never
-//! leave a permit while a waiter sleeps, because some thread was stopped in the middle. **Idea.** Permits are counted
+//! leave a permit beside a sleeping waiter because some thread was stopped in the middle. **Idea.** Permits are counted
 //! in one word, and any thread that finds one takes it, in whatever order threads run. A waiter announces itself in the
 //! same word: in one step it sees that there is no permit and makes every later post look for it. A post first makes
 //! its permit visible, and then calls a waiter. The list of sleepers only says which one. There is no lock to wait for:
@@ -52,7 +52,7 @@
 //! 7. In a forked child a list from before the fork belongs to nobody ([`settle`](crate::settle)). It is dropped, with
 //!    everything that stopped threads were doing, but not the permits.
 //!
-//! ## No permit is left while a waiter sleeps
+//! ## No permit is left beside a sleeping waiter
 //! **Theorem.** Let any number of threads be stopped, each at any instruction of a post or a wait. When all others have
 //! come to rest, and a waiter sleeps that is not stopped, there are at most as many permits as there are posts that are
 //! stopped, plus waiters that were called and then stopped. (Those permits are left in glibc's semaphore, too.) So n
@@ -68,7 +68,7 @@
 //! (b) It was at the list, and no node there was WAITS; or QUEUED was not set, because a thread had found the list
 //! empty. NEWS was not set when its permit came. So by 2 and 3 every waiter that had announced itself was in the list,
 //! CALLED or NOTIFIED, and all that were CALLED have been woken (`help`). Each of them looks for a permit, after t,
-//! before it sleeps again. For if by then it could have announced itself anew without seeing this permit, NEWS would
+//! before it sleeps again. If by then it could have announced itself anew without seeing this permit, NEWS would
 //! have been set, because a thread was at the list.
 //!
 //! (c) It has looked at all nodes, called any waiter that was WAITS, and woken any that was CALLED. A waiter that
@@ -371,7 +371,7 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// Puts a waiter into the list, unless it is there, or on its way out. Only at the list.
+    /// Puts a waiter into the list if its state is WAITS or CALLED, and it is not there yet. Only at the list.
     pub(super) fn adopt(self, handle: Handle) {
         let node = handle.node::<M>();
         let mut seen = node.state.load(Acquire);

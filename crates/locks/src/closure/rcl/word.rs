@@ -172,8 +172,8 @@ impl<M: Machine> Lock<M> {
         }
     }
 
-    /// (S, FREE) -> (0, HELD by the caller) -> (0, FREE), where S is closed, and takes the lock no more. Waits until
-    /// the lock is free.
+    /// (S, FREE) -> (0, HELD by the caller) -> (0, FREE), where S is closed, and so no longer takes the lock. Waits
+    /// until the lock is free.
     pub(super) fn reclaim<R: Roster<M>>(&self, server: u32, roster: &R) {
         loop {
             match self.word.compare_exchange(of(server, FREE), of(0, HELD), Acquire, Relaxed) {
