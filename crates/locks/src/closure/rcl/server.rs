@@ -60,7 +60,7 @@ impl<M: Machine> Default for Head<M> {
     }
 }
 
-/// A server: where its parts are. For each word of `live` there is one of `busy`, and there are 32 slots.
+/// A server: where its parts are. Each word of `live` goes with one word of `busy` and 32 slots.
 pub struct Server<'m, M: Machine> {
     /// Its own words.
     pub head: &'m Head<M>,
