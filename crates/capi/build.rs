@@ -1,4 +1,5 @@
-//! The shared library's name for the dynamic linker; and that it stays: its threads run in it.
+//! Sets the shared library's name for the dynamic linker. Also makes the library stay loaded, because its threads run
+//! in it.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

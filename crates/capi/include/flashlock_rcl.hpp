@@ -3,9 +3,9 @@
 //     flashlock::delegated<std::map<int, std::string>> names{flashlock::kind::delegated, "names"};
 //     auto size = names.run([&](auto& map) { map.emplace(7, "seven"); return map.size(); });
 //
-// run() calls a function with the value, alone, and returns what it returns: a value, one that can only be moved, a
-// reference, or nothing. An exception that leaves the function arrives in the caller of run(), and the lock can be used
-// on; whether the value can, is the caller's to say.
+// run() calls a function with the value, under the lock, and returns what it returns: a value, one that can only be
+// moved, a reference, or nothing. An exception that leaves the function arrives in the caller of run(), and the lock
+// stays usable. The caller decides whether the value is.
 //
 // A section that waits takes a second parameter:
 //
@@ -14,8 +14,8 @@
 //         …
 //     });
 //
-// What differs inside a section, and what is forbidden there, says flashlock_rcl.h; except that exceptions may leave
-// one. An exception object is made in the server's thread and is caught and destroyed in the client's, as by
+// flashlock_rcl.h says what differs inside a section, and what is forbidden there; except that exceptions may leave
+// one. An exception object is made in the server's thread. It is caught and destroyed in the client's thread, as by
 // std::exception_ptr: what it refers to must not be thread-local. With -fno-exceptions a section cannot throw, and
 // errors of these classes end the program.
 #ifndef FLASHLOCK_RCL_HPP
@@ -50,7 +50,8 @@ enum class kind : int {
 
 namespace detail {
 
-// 0, or a std::system_error with that number, and with the words of flashlock_rcl_error().
+// Returns if the code is 0. Otherwise throws a std::system_error with that number and the words of
+// flashlock_rcl_error().
 inline void check(int code)
 {
     if (code == 0) return;
@@ -62,7 +63,7 @@ inline void check(int code)
 #endif
 }
 
-// Room for what a section returns. It is made in the server's thread, and moved out in the client's.
+// Room for what a section returns. The result is made in the server's thread, and moved out in the client's.
 template <class R> class returned {
 public:
     returned() noexcept = default;
@@ -103,18 +104,19 @@ public:
 
 } // namespace detail
 
-// A server, which runs the sections of its locks. When it is destroyed, it waits for those that it runs, and its locks
-// become ordinary. Not to be destroyed in a section of its own: that ends the program.
+// A server, which runs the sections of its locks. When it is destroyed, it waits for the sections that it runs, and its
+// locks become ordinary. Do not destroy it in one of its own sections: that ends the program.
 class server {
 public:
     using options = flashlock_rcl_server_options;
     using statistics_type = flashlock_rcl_statistics;
 
-    // Opens one. Throws std::system_error, as all of these functions do.
+    // Opens a server. Throws std::system_error, as all of these functions do.
     server() { detail::check(flashlock_rcl_server_open(&at_, nullptr)); }
     explicit server(const options& given) { detail::check(flashlock_rcl_server_open(&at_, &given)); }
 
-    // The one of that name, with what the configuration says of it; opened if it is not yet, and never closed.
+    // The server of that name, with the options that the configuration gives it. It is opened if it is not yet open,
+    // and never closed.
     static server named(const char* name)
     {
         flashlock_rcl_server_t* at = nullptr;
@@ -155,7 +157,7 @@ private:
     bool is_named_ = false;
 };
 
-// A condition variable for sections. All that wait on it use the same lock.
+// A condition variable for sections. All waiters on it must use the same lock.
 class condition {
 public:
     condition() noexcept = default;
@@ -172,14 +174,14 @@ private:
 
 template <class T> class delegated;
 
-// Inside a section: how it waits. Others are let in meanwhile. References to the value stay valid, and what they refer
-// to may have changed.
+// Passed to a section that waits. While it waits, other sections run. References to the value stay valid, but what they
+// refer to may have changed.
 class inside {
 public:
     inside(const inside&) = delete;
     inside& operator=(const inside&) = delete;
 
-    // It may return for no reason.
+    // Wake-ups may be spurious.
     void wait(condition& condition) { detail::check(flashlock_rcl_cond_wait(condition.native_handle(), lock_)); }
 
     template <class Predicate> void wait(condition& condition, Predicate is_so)
@@ -187,7 +189,7 @@ public:
         while (!is_so()) wait(condition);
     }
 
-    // Whether it was notified, or returned for no reason, before that time.
+    // Returns whether it was notified, or woke up spuriously, before that time.
     template <class Duration>
     bool wait_until(condition& condition, const std::chrono::time_point<std::chrono::steady_clock, Duration>& time)
     {
@@ -199,7 +201,7 @@ public:
         return wait_until(condition, CLOCK_REALTIME, time.time_since_epoch());
     }
 
-    // What the predicate says at the end.
+    // Returns what the predicate says at the end.
     template <class Time, class Predicate> bool wait_until(condition& condition, const Time& time, Predicate is_so)
     {
         while (!is_so())
@@ -234,17 +236,17 @@ private:
     flashlock_rcl_t* lock_;
 };
 
-// A value, and a lock by which alone it can be had.
+// A value that can be accessed only through its lock.
 template <class T> class delegated {
 public:
-    // The value from these arguments, under an ordinary lock.
+    // Makes the value from these arguments, under an ordinary lock.
     template <class... Arguments, class = std::enable_if_t<std::is_constructible_v<T, Arguments...>>>
     explicit delegated(std::in_place_t, Arguments&&... arguments) : value_(std::forward<Arguments>(arguments)...)
     {
     }
     delegated() : value_() {}
 
-    // The value from these arguments, under a lock of that kind and name, which may be null.
+    // Makes the value from these arguments, under a lock of that kind and name. The name may be null.
     template <class... Arguments>
     explicit delegated(kind kind, const char* name = nullptr, Arguments&&... arguments)
         : value_(std::forward<Arguments>(arguments)...)
@@ -252,7 +254,7 @@ public:
         detail::check(flashlock_rcl_init(&lock_, static_cast<int>(kind), name));
     }
 
-    // The same under a lock of that server.
+    // The same, under a lock of that server.
     template <class... Arguments>
     explicit delegated(const server& server, Arguments&&... arguments)
         : value_(std::forward<Arguments>(arguments)...)
@@ -263,7 +265,7 @@ public:
     delegated(const delegated&) = delete;
     delegated& operator=(const delegated&) = delete;
 
-    // Calls section(value) or section(value, inside&) under the lock; what it returns or throws. Throws
+    // Calls section(value) or section(value, inside&) under the lock. Returns or throws what the section does. Throws
     // std::system_error with EDEADLK in a section of the same lock.
     template <class F> decltype(auto) run(F&& section)
     {
@@ -284,7 +286,7 @@ public:
     // The number of the server that runs its sections, or 0. It may change at any time.
     std::uint32_t server_number() const noexcept { return flashlock_rcl_server_of(&lock_); }
 
-    // The value, for who has it alone.
+    // The value, without the lock: the caller excludes other threads.
     T& unguarded() noexcept { return value_; }
 
 private:

@@ -1,4 +1,4 @@
-//! Errors become numbers, and words for who asks.
+//! Errors become numbers, and words for callers that ask.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -24,7 +24,7 @@ impl From<io::Error> for Failure {
             io::ErrorKind::InvalidInput => libc::EINVAL,
             io::ErrorKind::OutOfMemory => libc::ENOMEM,
             io::ErrorKind::WouldBlock => libc::EAGAIN,
-            // More servers than there may be.
+            // The limit of servers was reached.
             _ => libc::ENFILE,
         };
         Self::new(error.raw_os_error().unwrap_or_else(by_kind), error.to_string())
@@ -35,7 +35,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// `errno`, which is put back.
+/// The value of `errno`, which is restored on drop.
 struct Errno(c_int);
 
 impl Errno {
@@ -52,20 +52,20 @@ impl Drop for Errno {
     }
 }
 
-/// What a C function returns: 0, or the number of what went wrong, of which the words are kept.
+/// Calls `act`. Returns what the C function returns: 0, or an error number. The error's words are kept.
 pub(crate) fn code(act: impl FnOnce() -> Answer) -> c_int {
     let _kept = Errno::keep();
     match act() {
         Ok(()) => 0,
         Err(Failure { code, text }) => {
-            // A thread that ends has nobody left to ask.
+            // If the thread is ending, nothing can ask for the words any more.
             let _ = LAST.try_with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
             code
         }
     }
 }
 
-/// The words.
+/// The words of the last error.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn flashlock_rcl_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())

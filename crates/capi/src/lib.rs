@@ -1,7 +1,7 @@
 //! # The C interface to delegated locks
 //!
-//! What each function does says `include/flashlock_rcl.h`; `include/flashlock_rcl.hpp` makes C++ of it. Here is what C
-//! objects are made of, and how errors become numbers.
+//! `include/flashlock_rcl.h` says what each function does; `include/flashlock_rcl.hpp` builds the C++ interface on it.
+//! This crate says what C objects are made of, and how errors become numbers.
 //!
 //! | C object | is |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `flashlock_rcl_server_t` | [`Server`]: in a box, or a named one |
 //!
 //! ## A section
-//! is a C function. Its address, its context and its lock ride in the client's line; what it returns comes back in the
-//! place of the context. It must return: if it unwinds the stack, the program ends.
+//! is a C function. Its address, its context and its lock travel in the client's line. What it returns comes back in
+//! the place of the context. It must return: if it unwinds the stack, the program ends.
 
 mod errors;
 mod servers;
@@ -47,12 +47,12 @@ const _: () = assert!(size_of::<CCond>() == 16 && align_of::<CCond>() == 8);
 /// `flashlock_rcl_section_t`
 type Work = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
-/// What rides in a line.
+/// What travels in a line.
 #[repr(C)]
 struct Call {
     lock: *const CLock,
     work: Work,
-    /// And, when it was done, what it returned.
+    /// The context; after the call, what the section returned.
     context: *mut c_void,
 }
 
@@ -73,10 +73,10 @@ impl Drop for NoUnwinding {
 
 impl Call {
     /// # Safety
-    /// The place has a call that was not done. Its lock is held.
+    /// The place holds a call that has not been made. Its lock is held.
     unsafe fn act(place: *mut ()) {
         let place: *mut Self = place.cast();
-        // SAFETY: the caller's promise; the lock is there until its client has the answer.
+        // SAFETY: the caller's promise; the lock is valid until its client has the answer.
         unsafe {
             let Self { lock, work, context } = place.read();
             let guard = NoUnwinding;
@@ -88,7 +88,7 @@ impl Call {
 }
 
 fn lock<'a>(lock: *const CLock) -> Result<&'a CLock, Failure> {
-    // SAFETY: null, or what the caller has made a lock, as the header asks for.
+    // SAFETY: null, or a lock that the caller has made, as the header requires.
     unsafe { lock.as_ref() }.ok_or(Failure::new(libc::EINVAL, "the lock is NULL"))
 }
 
@@ -102,7 +102,7 @@ fn text<'a>(name: *const c_char) -> Result<Option<&'a str>, Failure> {
     if name.is_null() {
         return Ok(None);
     }
-    // SAFETY: a C string, as the header asks for.
+    // SAFETY: a C string, as the header requires.
     let name = unsafe { CStr::from_ptr(name) }.to_str();
     name.map(Some).map_err(|_| Failure::new(libc::EINVAL, "the name is not UTF-8"))
 }
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn flashlock_rcl_init(at: *mut CLock, kind: c_int, name: *
             other => return Err(Failure::new(libc::EINVAL, format!("{other} is no enum flashlock_rcl_kind"))),
         };
         let raw = named::lock(kind, text(name)?)?;
-        // SAFETY: not null, so a place for a lock. What was there was no lock, or was destroyed.
+        // SAFETY: not null, so a place for a lock. There was no lock, or it was destroyed.
         unsafe { at.write(CLock { raw, room: [0; 5] }) };
         Ok(())
     })
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn flashlock_rcl_destroy(at: *mut CLock) -> c_int {
         if lock(at)?.raw.is_held() {
             return Err(Failure::new(libc::EBUSY, "the lock is held"));
         }
-        // SAFETY: a lock that nobody uses any more, as the header asks for. It is left as an ordinary one, which owns
+        // SAFETY: a lock that is not used any more, as the header requires. It is left as an ordinary lock, which owns
         // nothing.
         drop(unsafe { std::mem::replace(&mut (*at).raw, Raw::new(0)) });
         Ok(())
@@ -167,8 +167,8 @@ pub unsafe extern "C" fn flashlock_rcl_exec(
     }
     let mut bytes: Inline = [MaybeUninit::uninit(); 4];
     let place: *mut Call = (&raw mut bytes).cast();
-    // SAFETY: it has room there. The section is called once, under the lock; that any thread may do so, and that the
-    // lock stays, is what the header asks for. It does not unwind.
+    // SAFETY: it has room there. The section is called once, under the lock. The header requires that any thread may do
+    // so, and that the lock stays. The section does not unwind.
     unsafe {
         place.write(Call { lock, work, context });
         lock.raw.run(Section::inline(Call::act, &mut bytes));

@@ -1,4 +1,4 @@
-//! Servers, and what they count.
+//! Servers, and their statistics.
 
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
@@ -100,7 +100,7 @@ pub(crate) unsafe extern "C" fn flashlock_rcl_server_named(at: *mut *mut Server,
         let at = given(at)?;
         let name = text(name)?.ok_or(Failure::new(libc::EINVAL, "the name is NULL"))?;
         let server = std::ptr::from_ref(named::server(name)?).cast_mut();
-        // SAFETY: not null, so writable. Nobody writes to a server by the pointer.
+        // SAFETY: not null, so writable. Nothing writes to a server through the pointer.
         unsafe { at.write(server) };
         Ok(())
     })
@@ -120,7 +120,7 @@ pub(crate) unsafe extern "C" fn flashlock_rcl_server_close(at: *mut Server) -> c
         if server.is_here() {
             return Err(Failure::new(libc::EDEADLK, "a section of a server cannot close it: it would wait for itself"));
         }
-        // SAFETY: made by `flashlock_rcl_server_open`, and not used any more, as the header asks for.
+        // SAFETY: made by `flashlock_rcl_server_open`, and not used any more, as the header requires.
         drop(unsafe { Box::from_raw(at) });
         Ok(())
     })

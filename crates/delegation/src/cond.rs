@@ -12,23 +12,23 @@ use flashlock_native::futex;
 use crate::Machine;
 use crate::here::Here;
 
-/// A condition variable, for [`Inside::wait`](crate::Inside::wait). All that wait on it use the same lock. Waiters are
-/// woken in no order. All-zero is one without waiters.
+/// A condition variable, for [`Inside::wait`](crate::Inside::wait). All waiters on it must use the same lock. They are
+/// woken in no particular order. All-zero is a condition variable without waiters.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Cond {
-    /// How often it was notified: what waiters sleep on.
+    /// How often it was notified. Waiters sleep on it.
     notified: AtomicU32,
 }
 
 impl Cond {
-    /// One without waiters.
+    /// A condition variable without waiters.
     pub const fn new() -> Self {
         Self { notified: AtomicU32::new(0) }
     }
 
-    /// `release`, sleep, `acquire`. Who notifies after `release`, or under the lock before, is not missed. Whether time
-    /// ran out.
+    /// Calls `release`, sleeps, and calls `acquire`. A notification after `release`, or before it under the lock, is
+    /// not missed. Returns whether time ran out.
     pub(crate) fn wait_between(&self, until: Option<Deadline>, release: impl FnOnce(), acquire: impl FnOnce()) -> bool {
         let seen = self.notified.load(Relaxed); // Under the lock.
         release();
@@ -41,7 +41,7 @@ impl Cond {
         matches!(ended, Unparked::TimedOut)
     }
 
-    /// Wakes one waiter, if there is one. Inside a section or outside.
+    /// Wakes one waiter, if there is one. It may be called inside a section or outside.
     pub fn notify_one(&self) {
         self.notify(1);
     }

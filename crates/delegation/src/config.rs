@@ -1,6 +1,6 @@
 //! # Which server runs which lock
 //!
-//! Programs give locks names, and whoever starts the program says where each of them is to be:
+//! Programs name their locks, and the user of the program says where each of them is to be:
 //!
 //! | variable | |
 //! |---|---|
@@ -9,7 +9,7 @@
 //!
 //! ```toml
 //! [servers.hot]              # each of these may be left out
-//! cpu = 3                    # its servicing threads are bound to that CPU; free without it
+//! cpu = 3                    # its servicing threads are bound to that CPU; without it they are not bound
 //! threads = 64               # servicing threads at most
 //! timeout-ms = 10            # how long a section may take before another servicing thread goes on
 //! scheduling = "real-time"   # or "ordinary"
@@ -20,15 +20,15 @@
 //! queue = "adaptive"         # or one that goes to a server when that pays
 //! "cache.*" = "hot"          # all names that begin so; the longest pattern that fits decides
 //!
-//! [adaptive]                 # from when on a server pays: `flashlock calibrate --delegation` measures it
+//! [adaptive]                 # when a server pays: `flashlock calibrate --delegation` measures it
 //! go = 0.2                   # the share of time in sections; or "never"
 //! back = 0.02                # the use rate at which a lock comes back
-//! handover-ns = 400          # a hand-over of the contended ordinary lock
+//! handover-ns = 400          # a hand-off of the contended ordinary lock
 //! request-ns = 200           # a request to a server, besides the section
 //! ```
 //!
-//! A lock that is not named stays what its program makes it. Servers are opened when they are first needed. They are
-//! read once, at the first lock that has a name or is delegated.
+//! A lock that is not named here stays what its program makes it. Servers are opened when they are first needed. The
+//! variables and the file are read once, at the first lock that has a name or is delegated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,13 +48,13 @@ pub const ENV_FILE: &str = "FLASHLOCK_RCL_CONFIG";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Ordinary,
-    /// Where it pays.
+    /// On a server if that pays.
     Adaptive,
     /// On the server of that name.
     Server(String),
 }
 
-/// What the file says of a server.
+/// The file's description of a server.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Described {
@@ -81,16 +81,16 @@ struct File {
     adaptive: Thresholds,
 }
 
-/// All of it.
+/// The file and the list.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
     servers: BTreeMap<String, Described>,
-    /// The list's come first.
+    /// The list's locks, then the file's.
     locks: [BTreeMap<String, Place>; 2],
     adaptive: Thresholds,
 }
 
-/// Words that are no servers.
+/// Words that cannot name a server.
 const PLACES: [&str; 2] = ["ordinary", "adaptive"];
 
 fn bad(text: String) -> io::Error {
@@ -106,7 +106,7 @@ fn place(word: &str) -> Place {
 }
 
 impl Config {
-    /// What the variables say.
+    /// The configuration that the variables give.
     pub(crate) fn from_env() -> io::Result<Self> {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
         let mut config = match variable(ENV_FILE) {
@@ -125,7 +125,7 @@ impl Config {
         Ok(config)
     }
 
-    /// A file's text.
+    /// Parses a file's text.
     fn parse(text: &str) -> io::Result<Self> {
         let File { servers, locks, adaptive } = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         if let Some(name) = PLACES.iter().find(|name| servers.contains_key(**name)) {
@@ -161,17 +161,17 @@ impl Config {
         Ok(())
     }
 
-    /// What is known of this machine.
+    /// The thresholds of this machine.
     pub(crate) fn thresholds(&self) -> Thresholds {
         self.adaptive
     }
 
-    /// Where the lock of that name is to be, if anything is said of it.
+    /// Where the lock of that name is to be, if the configuration names it.
     pub(crate) fn place(&self, lock: &str) -> Option<&Place> {
         self.locks.iter().find_map(|locks| find(locks, lock))
     }
 
-    /// What the server of that name is given.
+    /// The options of the server of that name.
     pub(crate) fn options(&self, server: &str) -> Options {
         self.servers.get(server).copied().unwrap_or_default().options()
     }

@@ -20,18 +20,18 @@ use crate::named::{self, Kind};
 use crate::raw::{Raw, Recursive};
 use crate::server::Server;
 
-/// A value, and a lock by which alone it can be had. The lock is ordinary, or a server's, which then runs all sections.
-/// Clients wait by policy `W`.
+/// A value that can be accessed only through its lock. The lock is ordinary, or a server's, which then runs all
+/// sections. Clients wait by policy `W`.
 ///
-/// Use it for data of which many threads do little, all the time, when one CPU can be spared. For sections that are
-/// long, or that mostly find the lock free, an ordinary lock is better, which this one is until it is
+/// Use it for data on which many threads do little work, all the time, when one CPU can be spared. If sections are
+/// long, or mostly find the lock free, an ordinary lock is better. This lock is ordinary until it is
 /// [assigned](Delegated::assign).
 pub struct Delegated<T: ?Sized, W: WaitPolicy = SpinThenPark> {
     lock: Raw<W>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is accessed by one thread at a time, though not always by the same one: it is as if sent to it.
+// SAFETY: one thread at a time accesses the value, though not always the same thread: it is as if sent to it.
 unsafe impl<T: ?Sized + Send, W: WaitPolicy> Sync for Delegated<T, W> {}
 
 #[cold]
@@ -42,7 +42,7 @@ fn recursive() -> ! {
 /// How a section ended.
 type Outcome<R> = Result<R, Box<dyn Any + Send>>;
 
-/// A closure on its way to the value, and back with what became of it.
+/// A closure on its way to the value; on the way back, its outcome.
 union Call<'a, T: ?Sized, W: WaitPolicy, F, R> {
     work: ManuallyDrop<(&'a Delegated<T, W>, F)>,
     outcome: ManuallyDrop<Outcome<R>>,
@@ -57,7 +57,7 @@ where
     /// Work -> outcome.
     ///
     /// # Safety
-    /// The context is a call that was not acted upon, and nobody else accesses it. The lock is held.
+    /// The context is a call that has not been run, and nothing else accesses it. The lock is held.
     unsafe fn act(context: *mut ()) {
         let call: *mut Self = context.cast();
         // SAFETY: the caller's promise.
@@ -71,7 +71,7 @@ where
 
     const IS_INLINE: bool = size_of::<Self>() <= size_of::<Inline>() && align_of::<Self>() <= align_of::<Inline>();
 
-    /// Has it done under the lock, and what became of it.
+    /// Has the call run under the lock. Returns its outcome.
     fn run(mut self, lock: &Raw<W>) -> Outcome<R> {
         if Self::IS_INLINE {
             let mut bytes: Inline = [MaybeUninit::uninit(); 4];
@@ -96,13 +96,12 @@ where
 }
 
 impl<T> Delegated<T> {
-    /// With this value, under an ordinary lock.
+    /// This value, under an ordinary lock.
     pub fn new(value: T) -> Self {
         Self::waiting(value)
     }
 
-    /// With this value, under a lock of that kind and name, which the [configuration](crate::config) may place
-    /// elsewhere.
+    /// This value, under a lock of that kind and name. The [configuration](crate::config) may place the lock elsewhere.
     ///
     /// # Errors
     /// What is wrong with the configuration; why the server cannot be [opened](Server::open).
@@ -110,48 +109,48 @@ impl<T> Delegated<T> {
         Ok(Self { lock: named::lock(kind, Some(name))?, value: UnsafeCell::new(value) })
     }
 
-    /// With this value, under an [adaptive](crate::adapt) lock of that name, which the [configuration](crate::config)
-    /// may place elsewhere.
+    /// This value, under an [adaptive](crate::adapt) lock of that name. The [configuration](crate::config) may place
+    /// the lock elsewhere.
     ///
     /// # Errors
-    /// What is wrong with the configuration; what the system says if it refuses the governor's thread.
+    /// What is wrong with the configuration; the system's error if it refuses the governor's thread.
     pub fn adaptive(name: &str, value: T) -> io::Result<Self> {
         Self::named(name, Kind::Adaptive, value)
     }
 
-    /// With this value, under an [adaptive](crate::adapt) lock of that governor.
+    /// This value, under an [adaptive](crate::adapt) lock of that governor.
     pub fn governed(governor: &Governor, name: &str, value: T) -> Self {
         Self { lock: Raw::adaptive(governor, Some(name)), value: UnsafeCell::new(value) }
     }
 
-    /// With this value, under a lock of that server.
+    /// This value, under a lock of that server.
     pub fn on(server: &Server, value: T) -> Self {
         Self::waiting_on(server, value)
     }
 }
 
 impl<T, W: WaitPolicy> Delegated<T, W> {
-    /// As [`new`](Delegated::new), with any way of waiting: `Delegated::<_, Park>::waiting(value)`.
+    /// As [`new`](Delegated::new), with any waiting policy: `Delegated::<_, Park>::waiting(value)`.
     pub fn waiting(value: T) -> Self {
         Self { lock: Raw::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// As [`on`](Delegated::on), with any way of waiting.
+    /// As [`on`](Delegated::on), with any waiting policy.
     pub fn waiting_on(server: &Server, value: T) -> Self {
         Self { lock: Raw::new(server.number()), value: UnsafeCell::new(value) }
     }
 
-    /// The value, for who has it alone.
+    /// The value, without the lock: the caller has exclusive access.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
 }
 
 impl<T: ?Sized + Send, W: WaitPolicy> Delegated<T, W> {
-    /// Has the closure run with the value, alone, and returns what it returned. A panic inside comes out here, and the
-    /// lock can be used on.
+    /// Has the closure run with the value, with exclusive access, and returns what it returned. A panic inside comes
+    /// out here, and the lock stays usable.
     ///
-    /// What differs inside, and what is forbidden, says the [crate].
+    /// The [crate] says what differs inside a section, and what is forbidden there.
     ///
     /// # Panics
     /// In a section of the same value, which would wait for itself.
@@ -173,7 +172,7 @@ impl<T: ?Sized + Send, W: WaitPolicy> Delegated<T, W> {
         call.run(&self.lock).unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Makes the lock that server's, or with `None` ordinary. It waits for the lock. Requests that wait elsewhere go
+    /// Makes the lock that server's, or ordinary with `None`. It waits for the lock. Requests that wait elsewhere go
     /// there. An adaptive lock stays there until it is [unpinned](Delegated::unpin).
     ///
     /// # Panics
@@ -182,7 +181,7 @@ impl<T: ?Sized + Send, W: WaitPolicy> Delegated<T, W> {
         self.lock.assign(server.map_or(0, Server::number)).unwrap_or_else(|Recursive| recursive());
     }
 
-    /// Has an [adaptive](crate::adapt) lock move again after it was [assigned](Delegated::assign).
+    /// Lets an [adaptive](crate::adapt) lock move again after it was [assigned](Delegated::assign).
     pub fn unpin(&self) {
         self.lock.unpin();
     }
@@ -192,12 +191,13 @@ impl<T: ?Sized + Send, W: WaitPolicy> Delegated<T, W> {
         self.lock.is_adaptive()
     }
 
-    /// The number of the server that runs its sections; `None` if they are run by who asks. It may change at any time.
+    /// The number of the server that runs its sections; `None` if the calling threads run them. It may change at any
+    /// time.
     pub fn server(&self) -> Option<u32> {
         Some(self.lock.server()).filter(|&number| number != 0)
     }
 
-    /// The value, for who has it alone.
+    /// The value, without the lock: the caller has exclusive access.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -209,7 +209,7 @@ impl<T: Default, W: WaitPolicy> Default for Delegated<T, W> {
     }
 }
 
-/// Says whose it is; not the value, for which it would have to wait.
+/// Shows the server; not the value, because that would have to wait for the lock.
 impl<T: ?Sized, W: WaitPolicy> fmt::Debug for Delegated<T, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delegated").field("server", &self.lock.server()).finish_non_exhaustive()
@@ -219,22 +219,22 @@ impl<T: ?Sized, W: WaitPolicy> fmt::Debug for Delegated<T, W> {
 /// The value inside a section.
 pub struct Inside<'a, T: ?Sized, W: WaitPolicy = SpinThenPark> {
     delegated: &'a Delegated<T, W>,
-    /// It stands for the borrowed value, and may go to other threads only as that may.
+    /// It stands for the borrowed value, and may go to another thread only if the value may.
     value: PhantomData<&'a mut T>,
 }
 
 impl<T: ?Sized, W: WaitPolicy> Inside<'_, T, W> {
-    /// Lets others in, waits until the condition variable is notified, and has the value alone again. It may return for
-    /// no reason.
+    /// Lets others in, waits until the condition variable is notified, and has the value alone again. Wake-ups may be
+    /// spurious.
     ///
-    /// On a server the section keeps its servicing thread meanwhile, and another one goes on: see
-    /// [`Options::threads`](crate::Options::threads).
+    /// On a server the section keeps its servicing thread meanwhile, and another thread goes on with other sections:
+    /// see [`Options::threads`](crate::Options::threads).
     pub fn wait(&mut self, cond: &Cond) {
-        // The value is not borrowed meanwhile, for this is.
+        // The value is not borrowed meanwhile, because `self` is.
         self.delegated.lock.wait(cond, None).expect("a section's lock is held");
     }
 
-    /// The same, until that time at most. Whether it came first.
+    /// The same, until that time at most. Returns whether time ran out.
     pub fn wait_until(&mut self, cond: &Cond, until: Deadline) -> bool {
         self.delegated.lock.wait(cond, Some(until)).expect("a section's lock is held")
     }

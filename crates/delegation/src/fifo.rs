@@ -1,8 +1,8 @@
 //! # Real-time scheduling
 //!
-//! `SCHED_FIFO` lets a servicing thread run until it sleeps. It needs a privilege (`CAP_SYS_NICE`, or `ulimit -r`), so
+//! `SCHED_FIFO` lets a servicing thread run until it sleeps. It needs a privilege (`CAP_SYS_NICE`, or `ulimit -r`). So
 //! it is tried, never assumed: a refusal leaves the ordinary policy. A thread that serves without end would starve a
-//! client that is bound to its CPU; it takes a [`Breath`] now and then.
+//! client that is bound to its CPU, so it takes a [`Breath`] now and then.
 
 use flashlock_native::{clock, sys};
 
@@ -17,7 +17,7 @@ fn set(thread: u32, priority: i32) -> bool {
     unsafe { sys::syscall(libc::SYS_sched_setscheduler, arguments) == 0 }
 }
 
-/// Asks for it for the calling thread. Whether it was given.
+/// Asks for `SCHED_FIFO` for the calling thread. Returns whether it was granted.
 pub(crate) fn ask(priority: i32) -> bool {
     set(0, priority)
 }
@@ -27,7 +27,7 @@ pub(crate) fn requeue(thread: u32) {
     let _ = set(thread, LOWER) && set(thread, WORKER);
 }
 
-/// Binds the calling thread to a CPU, if it may be there.
+/// Binds the calling thread to a CPU, if it may use that CPU.
 pub(crate) fn pin(cpu: u32) {
     let mut mask = [0_u64; 16];
     if let Some(word) = mask.get_mut(cpu as usize / 64) {
@@ -37,11 +37,11 @@ pub(crate) fn pin(cpu: u32) {
     }
 }
 
-/// After so long (ns) without sleep …
+/// A thread sleeps after so long (ns) without sleep …
 const AFTER: u64 = 5_000_000;
-/// … it sleeps so long (µs).
+/// … for so long (µs).
 const FOR: u32 = 100;
-/// The clock is looked at once in so many scans.
+/// The clock is read once in so many scans.
 const EVERY: u32 = 64;
 
 /// Lets others have the CPU now and then.

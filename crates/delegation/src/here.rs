@@ -1,8 +1,9 @@
 //! # The calling thread
 //!
-//! Which client number it has at which server, and whether it is a servicing thread. A thread takes a number with its
-//! first request to a server, keeps it, and gives it back when it ends. What runs after that (destructors of other
-//! thread-local values) takes a number for each request. And which locks' sections it is running, one in the other.
+//! Which client number the calling thread has at which server, and whether it is a servicing thread; also which locks'
+//! sections it is running, nested. A thread takes a number with its first request to a server, keeps it, and gives it
+//! back when it ends. Code that runs after that (destructors of other thread-local values) takes a number for each
+//! request.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,7 +13,7 @@ use flashlock_native::sys;
 use crate::Machine;
 use crate::host::Host;
 
-/// The thread that calls.
+/// The calling thread.
 pub(crate) struct Here;
 
 /// A client number at a server.
@@ -22,7 +23,7 @@ struct Lease {
     client: u32,
 }
 
-/// All of a thread's.
+/// All client numbers of a thread.
 struct Leases(RefCell<Vec<Lease>>);
 
 impl Drop for Leases {
@@ -36,14 +37,14 @@ impl Drop for Leases {
 
 thread_local! {
     static LEASES: Leases = const { Leases(RefCell::new(Vec::new())) };
-    /// The one that was used last.
+    /// The lease that was used last.
     static LAST: Cell<Option<Lease>> = const { Cell::new(None) };
     static WORKER: Cell<Option<(u32, u32)>> = const { Cell::new(None) };
-    /// The section that the thread runs, the innermost one.
+    /// The innermost section that the thread runs.
     static INSIDE: Cell<*const Frame> = const { Cell::new(std::ptr::null()) };
 }
 
-/// A section that is being run: it stands on the stack of the thread that runs it.
+/// A section that is being run. It is on the stack of the thread that runs it.
 struct Frame {
     lock: *const (),
     outer: *const Frame,
@@ -79,14 +80,14 @@ pub(crate) fn is_inside(lock: *const ()) -> bool {
     false
 }
 
-/// The calling thread is that worker, while `act` runs.
+/// Makes the calling thread that worker while `act` runs.
 pub(crate) fn as_worker(server: u32, worker: u32, act: impl FnOnce()) {
     WORKER.set(Some((server, worker)));
     act();
     WORKER.set(None);
 }
 
-/// A number at that server. With 65,536 clients at once a further one waits until another one has gone.
+/// A number at that server. If there are 65,536 clients already, the thread waits until one of them leaves.
 fn join(server: u32) -> u32 {
     loop {
         if let Some(client) = Host::of(server).core.join() {
@@ -96,14 +97,14 @@ fn join(server: u32) -> u32 {
     }
 }
 
-/// The thread's number at that server, which it keeps; `None` where it can keep nothing any more.
+/// The thread's number at that server, which it keeps. `None` if the thread ends, and can no longer keep anything.
 #[cold]
 fn lease(server: u32) -> Option<u32> {
     let find = |leases: &Leases| {
         let mut leases = leases.0.borrow_mut();
         let known = leases.iter().find(|lease| lease.server == server).copied();
         let lease = known.unwrap_or_else(|| {
-            // Those of servers that are gone are nobody's any more.
+            // Numbers of closed servers are not needed any more.
             leases.retain(|lease| !Host::of(lease.server).core.is_closed());
             let lease = Lease { server, client: join(server) };
             leases.push(lease);

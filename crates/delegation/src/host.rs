@@ -1,7 +1,7 @@
 //! # A server's memory
 //!
-//! Address space for as many clients as there may be, in which pages come as clients do; and the table in which servers
-//! are found by number. A server's memory is never given back: a client that comes late finds it closed.
+//! It is address space for the largest number of clients, in which pages appear as clients do; and the table that finds
+//! servers by number. A server's memory is never given back: a client that comes late finds the server closed.
 
 use std::io;
 use std::sync::Mutex;
@@ -19,12 +19,12 @@ use crate::statistics::Counts;
 
 /// Clients of a server at once, at most.
 const CLIENTS: usize = 1 << 16;
-/// Words of bits for these.
+/// Words of bits for them.
 const GROUPS: usize = CLIENTS / 32;
-/// Servers that a process opens in its life, at most.
+/// The size of the table. A process opens at most one server fewer in its life, because number 0 is none.
 const SERVERS: usize = 1 << 12;
 
-/// By number. 0 is none.
+/// Servers by number. 0 is none.
 static TABLE: [AtomicPtr<Host>; SERVERS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SERVERS];
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
@@ -32,33 +32,32 @@ static NEXT: AtomicU32 = AtomicU32::new(1);
 pub(crate) struct Host {
     pub(crate) core: rcl::Server<'static, Machine>,
     pub(crate) options: Options,
-    /// Changes when the manager is to look at once: what it sleeps on.
+    /// Changes when the manager must look at once. The manager sleeps on it.
     pub(crate) bell: Word32,
-    /// 1: the manager sleeps until it is called, for the server has had nothing to do for long.
+    /// 1: the manager sleeps until it is called, because the server has long had nothing to do.
     pub(crate) quiet: AtomicU32,
-    /// How often no thread could be made that was needed: for there are as many as there may be, or the system has
-    /// refused.
+    /// How often a thread was needed and could not be made: the limit was reached, or the system refused.
     pub(crate) short: AtomicU64,
     pub(crate) elections: AtomicU64,
     /// Whether its threads have real-time scheduling.
     pub(crate) is_fifo: AtomicBool,
-    /// Of each worker.
+    /// The counters of each worker.
     pub(crate) counts: Box<[Counts]>,
     /// Kernel ids of the workers that were made.
     pub(crate) ids: Mutex<Vec<u32>>,
 }
 
-/// Zeroed memory, for good, of which nothing is touched.
+/// Zeroed memory that is never given back. No page of it is touched here.
 fn reserve<T>(count: usize) -> io::Result<&'static [T]> {
     let bytes = (count * size_of::<T>()).next_multiple_of(1 << 12);
     let address = sys::map_anonymous(bytes).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-    // SAFETY: mapped just now, page-aligned, never unmapped, all-zero; each `T` that is asked for is made of atomic
-    // words and bytes that may be anything.
+    // SAFETY: mapped just now, page-aligned, never unmapped, all-zero. Each `T` that is used here is made of atomic
+    // words and of bytes that may have any value.
     Ok(unsafe { std::slice::from_raw_parts(address.cast(), count) })
 }
 
 impl Host {
-    /// A new one, with the next number.
+    /// A new server, with the next number.
     pub(crate) fn open(options: Options) -> io::Result<&'static Self> {
         let number = NEXT.fetch_add(1, Relaxed);
         let Some(place) = TABLE.get(number as usize) else {
@@ -107,7 +106,7 @@ impl Host {
         self.ids.lock().expect("nobody panics with it").clone()
     }
 
-    /// Has the manager look.
+    /// Makes the manager look.
     pub(crate) fn call_manager(&self) {
         self.bell.0.fetch_add(1, Release);
         flashlock_native::futex::wake(&raw const self.bell.0, 1);

@@ -1,7 +1,7 @@
 //! # Delegation: servers that run critical sections
 //!
-//! The runtime of Remote Core Locking: its threads, and their policy. The protocol is
-//! [`rcl`](flashlock_locks::closure::rcl).
+//! The runtime of Remote Core Locking: its threads, and their policy. Use it when many threads run short sections on
+//! the same data, and a CPU can be spared for a server. The protocol is [`rcl`](flashlock_locks::closure::rcl).
 //!
 //! ```
 //! use flashlock_delegation::{Delegated, Options, Server};
@@ -19,38 +19,38 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`server`] | [`Server`]: what it is given, how it is opened and closed |
+//! | [`server`] | [`Server`]: its options, opening and closing |
 //! | [`delegated`] | [`Delegated`]: a value, and a lock that may be a server's |
-//! | [`raw`] | the lock alone, which other languages' interfaces are made of |
+//! | [`raw`] | the lock alone, which the interfaces for other languages are made of |
 //! | [`adapt`] | locks that go to a server when that pays, and come back |
 //! | [`config`] | which server runs which lock: a file, and variables |
-//! | [`named`] | servers by name, where locks begin |
+//! | [`named`] | servers by name; where a new lock starts |
 //! | [`cond`] | condition variables for sections |
 //! | [`statistics`] | what a server counts |
 //! | `threads` | servicing threads, and the management thread that elects them |
-//! | `host` | a server's memory, and where it is found by its number |
+//! | `host` | a server's memory, and the table of servers by number |
 //! | `here` | the calling thread: its client numbers, and whether it is a servicing thread |
-//! | `fifo` | real-time scheduling, where it is asked for and may be had |
+//! | `fifo` | real-time scheduling, if it is asked for and allowed |
 //!
 //! ## What differs inside a section
 //! A section of a delegated lock runs in a servicing thread. There
 //! - the thread id, thread-local storage, `errno`, the signal mask, the name and the stack (2 MiB, as of any Rust
 //!   thread) are that thread's;
 //! - a signal that is sent to the client's thread is handled there, while the section goes on here;
-//! - a panic travels to the client, and the lock can be used on. Whether the value can, is the caller's to say;
+//! - a panic travels to the client, and the lock stays usable. The caller decides whether the value is;
 //! - sections of other locks may be run, also of the same server: those run in place.
 //!
 //! ## What is forbidden
-//! - A section of the same lock inside a section: it would wait for itself, and panics instead. (Where sections of
-//!   other servers are in between, so that another thread would have to find out, it does wait.)
+//! - A section of the same lock inside a section: it would wait for itself, and panics instead. (If sections of other
+//!   servers are in between, so that another thread would have to find out, it does wait.)
 //! - To end the thread inside a section (`pthread_exit`): the server would lose it, with the lock held.
 //! - A section in a signal handler: the handler may have interrupted one.
 //! - To go on in the child of a `fork` that was made inside a section: the child has the servicing thread, and no
 //!   client.
 //!
-//! A child that was forked outside of sections has no servers of its parent's: there, delegated locks become ordinary
-//! when they are used, and servers can be opened. A lock whose section was running when another thread forked stays
-//! held there, as any mutex does.
+//! A child that was forked outside of sections has none of its parent's servers. There, a delegated lock becomes
+//! ordinary when it is next used, and servers can be opened. If another thread was running a section of a lock at the
+//! fork, that lock stays held in the child, as any mutex does.
 
 pub mod adapt;
 pub mod cond;

@@ -13,31 +13,31 @@ use crate::config::{Config, Place};
 use crate::raw::Raw;
 use crate::server::Server;
 
-/// What a program makes a lock, where nobody says otherwise.
+/// What a lock is, unless the configuration says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Who asks for a section runs it.
+    /// The thread that asks for a section runs it.
     Ordinary,
-    /// A server runs its sections: the one that the [configuration](crate::config) names, or else that called
+    /// A server runs its sections: the one that the [configuration](crate::config) names, or else the server
     /// [`DEFAULT`].
     Delegated,
     /// It is ordinary, and goes to a server when that pays.
     Adaptive,
 }
 
-/// The server of delegated locks of which nothing else is said.
+/// The server of delegated locks that the configuration does not place.
 pub const DEFAULT: &str = "default";
 
 static OPEN: Mutex<BTreeMap<String, &'static Server>> = Mutex::new(BTreeMap::new());
 
-/// What the variables say, read once.
+/// The configuration, read once.
 fn config() -> io::Result<&'static Config> {
     static CONFIG: OnceLock<Result<Config, (io::ErrorKind, String)>> = OnceLock::new();
     let read = || Config::from_env().map_err(|error| (error.kind(), error.to_string()));
     CONFIG.get_or_init(read).as_ref().map_err(|(kind, text)| io::Error::new(*kind, text.clone()))
 }
 
-/// The server of that name, which is opened if it is not yet. (A forked child opens its own.)
+/// The server of that name, which is opened if it is not yet open. (A forked child opens its own.)
 ///
 /// # Errors
 /// As [`Server::open`]; and what is wrong with the configuration.
@@ -52,21 +52,21 @@ pub fn server(name: &str) -> io::Result<&'static Server> {
     Ok(server)
 }
 
-/// Whether [`server`] has opened it.
+/// Whether [`server`] has opened this server.
 pub fn is_named(server: &Server) -> bool {
     let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.values().any(|named| std::ptr::eq(*named, server))
 }
 
-/// The thresholds of this machine that the configuration has.
+/// The configuration's thresholds of this machine.
 pub(crate) fn thresholds() -> io::Result<Thresholds> {
     Ok(config()?.thresholds())
 }
 
-/// A lock of that name, if it has one, which its program makes so.
+/// A lock of that name, if it has one. It is of that kind, unless the configuration places it elsewhere.
 ///
 /// # Errors
-/// As [`server`]; what the system says if it refuses the thread of the governor.
+/// As [`server`]; the system's error if it refuses the governor's thread.
 pub fn lock<W: WaitPolicy>(kind: Kind, name: Option<&str>) -> io::Result<Raw<W>> {
     let said = match name {
         Some(name) => config()?.place(name),

@@ -1,6 +1,6 @@
 //! # A lock without a value
 //!
-//! What [`Delegated`](crate::Delegated) puts beside its value, and what the C interface is made of.
+//! [`Delegated`](crate::Delegated) puts it beside its value, and the C interface is made of it.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -18,7 +18,7 @@ use crate::cond::Cond;
 use crate::here::{self, Here};
 use crate::host::Host;
 
-/// A lock that may be a server's; all-zero is an ordinary, free one. Clients wait by policy `W`.
+/// A lock that may be a server's. All-zero is an ordinary, free lock. Clients wait by policy `W`.
 ///
 /// # Invariants
 /// 1. Only the holder writes `sections`.
@@ -26,7 +26,7 @@ use crate::host::Host;
 #[repr(C)]
 pub struct Raw<W: WaitPolicy = SpinThenPark> {
     lock: Lock<Machine>,
-    /// Sections of an adaptive lock: beside its word, for its holder has that line.
+    /// The number of sections of an adaptive lock. It is beside the word, because the holder has that cache line.
     sections: AtomicU32,
     meter: Option<Metered>,
     wait: PhantomData<fn() -> W>,
@@ -34,11 +34,11 @@ pub struct Raw<W: WaitPolicy = SpinThenPark> {
 
 const _: () = assert!(size_of::<Raw>() == 24);
 
-/// An `Arc` that is null in zeroed memory.
+/// An `Arc`. In zeroed memory an `Option` of it is `None`.
 #[repr(transparent)]
 struct Metered(NonNull<Meter>);
 
-// SAFETY: it is an `Arc` of what is `Send` and `Sync`.
+// SAFETY: it is an `Arc` of a type that is `Send` and `Sync`.
 unsafe impl Send for Metered {}
 // SAFETY: as above.
 unsafe impl Sync for Metered {}
@@ -71,12 +71,12 @@ pub struct Recursive;
 pub struct NotInside;
 
 impl<W: WaitPolicy> Raw<W> {
-    /// A free lock, of the server of that number, or ordinary if it is 0.
+    /// A free lock: of the server of that number, or ordinary if the number is 0.
     pub fn new(server: u32) -> Self {
         Self { lock: Lock::of(server), sections: AtomicU32::new(0), meter: None, wait: PhantomData }
     }
 
-    /// A free, ordinary lock, which that governor may move.
+    /// A free, ordinary lock that the governor may move.
     pub fn adaptive(governor: &Governor, name: Option<&str>) -> Self {
         Self { meter: governor.meter(name).map(Metered::new), ..Self::new(0) }
     }
@@ -86,13 +86,13 @@ impl<W: WaitPolicy> Raw<W> {
         self.meter.as_ref().map(Metered::get)
     }
 
-    /// Whether a governor may move it, if it is not pinned.
+    /// Whether a governor may move it while it is not pinned.
     pub fn is_adaptive(&self) -> bool {
         self.meter.is_some()
     }
 
-    /// Has the section run under the lock. Its function calls [`inside`](Raw::inside). Not for who
-    /// [is](Raw::is_inside) inside: it would wait for itself.
+    /// Has the section run under the lock. Its function calls [`inside`](Raw::inside). Do not call this inside a
+    /// section of the same lock ([`is_inside`](Raw::is_inside)): it would wait for itself.
     ///
     /// # Safety
     /// The lock stays where it is until every call of this has returned.
@@ -106,9 +106,9 @@ impl<W: WaitPolicy> Raw<W> {
         }
     }
 
-    /// A section's work: while it runs, the calling thread is known to be inside this lock.
+    /// Runs a section's work. Meanwhile the calling thread is known to be inside this lock.
     ///
-    /// An adaptive lock goes where it is wanted when its section has ended.
+    /// An adaptive lock moves, when its section has ended, to the server where it is wanted.
     #[inline]
     pub fn inside<R>(&self, work: impl FnOnce() -> R) -> R {
         let Some(meter) = self.meter() else { return here::inside(self.address(), work) };
@@ -122,13 +122,14 @@ impl<W: WaitPolicy> Raw<W> {
         result
     }
 
-    /// Held by the caller, wherever it is -> there, where it is wanted, if that server is open. (It is closed in a
-    /// child that was forked.)
+    /// (held by the caller, anywhere) -> (held by the caller, where it is wanted), if that server is open. (It is
+    /// closed in a child that was forked.)
     #[cold]
     fn goes(&self, meter: &Meter) {
         let wanted = meter.wanted();
         if wanted == 0 || !Host::of(wanted).core.is_closed() {
-            // SAFETY: the caller runs a section of it, and so holds it. Should the server be closed, clients find out.
+            // SAFETY: the caller runs a section of it, and so holds it. If the server is closed later, clients find
+            // out.
             unsafe { assign(&self.lock, wanted, &Here) };
             meter.moved(wanted);
         }
@@ -144,8 +145,8 @@ impl<W: WaitPolicy> Raw<W> {
         std::ptr::from_ref(&self.lock).cast()
     }
 
-    /// In a section: lets others in, waits until the condition variable is notified, and has the lock again. Whether
-    /// time ran out. It may return for no reason.
+    /// In a section: lets others in, waits until the condition variable is notified, and has the lock again. Returns
+    /// whether time ran out. Wake-ups may be spurious.
     ///
     /// # Errors
     /// [`NotInside`].
@@ -158,8 +159,8 @@ impl<W: WaitPolicy> Raw<W> {
         Ok(cond.wait_between(until, release, || acquire::<Machine, W, _>(&self.lock, &Here)))
     }
 
-    /// Makes the lock that server's, or ordinary if the number is 0. It waits for the lock. An adaptive lock is pinned
-    /// there.
+    /// Makes the lock that server's, or ordinary if the number is 0. It waits for the lock. An adaptive lock is then
+    /// pinned there.
     ///
     /// # Errors
     /// [`Recursive`].
@@ -171,7 +172,7 @@ impl<W: WaitPolicy> Raw<W> {
             meter.pin(server);
         }
         acquire::<Machine, W, _>(&self.lock, &Here);
-        // SAFETY: held. Should the server be closed later, clients find out.
+        // SAFETY: held. If the server is closed later, clients find out.
         unsafe {
             assign(&self.lock, server, &Here);
             release(&self.lock, &Here);
@@ -182,19 +183,19 @@ impl<W: WaitPolicy> Raw<W> {
         Ok(())
     }
 
-    /// Has an adaptive lock move again that was [assigned](Raw::assign).
+    /// Lets an adaptive lock move again that was [assigned](Raw::assign).
     pub fn unpin(&self) {
         if let Some(meter) = self.meter() {
             meter.unpin();
         }
     }
 
-    /// The number of the server that runs its sections; 0 if who asks does. It may change at any time.
+    /// The number of the server that runs its sections; 0 if the calling threads run them. It may change at any time.
     pub fn server(&self) -> u32 {
         self.lock.server()
     }
 
-    /// Whether somebody holds it. It may change at any time.
+    /// Whether it is held. That may change at any time.
     pub fn is_held(&self) -> bool {
         flashlock_locks::closure::rcl::word::is_held(self.lock.word.0.load(Relaxed))
     }

@@ -19,23 +19,23 @@ use crate::threads;
 /// How servicing threads are scheduled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheduling {
-    /// As any thread.
+    /// Like any thread.
     #[default]
     Ordinary,
-    /// `SCHED_FIFO`, if the system allows it; else as any thread. [`Statistics::real_time`] says which.
+    /// `SCHED_FIFO`, if the system allows it; otherwise like any thread. [`Statistics::real_time`] says which.
     RealTime,
 }
 
-/// What a server is given.
+/// A server's options.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The CPU that its servicing threads are bound to; without one they are free. Where the process may not use that
-    /// CPU they are free, too.
+    /// The CPU that its servicing threads are bound to. They are not bound if this is `None`, or if the process may not
+    /// use that CPU.
     pub cpu: Option<u32>,
-    /// Servicing threads at most, 1 to 4094: so many sections may block at once, less one. (Those that wait on
-    /// condition variables are among them.)
+    /// Servicing threads at most, 1 to 4094. One section fewer than that may block at the same time. (Those that wait
+    /// on condition variables are among them.)
     pub threads: u32,
-    /// How long a section may take before another servicing thread goes on.
+    /// How long a section may take before another servicing thread goes on with other sections.
     pub timeout: Duration,
     /// How its threads are scheduled.
     pub scheduling: Scheduling,
@@ -48,7 +48,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether a server can be given this.
+    /// Whether a server can have these options.
     pub(crate) fn check(&self) -> io::Result<()> {
         if !(1..=turn::WORKERS).contains(&self.threads) {
             let text = format!("a server has 1 to {} servicing threads, not {}", turn::WORKERS, self.threads);
@@ -61,7 +61,7 @@ impl Options {
     }
 }
 
-/// An open server. When it is dropped it is closed: its locks become ordinary ones, when they are used next.
+/// An open server. Dropping it closes it: each of its locks becomes ordinary when it is next used.
 #[derive(Debug)]
 pub struct Server {
     number: u32,
@@ -69,11 +69,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens one: makes its manager, which makes the first servicing thread.
+    /// Opens a server: makes its manager, which makes the first servicing thread.
     ///
     /// # Errors
-    /// `InvalidInput` for options out of range; `OutOfMemory`; what the system says if it refuses the manager's thread;
-    /// another one after 4,095 servers.
+    /// `InvalidInput` for options out of range; `OutOfMemory`; the system's error if it refuses the manager's thread;
+    /// another error after 4,095 servers.
     pub fn open(options: Options) -> io::Result<Self> {
         options.check()?;
         membarrier::prepare();
@@ -91,7 +91,7 @@ impl Server {
         self.number
     }
 
-    /// Whether it runs sections: not in a forked child of the process that has opened it.
+    /// Whether it runs sections. It does not in a forked child of the process that has opened it.
     pub fn is_open(&self) -> bool {
         !self.host().core.is_closed()
     }
@@ -119,7 +119,7 @@ impl Server {
     }
 
     /// Closes it, and waits until its threads have ended; that is, until all sections that it runs have ended. Requests
-    /// that wait are done under locks that are ordinary then. In a section of the server itself it does not wait.
+    /// that wait are then run under ordinary locks. In a section of the server itself this does not wait.
     pub fn close(self) {}
 }
 

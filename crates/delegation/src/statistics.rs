@@ -1,12 +1,13 @@
 //! # What a server counts
 //!
-//! As in section 4.2 of the paper. A scan that finds nothing counts for nothing else than [`scans`](Statistics::scans).
+//! These are the counters of section 4.2 of the paper. A scan that finds nothing counts only in
+//! [`scans`](Statistics::scans).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use flashlock_locks::closure::rcl::Pass;
 
-/// A worker's. Only it writes them: a load and a store.
+/// A worker's counters. Only the worker writes them: a load and a store.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Counts {
@@ -23,7 +24,7 @@ fn add(counter: &AtomicU64, more: u64) {
 }
 
 impl Counts {
-    /// `clients`: how many there are.
+    /// Counts a scan. `clients`: how many clients there are.
     #[inline]
     pub(crate) fn note(&self, pass: &Pass, clients: impl FnOnce() -> u32) {
         add(&self.scans, 1);
@@ -64,14 +65,14 @@ pub struct Statistics {
     pub clients: u32,
     /// Client numbers that a scan covers now.
     pub range: u32,
-    /// Whether its threads have `SCHED_FIFO`; else they are elected by futex alone.
+    /// Whether its threads have `SCHED_FIFO`; otherwise they are elected by futex alone.
     pub real_time: bool,
     /// Whether posting and answering are free of fences (`membarrier`).
     pub membarrier: bool,
 }
 
 impl Statistics {
-    /// Adds a worker's.
+    /// Adds a worker's counters.
     pub(crate) fn add(&mut self, counts: &Counts) {
         self.scans += counts.scans.load(Relaxed);
         self.busy_scans += counts.busy.load(Relaxed);
@@ -81,17 +82,17 @@ impl Statistics {
         self.clients_at_busy_scans += counts.clients.load(Relaxed);
     }
 
-    /// Sections of a scan that runs any, divided by the clients: 1 if each of them always waits. Section 4.2.
+    /// Sections per busy scan, divided by the clients: 1 if each of them always waits. Section 4.2.
     pub fn use_rate(&self) -> f64 {
         self.sections as f64 / self.clients_at_busy_scans.max(1) as f64
     }
 
-    /// The share of scans that run sections of several locks among those that run any. Section 4.2.
+    /// The share of busy scans that run sections of several locks. Section 4.2.
     pub fn false_serialization_rate(&self) -> f64 {
         self.mixed_scans as f64 / self.busy_scans.max(1) as f64
     }
 
-    /// Sections of a scan that runs any.
+    /// Sections per busy scan.
     pub fn sections_per_scan(&self) -> f64 {
         self.sections as f64 / self.busy_scans.max(1) as f64
     }

@@ -1,10 +1,10 @@
-//! # Servicing threads, and the one that manages them
+//! # Servicing threads, and the thread that manages them
 //!
-//! The manager looks once a time-out. It also looks at once when a servicing thread says that it is about to sleep
-//! inside a section. If the thread that serves is stuck, the manager elects another one, or makes one.
+//! The manager looks once per time-out. It also looks at once when a servicing thread announces that it is about to
+//! sleep inside a section. If the thread that serves is stuck, the manager elects another one, or makes one.
 //!
 //! Both sleep when there is nothing to do. The servicing thread sleeps after its spin budget. The manager sleeps when
-//! the server has slept for [`QUIET`] looks; the servicing thread calls it when it wakes up.
+//! it has found the server asleep for [`QUIET`] looks; the servicing thread calls it when it wakes up.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,9 +22,9 @@ use crate::host::Host;
 use crate::server::Scheduling;
 use crate::{Machine, fifo};
 
-/// After so many looks at a server that sleeps the manager sleeps, too.
+/// After so many looks at a sleeping server the manager sleeps, too.
 const QUIET: u32 = 10;
-/// How long a new thread may take to come, before another look (µs).
+/// How long the manager naps (µs) between looks while a new thread starts.
 const COMES_WITHIN: u32 = 1_000;
 
 /// Makes the manager's thread.
@@ -39,7 +39,7 @@ struct Manager {
     host: &'static Host,
     watch: Watch,
     workers: Vec<JoinHandle<()>>,
-    /// Whether the program was told that threads are short, since the last time that they were not.
+    /// Whether the user was warned that threads are short, since the last election.
     told: bool,
 }
 
@@ -76,7 +76,8 @@ impl Manager {
         }
     }
 
-    /// Says that the manager is to be called. Whether it may sleep then: whoever wakes the server later sees it.
+    /// Announces that the manager must be called. Returns whether it may sleep then: a thread that wakes the server
+    /// later sees the announcement.
     fn falls_quiet(&self) -> bool {
         let host = self.host;
         host.quiet.store(1, Relaxed);
@@ -98,7 +99,7 @@ impl Manager {
         }
     }
 
-    /// All are stuck: one more, if there may be one.
+    /// All workers are stuck: makes one more, if the limit allows it.
     fn make(&mut self) {
         let (host, me) = (self.host, self.workers.len() as u32);
         let number = host.core.number();
@@ -122,7 +123,7 @@ impl Manager {
                 host.short.fetch_add(1, Relaxed);
                 if !std::mem::replace(&mut self.told, true) {
                     // Not by `eprintln!`: a section may hold the lock of the standard error while it waits for another
-                    // one.
+                    // lock.
                     let text = format!(
                         "flashlock: server {number}: all {me} servicing threads are in sections that have not ended \
                          for a while, and another thread cannot be made ({error}). Requests wait until one of these \
@@ -135,7 +136,7 @@ impl Manager {
     }
 }
 
-/// A servicing thread's life.
+/// What a servicing thread runs.
 fn work(host: &'static Host, me: u32) {
     let number = host.core.number();
     {
@@ -158,5 +159,5 @@ fn work(host: &'static Host, me: u32) {
             }
         });
     });
-    host.call_manager(); // The server is closed: it is to see that.
+    host.call_manager(); // The server is closed: the manager must see that.
 }

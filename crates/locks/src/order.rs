@@ -1,13 +1,16 @@
-//! # In which order waiters are called: first come, or mostly last
+//! # The order in which waiters are called: first come, or mostly last
 //!
-//! **Problem.** When several threads do the same work, and fewer suffice, first-come-first-served makes all of them
-//! circulate: each call goes to the thread whose data has been out of the caches for longest. **Idea.** Call whoever
-//! came last, so that a few circulate and the others stay asleep; but put one waiter in so many at the end of the list
-//! instead, so that everybody is called in the long run. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, §6.10 (1
-//! in 1,000), §6.11 (other probabilities, and semaphores).
+//! [`Order`] decides where a new waiter enters a list: at the front or at the end. Use an order other than FIFO when
+//! several threads do the same work, and fewer would suffice.
 //!
-//! Whoever is put at the end makes room at the front for the one who has been there for longest; so each of n threads
-//! that circulate and sleep is called within about n times so many waits.
+//! **Problem.** First-come-first-served makes all of these threads circulate: each call goes to the thread whose data
+//! have been out of the caches for longest. **Idea.** Call the waiter that came last, so that a few circulate and the
+//! others stay asleep. But put one waiter in so many at the end of the list instead, so that every waiter is called in
+//! the long run. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, §6.10 (1 in 1,000), §6.11 (other probabilities,
+//! and semaphores).
+//!
+//! A waiter that is put at the end makes room at the front for the waiter that has been there for longest. So if one
+//! waiter in N is put at the end, each of n threads that circulate and sleep is called within about n × N waits.
 
 use crate::machine::Machine;
 
@@ -21,11 +24,11 @@ pub struct Order {
 impl Order {
     /// All at the end: first come, first called.
     pub const FIFO: Self = Self { appends: 1 };
-    /// All at the front: last come, first called, and whoever is at the end may be there for ever.
+    /// All at the front: last come, first called. The waiter at the end may stay there for ever.
     pub const LIFO: Self = Self { appends: 0 };
-    /// What `lifo` means: one in a thousand at the end.
+    /// What `lifo` means: one waiter in a thousand at the end.
     pub const MOSTLY_LIFO: Self = Self::lifo(1000);
-    /// The most that `lifo:1/…` takes.
+    /// The largest N of `lifo:1/N`.
     pub const MOST: u32 = 1_000_000_000;
     /// What users may write.
     pub const SYNTAX: &'static str = "fifo, lifo (which is lifo:1/1000), lifo:1/N, with N up to 1000000000, or lifo:0";

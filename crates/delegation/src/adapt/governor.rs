@@ -1,11 +1,11 @@
-//! # Who measures, and has locks moved
+//! # The governor: it measures, and says where locks are to be
 //!
-//! A governor has adaptive locks and the servers that it opens for them. Once a [`PERIOD`] it reads their counters and
+//! A governor has adaptive locks, and the servers that it opens for them. Once a [`PERIOD`] it reads their counters and
 //! asks the [policy](super::policy). It moves no lock itself: it says where the lock is to be, and the lock's next
-//! holder has it moved. So a governor never waits for a lock, and knows no addresses: a lock may be dropped, or moved
-//! in memory, at any time.
+//! holder moves it. So a governor never waits for a lock, and knows no addresses: a lock may be dropped, or moved in
+//! memory, at any time.
 //!
-//! Servers stay open when their locks have left: a server without requests sleeps, and uses no CPU. When no adaptive
+//! A server stays open when its locks have left: a server without requests sleeps, and uses no CPU. When no adaptive
 //! lock is used, the governor sleeps as well.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -32,22 +32,22 @@ use crate::statistics::Statistics;
 pub const PERIOD: Duration = Duration::from_millis(100);
 /// After so many windows without sections the governor sleeps.
 const QUIET: u32 = 20;
-/// So many decisions are kept.
+/// The number of decisions that are kept.
 const KEPT: usize = 256;
 
-/// The variable with the name of a file to which decisions are added, a line each; `-` is the standard error.
+/// The variable that names a file to which decisions are added, a line each; `-` is the standard error.
 pub const ENV_TRACE: &str = "FLASHLOCK_RCL_TRACE";
 
 /// A decision, and what it was made from.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// Since the governor began, in seconds.
+    /// When it was made: seconds since the governor began.
     pub at: f64,
     /// The lock's name; its number if it has none.
     pub lock: String,
-    /// The number of the server where it was; `None`: ordinary.
+    /// The number of the server that the lock was on; `None`: ordinary.
     pub from: Option<u32>,
-    /// Where it is to be.
+    /// Where the lock is to be.
     pub to: Option<u32>,
     /// Why.
     pub why: Why,
@@ -78,15 +78,15 @@ impl std::fmt::Display for Decision {
 pub struct Report {
     /// Its name; its number if it has none.
     pub lock: String,
-    /// The number of the server where it is to be; `None`: ordinary.
+    /// The number of the server where the lock is to be; `None`: ordinary.
     pub server: Option<u32>,
-    /// Whether it is pinned there.
+    /// Whether the lock is pinned there.
     pub pinned: bool,
-    /// Sections until now, a few less.
+    /// Sections until now, less a few.
     pub sections: u64,
-    /// How often it has moved.
+    /// How often the lock has moved.
     pub moves: u64,
-    /// The last window's.
+    /// What was measured in the last window.
     pub last: Lock,
 }
 
@@ -113,7 +113,7 @@ pub struct Governor {
     bell: Arc<Bell>,
     next: AtomicU32,
     began: Instant,
-    /// Of the process that it was made in.
+    /// The epoch of the process that made it.
     epoch: u32,
 }
 
@@ -136,7 +136,7 @@ fn cpu_time(without: &[u32]) -> Duration {
 }
 
 impl Governor {
-    /// One that looks when it is told to, with these thresholds.
+    /// A governor with these thresholds. It looks only when its methods are called.
     pub fn new(thresholds: Thresholds) -> Arc<Self> {
         let state = State {
             policy: Policy::new(thresholds),
@@ -156,10 +156,10 @@ impl Governor {
         })
     }
 
-    /// The process's, with the thresholds of the [configuration](crate::config), and a thread that looks.
+    /// The process's governor, with the thresholds of the [configuration](crate::config), and a thread that looks.
     ///
     /// # Errors
-    /// What is wrong with the configuration; what the system says if it refuses the thread.
+    /// What is wrong with the configuration; the system's error if it refuses the thread.
     pub fn of_process() -> io::Result<&'static Arc<Self>> {
         static GOVERNOR: OnceLock<Result<Arc<Governor>, (io::ErrorKind, String)>> = OnceLock::new();
         let make = || {
@@ -188,7 +188,7 @@ impl Governor {
         Some(meter)
     }
 
-    /// Reads all counters: what there was since they were read last.
+    /// Reads all counters. Returns what happened since they were read last.
     pub fn measure(&self) -> Seen {
         let mut state = self.state();
         let state = &mut *state;
@@ -225,7 +225,7 @@ impl Governor {
         Seen { seconds, locks, servers, cpus, busy }
     }
 
-    /// Decides by what was measured, and says where locks are to be.
+    /// Decides by what was measured, and says where locks are to be. Returns the decisions.
     pub fn step(&self, seen: &Seen) -> Vec<Decision> {
         let mut state = self.state();
         let moves = state.policy.decide(seen);
@@ -257,7 +257,7 @@ impl Governor {
         decisions
     }
 
-    /// All adaptive locks.
+    /// A report on each adaptive lock.
     pub fn reports(&self) -> Vec<Report> {
         let state = self.state();
         let known = state.locks.iter().filter_map(|entry| entry.meter.upgrade().map(|meter| (meter, entry.last)));
@@ -277,12 +277,12 @@ impl Governor {
         self.state().decisions.iter().cloned().collect()
     }
 
-    /// By what it decides.
+    /// The thresholds by which it decides.
     pub fn thresholds(&self) -> Thresholds {
         *self.state().policy.thresholds()
     }
 
-    /// What the servers that it has opened have counted.
+    /// The number and the statistics of each server that it has opened.
     pub fn servers(&self) -> Vec<(u32, Statistics)> {
         self.state().servers.iter().map(|server| (server.number(), server.statistics())).collect()
     }
@@ -301,7 +301,7 @@ impl Governor {
             if quiet >= QUIET {
                 self.bell.sleep(|| is_idle(&self.measure()));
                 quiet = 0;
-                // What was asleep is no window.
+                // The time that was slept is no window.
                 self.measure();
             }
         }
@@ -309,7 +309,7 @@ impl Governor {
 }
 
 impl State {
-    /// The number of the server at that place, which is opened if it is not there yet.
+    /// The number of the server at that place. The server is opened if it is not open yet.
     fn server(&mut self, place: u32) -> io::Result<u32> {
         while self.servers.len() <= place as usize {
             let server = Server::open(Options::default())?;
@@ -346,7 +346,7 @@ impl Trace {
         match self {
             Self::Nowhere => {}
             Self::Error => sys::warn_line(&[format!("flashlock: {decision}").as_bytes()]),
-            // What cannot be written is lost: the program goes on.
+            // A decision that cannot be written is lost: the program goes on.
             Self::File(file) => drop(file.write_all(format!("{decision}\n").as_bytes())),
         }
     }

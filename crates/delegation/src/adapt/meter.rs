@@ -1,13 +1,13 @@
 //! # What is measured of a lock
 //!
-//! Sections are counted beside the lock's word, by who holds the lock. Their time is measured in samples: of each
-//! [`EVERY`] sections that a thread asks for, two that follow each other on the same lock. From the end of the first
-//! one to the end of the second one is a *cycle*; the second one, with its wait, is the section. All sections of the
-//! samples by all cycles is the share of their time that threads spend in sections of this lock (section 2.2 of the
-//! paper): a thread's samples are as many as it has cycles, and as long, so each thread counts alike.
+//! The lock holder counts sections, beside the lock's word. Their time is measured in samples. Of each [`EVERY`]
+//! sections that a thread asks for, two are taken that follow each other on the same lock. From the end of the first to
+//! the end of the second is a *cycle*; the second one, with its wait, is the section. The sum of the samples' sections,
+//! divided by the sum of their cycles, is the share of their time that threads spend in sections of this lock (section
+//! 2.2 of the paper). A thread's samples are as many as it has cycles, and as long, so each thread counts alike.
 //!
-//! A section that follows one of the same thread finds its lines at hand; if another thread was in between, they have
-//! to travel. The medians of both tell what a server saves.
+//! A section that follows one of the same thread finds its cache lines at hand. If another thread was in between, the
+//! lines must travel. The medians of both show what a server saves.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,17 +18,18 @@ use std::sync::atomic::{
 
 use flashlock_native::{clock, futex};
 
-/// Of so many sections of a thread two are measured: a prime number, so that it does not fall into step with a program.
+/// Of so many sections of a thread, two are measured. It is a prime number, so that it does not fall into step with a
+/// program.
 const EVERY: u32 = 251;
 /// The second one must come within so many sections of other locks.
 const PATIENCE: u32 = 8;
 /// The holder publishes its count once in so many sections.
 pub(super) const PUBLISHED: u32 = 64;
 
-/// Where the lock is to be: the server's number, and whether it is pinned there.
+/// Bit of `wanted`, below the server's number: the lock is pinned there.
 const PINNED: u32 = 1;
 
-/// What the governor sleeps on: 1 while it sleeps, for want of sections.
+/// The governor sleeps on it. 1 while it sleeps, because there are no sections.
 #[derive(Debug, Default)]
 pub(super) struct Bell(AtomicU32);
 
@@ -36,7 +37,7 @@ impl Bell {
     /// There are sections again.
     #[inline]
     fn ring(&self) {
-        // Relaxed, and a ring may be missed: the next one is not.
+        // Relaxed: a ring may be missed, but the next one is not.
         if self.0.load(Relaxed) != 0 {
             self.wake();
         }
@@ -57,10 +58,10 @@ impl Bell {
     }
 }
 
-/// Quarters of octaves, of nanoseconds.
+/// Quarters of octaves of nanoseconds.
 const BUCKETS: usize = 128;
 
-/// How often what took how long.
+/// How many sections took how long.
 #[derive(Debug)]
 struct Histogram([AtomicU32; BUCKETS]);
 
@@ -81,7 +82,7 @@ impl Histogram {
         self.0[bucket(ns)].fetch_add(1, Relaxed);
     }
 
-    /// The median since it was told last. `None` of too few, which are kept for the next time.
+    /// The median since the last call. `None` if there are too few values; these are kept for the next call.
     fn take_median(&self) -> Option<f64> {
         const FEWEST: u32 = 8;
         if self.0.iter().map(|count| count.load(Relaxed)).sum::<u32>() < FEWEST {
@@ -98,7 +99,7 @@ impl Histogram {
     }
 }
 
-/// What is written in samples.
+/// What samples write.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Sampled {
@@ -106,13 +107,14 @@ struct Sampled {
     in_sections: AtomicU64,
     cycles: AtomicU64,
     moves: AtomicU64,
-    /// The server where it is.
+    /// The server that the lock is on.
     at: AtomicU32,
     warm: Histogram,
     cold: Histogram,
 }
 
-/// An adaptive lock's. On a line that hardly anybody writes is where the lock is to be: each section looks there.
+/// An adaptive lock's meter. `wanted`, where the lock is to be, is on a cache line that is hardly ever written: each
+/// section reads it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Meter {
@@ -123,7 +125,7 @@ pub(crate) struct Meter {
     bell: Arc<Bell>,
 }
 
-/// What a window's samples say.
+/// The samples of a window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
     pub(super) sections: u64,
@@ -151,7 +153,7 @@ impl Meter {
     /// The number of the server where the lock is to be.
     #[inline(always)]
     pub(crate) fn wanted(&self) -> u32 {
-        // Acquire pairs with the Release of who decides: there is such a server.
+        // Acquire pairs with the Release in `pin`, `unpin` and `want`: there is such a server.
         self.wanted.load(Acquire) >> 1
     }
 
@@ -159,31 +161,31 @@ impl Meter {
         self.wanted.load(Relaxed) & PINNED != 0
     }
 
-    /// The lock is to be there, whatever is measured.
+    /// The lock is to be on that server, whatever is measured.
     pub(crate) fn pin(&self, server: u32) {
         self.wanted.store(server << 1 | PINNED, Release);
     }
 
-    /// It may move again.
+    /// The lock may move again.
     pub(crate) fn unpin(&self) {
         self.wanted.fetch_and(!PINNED, Release);
     }
 
-    /// It is to be there, if it is not pinned. Whether that is so.
+    /// The lock is to be on that server, unless it is pinned. Returns whether it was not pinned.
     pub(super) fn want(&self, server: u32) -> bool {
         let change = |wanted| (wanted & PINNED == 0).then_some(server << 1);
         self.wanted.fetch_update(Release, Relaxed, change).is_ok()
     }
 
-    /// The holder has had so many sections run: called once in [`PUBLISHED`].
+    /// The holder has run [`PUBLISHED`] more sections of the lock, and calls this once in so many.
     #[cold]
     pub(super) fn publish(&self) {
-        // A load and a store: by the holder only.
+        // A load and a store: only the holder writes it.
         self.sampled.sections.store(self.sampled.sections.load(Relaxed) + u64::from(PUBLISHED), Relaxed);
         self.bell.ring();
     }
 
-    /// The holder has moved it there.
+    /// The holder has moved the lock to that server.
     pub(crate) fn moved(&self, server: u32) {
         self.sampled.at.store(server, Relaxed);
         self.sampled.moves.fetch_add(1, Relaxed);
@@ -197,7 +199,7 @@ impl Meter {
         self.sampled.sections.load(Relaxed)
     }
 
-    /// What was sampled since it was asked for last; and the sections since the program began.
+    /// What was sampled since the last call; and the sections since the program began.
     pub(super) fn take(&self) -> Reading {
         let [inside, cycles] = [&self.sampled.in_sections, &self.sampled.cycles].map(|sum| sum.swap(0, Relaxed));
         Reading {
@@ -217,17 +219,17 @@ impl Meter {
     }
 }
 
-/// What the calling thread samples.
+/// The calling thread's sampling.
 struct Sampler {
     /// Sections until a sample. 1: the next one begins it. 0: it has begun.
     left: Cell<u32>,
-    /// Sections for which its end is waited for.
+    /// Sections of other locks that may still come before the sample's second section.
     patience: Cell<u32>,
     /// The lock of the sample that has begun.
     lock: Cell<*const ()>,
-    /// When the first section ended.
+    /// When the sample's first section ended.
     ended: Cell<u64>,
-    /// The lock whose section is to be timed inside.
+    /// The lock whose section must be timed inside.
     timed: Cell<*const ()>,
     inside: Cell<u64>,
     /// The lock's count in the section that was timed last.
@@ -263,7 +265,7 @@ pub(crate) fn around(lock: *const (), meter: &Meter, is_ordinary: impl FnOnce() 
     });
 }
 
-/// The section itself, wherever it runs. `count` is the lock's, with this one.
+/// Runs the section itself, in whichever thread that is. `count` is the lock's count, including this section.
 #[inline]
 pub(crate) fn inside<R>(lock: *const (), meter: &Meter, count: u32, work: impl FnOnce() -> R) -> R {
     if count.is_multiple_of(PUBLISHED) {
@@ -302,7 +304,8 @@ impl Sampler {
         self.timed.set(lock);
         run();
         let ended = clock::now();
-        // Not timed here: it has run elsewhere, for the lock has moved. Or other sections inside were sampled.
+        // If the section was not timed here, it ran in another thread, because the lock has moved. Or nested sections
+        // were sampled.
         let was_here = self.timed.replace(NONE).is_null();
         if begins && was_here {
             self.left.set(0);

@@ -1,7 +1,8 @@
 //! # Locks that find out themselves whether a server pays
 //!
-//! An *adaptive* lock starts as an ordinary one. It goes to a server when it is hot, and comes back when it cools; it
-//! moves between servers when locks are in each other's way. Section 6 of the paper calls that its future work.
+//! An *adaptive* lock starts as an ordinary one. It goes to a server when it is hot, and comes back when it cools. It
+//! moves to another server when locks are in each other's way. Use one if you do not know whether a server pays for the
+//! lock. Section 6 of the paper calls this its future work.
 //!
 //! ```
 //! use flashlock_delegation::Delegated;
@@ -15,25 +16,25 @@
 //! | module | holds |
 //! |---|---|
 //! | [`policy`] | the decisions, as a function of measured numbers |
-//! | [`thresholds`] | from when on a server pays on this machine |
+//! | [`thresholds`] | when a server pays on this machine |
 //! | `meter` | what is measured of a lock, and how |
-//! | [`governor`] | who measures, asks the policy, and says where locks are to be |
+//! | [`governor`] | measures, asks the policy, and says where locks are to be |
 //!
-//! **What it costs.** A section of an adaptive lock counts itself, and looks at a line that hardly ever changes. One in
-//! about 125 is timed. A lock that is not adaptive pays for a comparison with null.
+//! **What it costs.** A section of an adaptive lock counts itself, and reads a cache line that hardly ever changes. One
+//! section in about 125 is timed. A lock that is not adaptive pays for a comparison with null.
 //!
-//! **Pinning.** [`Delegated::assign`](crate::Delegated::assign) keeps the lock where it is told to be, until
+//! **Pinning.** [`Delegated::assign`](crate::Delegated::assign) moves the lock and keeps it there, until
 //! [`Delegated::unpin`](crate::Delegated::unpin). The [configuration](crate::config) pins as well: a lock that it
 //! places on a server or makes ordinary is not adaptive.
 //!
 //! **What it cannot see.**
 //! - CPUs that other processes use. The governor counts the CPUs that this process may use (affinity, cgroup), and
-//!   takes off what this process's own threads use.
-//! - Cache misses. It compares the sections that follow one of the same thread with those that follow another one's:
-//!   what these take longer is the lines that travel.
-//! - Threads that have a client number and are idle. They lower the use rate of their server, so a lock that is used by
-//!   few of many threads comes back sooner than it should.
-//! - Distances. It does not choose the CPU or the NUMA node of a server: its threads are free.
+//!   subtracts what this process's own threads use.
+//! - Cache misses. It compares sections that follow one of the same thread with sections that follow one of another
+//!   thread: the extra time of the latter is that of the cache lines that travel.
+//! - Threads that have a client number and are idle. They lower the use rate of their server, so a lock that few of
+//!   many threads use comes back sooner than it should.
+//! - Distances. It does not choose the CPU or the NUMA node of a server: the server's threads are not bound.
 
 pub mod governor;
 pub(crate) mod meter;

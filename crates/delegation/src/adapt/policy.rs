@@ -1,50 +1,53 @@
 //! # Which lock is to be where
 //!
-//! A function of measured numbers: it looks at no clock and at no lock, so that it can be tested without either. The
-//! [governor](super::governor) measures, asks it once a window, and does what it says.
+//! The policy decides which locks go to a server, move to another one, or come back. It is a function of measured
+//! numbers. It reads no clock and no lock, so that it can be tested without either. The [governor](super::governor)
+//! measures, asks the policy once a window, and does what it says.
 //!
 //! ## Rules, in this order
 //! 1. **No CPU to spare.** If there are more servers than CPUs can spare, the one with the least to do is given up: its
 //!    locks become ordinary.
 //! 2. **The way back.** A lock comes back when its server's use rate, over all its scans, is below
-//!    [`Thresholds::back`]; with several locks on that server, the one with the fewest sections does. So does a lock
-//!    that has hardly any share of its server's sections. And one that was faster as an ordinary lock.
+//!    [`Thresholds::back`]. If there are several locks on that server, the one with the fewest sections comes back. A
+//!    lock also comes back if it has hardly any share of its server's sections, or if it was faster as an ordinary
+//!    lock.
 //! 3. **False serialization.** If more than [`SPLIT`] of a server's busy scans run sections of several locks, one of
-//!    these moves to another server, if that leaves both with less to do, or if there is a CPU to spare for a new one.
-//! 4. **The way to a server.** An ordinary lock goes there when the share of time that its threads spend in its
+//!    these locks moves to another server, if that leaves both servers with less to do, or if there is a CPU to spare
+//!    for a new one.
+//! 4. **The way to a server.** An ordinary lock goes to a server when the share of time that its threads spend in its
 //!    sections is [`Thresholds::go`] or more, and a server would run its sections faster ([`Thresholds::gain`]).
 //!
-//! Each must hold in [`CONFIRM`] windows, one after the other. A lock that has come back rests for [`REST`] windows,
-//! and for twice as many each further time. At most one lock goes or moves in a window, so that what comes of it is
-//! measured before the next one does.
+//! Each condition must hold in [`CONFIRM`] windows, one after the other. A lock that has come back rests for [`REST`]
+//! windows, and for twice as many each further time. At most one lock goes or moves in a window, so that its effect is
+//! measured before the next one goes.
 
 use std::collections::BTreeMap;
 
 use super::thresholds::Thresholds;
 
-/// What is to happen must have been seen in so many windows, one after the other.
+/// A reason must hold in so many windows, one after the other.
 pub const CONFIRM: u32 = 3;
-/// After it has moved a lock is left alone for so many windows: threads find out, caches are filled.
+/// After a lock has moved, it is left alone for so many windows: threads find out, caches are filled.
 pub const SETTLE: u32 = 2;
-/// For so many windows more it is compared with the ordinary lock that it was.
+/// For so many further windows it is compared with the ordinary lock that it was.
 pub const TRIAL: u32 = 10;
-/// In which it may do so much of what that did, and not less.
+/// In these windows it must do at least this part of what the ordinary lock did.
 pub const SLOWER: f64 = 0.95;
-/// After it has come back a lock stays ordinary for so many windows at least …
+/// After a lock has come back, it stays ordinary for so many windows at least …
 pub const REST: u32 = 20;
-/// … and twice as many each time that it comes back, up to so many times.
+/// … and for twice as many each time that it comes back. This doubling happens at most so many times.
 pub const RESTS: u32 = 6;
-/// Fewer sections in a window say nothing.
+/// Fewer sections in a window than this say nothing.
 pub const FEWEST: u64 = 1_000;
-/// What a server must gain: its sections are to be so many times as fast.
+/// What a server must gain: it must run the sections so many times as fast.
 pub const GAIN: f64 = 1.1;
 /// A server that is so busy takes no further lock.
 pub const FULL: f64 = 0.5;
-/// Of the scans that run sections, so many may run those of several locks.
+/// Of the scans that run sections, this share may run those of several locks.
 pub const SPLIT: f64 = 0.2;
-/// A lock that has less than this share of its server's sections need not be there.
+/// A lock with less than this share of its server's sections does not need the server.
 pub const LEAST: f64 = 1.0 / 128.0;
-/// A server is kept, though the CPUs can spare a little less than one: else it would come and go.
+/// A server is kept even if the CPUs can spare this much less than one: otherwise it would come and go.
 pub const SLACK: f64 = 0.25;
 
 /// What was measured of a lock in a window.
@@ -54,16 +57,16 @@ pub struct Lock {
     pub id: u32,
     /// The place of the server that runs its sections; `None` if it is ordinary.
     pub at: Option<u32>,
-    /// It stays where it is, whatever is measured.
+    /// Whether it stays where it is, whatever is measured.
     pub pinned: bool,
     /// Sections.
     pub sections: u64,
-    /// As an ordinary lock: the share of their time that threads spent in its sections: to acquire it, inside, and to
+    /// For an ordinary lock: the share of their time that threads spent in its sections, to acquire it, inside, and to
     /// release it. `None` if nothing is known.
     pub share: Option<f64>,
     /// How long sections took inside, in ns, if the same thread had the lock before, …
     pub warm: Option<f64>,
-    /// … and if another one had: then the lines that they touch had to travel.
+    /// … and if another thread had it: then the cache lines that they touch had to travel.
     pub cold: Option<f64>,
 }
 
@@ -83,7 +86,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The use rate over all scans: 1 if each client always waits, and little if the server mostly finds nothing.
+    /// The use rate over all scans: 1 if each client always waits, and low if the server mostly finds nothing.
     pub fn heat(&self) -> f64 {
         let use_rate = self.sections as f64 / self.clients.max(1) as f64;
         use_rate * self.busy as f64 / self.scans.max(1) as f64
@@ -106,7 +109,7 @@ pub struct Seen {
     pub servers: Vec<Server>,
     /// CPUs that the process may use.
     pub cpus: f64,
-    /// CPUs that its threads used, servicing threads not counted.
+    /// CPUs that its threads used, without servicing threads.
     pub busy: f64,
 }
 
@@ -115,11 +118,11 @@ pub struct Seen {
 pub enum Why {
     /// Its threads spend much of their time in its sections.
     Hot,
-    /// Its server has little to do, or little of it for this lock.
+    /// Its server has little to do, or little to do for this lock.
     Cool,
-    /// It did more as an ordinary lock.
+    /// It ran more sections as an ordinary lock.
     Slower,
-    /// Sections of other locks waited for its sections, or the other way round.
+    /// Sections of other locks waited for its sections, or its sections for theirs.
     FalseSerialization,
     /// No CPU can be spared for its server.
     NoCpu,
@@ -138,12 +141,12 @@ impl Why {
     }
 }
 
-/// What is to be done.
+/// A lock to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The lock.
     pub lock: u32,
-    /// The place of the server where it is; `None`: ordinary.
+    /// The place of the server that it is on; `None`: ordinary.
     pub from: Option<u32>,
     /// Where it is to be.
     pub to: Option<u32>,
@@ -164,7 +167,7 @@ struct Past {
     rest: u32,
     /// How often it came back.
     returns: u32,
-    /// Sections a second of the ordinary lock.
+    /// Sections per second of the ordinary lock.
     before: f64,
 }
 
@@ -185,7 +188,7 @@ impl Past {
     }
 }
 
-/// `count` + 1 while it `holds`, else 0. Whether it has held for long enough.
+/// `count` + 1 while it `holds`, else 0. Returns whether it has held for long enough.
 fn confirmed(count: &mut u32, holds: bool) -> bool {
     *count = if holds { *count + 1 } else { 0 };
     *count >= CONFIRM
@@ -196,12 +199,13 @@ fn confirmed(count: &mut u32, holds: bool) -> bool {
 pub struct Policy {
     thresholds: Thresholds,
     past: BTreeMap<u32, Past>,
-    /// Windows in which there were too many servers; in which each server was busy with several locks.
+    /// Windows, one after the other, in which there were too many servers. `mixed`: those in which each server was busy
+    /// with several locks.
     crowded: u32,
     mixed: BTreeMap<u32, u32>,
 }
 
-/// What a window's decisions are made from, and where the locks are meanwhile.
+/// What a window's decisions are made from, and where the locks are after the decisions so far.
 struct Round<'a> {
     seen: &'a Seen,
     at: BTreeMap<u32, Option<u32>>,
@@ -248,12 +252,12 @@ pub fn spared(seen: &Seen, slack: f64) -> usize {
 }
 
 impl Policy {
-    /// One that has seen nothing.
+    /// A policy that has seen nothing.
     pub fn new(thresholds: Thresholds) -> Self {
         Self { thresholds, past: BTreeMap::new(), crowded: 0, mixed: BTreeMap::new() }
     }
 
-    /// By what it decides.
+    /// The thresholds by which it decides.
     pub fn thresholds(&self) -> &Thresholds {
         &self.thresholds
     }
@@ -285,7 +289,7 @@ impl Policy {
             return;
         }
         self.crowded = 0;
-        // One whose locks may all leave, if there is one: else it stays.
+        // A server whose locks may all leave, if there is one. A server with a pinned lock stays.
         let may_go = |place: &u32| round.locks_at(*place).all(|lock| !lock.pinned);
         let least = active.into_iter().filter(may_go).min_by_key(|place| round.server(*place).sections);
         let locks: Vec<u32> = least.into_iter().flat_map(|place| round.locks_at(place)).map(|lock| lock.id).collect();
@@ -295,7 +299,7 @@ impl Policy {
         }
     }
 
-    /// Rule 2, of one lock.
+    /// Rule 2, for one lock.
     fn way_back(&mut self, round: &mut Round<'_>, lock: &Lock, place: u32) {
         if round.at[&lock.id].is_none() {
             return;
@@ -356,7 +360,8 @@ impl Policy {
         }
     }
 
-    /// The lock that leaves a server, and where it goes: the busiest but one, or, if that may not, the next busy one.
+    /// The lock that leaves a server, and where it goes: the second busiest one, or, if that may not leave, the next
+    /// busy one, and the busiest one last.
     fn leaves(&self, round: &Round<'_>, place: u32) -> Option<(u32, u32)> {
         let mut locks: Vec<&Lock> = round.locks_at(place).collect();
         locks.sort_by_key(|lock| std::cmp::Reverse(lock.sections));
@@ -365,12 +370,12 @@ impl Policy {
         let load = round.server(place).sections;
         let other = round.active().into_iter().filter(|other| *other != place);
         let least = other.min_by_key(|other| round.server(*other).sections);
-        // Where there is least to do, if even with this lock that is less than here.
+        // The server with the least to do, if even with this lock that is less than here.
         let joins = least.filter(|other| round.server(*other).sections + lock.sections < load);
         round.new_place().or(joins).map(|to| (lock.id, to))
     }
 
-    /// Rule 4, for one lock at most: that with the greatest share.
+    /// Rule 4, for one lock at most: the one with the greatest share.
     fn way_there(&mut self, round: &mut Round<'_>) {
         if round.moves.iter().any(|done| done.to.is_some()) || self.crowded > 0 {
             return;

@@ -1,14 +1,14 @@
-//! # From when on a server pays
+//! # When a server pays
 //!
 //! `flashlock calibrate --delegation` measures these numbers on a machine, and prints them as the table `[adaptive]` of
-//! the [configuration](crate::config) file. Without it they are [`Thresholds::PAPER`]: a machine that nobody has
-//! measured has the paper's threshold, and what a server gains there shows the [trial](super::policy::TRIAL).
+//! the [configuration](crate::config) file. Without them the numbers are [`Thresholds::PAPER`]: a machine that was not
+//! measured has the paper's threshold, and the [trial](super::policy::TRIAL) shows what a server gains there.
 
 use serde::{Deserialize, Serialize};
 
 use super::policy::{FEWEST, GAIN, Lock};
 
-/// Of a machine.
+/// The numbers of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Thresholds {
@@ -16,11 +16,11 @@ pub struct Thresholds {
     /// `None` (in the file: `"never"`): no lock does.
     #[serde(with = "share_or_never")]
     pub go: Option<f64>,
-    /// It comes back if the server's use rate, over all scans, is less.
+    /// The lock comes back if the server's use rate, over all scans, is less than this.
     pub back: f64,
-    /// What a hand-over of the contended ordinary lock takes, in ns.
+    /// The time of a hand-off of the contended ordinary lock, in ns.
     pub handover_ns: f64,
-    /// What a server takes for a request besides its section, in ns.
+    /// The time that a server takes for a request besides its section, in ns.
     pub request_ns: f64,
 }
 
@@ -31,18 +31,18 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// Section 4.1 of the paper: 20 % against a POSIX mutex, which our ordinary lock is most like. (The 70 % are
-    /// against MCS.) The other numbers are guesses.
+    /// Section 4.1 of the paper: 20 % against a POSIX mutex, which our ordinary lock resembles most. (The paper's 70 %
+    /// are against MCS.) The other numbers are guesses.
     pub const PAPER: Self = Self { go: Some(0.2), back: 0.02, handover_ns: 400.0, request_ns: 200.0 };
     /// No lock ever goes to a server.
     pub const NEVER: Self = Self { go: None, ..Self::PAPER };
 
-    /// How many times as fast a server would run sections of this lock as they are run one after the other by threads
-    /// of different CPUs. Each hand-over costs, and the lines that sections touch travel: a server has neither. The
-    /// longer sections compute, the closer it is to 1.
+    /// How many times as fast a server would run sections of this lock, compared with threads on different CPUs that
+    /// run them one after the other. There, each hand-off costs time, and the cache lines that sections touch travel: a
+    /// server has neither. The longer the sections compute, the closer the result is to 1.
     pub fn gain(&self, lock: &Lock) -> f64 {
         let cold = lock.cold.or(lock.warm).unwrap_or(0.0).max(0.0);
-        // A section is no faster with its lines at hand than without, whatever was measured.
+        // Whatever was measured: a section is not slower with its cache lines at hand than without them.
         let warm = lock.warm.map_or(cold, |warm| warm.clamp(0.0, cold));
         (self.handover_ns + cold) / (self.request_ns + warm).max(1.0)
     }
@@ -53,7 +53,7 @@ impl Thresholds {
         is_hot && lock.sections >= FEWEST && self.gain(lock) >= GAIN
     }
 
-    /// What is wrong with them.
+    /// Checks the numbers. An error says what is wrong.
     pub fn check(&self) -> Result<(), String> {
         let share = |what: &str, share: f64| match share {
             share if (0.0..=1.0).contains(&share) => Ok(()),

@@ -1,59 +1,62 @@
 //! # CC-Synch: a queue of requests; the first request's thread runs those of the others
 //!
-//! **Problem.** Under a queue lock the protected data travel with the lock, from each waiter to the next; and so does
-//! the line by which it is handed over. **Idea.** Let the data stay where they are: threads queue what they want done,
-//! and the one at the front does it for a number of those behind it, each of which finds its own request done when its
-//! wait is over. Then the next one takes over. **Source.** Fatourou & Kallimanis, *Revisiting the Combining
-//! Synchronization Technique*, PPoPP 2012, algorithm 1.
+//! Threads queue their requests. The thread at the head of the queue runs its own request and a number of those behind
+//! it.
 //!
-//! **Use it** when all that is done under the lock is short, and many threads want it all the time. **Rather not** when
-//! most requests find the lock free (each takes a node), or must be answered soon: the one that combines works for
-//! others before it goes on.
+//! **Use it** when everything that is done under the lock is short, and many threads want it all the time. **Rather
+//! not** when most requests find the lock free (each takes a node), or must be answered soon: the thread that combines
+//! works for others before it goes on.
 //!
-//! **Departures.** (1) "Free" is 0, not a node for which nobody waits, so that all-zero is a free lock and a free lock
-//! has no node; who finds it free runs its request without publishing it. (2) The nodes are the pool's, as all; a
-//! thread keeps none. (3) A node carries the address of the request, and the answer is written there. (4) A waiter may
-//! sleep after its spin budget.
+//! **Problem.** Under a queue lock the protected data travel with the lock, from each waiter to the next. So does the
+//! cache line of the hand-off. **Idea.** Let the data stay where they are. Threads queue what they want done, and the
+//! thread at the head does it for a number of those behind it. Each of these finds its own request done when its wait
+//! ends. Then the next thread takes over. **Source.** Fatourou & Kallimanis, *Revisiting the Combining Synchronization
+//! Technique*, PPoPP 2012, algorithm 1.
+//!
+//! **Departures.** (1) "Free" is 0, not a node that nobody waits on. So all-zero is a free lock, and a free lock has no
+//! node. A thread that finds the lock free runs its request without publishing it. (2) The nodes belong to the pool, as
+//! all queue nodes do; a thread keeps none. (3) A node carries the address of the request, and the answer is written at
+//! that address. (4) A waiter may sleep after its spin budget.
 //!
 //! ## State                                               ## The queue
 //! ```text
 //! | tail | meaning                                   |     tail ───────────────────────────────────────┐
 //! |------|-------------------------------------------|                                                 v
 //! | 0    | free                                      |     (combiner, has run A) ─> [B] ──next─> [C] ──> [ ]
-//! | node | somebody combines, or is about to; the    |                              WAITING      PARKED  WAITING
-//! |      | node is nobody's request yet              |                              B's request  C's     whose request
+//! | node | a thread combines, or is about to; the    |                              WAITING      PARKED  WAITING
+//! |      | node carries no request yet               |                              B's request  C's     none yet
 //! ```
-//! Who joins leaves an empty node behind at the tail, and writes its request into the one that it finds there: so a
-//! node is named by `tail` before it carries a request.
+//! A thread that joins leaves an empty node at the tail, and writes its request into the node that it finds there. So
+//! `tail` names a node before that node carries a request.
 //!
 //! ## A node
 //! ```text
 //!   WAITING | PARKED ── its request was run ──> SERVED: its thread gives it back
 //!   WAITING | PARKED ── it is its turn ───────> HEAD: its thread runs its own request and combines
-//!                                                   (so may one that has not written it yet)
+//!                                                   (the request may not have been written yet)
 //!   WAITING ── the last of the queue, empty ──> given back by the combiner, with tail -> 0
 //! ```
 //!
 //! ## Invariants
-//! 1. There is at most one combiner: who found `tail` 0, or HEAD in its node. Only it runs requests.
-//! 2. The combiner knows the first node that was not served; from there `next` leads to the tail, but for the last who
-//!    has joined, who may not have written it yet.
-//! 3. A node's request and `next` are written by the one thread that found it in `tail`, request first; the combiner
-//!    runs it after it has seen `next`.
-//! 4. Once it is SERVED or HEAD, the combiner does not touch a node, but for the wake of an address. Its thread gives
-//!    it back.
-//! 5. After HEAD is stored, or `tail` set to 0, the one that was the combiner does not touch the lock.
+//! 1. There is at most one combiner: the thread that found `tail` 0, or HEAD in its node. Only it runs requests.
+//! 2. The combiner knows the first node that was not served. From there `next` leads to the tail, except where a thread
+//!    that has joined has not yet written `next`.
+//! 3. A node's request and `next` are written by the one thread that found the node in `tail`, request first. The
+//!    combiner runs the request after it has seen `next`.
+//! 4. Once a node is SERVED or HEAD, the combiner does not touch it: it only wakes the node's address. The node's
+//!    thread gives it back.
+//! 5. After HEAD is stored, or `tail` set to 0, the former combiner does not touch the lock.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | `tail` swap | AcqRel | itself; `tail` CAS -> 0 | publishes the empty node; sees the last section if the lock was free |
-//! | `tail` CAS node -> 0 | Release | `tail` swap of the next | hands over all sections |
+//! | `tail` CAS node -> 0 | Release | `tail` swap of the next thread | hands on all sections |
 //! | `next` store / load | Release / Acquire | each other | the request must be seen, and what it refers to |
 //! | `state` -> SERVED, HEAD | Release | the load in `wait::notified`, Acquire | the answer; all sections so far |
 //!
 //! **Cannot:** do what no [closure lock](super) can. The order is first come, first served. While the combiner does not
-//! run, nothing is run.
+//! run, no request is run.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -64,7 +67,7 @@ use crate::machine::{Handle, Machine, Word};
 use crate::node::state;
 use crate::wait::{self, SpinThenPark, WaitPolicy};
 
-/// How many requests a combiner runs, its own included, before another one takes over (`h` in the paper).
+/// How many requests a combiner runs, its own included, before another thread takes over (`h` in the paper).
 const BOUND: u32 = 64;
 
 /// The CC-Synch lock; waiters wait by policy `W`, and a combiner runs up to `H` requests, at least 1.
@@ -78,7 +81,8 @@ pub struct CcSynchState<M: Machine> {
 }
 
 impl<W: WaitPolicy, const H: u32> CcSynch<W, H> {
-    /// (its turn, `me` published) -> answered. Whether by somebody else; otherwise it is the caller's to run.
+    /// (`me` published) -> answered. True if another thread ran the request. If false, the caller runs it, and
+    /// combines.
     #[cold]
     fn wait<M: Machine>(me: Handle) -> bool {
         M::trace(Event::Contended);
@@ -90,7 +94,7 @@ impl<W: WaitPolicy, const H: u32> CcSynch<W, H> {
         notified == Ok(state::SERVED)
     }
 
-    /// (combiner, one request run) -> free, or another one combines. `here`: the first node that was not served.
+    /// (combiner, one request run) -> free, or another thread combines. `here`: the first node that was not served.
     fn combine<M: Machine>(lock: &CcSynchState<M>, mut here: Handle) {
         let mut served = 1;
         while let Some(next) = Handle::from_word(here.node::<M>().next.load(Acquire)) {
@@ -98,8 +102,8 @@ impl<W: WaitPolicy, const H: u32> CcSynch<W, H> {
             if served >= H {
                 return answer::<M, W>(node, state::HEAD);
             }
-            // SAFETY: published, as `next` says, and not run yet (invariants 2 and 3); we are the combiner (invariant
-            // 1).
+            // SAFETY: published, as `next` says, and not run yet (invariants 2 and 3). This thread is the combiner
+            // (invariant 1).
             unsafe { serve::<M>(node) };
             answer::<M, W>(node, state::SERVED);
             (here, served) = (next, served + 1);
@@ -107,12 +111,12 @@ impl<W: WaitPolicy, const H: u32> CcSynch<W, H> {
         if lock.tail.compare_exchange(here.word(), 0, Release, Relaxed).is_ok() {
             return M::give_node(here);
         }
-        // Somebody has found this node in `tail`, and is about to write its request into it.
+        // Another thread has found this node in `tail`, and is about to write its request into it.
         answer::<M, W>(here.node(), state::HEAD);
     }
 }
 
-// SAFETY: (1) and (2) are invariant 1 and what `wait` waits for; (3) is `H`.
+// SAFETY: (1) is invariant 1; (2) is what `wait` waits for; (3) is `H`.
 unsafe impl<M: Machine, W: WaitPolicy, const H: u32> RawClosure<M> for CcSynch<W, H> {
     type State = CcSynchState<M>;
 
@@ -120,7 +124,7 @@ unsafe impl<M: Machine, W: WaitPolicy, const H: u32> RawClosure<M> for CcSynch<W
         CcSynchState { tail: M::Word::new(0) }
     }
 
-    /// 0 -> an empty node -> 0, or joins.
+    /// 0 -> an empty node -> 0; or joins the queue.
     unsafe fn run(lock: &CcSynchState<M>, request: *mut Request) {
         M::trace(Event::Acquire);
         let empty = M::take_node();
@@ -135,7 +139,7 @@ unsafe impl<M: Machine, W: WaitPolicy, const H: u32> RawClosure<M> for CcSynch<W
                 return;
             }
         }
-        // SAFETY: the caller's promise; nobody else runs it, and we are the combiner (invariant 1).
+        // SAFETY: the caller's promise; no other thread runs it, and this thread is the combiner (invariant 1).
         unsafe { Request::act(request) };
         Self::combine(lock, empty);
     }

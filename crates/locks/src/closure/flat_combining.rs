@@ -1,15 +1,17 @@
 //! # flat-combining: a list of requests; the thread that holds the lock runs all of them
 //!
-//! **Problem.** Under a lock that is handed over, the protected data travel from thread to thread, and each hand-over
-//! accesses lines that many threads want. **Idea.** Each thread publishes its request in a record of its own, and looks
-//! at the lock only now and then. One of the threads acquires the lock and runs the requests that it finds in all
-//! records, on data that stay in its cache. **Source.** Hendler, Incze, Shavit & Tzafrir, *Flat Combining and the
-//! Synchronization-Parallelism Tradeoff*, SPAA 2010, sections 2 and 3. It serves as a lock for any section, and does
-//! not combine several requests into one, as in Lozi et al., *Remote Core Locking*, ATC 2012, figure 6.
+//! Each thread publishes its request in a record. The lock holder runs the requests that it finds in all records.
 //!
 //! **Use it** when sections are short, and the same threads want the lock all the time. **Rather not** when the lock is
 //! mostly free, because its holder looks at the records of all threads that have used it lately (ATC 2012, section 5.1
 //! and figure 7); or when requests must be served in order.
+//!
+//! **Problem.** Under a lock that is handed from thread to thread, the protected data travel with it, and each hand-off
+//! accesses cache lines that many threads want. **Idea.** Each thread publishes its request in a record of its own, and
+//! looks at the lock only now and then. One of the threads acquires the lock and runs the requests that it finds in all
+//! records, on data that stay in its cache. **Source.** Hendler, Incze, Shavit & Tzafrir, *Flat Combining and the
+//! Synchronization-Parallelism Tradeoff*, SPAA 2010, sections 2 and 3. It serves as a lock for any section, and does
+//! not combine several requests into one, as in Lozi et al., *Remote Core Locking*, ATC 2012, figure 6.
 //!
 //! **Departures.**
 //! 1. A thread that finds the lock free runs its request without publishing it.
@@ -34,34 +36,34 @@
 //! ## A record
 //! ```text
 //!   IDLE, INACTIVE ── a thread takes it ──> TAKEN ── published ──> WAITING ─ falls asleep ─> PARKED
-//!   WAITING, PARKED ── its request was run ─────────> SERVED ── its thread goes ──> IDLE
-//!   WAITING, PARKED ── the lock is handed over ─────> HEAD ── combines ──> WAITING
-//!   IDLE ── not used for long, by the combiner ─────> INACTIVE: no more in the list `active`
+//!   WAITING, PARKED ── its request was run ─────────> SERVED ─ its thread leaves ─> IDLE
+//!   WAITING, PARKED ── the lock is handed off ──────> HEAD ── combines ──> WAITING
+//!   IDLE ── not used for long, by the combiner ─────> INACTIVE: no longer in the list `active`
 //! ```
 //!
 //! ## Invariants
 //! 1. The combiner is the thread that has changed `lock` from FREE, or found HEAD in its record. Only it runs requests,
 //!    and changes links below `active`.
-//! 2. A record is made once, and belongs to the lock until the lock is destroyed. Meanwhile, and only then, its `prev`
-//!    names the lock's first record, marked. So a thread may ask any node whether it is such a record, by reading.
+//! 2. A record is made once, and belongs to the lock until the lock is destroyed. During that time only, its `prev`
+//!    names the lock's first record, marked. So a thread may find out by reading whether any node is such a record.
 //! 3. Only the thread that has made a record TAKEN writes its request, until it makes the record IDLE.
 //! 4. A record is in the list `active`, unless it is INACTIVE, or TAKEN by a thread that found it INACTIVE or has just
 //!    made it.
-//! 5. The lock is not FREE while a thread sleeps whose request was not run. A thread that will sleep sets MARKED after
-//!    it has published. The combiner goes through the records after it has taken the mark away.
+//! 5. The lock is not FREE while a thread sleeps whose request was not run. A thread that is about to sleep sets MARKED
+//!    after it has published. The combiner goes through the records after it has removed the mark.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | `lock` FREE -> HELD | Acquire | the release, Release | sees all sections so far, and links that combiners changed |
-//! | `lock` swap MARKED | AcqRel | the same; the swap that takes the mark away, Acquire | as above; the record, and its link |
+//! | `lock` swap MARKED | AcqRel | the same; the swap that removes the mark, Acquire | as above; the record, and its link |
 //! | `active`, `records`: CAS, load | Release, Acquire | each other | the record, and its link |
 //! | `state` -> WAITING | Release | the combiner's load, Acquire | the request, and what it refers to |
 //! | `state` -> SERVED, HEAD | Release | the loads of `wait`, Acquire | the answer; the lock |
-//! | `state` IDLE, INACTIVE -> TAKEN | Acquire | the stores of these, Release | no thread reads the last request any more |
+//! | `state` IDLE, INACTIVE -> TAKEN | Acquire | the stores of these, Release | no thread still reads the last request |
 //!
-//! No checker can distinguish the orderings of `records` from Relaxed. [The
-//! models](../models.md#what-neither-can-tell) argue for them.
+//! No checker can distinguish the orderings of `records` from Relaxed. [The models](../models.md#what-neither-can-tell)
+//! argue for them.
 //!
 //! **Cannot:** do what no [closure lock](super) can. Nor does it serve requests in order: a request that each combiner
 //! just misses waits until its own thread combines. Destroying the lock gives the records back; a lock that is leaked
@@ -81,21 +83,21 @@ const HELD: u32 = 1;
 const MARKED: u32 = 2;
 
 // Further states of a record. (None is one of a queue node's.)
-/// Nobody's, and in the list that is looked through.
+/// Owned by no thread, and in the list `active`.
 const IDLE: u32 = 16;
-/// Nobody's, and not in it.
+/// Owned by no thread, and not in the list `active`.
 const INACTIVE: u32 = 17;
 /// A thread is about to publish.
 const TAKEN: u32 = 18;
 
-/// Bit of a record's `prev`, in which no other user of a queue node has more than a handle: so it is a record that is
-/// in use.
+/// Bit of a record's `prev`. No other user of a queue node keeps more than a handle there, so the bit marks a record
+/// that is in use.
 const OWNED: u32 = 1 << 31;
 const _: () = assert!(OWNED >= Handle::LIMIT);
 
-/// How often a combiner goes through the records, at most, before it lets another one do so.
+/// How often a combiner goes through the records, at most, before another thread combines.
 const PASSES: u32 = 8;
-/// Once in so many passes those leave the list that were not used as long.
+/// Once in so many passes, records leave the list that were not used for as many passes.
 const CLEANING: u32 = 128;
 
 /// The flat-combining lock; waiters wait by policy `W`, a combiner makes up to `P` passes, and each `C`th cleans up.
@@ -112,7 +114,7 @@ pub struct FlatState<M: Machine> {
     pub records: M::Word,
     /// The record that was made first, or 0.
     pub first: M::Word,
-    /// How many passes there were, wrapping. The combiner's.
+    /// How many passes there were, wrapping. Only the combiner accesses it.
     pub passes: M::Word,
 }
 
@@ -131,38 +133,38 @@ impl<M: Machine> Clone for Record<M> {
 impl<M: Machine> Copy for Record<M> {}
 
 impl<M: Machine> Record<M> {
-    /// The one of that name; the node may be something else, if it was no record of a lock that is there.
+    /// The record of that handle. The node may be something else, unless it is a record of a lock that still exists.
     fn of(handle: Handle) -> Self {
         Self { handle, node: handle.node() }
     }
 
-    /// The state that it goes through.
+    /// The record's state.
     fn state(self) -> &'static M::Word {
         &self.node.state
     }
 
-    /// The next one of those in use.
+    /// The next record in the list `active`.
     fn next(self) -> &'static M::Word {
         &self.node.next
     }
 
-    /// The next one of all. (Nobody asks where a record's thread runs.)
+    /// The next record in the list of all records. (A record's NUMA node is not needed.)
     fn also(self) -> &'static M::Word {
         &self.node.numa
     }
 
-    /// The first record of its lock, and [`OWNED`].
+    /// The first record of its lock, with [`OWNED`].
     fn owner(self) -> &'static M::Word {
         &self.node.prev
     }
 
-    /// In which pass it was used last. A [hint](crate::node): another value has it leave the list too early or too
-    /// late.
+    /// The pass in which it was used last. A [hint](crate::node): with a wrong value it leaves the list too early or
+    /// too late.
     fn used(self) -> &'static M::Word {
         &self.node.since
     }
 
-    /// IDLE | INACTIVE -> TAKEN. Whether it was in the list; `None` if somebody has it.
+    /// IDLE | INACTIVE -> TAKEN. Returns whether it was in the list; `None` if another thread has it.
     fn take(self) -> Option<bool> {
         let taken = |from| self.state().compare_exchange(from, TAKEN, Acquire, Relaxed).is_ok();
         match self.state().load(Relaxed) {
@@ -173,14 +175,14 @@ impl<M: Machine> Record<M> {
     }
 }
 
-/// The records of a list that begins so, and goes on by that word of each.
+/// The records of the list that begins at `head` and goes on by `link`.
 fn list<M: Machine>(head: &M::Word, link: fn(Record<M>) -> &'static M::Word) -> impl Iterator<Item = Record<M>> {
     let record = |word: u32| Handle::from_word(word).map(Record::of);
-    // Relaxed: links were written before what led here was published.
+    // Relaxed: a link was written before the record was published that led here.
     core::iter::successors(record(head.load(Acquire)), move |here| record(link(*here).load(Relaxed)))
 }
 
-/// (list) -> (record, list), by that word of the record.
+/// (list) -> (record, list), where `link` is the record's link.
 fn push<M: Machine>(head: &M::Word, record: Record<M>, link: &M::Word) {
     let mut seen = head.load(Relaxed);
     loop {
@@ -199,7 +201,7 @@ impl<M: Machine> FlatState<M> {
         self.lock.load(Relaxed) == FREE && self.lock.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
     }
 
-    /// HELD -> FREE, or MARKED -> HELD, and somebody may be left who sleeps (invariant 5).
+    /// HELD -> FREE; or MARKED -> HELD, and a thread may still sleep whose request was not run (invariant 5).
     #[inline]
     fn try_release(&self) -> bool {
         let released = self.lock.compare_exchange(HELD, FREE, Release, Relaxed).is_ok();
@@ -212,8 +214,8 @@ impl<M: Machine> FlatState<M> {
     /// A record for the calling thread, TAKEN, and whether it is in the list.
     fn take_record(&self) -> (Record<M>, bool) {
         let last = Handle::from_word(M::local(Local::Record)).map(Record::<M>::of).filter(|last| {
-            // Invariant 2. Relaxed: a record that this thread has used it has seen made, and, if the lock was
-            // destroyed, disowned.
+            // Invariant 2. Relaxed: this thread has used the record, so it has seen the record made, and disowned if
+            // the lock was destroyed.
             let owner = last.owner().load(Relaxed);
             owner & OWNED != 0 && owner & !OWNED == self.first.load(Relaxed)
         });
@@ -224,7 +226,7 @@ impl<M: Machine> FlatState<M> {
         (record, listed)
     }
 
-    /// A further record, TAKEN.
+    /// A new record, TAKEN.
     #[cold]
     fn new_record(&self) -> Record<M> {
         let record = Record::<M>::of(M::take_node());
@@ -257,7 +259,7 @@ impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
         record.state().store(IDLE, Release);
     }
 
-    /// WAITING -> SERVED (`false`), or the lock is held, and the request may be WAITING still.
+    /// WAITING -> SERVED (`false`); or the caller holds the lock (`true`), and its request may still be WAITING.
     fn wait<M: Machine>(lock: &FlatState<M>, record: Record<M>) -> bool {
         let state = record.state();
         if W::SPINS {
@@ -273,14 +275,14 @@ impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
         loop {
             match state.load(Acquire) {
                 state::WAITING => {
-                    // WAITING -> PARKED. Fails if we are told just now.
+                    // WAITING -> PARKED. If it fails, the answer has just come.
                     let _ = state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
                 }
                 state::SERVED => return false,
                 notified => {
-                    // PARKED: invariant 5. HEAD: the lock is ours.
+                    // PARKED: invariant 5. HEAD: this thread holds the lock.
                     if notified == state::HEAD || lock.lock.swap(MARKED, AcqRel) == FREE {
-                        // So that nobody wakes us, if we were not served meanwhile.
+                        // So that no thread wakes this one. If it fails, this thread was served meanwhile.
                         let _ = state.compare_exchange(notified, state::WAITING, Relaxed, Relaxed);
                         return true;
                     }
@@ -291,7 +293,7 @@ impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
         }
     }
 
-    /// HELD -> FREE, or somebody else combines.
+    /// HELD -> FREE, or another thread combines.
     fn combine<M: Machine>(lock: &FlatState<M>) {
         let mut passes = 0;
         loop {
@@ -306,7 +308,7 @@ impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
         }
     }
 
-    /// Serves all who wait. How many there were.
+    /// Runs the requests of all waiters. Returns how many there were.
     fn pass<M: Machine>(lock: &FlatState<M>) -> u32 {
         let now = lock.passes.load(Relaxed).wrapping_add(1);
         lock.passes.store(now, Relaxed);
@@ -316,8 +318,8 @@ impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
         for record in list::<M>(&lock.active, Record::next) {
             if is_waiting(record.state().load(Acquire)) {
                 record.used().store(now, Relaxed);
-                // SAFETY: published, and not run yet, as its state says; it is seen with Acquire (invariant 3). We are
-                // the combiner (invariant 1).
+                // SAFETY: published, and not run yet, as its state says; that was read with Acquire (invariant 3). This
+                // thread is the combiner (invariant 1).
                 unsafe { serve(record.node) };
                 answer::<M, W>(record.node, state::SERVED);
                 served += 1;
@@ -329,32 +331,32 @@ impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
         served
     }
 
-    /// (HELD, somebody waits) -> the lock is his. Whether there was anybody.
+    /// (HELD, a waiter) -> the waiter holds the lock. Returns whether there was a waiter.
     fn hand_over<M: Machine>(lock: &FlatState<M>) -> bool {
         let waiter = list::<M>(&lock.active, Record::next).find(|record| is_waiting(record.state().load(Relaxed)));
         waiter.inspect(|waiter| answer::<M, W>(waiter.node, state::HEAD)).is_some()
     }
 }
 
-/// Whether a record's request was published, and not run.
+/// Whether a record's request was published and has not been run.
 fn is_waiting(state: u32) -> bool {
     matches!(state, state::WAITING | state::PARKED)
 }
 
-/// (before, record, next), IDLE -> (before, next), INACTIVE. Whether it was idle. The first of the list cannot:
-/// newcomers change `active`.
+/// (before, record, next), IDLE -> (before, next), INACTIVE. Returns whether it was idle. The first record of the list
+/// cannot be retired: newcomers change `active`.
 fn retire<M: Machine>(before: Record<M>, record: Record<M>) -> bool {
     before.next().store(record.next().load(Relaxed), Relaxed);
     let retired = record.state().compare_exchange(IDLE, INACTIVE, Release, Relaxed).is_ok();
     if !retired {
-        // Somebody has it again, and counts on its being in the list. Its own link is unchanged (invariant 4).
+        // Another thread has taken it, and relies on its being in the list (invariant 4). Its own link is unchanged.
         before.next().store(record.handle.word(), Relaxed);
     }
     retired
 }
 
-// SAFETY: (1) is invariant 1; (2): who asks goes on when it is SERVED, or has combined; (3): `P` passes, each over as
-// many records as there are.
+// SAFETY: (1) is invariant 1; (2): a thread goes on when its request is SERVED, or when it has combined; (3): `P`
+// passes, each over as many records as there are.
 unsafe impl<M: Machine, W: WaitPolicy, const P: u32, const C: u32> RawClosure<M> for FlatCombining<W, P, C> {
     type State = FlatState<M>;
 
@@ -363,20 +365,20 @@ unsafe impl<M: Machine, W: WaitPolicy, const P: u32, const C: u32> RawClosure<M>
         FlatState { lock: zero(), active: zero(), records: zero(), first: zero(), passes: zero() }
     }
 
-    /// FREE -> HELD -> FREE, or publishes.
+    /// FREE -> HELD -> FREE; or publishes the request.
     unsafe fn run(lock: &FlatState<M>, request: *mut Request) {
         M::trace(Event::Acquire);
         if !lock.try_hold() {
             return Self::ask(lock, request);
         }
-        // SAFETY: the caller's promise; nobody else runs it, and we are the combiner (invariant 1).
+        // SAFETY: the caller's promise; no other thread runs it, and this thread is the combiner (invariant 1).
         unsafe { Request::act(request) };
         Self::combine(lock);
     }
 
     fn destroy(lock: &FlatState<M>) {
         for record in list::<M>(&lock.records, Record::also) {
-            record.owner().store(0, Relaxed); // Invariant 2. Published by the pool.
+            record.owner().store(0, Relaxed); // Invariant 2. The pool publishes it.
             M::give_node(record.handle);
         }
         [&lock.active, &lock.records, &lock.first].iter().for_each(|word| word.store(0, Relaxed));

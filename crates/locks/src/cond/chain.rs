@@ -1,21 +1,22 @@
 //! # The waiters of a broadcast, on their way to the mutex
 //!
-//! A broadcast claims all waiters and lets at most one at a time contend for the mutex. Where they go is the lock's
-//! business ([`RawLock::adopt`](crate::raw::RawLock::adopt)): into its queue, on its word, or hand over hand.
+//! A broadcast claims all waiters, and lets at most one at a time contend for the mutex. The mutex's lock decides where
+//! they go ([`RawLock::adopt`](crate::raw::RawLock::adopt)): into its queue, to sleep on its word, or hand over hand,
+//! where each waiter wakes the next.
 //!
 //! ```text
 //!   first ─next─> second ─next─> … ─next─> last ─next─> 0        all CLAIMED: asleep, or about to be
 //! ```
 //!
 //! ## Invariants
-//! 1. A CLAIMED waiter cannot go on, whatever wakes it, until somebody else changes its state; it says so (AWAITED)
-//!    before it sleeps on that.
-//! 2. The first waiter stays CLAIMED until the broadcaster has done with the mutex. He has yet to acquire it, so nobody
-//!    may free it: the broadcaster, who need not hold it, can work on the lock's state. In a lock's queue, whoever
-//!    passes the front on may make him HEAD; so a broadcaster who still wants something of him then says which wait he
-//!    means, by its generation.
-//! 3. Nodes are named while they are CLAIMED, or unreachable for others; a link is read before its node's state
-//!    changes.
+//! 1. A CLAIMED waiter cannot go on, whatever wakes it, until another thread changes its state. Before it sleeps on
+//!    its state, it announces that (AWAITED).
+//! 2. The first waiter stays CLAIMED until the broadcaster has finished with the mutex. That waiter has yet to acquire
+//!    the mutex, so nobody may free it. So the broadcaster, which need not hold the mutex, can work on the lock's
+//!    state. In a lock's queue, a thread that passes the head on may make that waiter HEAD. So a broadcaster that still
+//!    wants something of the waiter names the wait by its generation.
+//! 3. A node's handle is used only while the node is CLAIMED, or out of reach for other threads. A link is read before
+//!    its node's state changes.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -30,17 +31,17 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// From `first` to `last`, behind which there is nobody.
+    /// The chain from `first` to `last`, which has no successor.
     pub fn new(first: Handle, last: Handle) -> Self {
         Self { first, last }
     }
 
-    /// Who waited longest; stays CLAIMED (invariant 2).
+    /// The first in the order of the queue. It stays CLAIMED (invariant 2).
     pub fn first(&self) -> Handle {
         self.first
     }
 
-    /// Who came last.
+    /// The last in the order of the queue.
     pub fn last(&self) -> Handle {
         self.last
     }
@@ -54,10 +55,10 @@ impl Chain {
         count
     }
 
-    /// CLAIMED | AWAITED -> PARKED, all but the first: they are moved. `settle` is called with each before that, when
-    /// it cannot go on yet.
+    /// CLAIMED | AWAITED -> PARKED, for all waiters except the first: they are moved. `settle` is called with each
+    /// before that, while the waiter cannot go on.
     pub fn park_followers<M: Machine>(&self, mut settle: impl FnMut(&Node<M>)) {
-        M::trace(Event::CondMoved); // The first, who will follow.
+        M::trace(Event::CondMoved); // The first, which will follow.
         let mut here = next::<M>(self.first);
         while let Some(handle) = here {
             here = next::<M>(handle); // Invariant 3.
@@ -65,20 +66,20 @@ impl Chain {
             let node = handle.node::<M>();
             settle(node);
             let awaited = awaited(claimed(node));
-            // Release: who finds that he was moved sees his links as they are.
+            // Release: a waiter that finds that it was moved sees its links as they are.
             if node.state.swap(state::PARKED, Release) == awaited {
                 M::wake(&raw const node.state, 1);
             }
         }
     }
 
-    /// What [`Chain::park_first`] needs, taken while the first cannot go on.
+    /// What [`Chain::park_first`] needs. It is read while the first waiter cannot go on.
     pub fn claim_on_first<M: Machine>(&self) -> u32 {
         claimed(self.first.node::<M>())
     }
 
-    /// CLAIMED | AWAITED -> PARKED, the first, in a queue where others may have made him head; he may have left it, and
-    /// his node may serve somebody else (whose generation is another).
+    /// CLAIMED | AWAITED -> PARKED, for the first waiter, in a queue where other threads may have made it head. It may
+    /// even have left the queue, and its node may serve another wait (which has another generation).
     pub fn park_first<M: Machine>(&self, claim: u32) {
         let state = &self.first.node::<M>().state;
         // Release: as above. From CLAIMED to AWAITED there is no way back.
@@ -89,13 +90,13 @@ impl Chain {
         }
     }
 
-    /// Lets the first go, who wakes the second when he has the mutex, and so on: for locks that have no place for
+    /// Lets the first waiter go. It wakes the second when it has the mutex, and so on. For locks that have no place for
     /// sleepers.
     pub fn hand_over_hand<M: Machine>(self) {
         tell::<M>(self.first);
     }
 
-    /// Lets all go at once.
+    /// Lets all waiters go at once.
     pub(crate) fn scatter<M: Machine>(self) {
         let mut here = Some(self.first);
         while let Some(handle) = here {
@@ -120,11 +121,11 @@ fn awaited(claimed: u32) -> u32 {
     claimed ^ state::CLAIMED ^ state::AWAITED
 }
 
-/// Waits while CLAIMED. CLAIMED -> AWAITED, and sleeps; the state after that.
+/// Waits while CLAIMED: CLAIMED -> AWAITED, and sleeps. Returns the state after that.
 pub fn until_notified<M: Machine>(node: &Node<M>) -> u32 {
     let claimed = claimed(node);
     loop {
-        // Relaxed: says only where we sleep.
+        // Relaxed: it says only where this thread sleeps.
         let _ = node.state.compare_exchange(claimed, awaited(claimed), Relaxed, Relaxed);
         match node.state.load(Acquire) {
             asleep if asleep == awaited(claimed) => drop(M::park(&node.state, asleep, None)),
@@ -133,15 +134,15 @@ pub fn until_notified<M: Machine>(node: &Node<M>) -> u32 {
     }
 }
 
-/// Tells a claimed waiter that it may go. CLAIMED -> SIGNALED
+/// CLAIMED -> SIGNALED: the waiter may go.
 pub(super) fn tell<M: Machine>(waiter: Handle) {
     let node = waiter.node::<M>();
     node.state.store(state::SIGNALED, Release);
     M::unpark(node);
 }
 
-/// To be called by a waiter that a broadcast woke, once it has the mutex: wakes the next one, where they go hand over
-/// hand.
+/// Wakes the next waiter, if waiters go hand over hand. A waiter that a broadcast woke calls this once it has the
+/// mutex.
 pub fn pass_baton<M: Machine>(next: Option<Handle>) {
     if let Some(next) = next {
         tell::<M>(next);

@@ -1,13 +1,15 @@
 //! # A condition variable as a queue of nodes
 //!
-//! **Problem.** Wake exactly one waiter per signal, in order; lose no signal to a waiter that gives up; after a
-//! broadcast, do not let a herd fall upon the mutex; and let the object be destroyed as soon as nobody is blocked on
-//! it. **Idea.** Waiters queue in nodes of the pool and sleep each on his own word. A signal takes the first off the
-//! queue; a broadcast takes all, and hands them to the mutex's lock as a [`Chain`], to sleep on there (*wait
-//! morphing*). **Source.** POSIX.1-2017, `pthread_cond_*`; the destruction protocol is that of glibc's condition
-//! variable (a count of references, the destroyer waits for it). In which order signals call the waiters can be chosen
-//! ([`Order`](crate::order::Order)): first in, first out, the default, or mostly last in, first out (Dice, *Malthusian
-//! Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
+//! Waiters queue in nodes, and a signal wakes the first of them. It stands behind `pthread_cond_*`.
+//!
+//! **Problem.** Wake exactly one waiter per signal, in order. Lose no signal to a waiter that gives up. After a
+//! broadcast, do not let all waiters contend for the mutex at once. Let the object be destroyed as soon as no thread is
+//! blocked on it. **Idea.** Waiters queue in nodes of the pool, and each sleeps on its own word. A signal takes the
+//! first waiter off the queue. A broadcast takes all, and hands them to the mutex's lock as a [`Chain`], to sleep on
+//! there (*wait morphing*). **Source.** POSIX.1-2017, `pthread_cond_*`. The destruction protocol is that of glibc's
+//! condition variable: a count of references, and the destroyer waits for it. The order in which signals call the
+//! waiters can be chosen ([`Order`](crate::order::Order)): first in, first out, the default, or mostly last in, first
+//! out (Dice, *Malthusian Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
 //!
 //! ## State: 20 bytes
 //! | word | meaning |
@@ -18,26 +20,28 @@
 //! | `epoch` | the machine's epoch when the queue was last used: see [`settle`] |
 //!
 //! ## Invariants
-//! 1. A node is in the queue iff it is QUEUED or LEAVING (changed under `lock`, but for QUEUED -> LEAVING). A CLAIMED
-//!    node is the claimer's until he stores SIGNALED or PARKED, or hands it on, in a lock's queue, to whoever makes it
-//!    HEAD.
+//! 1. A node is in the queue iff it is QUEUED or LEAVING. That changes under `lock`, except QUEUED -> LEAVING. A
+//!    CLAIMED node belongs to the claimer until it stores SIGNALED or PARKED; or, in a lock's queue, until it hands the
+//!    node on to the thread that makes it HEAD.
 //! 2. Each waiter holds one reference from `enqueue` until it has finished with this object. A broadcast that *moves* a
-//!    waiter gives its reference back for it: such a waiter never looks here again.
-//! 3. A signal counts only on a node that it has changed from QUEUED to CLAIMED; a waiter gives up only by QUEUED ->
-//!    LEAVING. One of the two wins, so no signal is lost to a waiter that times out or is cancelled; one that is
+//!    waiter gives that waiter's reference back: the waiter never looks here again.
+//! 3. A signal counts only on a node that it has changed from QUEUED to CLAIMED. A waiter gives up only by QUEUED ->
+//!    LEAVING. One of the two wins, so no signal is lost to a waiter that times out or is cancelled. A waiter that is
 //!    cancelled *after* it was signalled passes the signal on, which its reference makes safe.
-//! 4. After `lock` is released, a signaller touches only nodes and futex addresses; after its reference is given back,
-//!    so does a waiter. So the object may be destroyed, and freed, once `destroy` returns.
-//! 5. In a forked child whatever the other threads were at stopped anywhere: `lock` may be held, a node half linked, a
-//!    reference given to nobody. Nobody follows a link or takes `lock` before the first use there has put all of that
-//!    back to nothing. A wait that goes on in the child (its thread forked in a signal handler) is not in the queue any
-//!    more, which its node's epoch tells.
+//! 4. After `lock` is released, a signaller touches only nodes and futex addresses. So does a waiter after its
+//!    reference is given back. So the object may be destroyed, and freed, once `destroy` returns.
+//! 5. In a forked child, the work of the other threads has stopped anywhere: `lock` may be held, a node half linked, a
+//!    reference given to no thread. The first use there resets all of that before any thread follows a link or takes
+//!    `lock`. A wait that goes on in the child (its thread forked in a signal handler) is no longer in the queue, which
+//!    its node's epoch shows.
 //!
 //! ## Orderings
-//! Everything is protected by `lock`, except `state` (CLAIMED -> SIGNALED: Release / Acquire, although what it hands
-//! over is the signaller's business and goes through the mutex), `refs` (AcqRel: the destroyer sees the last waiter
-//! done), and the glance at `head` in `signal` (Relaxed: a waiter that must be seen has queued under the mutex that the
-//! signaller has held since).
+//! `lock` protects everything, except:
+//! - `state`: CLAIMED -> SIGNALED, Release / Acquire, although what it hands over is the signaller's business and goes
+//!   through the mutex;
+//! - `refs`: AcqRel, so that the destroyer sees the last waiter done;
+//! - the look at `head` in `signal`: Relaxed, because a waiter that must be seen has queued under the mutex that the
+//!   signaller has held since.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -50,9 +54,9 @@ use crate::policy::{Admission, Chosen};
 use crate::settle::settle;
 use crate::spin::Futex;
 
-/// Bit of `refs`: somebody waits for the others to go.
+/// Bit of `refs`: the destroyer waits for the others to leave.
 const DESTROYING: u32 = 1 << 31;
-/// Value of a node's `prev` once a broadcast has taken it off, and its reference back (invariant 2).
+/// Value of a node's `prev` once a broadcast has taken the node off, and given its reference back (invariant 2).
 const BY_BROADCAST: u32 = Handle::RESERVED;
 
 /// The condition variable's state; all-zero is valid.
@@ -83,7 +87,7 @@ pub trait Morph {
     fn adopt(&self, mutex: u64, chain: Chain);
 }
 
-/// Somebody still waits: the object cannot be destroyed.
+/// A thread still waits: the object cannot be destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -98,14 +102,14 @@ impl<M: Machine> CondQueue<M> {
         Self { lock: zero(), head: zero(), tail: zero(), refs: zero(), epoch: zero() }
     }
 
-    /// Takes `lock`; the epoch whose waiters are in the queue.
+    /// Takes `lock`. Returns the epoch whose waiters are in the queue.
     fn enter(&self) -> u32 {
         let epoch = settle::<M>(&self.epoch, || {
             for word in [&self.lock, &self.head, &self.tail, &self.refs] {
                 word.store(0, Relaxed); // Invariant 5.
             }
         });
-        // The sections are a few instructions: poll a little before sleeping.
+        // The critical sections are a few instructions: poll a little before sleeping.
         let free = |seen| seen == 0 && self.lock.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
         if M::spin_until(&self.lock, Relaxed, Patience::Budget, free).is_none() {
             Futex::acquire::<M>(&self.lock);
@@ -117,14 +121,14 @@ impl<M: Machine> CondQueue<M> {
         Futex::release::<M>(&self.lock);
     }
 
-    /// Queues the calling thread, which holds the mutex at address `mutex` (0: one that is none of our locks, or that
-    /// it goes on holding). The caller then releases the mutex and calls [`CondQueue::wait`].
+    /// Queues the calling thread, which holds the mutex at address `mutex`. (0: a mutex that is none of our locks, or
+    /// that the thread goes on holding.) The caller then releases the mutex and calls [`CondQueue::wait`].
     pub fn enqueue(&self, mutex: u64) -> Handle {
         M::trace(Event::CondWait);
         let me = M::take_node();
         let node = me.node::<M>();
         node.prepare(state::QUEUED);
-        node.role.store(Chosen::role::<M>(), Relaxed); // In the mutex's queue, should it be moved there.
+        node.role.store(Chosen::role::<M>(), Relaxed); // For the mutex's queue, if it is moved there.
         node.generation.store(node.generation.load(Relaxed).wrapping_add(1), Relaxed);
         node.mutex[0].store(mutex as u32, Relaxed);
         node.mutex[1].store((mutex >> 32) as u32, Relaxed);
@@ -145,7 +149,7 @@ impl<M: Machine> CondQueue<M> {
         let mut here = from;
         while let Some(handle) = Handle::from_word(here) {
             let node = handle.node::<M>();
-            // Fails for a node that is LEAVING: it unlinks itself as soon as it gets `lock`.
+            // It fails for a node that is LEAVING: that one unlinks itself as soon as it gets `lock`.
             if node.state.compare_exchange(state::QUEUED, claimed(node), Relaxed, Relaxed).is_ok() {
                 self.list().unlink(node);
                 return Some(handle);
@@ -168,8 +172,8 @@ impl<M: Machine> CondQueue<M> {
         self.wait_with(me, |word, expected| M::park(word, expected, until))
     }
 
-    /// [`CondQueue::wait`] with another way to [`Machine::park`], which may end the wait by not returning; who cleans
-    /// up then calls [`CondQueue::cancel`].
+    /// [`CondQueue::wait`] with another way to [`Machine::park`], which may end the wait by not returning. The clean-up
+    /// then calls [`CondQueue::cancel`].
     pub fn wait_with(&self, me: Handle, mut park: impl FnMut(&M::Word, u32) -> Unparked) -> Outcome {
         let node = me.node::<M>();
         while node.state.load(Acquire) == state::QUEUED {
@@ -180,7 +184,7 @@ impl<M: Machine> CondQueue<M> {
         self.claimed(me)
     }
 
-    /// What becomes of a node that has been claimed.
+    /// Waits until a claimed node is signalled or moved. Returns which.
     fn claimed(&self, me: Handle) -> Outcome {
         let node = me.node::<M>();
         if until_notified(node) != state::SIGNALED {
@@ -198,8 +202,8 @@ impl<M: Machine> CondQueue<M> {
         Outcome::Signaled(baton)
     }
 
-    /// QUEUED -> LEAVING -> out of the queue. Whether that was still possible; then no signal was consumed, and the
-    /// wait is over.
+    /// QUEUED -> LEAVING -> out of the queue. Returns whether that was still possible: then no signal was consumed, and
+    /// the wait is over.
     pub fn withdraw(&self, me: Handle) -> bool {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::QUEUED, state::LEAVING, Relaxed, Relaxed).is_err() {
@@ -217,14 +221,14 @@ impl<M: Machine> CondQueue<M> {
         true
     }
 
-    /// Ends the wait of a thread that is being cancelled; a signal that had come to it goes to the next waiter.
+    /// Ends the wait of a thread that is being cancelled. If it was signalled, the signal goes to the next waiter.
     pub fn cancel(&self, me: Handle) -> Outcome {
         if self.withdraw(me) {
             return Outcome::TimedOut;
         }
         let node = me.node::<M>();
         if until_notified(node) == state::SIGNALED && node.prev.load(Relaxed) != BY_BROADCAST {
-            self.signal(); // Our reference keeps the object alive (invariant 3).
+            self.signal(); // This waiter's reference keeps the object alive (invariant 3).
         }
         self.claimed(me)
     }
@@ -267,13 +271,13 @@ impl<M: Machine> CondQueue<M> {
         self.leave();
         if let Some(first) = first {
             M::trace(Event::CondBroadcast);
-            // The waiters' references keep the object alive up to here; nobody needs it any more.
+            // The waiters' references keep the object alive up to here. No thread needs it any more.
             self.release_refs(count);
             release_chain::<M>(first, morph);
         }
     }
 
-    /// Waits until nobody will touch the object again. Fails, without waiting, if threads are blocked on it.
+    /// Waits until no thread will touch the object again. If threads are blocked on it, it fails without waiting.
     pub fn destroy(&self) -> Result<(), Busy> {
         self.enter();
         let mut here = self.head.load(Relaxed);
@@ -303,8 +307,8 @@ impl<M: Machine> Default for CondQueue<M> {
     }
 }
 
-/// Hands the waiters to the locks of their mutexes; those whose mutex is none of our locks all go at once, as glibc
-/// lets them. (All have one mutex, unless the program does what POSIX leaves undefined.)
+/// Hands the waiters to the locks of their mutexes. Waiters whose mutex is none of our locks all go at once, as with
+/// glibc. (All have one mutex, unless the program does what POSIX leaves undefined.)
 fn release_chain<M: Machine>(first: Handle, morph: &impl Morph) {
     let mut rest = Some(first);
     while let Some(first) = rest {

@@ -1,15 +1,16 @@
 //! # Calling a waiter
 //!
-//! What a waiter's node says of it, and how a post finds somebody to wake. Nothing here touches the semaphore: only
-//! nodes, which live for ever. The argument that no permit lies beside a sleeper is [`queue`](super::queue)'s.
+//! A waiter's node, and how a post finds a waiter to wake. Nothing here touches the semaphore: it touches only nodes,
+//! which live for ever. [`queue`](super::queue) shows that no permit is left beside a sleeper.
 //!
 //! ## A waiter's node
 //! ```text
-//!   WAITS ──a post──> CALLED ──woken, or noticed by the waiter──> NOTIFIED ──no permit──> WAITS, with the next generation
-//!   any ──the waiter goes──> LEAVING (the node is its own), or ABANDONED (the node is the list's)
+//!   WAITS ──a post──> CALLED ──woken, or it noticed──> NOTIFIED ──no permit──> WAITS, with the next generation
+//!   any ──the waiter leaves──> LEAVING (the node is its own), or ABANDONED (the node is the list's)
 //! ```
 //! The state also says whether the node is in the list ([`LISTED`]), and in which generation the waiter has announced
-//! itself: a thread that was stopped in the middle of calling a waiter neither calls nor tells that node's next one.
+//! itself. So a thread that was stopped in the middle of calling a waiter neither calls nor notifies the next waiter
+//! that uses the node.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -18,9 +19,9 @@ use crate::machine::{Handle, Machine, Patience, Word};
 use crate::node::{Node, state};
 use crate::queue::link::handle_in;
 
-/// Bit of a waiter's state: the node is in the list. Set and cleared only by who is at the list.
+/// Bit of a waiter's state: the node is in the list. Set and cleared only by the thread at the list.
 pub(super) const LISTED: u32 = 1 << 4;
-/// How many nodes a post looks at from the front of the list on, before it looks at all nodes.
+/// How many nodes a post looks at, from the front of the list, before it looks at all nodes.
 const NEAR: u32 = 8;
 
 const _: () = assert!(LISTED >> state::HANDED == 1 && LISTED < 1 << state::GENERATION);
@@ -36,19 +37,20 @@ pub(super) fn is_listed(seen: u32) -> bool {
     seen & LISTED != 0
 }
 
-/// Whether both are states of one waiter that was called once.
+/// Whether both are states of one waiter in one call.
 fn is_same_call(now: u32, called: u32) -> bool {
     (now ^ called) & !LISTED == 0
 }
 
-/// The state of a waiter that announces itself, for the first time or again. Only its thread writes the generation.
+/// The state of a waiter that announces itself, for the first time or again. Only the waiter's thread writes the
+/// generation.
 pub(super) fn waiting<M: Machine>(node: &Node<M>) -> u32 {
     let generation = node.generation.load(Relaxed).wrapping_add(1);
     node.generation.store(generation, Relaxed);
     state::WAITS | generation << state::GENERATION
 }
 
-/// Makes a node ready that is in no list: for which semaphore it waits, and at which end of the list.
+/// Prepares a node that is in no list: which semaphore it waits for, and at which end of the list.
 pub(super) fn prepare<M: Machine>(node: &Node<M>, semaphore: u64, front: bool) {
     node.prepare(state::LEAVING);
     node.batch.store(u32::from(front), Relaxed);
@@ -56,13 +58,13 @@ pub(super) fn prepare<M: Machine>(node: &Node<M>, semaphore: u64, front: bool) {
     node.mutex[1].store((semaphore >> 32) as u32, Relaxed);
 }
 
-/// Whether it is a node of this semaphore's, and of a thread of this process.
+/// Whether the node is this semaphore's, and its thread is one of this process.
 pub(super) fn is_at<M: Machine>(node: &Node<M>, semaphore: u64) -> bool {
     let [low, high] = &node.mutex;
     u64::from(low.load(Relaxed)) | u64::from(high.load(Relaxed)) << 32 == semaphore && node.is_alive()
 }
 
-/// WAITS -> CALLED. The new state, if it was this semaphore's waiter.
+/// WAITS -> CALLED. Returns the new state, if the node was this semaphore's waiter.
 fn claim<M: Machine>(node: &Node<M>, semaphore: u64) -> Option<u32> {
     let mut seen = node.state.load(Acquire);
     while kind(seen) == state::WAITS && is_at(node, semaphore) {
@@ -78,7 +80,7 @@ fn claim<M: Machine>(node: &Node<M>, semaphore: u64) -> Option<u32> {
     None
 }
 
-/// CALLED -> NOTIFIED. Whether it was still CALLED.
+/// CALLED -> NOTIFIED. Returns whether it was still CALLED.
 fn tell<M: Machine>(node: &Node<M>, called: u32) -> bool {
     let mut seen = called;
     while is_same_call(seen, called) {
@@ -90,7 +92,7 @@ fn tell<M: Machine>(node: &Node<M>, called: u32) -> bool {
     false
 }
 
-/// CALLED -> NOTIFIED, by the waiter itself. Its state.
+/// CALLED -> NOTIFIED, by the waiter itself. Returns its state.
 pub(super) fn acknowledge<M: Machine>(node: &Node<M>) -> u32 {
     let mut seen = node.state.load(Acquire);
     while kind(seen) == state::CALLED {
@@ -102,8 +104,9 @@ pub(super) fn acknowledge<M: Machine>(node: &Node<M>) -> u32 {
     seen
 }
 
-/// Calls and wakes this node's waiter, if it is this semaphore's and has not been called. Whether it runs: it slept and
-/// was woken, or has noticed. If `patient`, one that seems to be awake gets a moment to notice.
+/// Calls and wakes this node's waiter, if it is this semaphore's and has not been called. Returns whether the waiter
+/// runs: it slept and was woken, or has noticed the call. If `patient`, a waiter that seems to be awake gets a moment
+/// to notice.
 fn call<M: Machine>(handle: Handle, semaphore: u64, patient: bool) -> bool {
     let node = handle.node::<M>();
     let Some(called) = claim(node, semaphore) else { return false };
@@ -113,7 +116,7 @@ fn call<M: Machine>(handle: Handle, semaphore: u64, patient: bool) -> bool {
     !tell(node, called) || slept || noticed
 }
 
-/// Wakes this semaphore's waiter that somebody has called, and perhaps was stopped before he woke it.
+/// Wakes this semaphore's waiter if it was called. The thread that called it may have been stopped before the wake-up.
 pub(super) fn help<M: Machine>(handle: Handle, semaphore: u64) {
     let node = handle.node::<M>();
     let seen = node.state.load(Acquire);
@@ -122,9 +125,9 @@ pub(super) fn help<M: Machine>(handle: Handle, semaphore: u64) {
     }
 }
 
-/// For a permit that has just been given: calls and wakes one of the semaphore's waiters that runs, preferably `first`
-/// or one behind it; if there is none, all that were called have been woken in the end. There is none but `first`, if
-/// it is `alone`.
+/// For a permit that has just been given: calls and wakes one of the semaphore's waiters, preferably `first` or one
+/// behind it, until one runs. If none does, all waiters that were called have been woken in the end. If `alone`, there
+/// is no waiter except `first`.
 pub(super) fn call_one<M: Machine>(semaphore: u64, first: u32, alone: bool) {
     let mut here = Handle::from_word(first);
     if alone {
@@ -135,7 +138,7 @@ pub(super) fn call_one<M: Machine>(semaphore: u64, first: u32, alone: bool) {
         }
         return;
     }
-    // A look without being at the list: a node that serves in a lock's queue by now has a link to who follows it there.
+    // This reads the list without being at it. A node that now serves in a lock's queue links to its successor there.
     for _ in 0..NEAR {
         let Some(handle) = here else { break };
         if call::<M>(handle, semaphore, true) {

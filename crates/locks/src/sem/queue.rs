@@ -1,75 +1,87 @@
 //! # A semaphore with a list of its waiters
 //!
-//! **Problem.** Give a permit from anywhere, also from a signal handler that has interrupted this very code; take one,
-//! in an order that is chosen; let the object be destroyed as soon as the last wait has returned; and never let a
-//! permit lie beside a sleeper because some thread was stopped in the middle. **Idea.** Permits are counted in one
-//! word, and whoever finds one takes it, in whatever order threads run. A waiter announces itself in the same word: in
-//! one step it sees that there is no permit and makes every later post look for it. A post first makes its permit seen,
-//! and then calls a waiter. The list of sleepers only says whom. It has no lock to wait for: a post that finds somebody
-//! at the list looks at the queue nodes themselves, all of them if need be, for a node says for which semaphore its
-//! thread waits. **Source.** POSIX.1-2017, `sem_*`; the list and its order, Dice, *Malthusian Locks*, EuroSys 2017,
-//! §6.11 ([`Order`](crate::order::Order)); that permits go to whoever takes them first is as in glibc's semaphore, and
-//! keeps a semaphore that is used as a mutex from passing from sleeper to sleeper. That a waiter announces itself
-//! before it looks for the last time, as in Franke, Russell and Kirkwood, *Fuss, Futexes and Furwocks*, OLS 2002.
+//! It counts permits in one word, and keeps its sleeping waiters in a list. It stands behind `sem_*`: any thread may
+//! post, and so may a signal handler.
+//!
+//! **Problem.** Give a permit from anywhere, also from a signal handler that has interrupted this very code. Take a
+//! permit, in an order that can be chosen. Let the object be destroyed as soon as the last wait has returned. Never
+//! leave a permit beside a sleeping waiter because some thread was stopped in the middle. **Idea.** Permits are counted
+//! in one word, and any thread that finds one takes it, in whatever order threads run. A waiter announces itself in the
+//! same word: in one step it sees that there is no permit and makes every later post look for it. A post first makes
+//! its permit visible, and then calls a waiter. The list of sleepers only says which one. There is no lock to wait for:
+//! a post that finds another thread at the list looks at the queue nodes themselves, all of them if need be. A node
+//! says for which semaphore its thread waits. **Source.** POSIX.1-2017, `sem_*`. The list and its order: Dice,
+//! *Malthusian Locks*, EuroSys 2017, §6.11 ([`Order`](crate::order::Order)). Permits go to the thread that takes them
+//! first, as in glibc's semaphore. That keeps a semaphore that is used as a mutex from passing from sleeper to sleeper.
+//! A waiter announces itself before it looks for the last time, as in Franke, Russell and Kirkwood, *Fuss, Futexes and
+//! Furwocks*, OLS 2002.
 //!
 //! ## State
 //! | `word` | meaning |
 //! |---|---|
-//! | n < 2^31 | n permits, and nobody has announced itself: as in glibc |
-//! | [`QUEUED`], n | there may be waiters that have; n < 2^29 permits |
-//! | [`QUEUED`], [`BUSY`], n | the same, and somebody is at the list |
-//! | [`QUEUED`], [`NEWS`], n | the same (BUSY or not), and some may be called who are not in the list |
+//! | n < 2^31 | n permits, and no waiter has announced itself: as in glibc |
+//! | [`QUEUED`], n | waiters may have announced themselves; n < 2^29 permits |
+//! | [`QUEUED`], [`BUSY`], n | the same, and a thread is at the list |
+//! | [`QUEUED`], [`NEWS`], n | the same (BUSY or not), and there may be waiters to call that are not in the list |
 //!
 //! ```text
 //!   head ─> [NOTIFIED] <─> [CALLED] <─> [ABANDONED] <─> [WAITS] <─> [WAITS] <─ tail     strays: [WAITS]  [CALLED]
 //!           on its way  being woken  left behind     asleep      asleep                     asleep   being woken
 //! ```
-//! The states of a node are in [`call`](super::call). A **stray** is a waiter that found somebody at the list, and
-//! sleeps without being in it. Whoever is next at the list puts strays into it.
+//! The states of a node are in [`call`](super::call). A **stray** is a waiter that found another thread at the list,
+//! and sleeps without being in it. The next thread at the list puts strays into it.
 //!
 //! ## Invariants
-//! 1. Only who has set [`BUSY`] touches the list and LISTED in a node's state, until he clears it. Nobody waits for
-//!    that for longer than a spin budget.
-//! 2. A waiter sleeps only after it has announced itself: its state is WAITS, with a new generation, and then, in a
-//!    change of `word` (if only to the value that it had), there was no permit, and QUEUED was set. If its node was not
-//!    in the list then, or somebody was at the list, NEWS is set in that step as well; unless the waiter is about to
-//!    put itself into the list, and so sets BUSY.
-//! 3. Whoever is at the list clears NEWS before it looks for waiters that are not in the list, and does not go while it
-//!    is set. QUEUED is cleared only together with BUSY, by who has found the list empty since NEWS was cleared.
-//! 4. A waiter becomes CALLED only by a post (or by who passes a call on) whose permit can be seen already. It becomes
-//!    NOTIFIED when it has been woken after that, or has noticed. A state that is not WAITS changes back only by announcing
-//!    itself anew, with another generation.
-//! 5. A node is in the list iff its state says LISTED. The node of a waiter that goes is its own if it is not LISTED.
-//!    If it is, the waiter takes it out, or leaves it there, ABANDONED, for whoever is at the list to give back.
-//! 6. A post touches the semaphore last in the step that makes its permit seen; afterwards only nodes. Until then it is
-//!    under way, and nobody may destroy what it is posted to. A wait touches it only until it returns.
-//! 7. In a forked child a list of before is nobody's ([`settle`](crate::settle)): it is dropped, with what stopped
-//!    threads were at, but not the permits.
+//! 1. Only the thread that has set [`BUSY`] touches the list, and LISTED in a node's state, until it clears BUSY. No
+//!    thread waits for that for longer than a spin budget.
+//! 2. A waiter sleeps only after it has announced itself. For that, it sets its state to WAITS, with a new generation.
+//!    Then it changes `word` (if only to the value that it had), in a step in which there was no permit and QUEUED was
+//!    set. If its node was not in the list then, or another thread was at the list, that step also sets NEWS; unless
+//!    the waiter is about to put itself into the list, and so sets BUSY.
+//! 3. The thread at the list clears NEWS before it looks for waiters that are not in the list, and does not leave while
+//!    NEWS is set. QUEUED is cleared only together with BUSY, by a thread that has found the list empty since NEWS was
+//!    cleared.
+//! 4. A waiter becomes CALLED only by a post (or by a thread that passes a call on) whose permit is already visible. It
+//!    becomes NOTIFIED when it has been woken after that, or has noticed. A state that is not WAITS changes back only
+//!    when the waiter announces itself anew, with another generation.
+//! 5. A node is in the list iff its state says LISTED. The node of a waiter that leaves is its own if it is not LISTED.
+//!    If it is, the waiter takes it out, or leaves it there, ABANDONED, for the thread at the list to give back.
+//! 6. A post touches the semaphore for the last time in the step that makes its permit visible; afterwards it touches
+//!    only nodes. Until then the post is under way, and nobody may destroy its semaphore. A wait touches the semaphore
+//!    only until it returns.
+//! 7. In a forked child a list from before the fork belongs to nobody ([`settle`](crate::settle)). It is dropped, with
+//!    everything that stopped threads were doing, but not the permits.
 //!
-//! ## No permit lies beside a sleeper
-//! **Theorem.** However many threads are stopped, each at any instruction of a post or a wait: when all others have
-//! come to rest, and somebody sleeps who is not stopped, there are no more permits than posts that are stopped, and
-//! waiters that were called and then stopped. (Those permits are in glibc's semaphore, too.) So n posts let n of n or
-//! more waiters go on that run.
+//! ## No permit is left beside a sleeping waiter
+//! **Theorem.** Let any number of threads be stopped, each at any instruction of a post or a wait. When all others have
+//! come to rest, and a waiter sleeps that is not stopped, there are at most as many permits as there are posts that are
+//! stopped, plus waiters that were called and then stopped. (Those permits are left in glibc's semaphore, too.) So n
+//! posts let n waiters go on, if n or more of the waiters run.
 //!
-//! **Proof.** Let t be the last moment at which there was no permit: somebody sleeps, so there was one, by 2. Take a
-//! post that came to its end and whose permit was seen after t. It ended in one of three ways. (a) It has called a
-//! waiter that then ran: it slept and was woken, or has noticed the call. That waiter looked for a permit after it had
-//! noticed, so after t, and has taken one; or it left before it noticed, and then looks once more
-//! ([`Semaphore::served`], `give_up`) and takes one or calls another; or it was stopped since. (b) It was at the list,
-//! and nobody there was WAITS; or QUEUED was not set, because somebody had found the list empty. NEWS was not set when
-//! its permit came, so by 2 and 3 everybody who had announced itself was in the list, CALLED or NOTIFIED, and all who were
-//! CALLED have been woken (`help`). Each of them looks for a permit, after t, before it sleeps again: if by then it
-//! could have announced itself anew without seeing this permit, NEWS would have been set, for somebody was at the list.
-//! (c) It has looked at all nodes, called whoever was WAITS, and woken whoever was CALLED. Whoever announces itself
-//! later sees the permit: both are changes of `word`. So everybody looks for a permit, after t, before it sleeps. In
-//! (b) and (c) nobody sleeps in the end who had announced itself before, nor after, as there were permits. So all posts
-//! ended in (a), each with a waiter of its own (a generation is called once), and each of these has taken a permit
-//! since t, or was stopped. ∎
+//! **Proof.** Let t be the last moment at which there was no permit. There was one by 2, because a waiter sleeps. Take
+//! a post that came to its end and whose permit became visible after t. It ended in one of three ways.
 //!
-//! Stopped threads cost time, though: as long as somebody is stopped at the list, each post looks at the nodes of all
-//! threads, waiters are not called in the order that was chosen, and who is stopped when it is called costs its post a
-//! spin budget.
+//! (a) It has called a waiter that then ran: the waiter slept and was woken, or has noticed the call. That waiter
+//! looked for a permit after it had noticed, so after t, and has taken one. Or it left before it noticed: then it looks
+//! once more ([`Semaphore::served`], `give_up`), and takes a permit or calls another waiter. Or it was stopped since.
+//!
+//! (b) It was at the list, and no node there was WAITS; or QUEUED was not set, because a thread had found the list
+//! empty. NEWS was not set when its permit came. So by 2 and 3 every waiter that had announced itself was in the list,
+//! CALLED or NOTIFIED, and all that were CALLED have been woken (`help`). Each of them looks for a permit, after t,
+//! before it sleeps again. If by then it could have announced itself anew without seeing this permit, NEWS would
+//! have been set, because a thread was at the list.
+//!
+//! (c) It has looked at all nodes, called any waiter that was WAITS, and woken any that was CALLED. A waiter that
+//! announces itself later sees the permit, because both are changes of `word`. So every waiter looks for a permit,
+//! after t, before it sleeps.
+//!
+//! After (b) and (c), in the end no waiter sleeps that had announced itself before; and none that did so after, as
+//! there were permits. So all posts ended in (a), each with a waiter of its own (a generation is called once). Each of
+//! these waiters has taken a permit since t, or was stopped. ∎
+//!
+//! Stopped threads cost time, though. While a thread is stopped at the list, each post looks at the nodes of all
+//! threads, and waiters are not called in the order that was chosen. A waiter that is stopped when it is called costs
+//! its post a spin budget.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -78,9 +90,9 @@
 //! | CAS of `word` that takes one | Acquire | that | |
 //! | CAS of `word` that announces | AcqRel | the CAS that adds a permit, where QUEUED is set, AcqRel | one of the two comes first: the post sees the state WAITS, or the waiter the permit (2, 4) |
 //! | CAS that sets [`BUSY`], or clears [`NEWS`] | Acquire | the CAS that clears [`BUSY`], or sets NEWS, Release | the list is as it was left; strays are seen |
-//! | `state` to WAITS | Release | loads and CASes of it, Acquire | who takes it for a waiter of this semaphore has seen what else is in the node |
+//! | `state` to WAITS | Release | loads and CASes of it, Acquire | a thread that takes it for a waiter of this semaphore has seen what else is in the node |
 //! | `state` to CALLED | AcqRel | loads and CASes of the waiter, Acquire | the waiter that notices sees the permit it was called for (4) |
-//! | `state` to NOTIFIED, LEAVING, ABANDONED, or LISTED or not | AcqRel | loads of it, and failed CASes, Acquire | who gives the node back or uses it again is behind who used it before; and they hand on that the waiter was called |
+//! | `state` to NOTIFIED, LEAVING, ABANDONED, or LISTED or not | AcqRel | loads of it, and failed CASes, Acquire | a thread that gives the node back or uses it again comes after those that used it before; and they hand on that the waiter was called |
 //! | all else | Relaxed | – | protected by [`BUSY`], or a hint |
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -92,17 +104,18 @@ use crate::node::state;
 use crate::sem::call::{LISTED, call_one, help, is_at, is_listed, kind};
 use crate::settle::try_settle;
 
-/// The most permits there can be.
+/// The largest number of permits.
 pub const MOST: u32 = i32::MAX as u32;
 /// Bit of `word`: waiters may have announced themselves.
 pub(super) const QUEUED: u32 = 1 << 31;
-/// Bit of `word`: somebody is at the list.
+/// Bit of `word`: a thread is at the list.
 pub(super) const BUSY: u32 = 1 << 30;
-/// Bit of `word`: somebody may be called who is not in the list, or announced itself again while somebody was at it.
+/// Bit of `word`: there may be a waiter to call that is not in the list, or that announced itself again while a thread
+/// was at the list.
 pub(super) const NEWS: u32 = 1 << 29;
 const PERMITS: u32 = NEWS - 1;
-/// How often, and for how long (µs), a post waits for somebody who makes a forked child's list ready: he may be the
-/// thread that it interrupted.
+/// How often, and for how long (µs), a post waits for a thread that prepares a forked child's list. The post may have
+/// interrupted that thread.
 const SETTLE_TRIES: u32 = 100;
 const SETTLE_PAUSE: u32 = 50;
 
@@ -134,7 +147,7 @@ pub struct SemQueue<M: Machine> {
 }
 
 impl<M: Machine> SemQueue<M> {
-    /// Nobody waits.
+    /// A list without waiters.
     pub fn new() -> Self {
         let zero = || M::Word::new(0);
         Self { head: zero(), tail: zero(), epoch: zero() }
@@ -151,7 +164,7 @@ impl<M: Machine> Default for SemQueue<M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow;
 
-/// A semaphore: its two pieces, which lie where the caller has them.
+/// A semaphore: references to its two parts, which the caller places.
 pub struct Semaphore<'a, M: Machine> {
     /// Permits and flags.
     pub word: &'a M::Word,
@@ -173,7 +186,7 @@ impl<M: Machine> Semaphore<'_, M> {
         permits(self.word.load(Relaxed))
     }
 
-    /// n + 1 -> n. Whether there was a permit.
+    /// n + 1 -> n. Returns whether there was a permit.
     #[inline(always)]
     pub fn try_wait(self) -> bool {
         let seen = self.word.load(Relaxed);
@@ -197,12 +210,12 @@ impl<M: Machine> Semaphore<'_, M> {
         false
     }
 
-    /// Adds a permit, and calls a waiter, if there is one. Never waits; may be called in a signal handler that has
-    /// interrupted any of these functions.
+    /// Adds a permit, and calls a waiter if there is one. It never waits for another thread without a bound. It may be
+    /// called in a signal handler that has interrupted any of these functions.
     #[inline(always)]
     pub fn post(self) -> Result<(), Overflow> {
         let seen = self.word.load(Relaxed);
-        // Nobody is queued, and there is room.
+        // No waiter is queued, and there is room.
         if seen < MOST && self.word.compare_exchange(seen, seen + 1, Release, Relaxed).is_ok() {
             M::trace(Event::SemPost);
             return Ok(());
@@ -223,7 +236,7 @@ impl<M: Machine> Semaphore<'_, M> {
         }
         loop {
             let seen = self.word.load(Relaxed);
-            // One is left to who is at the list.
+            // One permit is left for the thread at the list to add.
             if permits(seen) >= if has_list(seen) { PERMITS - 1 } else { MOST } {
                 return Err(Overflow);
             }
@@ -251,12 +264,12 @@ impl<M: Machine> Semaphore<'_, M> {
         Ok(())
     }
 
-    /// How its waiters' nodes name it.
+    /// The address by which its waiters' nodes name it.
     pub(super) fn address(self) -> u64 {
         core::ptr::from_ref(self.word) as u64
     }
 
-    /// (list, n) -> (list, busy, n). Fails if somebody is at the list, or there is none.
+    /// (list, n) -> (list, busy, n). It fails if another thread is at the list, or there is no list.
     pub(super) fn try_enter(self) -> bool {
         let mut seen = self.word.load(Relaxed);
         while has_list(seen) && !is_busy(seen) {
@@ -268,9 +281,9 @@ impl<M: Machine> Semaphore<'_, M> {
         false
     }
 
-    /// (list, busy, n) -> (list, n + own), or n + own if nobody is in it any more. The first who is to be called, and
-    /// whether nobody else is in the list; if there is none to be called, and `own` is not 0, whoever was called has
-    /// been woken. From the last step on nothing of the semaphore is touched (invariant 6).
+    /// (list, busy, n) -> (list, n + own), or n + own if the list is empty. Returns the first waiter that can be
+    /// called, and whether it is alone in the list. If there is none, and `own` is not 0, all waiters that were called
+    /// have been woken. From the last step on nothing of the semaphore is touched (invariant 6).
     pub(super) fn leave(self, own: u32) -> Option<(Handle, bool)> {
         loop {
             let seen = self.word.load(Relaxed);
@@ -294,12 +307,12 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// The list. For whoever is at it.
+    /// The list. Only for the thread at it.
     pub(super) fn list(&self) -> List<'_, M> {
         List { head: &self.queue.head, tail: &self.queue.tail }
     }
 
-    /// Shows all nodes of the list. At the list.
+    /// Shows all nodes of the list. Only at the list.
     fn each(self, mut show: impl FnMut(Handle)) {
         let mut here = Handle::from_word(self.queue.head.load(Relaxed));
         while let Some(handle) = here {
@@ -308,7 +321,8 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// The first who is to be called. Whoever is before him and was told, or has gone, is taken out. At the list.
+    /// The first waiter that can be called. Nodes before it are taken out if their waiters were notified, or have left.
+    /// Only at the list.
     fn first(self) -> Option<Handle> {
         let mut here = Handle::from_word(self.queue.head.load(Relaxed));
         while let Some(handle) = here {
@@ -325,7 +339,7 @@ impl<M: Machine> Semaphore<'_, M> {
         None
     }
 
-    /// Takes those out at the end who were told, or have gone. At the list.
+    /// Takes nodes out, from the end, whose waiters were notified, or have left. Only at the list.
     pub(super) fn sweep(self) {
         while let Some(last) = Handle::from_word(self.queue.tail.load(Relaxed))
             && matches!(kind(last.node::<M>().state.load(Acquire)), state::NOTIFIED | state::ABANDONED)
@@ -333,8 +347,8 @@ impl<M: Machine> Semaphore<'_, M> {
         {}
     }
 
-    /// Takes a node out whose waiter was told (it is the waiter's then), or has gone (it is given back). If that has
-    /// announced itself again meanwhile, it stays, at that end. At the list.
+    /// Takes out a node whose waiter was notified (then the node is the waiter's), or has left (then the node is given
+    /// back). If the waiter has announced itself again meanwhile, the node stays, at that end. Only at the list.
     fn take_out(self, handle: Handle, front: bool) -> bool {
         let node = handle.node::<M>();
         self.list().unlink(node);
@@ -357,7 +371,7 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// Puts a waiter into the list, unless it is there, or on its way. At the list.
+    /// Puts a waiter into the list if its state is WAITS or CALLED, and it is not there yet. Only at the list.
     pub(super) fn adopt(self, handle: Handle) {
         let node = handle.node::<M>();
         let mut seen = node.state.load(Acquire);
@@ -369,7 +383,7 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// Puts all strays into the list. At the list.
+    /// Puts all strays into the list. Only at the list.
     fn adopt_all(self) {
         M::any_node(|handle| {
             self.adopt(handle);
@@ -377,7 +391,7 @@ impl<M: Machine> Semaphore<'_, M> {
         });
     }
 
-    /// Throws away the list of another process (invariant 7). Only [`settle`](crate::settle) calls this.
+    /// Drops the list of another process (invariant 7). Only [`settle`](crate::settle) calls this.
     pub(super) fn drop_list(self) {
         self.queue.head.store(0, Relaxed);
         self.queue.tail.store(0, Relaxed);
@@ -390,14 +404,14 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// Calls a waiter if there is a permit: the calling thread was called, and does not take one.
+    /// Calls a waiter if there is a permit: the calling thread was called, and takes none.
     pub(super) fn pass_on(self) {
         if permits(self.word.load(Relaxed)) > 0 {
             call_one::<M>(self.address(), 0, false);
         }
     }
 
-    /// Nobody uses the semaphore any more: gives back what waiters have left behind.
+    /// The semaphore is not used any more: gives back the nodes that waiters have left behind.
     pub fn destroy(self) {
         if has_list(self.word.load(Relaxed)) && self.queue.epoch.load(Acquire) == M::epoch() && self.try_enter() {
             self.leave(0);
@@ -430,7 +444,7 @@ mod tests {
         handle.node::<Bench>().state.load(Relaxed)
     }
 
-    /// The list's first has left since its head was read, and waits for a lock.
+    /// The first waiter of the list has left since the head was read, and waits for a lock.
     #[test]
     fn a_post_bears_with_nodes_that_serve_elsewhere_by_now() {
         let (word, queue) = (Word::new(QUEUED | BUSY), SemQueue::<Bench>::new());
@@ -440,11 +454,11 @@ mod tests {
         queue.head.store(gone.word(), Relaxed);
         assert_eq!(semaphore.post(), Ok(()));
         assert_eq!((word.load(Relaxed), state_of(asleep)), (QUEUED | BUSY | 1, state::NOTIFIED | LISTED));
-        // Nobody at all who could be woken: it does not go round for ever.
+        // No waiter can be woken: the post does not go round for ever.
         assert_eq!((semaphore.post(), semaphore.value()), (Ok(()), 2));
     }
 
-    /// Somebody was stopped at the list, and the way to whom it is about leads nowhere.
+    /// A thread was stopped at the list, and the list does not lead to the waiters.
     #[test]
     fn a_post_finds_whoever_waits_without_the_list() {
         let (word, queue) = (Word::new(QUEUED | BUSY), SemQueue::<Bench>::new());
@@ -459,7 +473,7 @@ mod tests {
             let notified = here.iter().filter(|&&handle| state_of(handle) == state::NOTIFIED).count();
             assert_eq!((notified, semaphore.value()), (posted, posted as u32));
         }
-        // Whoever was called is woken when nobody else is left.
+        // Waiters that were called are woken when no other waiter is left.
         assert!(called.iter().all(|&handle| state_of(handle) == state::CALLED));
         assert_eq!(semaphore.post(), Ok(()));
         assert!(called.iter().all(|&handle| state_of(handle) == state::NOTIFIED));

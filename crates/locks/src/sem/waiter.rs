@@ -1,7 +1,7 @@
 //! # Waiting for a permit
 //!
-//! What a thread does that finds none: poll a little, announce itself, sleep, take a permit or leave. State, list and
-//! invariants are [`queue`](super::queue)'s.
+//! What a thread does that finds no permit: it polls a little, announces itself, sleeps, and takes a permit or leaves.
+//! [`queue`](super::queue) has the state, the list and the invariants.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -12,13 +12,13 @@ use crate::sem::call::{LISTED, acknowledge, is_listed, kind, prepare, waiting};
 use crate::sem::queue::{BUSY, NEWS, QUEUED, Semaphore, has_list, is_busy, permits};
 use crate::settle::try_settle;
 
-/// For how long (µs) somebody naps who waits for another thread of a forked child to throw away the list of before.
+/// How long (µs) a thread naps while another thread of a forked child drops the list of the parent process.
 const PAUSE: u32 = 50;
 
 /// Why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slept {
-    /// Woken, or for no reason at all.
+    /// Woken, or a spurious wake-up.
     Woken,
     /// The deadline has passed.
     TimedOut,
@@ -40,9 +40,9 @@ pub enum Ended {
 /// How a wait began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// The thread is in the list: go on with [`Semaphore::wait_with`].
+    /// The thread has announced itself: go on with [`Semaphore::wait_with`].
     Queued(Handle),
-    /// There was a permit, or no time.
+    /// There was a permit, or time ran out.
     Over(Ended),
 }
 
@@ -55,14 +55,14 @@ impl<M: Machine> Semaphore<'_, M> {
         match self.begin(until) {
             Entry::Over(how) => how,
             Entry::Queued(me) => self.wait_with(me, until, |word, expected| match M::park(word, expected, until) {
-                Unparked::Woken | Unparked::Gone => Slept::Woken, // Nodes are always there.
+                Unparked::Woken | Unparked::Gone => Slept::Woken, // Nodes live for ever.
                 Unparked::TimedOut => Slept::TimedOut,
             }),
         }
     }
 
-    /// The calling thread has found no permit: it polls a little, while nobody is queued and there are CPUs enough, and
-    /// then queues.
+    /// The calling thread has found no permit. It polls a little, while no thread is queued and there are enough CPUs.
+    /// Then it queues.
     #[cold]
     pub fn begin(self, until: Option<Deadline>) -> Entry {
         if !M::crowded() && !has_list(self.word.load(Relaxed)) {
@@ -87,8 +87,8 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// Announces that the calling thread waits, with a node that is in no list; or says why not, and has given the node
-    /// back.
+    /// Announces that the calling thread waits, with a node that is in no list. If it does not wait, returns why not,
+    /// and has given the node back.
     fn join(self, me: Handle, front: bool, until: Option<Deadline>) -> Option<Ended> {
         let node = me.node::<M>();
         prepare(node, self.address(), front);
@@ -114,8 +114,9 @@ impl<M: Machine> Semaphore<'_, M> {
         self.announce(me)
     }
 
-    /// Invariant 2, of a waiter whose state is WAITS. If it is in no list, it puts itself into that, or is a stray if
-    /// somebody is there. If there is a permit instead, takes it, and is done with the node.
+    /// Invariant 2, for a waiter whose state is WAITS. If it is in no list, it puts itself into the list, or becomes a
+    /// stray if another thread is at the list. If there is a permit, it takes that instead, and no longer needs the
+    /// node.
     fn announce(self, me: Handle) -> Option<Ended> {
         let node = me.node::<M>();
         loop {
@@ -126,7 +127,7 @@ impl<M: Machine> Semaphore<'_, M> {
                 }
                 continue;
             }
-            // It may be a stray that has just been put into the list.
+            // This may be a stray that has just been put into the list.
             let joins = !is_busy(seen) && !is_listed(node.state.load(Relaxed));
             let announced = match (is_busy(seen), joins) {
                 (true, _) => seen | NEWS,
@@ -144,7 +145,8 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// Announces itself again, having been called, but found no permit: if it is still in the list, there.
+    /// Announces itself again after it was called and found no permit. If its node is still in the list, it stays
+    /// there.
     fn announce_again(self, me: Handle, until: Option<Deadline>) -> Option<Ended> {
         let node = me.node::<M>();
         let mut seen = node.state.load(Acquire);
@@ -158,8 +160,8 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// Sleeps, by `park`, until there is a permit for the calling thread, or a sleep has ended otherwise. `park` gets
-    /// the word and the value as [`Machine::park`] does, and may end the wait by not returning; who cleans up then
-    /// calls [`Semaphore::cancel`].
+    /// the word and the value as [`Machine::park`] does. It may end the wait by not returning; the clean-up then calls
+    /// [`Semaphore::cancel`].
     pub fn wait_with(self, me: Handle, until: Option<Deadline>, mut park: impl FnMut(&M::Word, u32) -> Slept) -> Ended {
         let node = me.node::<M>();
         loop {
@@ -174,7 +176,7 @@ impl<M: Machine> Semaphore<'_, M> {
             match why {
                 Slept::TimedOut => return self.give_up(me, Ended::TimedOut),
                 Slept::Interrupted => return self.give_up(me, Ended::Interrupted),
-                // Called, but passed over; or the list is not this process's (invariant 7).
+                // Called, but another thread took the permit; or the list is not this process's (invariant 7).
                 Slept::Woken if kind(seen) != state::WAITS || !node.is_alive() => {
                     if let Some(how) = self.announce_again(me, until) {
                         return how;
@@ -185,7 +187,7 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// The calling thread has a permit. If it was called without having noticed, that was for another one.
+    /// The calling thread has a permit. If it was called and has not noticed, that call was for another permit.
     fn served(self, me: Handle) -> Ended {
         M::trace(Event::SemAcquire);
         if self.quit(me) == state::CALLED {
@@ -194,7 +196,7 @@ impl<M: Machine> Semaphore<'_, M> {
         Ended::Acquired
     }
 
-    /// The calling thread has found no permit, and does not wait for one; if it was called since, it looks again.
+    /// The calling thread has found no permit, and stops waiting. If it was called since, it looks again.
     fn give_up(self, me: Handle, how: Ended) -> Ended {
         if self.quit(me) == state::CALLED && self.take() {
             M::trace(Event::SemAcquire);
@@ -203,8 +205,8 @@ impl<M: Machine> Semaphore<'_, M> {
         how
     }
 
-    /// The calling thread does not wait any more: takes its node out of the list, or leaves it there (invariant 5).
-    /// What it was until then: WAITS, CALLED or NOTIFIED.
+    /// The calling thread stops waiting. It takes its node out of the list, or leaves it there (invariant 5). Returns
+    /// what its state was: WAITS, CALLED or NOTIFIED.
     fn quit(self, me: Handle) -> u32 {
         let node = me.node::<M>();
         let mut seen = node.state.load(Acquire);
@@ -229,7 +231,8 @@ impl<M: Machine> Semaphore<'_, M> {
         kind(seen)
     }
 
-    /// Ends the wait of the calling thread, which has been cancelled, without a permit. If it was called, another is.
+    /// Ends the wait of the calling thread, which has been cancelled, without a permit. If it was called, another
+    /// waiter is called.
     pub fn cancel(self, me: Handle) {
         if self.quit(me) != state::WAITS {
             self.pass_on();

@@ -1,7 +1,7 @@
 //! # What a client does
 //!
-//! [`exec`] has a section run under a lock, whatever that is at the moment: ordinary, a server's, or the server's whose
-//! thread the caller is.
+//! [`exec`] runs a section under a lock, whatever the lock is at the moment: ordinary, a server's, or a lock of the
+//! server that the calling thread belongs to.
 
 use core::sync::atomic::Ordering::Acquire;
 
@@ -12,31 +12,32 @@ use crate::event::Event;
 use crate::machine::{Machine, Word};
 use crate::wait::WaitPolicy;
 
-/// What the protocol asks of the runtime: who is where.
+/// What the protocol needs from the runtime: which thread is which.
 pub trait Roster<M: Machine> {
-    /// The server of that number. A lock's word has named it, so there is one.
+    /// The server of that number. A lock's word has named it, so it exists.
     fn server(&self, number: u32) -> Server<'_, M>;
 
-    /// The calling thread's client number there. It has no other request there before it gives the number back.
+    /// The calling thread's client number there. The thread has no other request there until [`done`](Roster::done).
     fn client(&self, number: u32) -> u32;
 
-    /// The calling thread has no request any more with the number that it was told last.
+    /// The calling thread no longer has a request with the number that [`client`](Roster::client) returned last.
     fn done(&self, _number: u32, _client: u32) {}
 
-    /// Which worker of which server the calling thread is, if it runs a section.
+    /// The number of the server, and that of the worker, if the calling thread is a servicing thread that runs a
+    /// section.
     fn worker(&self) -> Option<(u32, u32)>;
 
     /// A worker of that server is about to sleep in a section: the manager should look at once.
     fn calls(&self, _number: u32) {}
 
-    /// The worker with the turn is about to sleep, for want of anything to do.
+    /// The worker with the turn is about to sleep, because there is nothing to do.
     fn idles(&self) {}
 
-    /// It is awake again.
+    /// That worker is awake again.
     fn works(&self) {}
 }
 
-/// A section: a function, and what it is called with.
+/// A section: a function and its argument.
 pub struct Section<'a> {
     function: Function,
     context: Context<'a>,
@@ -44,49 +45,50 @@ pub struct Section<'a> {
 
 enum Context<'a> {
     Pointer(*mut ()),
-    /// As small as this, it rides in the client's line, and comes back.
+    /// A context of at most this size travels in the client's line, and comes back.
     Inline(&'a mut Inline),
 }
 
 impl<'a> Section<'a> {
-    /// One that is called with this pointer.
+    /// A section that is called with this pointer.
     ///
     /// # Safety
-    /// It can be called so, once, by any thread, until [`exec`] returns. It does not unwind.
+    /// Any thread may make that call, once, until [`exec`] returns. The function does not unwind.
     pub const unsafe fn new(function: Function, context: *mut ()) -> Self {
         Self { function, context: Context::Pointer(context) }
     }
 
-    /// One that is called with a pointer to a copy of these bytes, which are copied back.
+    /// A section that is called with a pointer to a copy of these bytes. The copy is copied back.
     ///
     /// # Safety
-    /// As of [`new`](Section::new). It keeps no pointer to the bytes.
+    /// As for [`new`](Section::new). The function keeps no pointer to the bytes.
     pub const unsafe fn inline(function: Function, bytes: &'a mut Inline) -> Self {
         Self { function, context: Context::Inline(bytes) }
     }
 
-    /// Runs it here.
+    /// Runs the section in the calling thread.
     ///
     /// # Safety
-    /// Its lock is held, and it was not run before.
+    /// Its lock is held, and the section has not been run.
     unsafe fn call(&mut self) {
         let context = match &mut self.context {
             Context::Pointer(context) => *context,
             Context::Inline(bytes) => (&raw mut **bytes).cast(),
         };
-        // SAFETY: the promises of whoever made it, and of the caller.
+        // SAFETY: the promises of the section's maker and of the caller.
         unsafe { (self.function)(context) }
     }
 }
 
-/// What a client asks for: one of its functions, for `GRANT`.
+/// The function of a request for `GRANT`. It is never called, but a slot must hold a valid function.
 unsafe fn nothing(_: *mut ()) {}
 
-/// Has a section run under the lock, alone among all of that lock: by a servicing thread, or, if the lock is ordinary
-/// or the caller is a servicing thread, here. Not to be called in a section of the same lock.
+/// Runs a section under the lock; no other section of that lock runs meanwhile. A servicing thread runs it. The calling
+/// thread does if the lock is ordinary, or if it is itself a servicing thread of the lock's server. Do not call this in
+/// a section of the same lock.
 ///
 /// # Safety
-/// The lock is there until every call of this has returned.
+/// The lock is valid until every call of this has returned.
 #[inline]
 pub unsafe fn exec<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, mut section: Section<'_>, roster: &R) {
     M::trace(Event::Acquire);
@@ -102,7 +104,7 @@ pub unsafe fn exec<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, mut 
             false
         };
         if held {
-            // SAFETY: held; nobody else runs it.
+            // SAFETY: held; no other thread runs it.
             unsafe { section.call() };
             // SAFETY: as above.
             return unsafe { release(lock, roster) };
@@ -110,8 +112,8 @@ pub unsafe fn exec<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, mut 
     }
 }
 
-/// Does something that may sleep, with a function that is called before. A worker that sleeps in a section says so to
-/// its manager.
+/// Runs `act`, which may sleep. `act` calls the function that it gets before it sleeps, so that a worker in a section
+/// notifies its manager.
 pub fn blocking<M: Machine, R: Roster<M>, T>(roster: &R, act: impl FnOnce(&mut dyn FnMut()) -> T) -> T {
     let mut slept = false;
     let result = act(&mut || {
@@ -127,12 +129,12 @@ pub fn blocking<M: Machine, R: Roster<M>, T>(roster: &R, act: impl FnOnce(&mut d
     result
 }
 
-/// Acquires an ordinary lock. False if it is none.
+/// Acquires an ordinary lock. False if the lock is not ordinary.
 fn hold<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, roster: &R) -> bool {
     blocking(roster, |blocks| lock.hold::<W>(blocks))
 }
 
-/// Posts the section, and waits until it was run. False if the lock is not that server's.
+/// Posts the section, and waits until it has been run. False if the lock is not that server's.
 #[inline]
 fn run_there<M: Machine, W: WaitPolicy, R: Roster<M>>(
     lock: &Lock<M>,
@@ -150,13 +152,13 @@ fn run_there<M: Machine, W: WaitPolicy, R: Roster<M>>(
     let context = match &mut section.context {
         Context::Pointer(context) => *context,
         Context::Inline(bytes) => {
-            // SAFETY: without a request the line is its client's (invariant 5).
+            // SAFETY: without a request the line belongs to its client (invariant 5).
             unsafe { inline.write(**bytes) };
             inline.cast()
         }
     };
     let call = (section.function, context);
-    // SAFETY: the section is the caller's, as `exec` is promised; it is not called again if it was done.
+    // SAFETY: `exec`'s caller has promised that the section may be called; once it is done, it is not called again.
     let done = blocking(roster, |blocks| unsafe {
         server.post(client, (RUN, lock), call) && server.wait::<W>(client, blocks)
     });
@@ -168,7 +170,7 @@ fn run_there<M: Machine, W: WaitPolicy, R: Roster<M>>(
     done
 }
 
-/// Acquires a lock of that server, for the caller to hold. False if the lock is not that server's.
+/// Acquires a lock of that server for the caller. False if the lock is not that server's.
 fn acquire_from<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, number: u32, roster: &R) -> bool {
     let server = roster.server(number);
     if server.is_closed() {
@@ -183,7 +185,7 @@ fn acquire_from<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, number:
     }
     let client = roster.client(number);
     let call = (nothing as Function, core::ptr::null_mut());
-    // SAFETY: the lock is there; nothing is called.
+    // SAFETY: the lock is valid; no function is called.
     let granted = blocking(roster, |blocks| unsafe {
         server.post(client, (GRANT, lock), call) && server.wait::<W>(client, blocks)
     });
@@ -191,7 +193,7 @@ fn acquire_from<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, number:
     granted
 }
 
-/// Acquires the lock, for the caller to hold, wherever it is.
+/// Acquires the lock for the caller, wherever the lock is.
 pub fn acquire<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, roster: &R) {
     loop {
         let held = match server_of(lock.word.load(Acquire)) {
@@ -207,17 +209,17 @@ pub fn acquire<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, roster: 
 /// Releases a lock that the caller holds, by [`acquire`], or because it runs a section under it.
 ///
 /// # Safety
-/// It does. The lock is there until this returns.
+/// The caller holds the lock. The lock is valid until this returns.
 pub unsafe fn release<M: Machine, R: Roster<M>>(lock: &Lock<M>, roster: &R) {
     lock.release(0, roster);
 }
 
-/// Makes the lock that server's, or ordinary (0). To be called by who holds the lock: it is when that releases it.
-/// Those who wait elsewhere are told.
+/// Makes the lock that server's, or ordinary (0). Only the lock holder calls this; the move takes effect when it
+/// releases the lock. Waiters elsewhere are notified.
 ///
 /// # Safety
-/// The caller holds the lock. The server is open, and is not closed before the lock was assigned elsewhere, or is found
-/// closed by its next client.
+/// The caller holds the lock. The server is open. It is not closed before the lock is assigned elsewhere, or else the
+/// lock's next client finds it closed.
 pub unsafe fn assign<M: Machine, R: Roster<M>>(lock: &Lock<M>, server: u32, roster: &R) {
     lock.give_to(server, roster);
 }

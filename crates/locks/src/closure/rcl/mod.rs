@@ -1,16 +1,16 @@
 //! # RCL: a server thread runs the sections of all its clients
 //!
+//! Clients post their sections to a server, and one of its threads runs them one after another.
+//!
+//! **Use it** when a lock is hot, its sections touch several shared cache lines, and there is a CPU to spare for the
+//! server. **Rather not** when the lock is mostly free, when sections are long, or when the program needs every CPU: a
+//! busy server takes one.
+//!
 //! **Problem.** Under a lock that is handed from thread to thread, the protected data travel with it, and so does the
-//! line by which it is handed over. **Idea.** One thread, the server, runs all sections. A client writes its request
-//! into a cache line of its own, and waits there. The server reads these lines one after another, and runs the requests
-//! that it finds. The protected data stay in its cache.
-//!
-//! **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*, USENIX ATC
-//! 2012, section 2.1 and algorithms 1 to 3.
-//!
-//! **Use it** when a lock is hot, its sections touch several shared lines, and there is a CPU to spare for the server.
-//! **Rather not** when the lock is mostly free, when sections are long, or when the program needs every CPU: a busy
-//! server takes one.
+//! cache line of the hand-off. **Idea.** One thread, the server, runs all sections. A client writes its request into a
+//! cache line of its own, and waits there. The server reads these lines one after another, and runs the requests that
+//! it finds. The protected data stay in its cache. **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core
+//! Locking*, USENIX ATC 2012, section 2.1 and algorithms 1 to 3.
 //!
 //! This page is the protocol: its words, and which thread may write each of them at what time. It makes no threads. The
 //! crate `flashlock-delegation` makes them.
@@ -27,24 +27,25 @@
 //! **Departures.**
 //! 1. **One servicing thread at a time has the turn, and only it takes locks.** The paper lets all servicing threads of
 //!    a core scan, and relies on atomics that are local to the core. Here the turn passes from a thread that is stuck
-//!    in a section to another one, by an election. So taking a lock is a load and a store wherever threads run: nothing
-//!    depends on affinity, cpusets, or a core that stays.
+//!    in a section to another thread, by an election. So taking a lock is a load and a store wherever threads run:
+//!    nothing depends on affinity, cpusets, or a core that stays.
 //! 2. A thread that goes to sleep pays for the synchronisation. It announces that it will sleep, makes every other
 //!    thread of the process pass a barrier ([`Machine::heavy_fence`]), looks again, and then sleeps. So posting a
-//!    request and answering it are plain stores: [`Machine::light_fence`] is no instruction where the system has such
-//!    a barrier.
-//! 3. A lock may be ordinary: then its word is a small mutex, and clients run their sections themselves. It becomes a
-//!    server's, moves, and comes back by a section under itself ([`client::assign`]). A server answers a request for a
-//!    lock that is not its own any more with "moved"; the client asks again.
+//!    request and answering it are plain stores: [`Machine::light_fence`] is no instruction where the system has such a
+//!    barrier.
+//! 3. A lock may be ordinary: then its word is a small mutex, and clients run their sections themselves. A section
+//!    under the lock moves it to a server, to another server, or back ([`client::assign`]). A server answers a request
+//!    for a lock that is no longer its own with "moved"; the client asks again.
 //! 4. A servicing thread that cannot take a nested lock at once asks for the lock, not for a section. The server
 //!    *grants* it, and the thread runs its section itself. So nested sections run in place, and a wait on a condition
 //!    variable gets its lock back.
 //!
 //! ## Adaptation
 //! The paper's future work (section 6): a lock starts ordinary, goes to a server when that pays, and comes back. The
-//! crate `flashlock-delegation` decides (`adapt`); here is what it stands on: departure 3. A *governor* measures once
-//! in 100 ms, and says where each lock is to be. It moves no lock. Whoever runs a section of the lock looks there at
-//! the section's end, and, as the holder, has it moved by `client::assign`. So nobody waits for a lock only to move it.
+//! crate `flashlock-delegation` decides (`adapt`). Departure 3 makes it possible. A *governor* measures once in 100 ms,
+//! and says where each lock is to be. It moves no lock. The thread that runs a section of the lock checks that at the
+//! section's end, and, as the holder, moves the lock by `client::assign`. So no thread waits for a lock only to move
+//! it.
 //!
 //! | it goes | when |
 //! |---|---|
@@ -53,14 +54,15 @@
 //! | to another server | more than a fifth of the scans of a busy server run sections of several locks (false serialization) |
 //!
 //! Each reason must hold for three windows. A lock that came back rests for two seconds, and twice as long each time.
-//! The share is the paper's (section 2.2): the time to acquire, run and release by the time of the threads. It is
-//! sampled. What a server gains follows from four numbers: a hand-over of the ordinary lock, a request to a server, and
-//! how long sections take if their lines are at hand and if they are not. So long sections count against a server, and
-//! many lines for it. `flashlock calibrate --delegation` measures the thresholds of a machine; "never" is an answer.
+//! The share is the paper's (section 2.2): the time to acquire, run and release, divided by the time of the threads. It
+//! is sampled. What a server gains follows from four numbers: the time of a hand-off of the ordinary lock, the time of
+//! a request to a server, and how long sections take with their cache lines at hand and without. So long sections count
+//! against a server, and many lines for it. `flashlock calibrate --delegation` measures the thresholds of a machine;
+//! "never" is an answer.
 //!
 //! **Missing.** The governor does not see cache misses, nor which CPUs other processes use, and it does not choose the
-//! CPU of a server. Decisions have not been measured on a machine with CPUs to spare. The simulator does not adapt.
-//! What `wanted` orders (a Release by the governor, an Acquire by the holder) is not weakened in a loom model.
+//! CPU of a server. Decisions have not been measured on a machine with CPUs to spare. The simulator does not adapt. The
+//! ordering of `wanted` (a Release by the governor, an Acquire by the holder) is not weakened in a loom model.
 //!
 //! ## Faults of the printed algorithms
 //! Each is repaired here. The models run the printed lines with and without the repair, and find each fault
@@ -68,11 +70,11 @@
 //!
 //! - **(a)** Algorithm 1, lines 14 and 15: `code` is cleared, then the lock is released through the slot, which may
 //!   hold the next request by then. Here the lock is released first, through a saved pointer. A request that another
-//!   thread may meet meanwhile is marked as busy: else it would be run twice.
+//!   thread may meet meanwhile is marked as busy: otherwise it would be run twice.
 //! - **(b)** Lines 11 to 13: another thread may have run the request before the lock was taken; then null is called.
-//!   Here only the thread with the turn takes locks, and looks at no slot whose request is still being run.
+//!   Here only the thread with the turn takes locks, and it looks at no slot whose request is still being run.
 //! - **(c)** Lines 20 to 24: a thread that suspends stays counted as free. In the end no thread is added, and all wait.
-//!   Here there is no count. Free threads are those on the list in `turn`; an election takes one of these, or asks for
+//!   Here there is no count. Free threads are those on the list in `turn`. An election takes one of these, or asks for
 //!   a new one.
 //! - **(d)** Line 6: `is_alive` is set once a scan, so that a long scan looks stuck. Here `at` changes with each
 //!   section.
@@ -80,7 +82,7 @@
 //!   all others are moved ([`turn::elect_by_priority`]). Without FIFO scheduling the elected thread is woken, and the
 //!   others have no turn.
 //!
-//! ## State, and who writes it
+//! ## State, and which thread writes it
 //! ```text
 //!   client                                   server (the thread with the turn)
 //!   slot: lock, function, context            word:  (S, FREE) -> (S, HELD)
@@ -92,30 +94,32 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. At most one thread of a server has its turn: the one that `turn` names. Only it changes the word of a lock of
-//!    that server from FREE, and only it begins to act upon a request.
-//! 2. `turn` names another thread only when the one before is inside a section, or gives it up. A thread looks at
-//!    `turn` between two sections, with a fence before, and the manager's fence is heavy: so a thread that lost its
-//!    turn in a section begins no other one.
-//! 3. A slot whose request is being run by a thread without the turn is marked in `busy`, before another thread has
-//!    the turn, until it was answered. No thread looks at it, or at its lock, meanwhile.
-//! 4. Only the holder of a lock changes a word that is (S, HELD). Any number of threads may change one
-//!    that is (0, ·), by exchanges.
-//! 5. A slot's request is written by its client while `code` is EMPTY or MOVED, and answered by whoever has acted upon
-//!    it.
+//! 1. At most one thread of a server has the turn: the one that `turn` names. Only it changes the word of a lock of
+//!    that server from FREE, and only it begins to act on a request.
+//! 2. `turn` names another thread only when the previous one is inside a section, or gives the turn up. A thread looks
+//!    at `turn` between two sections, after a fence, and the manager's fence is heavy. So a thread that lost its turn
+//!    in a section begins no other section.
+//! 3. A slot whose request is being run by a thread without the turn is marked in `busy`. The mark is set before
+//!    another thread has the turn, and stays until the request was answered. Meanwhile no other thread looks at the
+//!    slot, or at its lock for that request.
+//! 4. Only the holder of a lock changes a word that is (S, HELD). Any number of threads may change one that is (0, ·),
+//!    by exchanges.
+//! 5. A slot's request is written by its client while `code` is EMPTY or MOVED, and answered by the thread that has
+//!    acted on it.
 //! 6. The lock is released before its request is answered: when `exec` returns, no other thread accesses the lock for
 //!    that request.
-//! 7. A server does not sleep while there is something that it can do: it looks again after it has said that it will.
-//! 8. A closed server acts upon nothing any more. The first thread that notices makes its locks ordinary.
+//! 7. A server does not sleep while there is something that it can do: it looks again after it has announced that it
+//!    will sleep.
+//! 8. A closed server acts on no request. The first client of each of its locks that notices makes that lock ordinary.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | `code` = RUN, GRANT | Release | the load in `waiting`, Acquire | the request, and what it refers to |
 //! | `code` = EMPTY, MOVED | Release | the load in `wait`, Acquire | what the section did; the lock was released |
-//! | `word` to FREE | Release | the load in `waiting`, the ordinary CAS: Acquire | hands over the section |
+//! | `word` to FREE | Release | the load in `waiting`, the ordinary CAS: Acquire | hands on the section |
 //! | `at` | Release | the load in `revoke`, Acquire | the lock that is held, and the slot |
-//! | `turn` exchanges | AcqRel | each other; the loads, Acquire | `busy`, and what the thread before had written |
+//! | `turn` exchanges | AcqRel | each other; the loads, Acquire | `busy`, and what the previous thread had written |
 //! | `busy` cleared | Release | the load in `each_client`, Acquire | the answer |
 //! | `code`, then `sleep`; `sleep`, then all codes | light, heavy fence | each other | a request wakes the server |
 //! | `code`, then `asleep`; `asleep`, then `code` | light, heavy fence | each other | an answer wakes its client |

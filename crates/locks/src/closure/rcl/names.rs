@@ -1,7 +1,9 @@
 //! # Client numbers
 //!
-//! **Problem.** A server looks at the lines of all its clients, so their numbers must be small, and become small again
-//! when clients go. **Idea.** Long-lived adaptive renaming, as in the paper's reference to Brodsky, Ellen & Woelfel
+//! Each client of a server takes a small number when it joins, and gives it back when it leaves.
+//!
+//! **Problem.** A server looks at the lines of all its clients. So their numbers must be small, and become small again
+//! when clients leave. **Idea.** Long-lived adaptive renaming, as in the paper's reference to Brodsky, Ellen & Woelfel
 //! (DISC 2006), of the simplest kind: a newcomer takes the least number that is free, in a map of bits. The server
 //! looks at the bits, 32 numbers a word, and at the lines of those that are set.
 //!
@@ -9,13 +11,13 @@
 //!   live[0] 0b…0111   live[1] 0b…0001   live[2] 0   live[3] 0          range = 2 words, version 17
 //!            ^ clients 0, 1, 2    ^ client 32                          of which the server looks at so many
 //! ```
-//! `range` shrinks when the last words become empty. Its version tells who lowers it whether a number was taken
-//! meanwhile. Versions come again after 2^20 numbers taken: so who must wait for long looks whether it is within the
-//! range, and raises it.
+//! `range` shrinks when the last words become empty. Its version shows a thread that lowers it whether a number was
+//! taken meanwhile. Versions repeat after 2^20 numbers taken. So a client that must wait for long checks whether it is
+//! within the range, and raises the range if not.
 //!
 //! ## Invariants
 //! 1. A bit is set and cleared by the one client whose number it is.
-//! 2. A client that has its number is within the range, but for versions that came again.
+//! 2. A client that has its number is within the range, except when versions have repeated.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -23,7 +25,7 @@ use crate::machine::{Machine, Word};
 
 /// Numbers in a word.
 pub const EACH: u32 = u32::BITS;
-/// Words of bits that there can be.
+/// Words of bits, at most.
 pub const MOST: u32 = (1 << VERSION) - 1;
 /// Where the version begins in a range.
 const VERSION: u32 = 12;
@@ -34,19 +36,19 @@ pub(super) struct Names<'m, M: Machine> {
     pub(super) live: &'m [M::Word],
 }
 
-/// How many words of bits are looked at.
+/// How many words of bits the server looks at.
 #[inline(always)]
 pub(super) const fn words(range: u32) -> usize {
     (range & MOST) as usize
 }
 
-/// That range, and the next version.
+/// A range of so many words, with the next version.
 const fn after(range: u32, words: u32) -> u32 {
     ((range >> VERSION).wrapping_add(1) << VERSION) | words
 }
 
 impl<M: Machine> Names<'_, M> {
-    /// The least number that is free, or one that was a moment ago; none if there are too many clients.
+    /// The least number that is free, or was a moment ago; none if there are too many clients.
     pub(super) fn take(&self) -> Option<u32> {
         for (at, word) in self.live.iter().enumerate() {
             loop {
@@ -54,7 +56,7 @@ impl<M: Machine> Names<'_, M> {
                 if free == EACH {
                     break;
                 }
-                // Acquire: the last one who had the number does nothing with it any more. Release: with `range`.
+                // Acquire: the number's last client no longer uses it. Release: with `range`.
                 if word.fetch_or(1 << free, AcqRel) & 1 << free == 0 {
                     self.cover(at as u32);
                     return Some(at as u32 * EACH + free);
@@ -91,8 +93,8 @@ impl<M: Machine> Names<'_, M> {
         }
     }
 
-    /// The range -> one that ends with a word that is not empty. Acquire: who has taken a number before the range that
-    /// is seen has set its bit; who does so after that changes the version.
+    /// The range -> one that ends with a word that is not empty. Acquire: a client that took its number before the
+    /// range seen here has set its bit; a client that takes one later changes the version.
     fn shrink(&self) {
         loop {
             let range = self.range.load(Acquire);

@@ -1,8 +1,8 @@
 //! # What a servicing thread does
 //!
 //! It looks at the lines of all clients, again and again. It runs the sections whose locks are free, grants locks, and
-//! says "moved" of locks that are not its server's. When it finds nothing for a while it sleeps. All of it with the
-//! [turn](super::turn); without, it waits for that.
+//! answers "moved" for locks that are not its server's. When it finds nothing for a while it sleeps. It does all of
+//! this only with the [turn](super::turn); without the turn, it waits for it.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -20,7 +20,7 @@ const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 const CLOSED: u32 = 2;
 
-/// What clients look at when they post. On a line that is written when the server falls asleep or wakes up.
+/// What clients look at when they post. It is on a line that is written when the server falls asleep or wakes up.
 #[repr(C, align(64))]
 struct Front<M: Machine> {
     sleep: M::Word,
@@ -28,7 +28,7 @@ struct Front<M: Machine> {
     number: M::Word,
     /// [`Machine::epoch`] of the process in which it was opened.
     epoch: M::Word,
-    /// 1: it is to be closed.
+    /// 1: the server is to be closed.
     closing: M::Word,
 }
 
@@ -41,14 +41,14 @@ pub struct Head<M: Machine> {
 }
 
 impl<M: Machine> Head<M> {
-    /// Of a server that was not opened.
+    /// The words of a server that was not opened.
     pub fn new() -> Self {
         let zero = || M::Word::new(0);
         let front = Front { sleep: zero(), number: zero(), epoch: zero(), closing: zero() };
         Self { front, turn: zero(), range: zero() }
     }
 
-    /// Its words, and what they are called, for checkers.
+    /// Its words and their names, for checkers.
     pub fn words(&self) -> [(&M::Word, &'static str); 3] {
         [(&self.front.sleep, "sleep"), (&self.turn, "turn"), (&self.range, "range")]
     }
@@ -60,13 +60,13 @@ impl<M: Machine> Default for Head<M> {
     }
 }
 
-/// A server: where its parts are. For each word of `live` there is one of `busy`, and 32 slots.
+/// A server: where its parts are. Each word of `live` goes with one word of `busy` and 32 slots.
 pub struct Server<'m, M: Machine> {
     /// Its own words.
     pub head: &'m Head<M>,
     /// Which client numbers are taken.
     pub live: &'m [M::Word],
-    /// Which of these have a request that is run by a worker without the turn.
+    /// Which of these clients have a request that a worker without the turn is running.
     pub busy: &'m [M::Word],
     /// The clients' lines.
     pub slots: &'m [Slot<M>],
@@ -87,11 +87,11 @@ impl<M: Machine> Copy for Server<'_, M> {}
 pub struct Pass {
     /// Sections that were run.
     pub sections: u32,
-    /// Locks that were granted, requests that were told "moved".
+    /// Locks that were granted, and requests that were answered with "moved".
     pub others: u32,
     /// Whether the sections were of more than one lock.
     pub mixed: bool,
-    /// Whether the turn was lost. The scan ended there.
+    /// Whether the turn was lost. Then the scan ended there.
     pub lost: bool,
 }
 
@@ -112,7 +112,7 @@ impl<'m, M: Machine> Server<'m, M> {
         self.head.front.number.load(Relaxed)
     }
 
-    /// Unused -> open, by one thread, before anybody else knows the server.
+    /// Unused -> open, by one thread, before any other thread knows the server.
     ///
     /// # Panics
     /// If the number is 0 or too large, or the parts do not fit each other.
@@ -130,12 +130,12 @@ impl<'m, M: Machine> Server<'m, M> {
         self.names().take()
     }
 
-    /// Gives it back: its client has no request.
+    /// Gives a client number back. Its client has no request.
     pub fn leave(&self, client: u32) {
         self.names().give(client);
     }
 
-    /// How many lines a scan looks at: those of clients in the range.
+    /// How many lines a scan looks at: those of the clients in the range.
     pub fn clients(&self) -> u32 {
         let live = &self.live[..words(self.head.range.load(Relaxed))];
         live.iter().map(|bits| bits.load(Relaxed).count_ones()).sum()
@@ -146,24 +146,24 @@ impl<'m, M: Machine> Server<'m, M> {
         words(self.head.range.load(Relaxed)) as u32 * EACH
     }
 
-    /// Whether nobody serves any more: it was closed, or is of a process that this one was forked off.
+    /// Whether the server no longer serves: it was closed, or belongs to the process that this one was forked from.
     #[inline]
     pub fn is_closed(&self) -> bool {
         let front = &self.head.front;
         front.sleep.load(Acquire) == CLOSED || front.epoch.load(Relaxed) != M::epoch()
     }
 
-    /// Whether it sleeps, for want of anything to do.
+    /// Whether it sleeps because there is nothing to do.
     pub fn is_asleep(&self) -> bool {
         self.head.front.sleep.load(Relaxed) == ASLEEP
     }
 
-    /// Where a client's small context rides.
+    /// Where a client's small context travels.
     pub(super) fn inline(&self, client: u32) -> *mut Inline {
         self.slots[client as usize].inline()
     }
 
-    /// There may be something to do: wakes the server if it sleeps. To be called after a light fence.
+    /// There may be something to do: wakes the server if it sleeps. The caller has executed a light fence before.
     #[inline(always)]
     pub(super) fn ring(&self) {
         if self.head.front.sleep.load(Relaxed) == ASLEEP {
@@ -184,9 +184,9 @@ impl<'m, M: Machine> Server<'m, M> {
     /// request.
     ///
     /// # Safety
-    /// The client number is the caller's, and has no request. Until that was answered, which [`wait`](Server::wait)
-    /// waits for, the lock is there, and the function can be called so by any thread, once, under the lock, or, if
-    /// `kind` is `GRANT`, not at all. It does not unwind.
+    /// The client number is the caller's, and has no request. Until the request is answered, which
+    /// [`wait`](Server::wait) waits for, the lock is valid, and any thread may call the function with the context,
+    /// once, under the lock. (If `kind` is `GRANT`, the function is not called.) The function does not unwind.
     #[inline(always)]
     pub unsafe fn post(
         &self,
@@ -208,25 +208,25 @@ impl<'m, M: Machine> Server<'m, M> {
         true
     }
 
-    /// Waits until a client's request was answered. Whether it was done; else the lock is not this server's any more.
-    /// `blocks` is called before the thread sleeps.
+    /// Waits until a client's request was answered. Returns whether it was done; if not, the lock is no longer this
+    /// server's. `blocks` is called before the thread sleeps.
     #[inline]
     pub fn wait<W: WaitPolicy>(&self, client: u32, blocks: impl FnOnce()) -> bool {
         let slept = || {
-            self.names().ensure(client); // Versions may have come again.
+            self.names().ensure(client); // Versions may have repeated.
             blocks();
         };
         self.slots[client as usize].wait::<W>(slept) == EMPTY
     }
 
-    /// What waits at this number, if anything can be done about it.
+    /// The request of this client number, if something can be done about it.
     fn waiting(&self, client: u32) -> Option<(u32, Request<M>, u32)> {
         let slot = &self.slots[client as usize];
         let kind = slot.code.load(Acquire);
         if !matches!(kind, RUN | GRANT) {
             return None;
         }
-        // SAFETY: just seen, and nobody else acts upon it (invariants 1 and 3). The lock is there: its client waits.
+        // SAFETY: just seen, and no other thread acts on it (invariants 1 and 3). The lock is valid: its client waits.
         let (request, seen) = unsafe {
             let request = slot.request();
             let seen = (*request.lock).word.load(Acquire);
@@ -236,10 +236,10 @@ impl<'m, M: Machine> Server<'m, M> {
         can.then_some((kind, request, seen))
     }
 
-    /// The clients whose lines are to be looked at.
+    /// Calls `look` for each client whose line must be looked at, until it returns true. Returns whether it did.
     fn each_client(&self, mut look: impl FnMut(u32) -> bool) -> bool {
         for group in 0..words(self.head.range.load(Relaxed)) {
-            // Acquire: who has cleared a bit has answered before.
+            // Acquire: the thread that has cleared a bit has answered before.
             let mut bits = self.live[group].load(Relaxed) & !self.busy[group].load(Acquire);
             while bits != 0 {
                 if look(group as u32 * EACH + bits.trailing_zeros()) {
@@ -277,14 +277,14 @@ impl<'m, M: Machine> Server<'m, M> {
         pass
     }
 
-    /// Runs the section of a client whose lock was taken, releases that, and answers. Whether the turn is still this
-    /// worker's.
+    /// Runs the section of a client whose lock was taken, releases the lock, and answers. Returns whether this worker
+    /// still has the turn.
     #[inline(always)]
     fn section<R: Roster<M>>(&self, me: u32, client: u32, request: &Request<M>, roster: &R) -> bool {
         let (worker, slot) = (&self.workers[me as usize], &self.slots[client as usize]);
         worker.slot.store(client, Relaxed); // Published by `at`.
         worker.step();
-        // SAFETY: posted to be called so, by `exec`; its client waits. The lock is held (invariant 1).
+        // SAFETY: `exec` has posted the function to be called so; its client waits. The lock is held (invariant 1).
         unsafe { (request.function)(request.context) };
         worker.step();
         M::light_fence();
@@ -298,7 +298,7 @@ impl<'m, M: Machine> Server<'m, M> {
         mine
     }
 
-    /// A request that was marked as busy was answered: the next one of that client may be looked at.
+    /// A request that was marked as busy was answered: the client's next one may be looked at.
     #[cold]
     fn unmark(&self, client: u32) {
         self.busy[(client / EACH) as usize].fetch_and(!(1 << (client % EACH)), Release);
@@ -309,7 +309,7 @@ impl<'m, M: Machine> Server<'m, M> {
     /// A worker that is inside a section takes another lock of this server, if it has the turn and the lock is free.
     pub(super) fn take_inside(&self, me: u32, lock: &Lock<M>) -> bool {
         let worker = &self.workers[me as usize];
-        worker.step(); // Outside: it cannot lose the turn while it takes a lock.
+        worker.step(); // Outside: the worker cannot lose the turn while it takes a lock.
         M::light_fence();
         let taken = (self.has_turn(me) || self.keeps_turn(me)) && {
             let seen = lock.word.load(Acquire);
@@ -319,7 +319,7 @@ impl<'m, M: Machine> Server<'m, M> {
         taken
     }
 
-    /// Nothing was found: waits until there may be something to do, or the server is to be closed; by policy `W`.
+    /// Nothing was found: waits by policy `W` until there may be something to do, or the server is to be closed.
     fn idle<W: WaitPolicy, R: Roster<M>>(&self, me: u32, roster: &R, note: &mut impl FnMut(&Pass)) {
         let sleep = &self.head.front.sleep;
         if W::SPINS {
@@ -341,7 +341,7 @@ impl<'m, M: Machine> Server<'m, M> {
         roster.idles();
         M::trace(Event::Park);
         M::park(sleep, ASLEEP, None);
-        // Woken for no reason it looks again, too.
+        // After a spurious wake-up it looks again, too.
         sleep.swap(AWAKE, AcqRel);
         roster.works();
     }
@@ -350,15 +350,15 @@ impl<'m, M: Machine> Server<'m, M> {
         self.head.front.closing.load(Relaxed) != 0
     }
 
-    /// Has the server closed: whoever has the turn does it, when it finds out.
+    /// Asks for the server to be closed. The worker with the turn does it when it notices.
     pub fn close(&self) {
         self.head.front.closing.store(1, Relaxed);
         M::heavy_fence();
         self.ring();
     }
 
-    /// Open -> closed, by the worker with the turn. Requests that wait are told to look elsewhere; one that is posted
-    /// later finds it closed, or is seen here.
+    /// Open -> closed, by the worker with the turn. Waiting requests are answered with "moved". A client that posts
+    /// later finds the server closed, or its request is seen here.
     fn shut(&self) {
         self.head.front.sleep.swap(CLOSED, AcqRel);
         M::heavy_fence();
@@ -372,7 +372,7 @@ impl<'m, M: Machine> Server<'m, M> {
         self.close_turn();
     }
 
-    /// A servicing thread's life: returns when the server is closed. `note` is told of each scan.
+    /// What a servicing thread runs; returns when the server is closed. `note` is called with each scan.
     pub fn work<W: WaitPolicy, R: Roster<M>>(&self, me: u32, roster: &R, mut note: impl FnMut(&Pass)) {
         while self.await_turn(me) {
             loop {

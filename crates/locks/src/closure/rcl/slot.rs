@@ -1,7 +1,7 @@
 //! # A client's line
 //!
-//! 64 bytes: the request (lock, context, function), its state, and 32 bytes for a context that is as small as that, so
-//! that the section needs no other line of the client's.
+//! It has 64 bytes: the request (lock, context, function), its state, and 32 bytes for a small context. With a context
+//! of that size, the section needs no other line of the client's.
 //!
 //! ```text
 //!   EMPTY ── post ──> RUN, GRANT ── the section was run; the lock is the client's ──> EMPTY
@@ -17,19 +17,19 @@ use crate::event::Event;
 use crate::machine::{Machine, Patience, Word};
 use crate::wait::{STAY, WaitPolicy};
 
-/// No request, or one that was done.
+/// No request, or the request was done.
 pub const EMPTY: u32 = 0;
 /// A section is to be run.
 pub const RUN: u32 = 1;
 /// The lock is wanted: the client runs its section itself, and releases it.
 pub const GRANT: u32 = 2;
-/// The request was not done: the lock is not the server's any more.
+/// The request was not done: the lock no longer belongs to the server.
 pub const MOVED: u32 = 3;
 
-/// What rides in a line.
+/// A context that travels in a line.
 pub type Inline = [MaybeUninit<u64>; 4];
 
-/// What a section is: called with its context.
+/// A section's function: it is called with the context.
 pub type Function = unsafe fn(*mut ());
 
 /// A request line.
@@ -44,8 +44,8 @@ pub struct Slot<M: Machine> {
     inline: UnsafeCell<Inline>,
 }
 
-// SAFETY: `inline` is accessed by the client, or, between `post` and the answer, by whoever acts upon the request (the
-// page, invariant 5).
+// SAFETY: `inline` is accessed by the client, or, between `post` and the answer, by the thread that acts on the request
+// (the page, invariant 5).
 unsafe impl<M: Machine<Word: Sync>> Sync for Slot<M> {}
 
 /// A request, as the server reads it.
@@ -66,7 +66,7 @@ fn read<W: Word>(halves: &[W; 2]) -> usize {
 }
 
 impl<M: Machine> Slot<M> {
-    /// One without a request.
+    /// A line without a request.
     pub fn new() -> Self {
         let pair = || [M::Word::new(0), M::Word::new(0)];
         let inline = UnsafeCell::new([MaybeUninit::uninit(); 4]);
@@ -74,12 +74,12 @@ impl<M: Machine> Slot<M> {
         Self { code, asleep, function: pair(), lock: pair(), context: pair(), inline }
     }
 
-    /// Its words, and what they are called, for checkers.
+    /// Its words and their names, for checkers.
     pub fn words(&self) -> [(&M::Word, &'static str); 2] {
         [(&self.code, "code"), (&self.asleep, "asleep")]
     }
 
-    /// Where a small context rides.
+    /// Where a small context travels.
     pub(super) fn inline(&self) -> *mut Inline {
         self.inline.get()
     }
@@ -96,7 +96,7 @@ impl<M: Machine> Slot<M> {
     /// The request that was posted.
     ///
     /// # Safety
-    /// `code` was seen to be RUN or GRANT, with Acquire, and was not answered.
+    /// `code` was seen to be RUN or GRANT, with Acquire, and the request was not answered.
     #[inline(always)]
     pub(super) unsafe fn request(&self) -> Request<M> {
         let lock = core::ptr::with_exposed_provenance(read(&self.lock));
@@ -106,8 +106,8 @@ impl<M: Machine> Slot<M> {
         Request { lock, function, context: core::ptr::with_exposed_provenance_mut(read(&self.context)) }
     }
 
-    /// RUN | GRANT -> EMPTY | MOVED, by whoever has acted upon it. After the store the client may have gone, and
-    /// somebody else be here: then a wake is one too many, which any sleeper bears.
+    /// RUN | GRANT -> EMPTY | MOVED, by the thread that has acted on the request. After the store the client may have
+    /// left, and another one may use the line. Then the wake-up is superfluous, which every sleeper tolerates.
     #[inline(always)]
     pub(super) fn answer(&self, what: u32) {
         self.code.store(what, Release);
@@ -129,8 +129,8 @@ impl<M: Machine> Slot<M> {
                 if let Some(seen) = W::poll::<M>(&self.code, Acquire, patience, is_answer) {
                     return seen;
                 }
-                // The server would have to wake it, which takes longer than many sections. With a CPU for each thread
-                // it polls on, for a while.
+                // The server would have to wake this thread, which takes longer than many sections. If there is a CPU
+                // for each thread, it polls on, for a while.
                 let end = end.get_or_insert_with(|| M::sooner(STAY, None));
                 if M::crowded() || M::expired(end) {
                     break;
@@ -140,7 +140,8 @@ impl<M: Machine> Slot<M> {
         self.sleep(blocks)
     }
 
-    /// Announces, makes sure that the server sees it or we see the answer, and sleeps.
+    /// Announces that this thread sleeps, makes sure that the server sees that or this thread sees the answer, and
+    /// sleeps.
     #[cold]
     fn sleep(&self, blocks: impl FnOnce()) -> u32 {
         blocks();

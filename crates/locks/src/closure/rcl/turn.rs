@@ -1,17 +1,17 @@
 //! # Whose turn it is
 //!
-//! A server has a pool of servicing threads, its *workers*, of which one has the turn. When that one is stuck in a
+//! A server has a pool of servicing threads, its *workers*. One of them has the turn. When that one is stuck in a
 //! section, the manager elects another one: a free worker, or else a new one that it asks the runtime for. A worker
-//! that comes out of its section without the turn becomes free, and sleeps.
+//! that leaves its section without the turn becomes free, and sleeps.
 //!
 //! ## The word
 //! ```text
 //! | bits  | meaning                                                                                   |
 //! |-------|-------------------------------------------------------------------------------------------|
-//! | 0–11  | who has the turn: a worker's number plus one; 0: nobody, and whoever comes may have it     |
-//! | 12    | REVOKING: the manager is about to see whether that one is in a section                     |
-//! | 13    | CLOSED: nobody will have the turn any more                                                |
-//! | 16–27 | the last of the free workers, plus one; the others follow by their `next`                  |
+//! | 0–11  | the worker with the turn: its number plus one; 0: none, the first that comes takes it     |
+//! | 12    | REVOKING: the manager is about to see whether that worker is in a section                 |
+//! | 13    | CLOSED: no worker will have the turn any more                                             |
+//! | 16–27 | the last of the free workers, plus one; the others follow by their `next`                 |
 //! ```
 //! ```text
 //!   (W)      ── manager ──> (W, REVOKING) ── W is between sections ──> (W)
@@ -24,9 +24,9 @@
 //! ## Invariants
 //! 1. Only the manager takes workers off the list, and there is one manager. So a worker that is named in the word
 //!    stays first until the manager takes it: an exchange that succeeds has not been overtaken.
-//! 2. Nobody has the turn only while the list is empty.
-//! 3. `at` is odd while the worker is inside a section, and then it changes no lock of the server, but the one that it
-//!    holds.
+//! 2. While no worker has the turn, the list is empty.
+//! 3. `at` is odd while the worker is inside a section. Then the worker changes no lock of the server, except the lock
+//!    that it holds.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -39,7 +39,7 @@ const REVOKING: u32 = 1 << 12;
 const CLOSED: u32 = 1 << 13;
 const FREE: u32 = 16;
 
-/// How many workers a server can have.
+/// Workers of a server, at most.
 pub const WORKERS: u32 = HOLDER - 1;
 
 const fn holder(turn: u32) -> Option<u32> {
@@ -50,7 +50,7 @@ const fn first_free(turn: u32) -> Option<u32> {
     (turn >> FREE).checked_sub(1)
 }
 
-/// That worker and no mark, with the same list.
+/// The word with that worker and no mark, and the same list.
 const fn given(turn: u32, to: Option<u32>) -> u32 {
     let to = match to {
         Some(worker) => worker + 1,
@@ -62,30 +62,30 @@ const fn given(turn: u32, to: Option<u32>) -> u32 {
 /// A servicing thread, as others see it.
 #[repr(C, align(64))]
 pub struct Worker<M: Machine> {
-    /// Odd: inside a section. Changes with each that begins or ends.
+    /// Odd: inside a section. It changes with each section that begins or ends.
     pub(super) at: M::Word,
-    /// The same, for its own thread: so that it need not read `at`, which would keep loom from trying what others see
-    /// there.
+    /// The same, for the worker's own thread, which then need not read `at`: that would keep loom from trying what
+    /// others see there.
     steps: M::Word,
-    /// Whose request it runs: a client's number.
+    /// The number of the client whose request it runs.
     pub(super) slot: M::Word,
-    /// 1: inside a section, in which it waits for something of ours.
+    /// 1: inside a section, where it waits for something of this library.
     pub(super) blocked: M::Word,
-    /// Changes when it is given the turn: what it sleeps on.
+    /// Changes when the worker is given the turn. The worker sleeps on it.
     bed: M::Word,
-    /// The free worker behind it, plus one.
+    /// The next free worker's number, plus one.
     next: M::Word,
 }
 
 impl<M: Machine> Worker<M> {
-    /// One that has not begun.
+    /// A worker that has not begun.
     pub fn new() -> Self {
         let zero = || M::Word::new(0);
         Self { at: zero(), steps: zero(), slot: zero(), blocked: zero(), bed: zero(), next: zero() }
     }
 
-    /// outside -> inside -> outside. Release: who sees it sees what was done before, the lock that was taken among it.
-    /// Its own.
+    /// outside -> inside -> outside. Release: a thread that sees the step sees what was done before it, including that
+    /// the lock was taken. Only the worker itself calls this.
     #[inline(always)]
     pub(super) fn step(&self) {
         let step = self.steps.load(Relaxed).wrapping_add(1);
@@ -93,7 +93,7 @@ impl<M: Machine> Worker<M> {
         self.at.store(step, Release);
     }
 
-    /// Its words, and what they are called, for checkers.
+    /// Its words and their names, for checkers.
     pub fn words(&self) -> [(&M::Word, &'static str); 3] {
         [(&self.at, "at"), (&self.blocked, "blocked"), (&self.bed, "bed")]
     }
@@ -116,9 +116,9 @@ pub struct Watch {
 pub enum Look {
     /// The worker with the turn makes progress, or has nothing to do.
     Fine,
-    /// It was stuck in a section: this one has the turn now.
+    /// It was stuck in a section. This worker has the turn now.
     Elected(u32),
-    /// It is stuck, and no other worker is free: whoever comes first has the turn. A thread should be made.
+    /// It is stuck, and no other worker is free. The first worker that comes takes the turn. A thread should be made.
     Wanted,
 }
 
@@ -138,14 +138,14 @@ impl<M: Machine> Server<'_, M> {
         self.head.turn.load(Acquire) & (HOLDER | REVOKING) == me + 1
     }
 
-    /// Waits while the manager is about to decide whether this worker keeps the turn. Whether it has it.
+    /// Waits while the manager decides whether this worker keeps the turn. Returns whether it does.
     pub(super) fn keeps_turn(&self, me: u32) -> bool {
         let decided = |turn| turn & (HOLDER | REVOKING) != (me + 1) | REVOKING;
         let turn = M::spin_until(&self.head.turn, Acquire, Patience::Forever, decided);
         turn.is_some_and(|turn| turn & HOLDER == me + 1)
     }
 
-    /// A worker that is outside of sections waits for the turn. False: the server is closed, and the thread may go.
+    /// A worker that is outside of sections waits for the turn. False: the server is closed, and the thread may end.
     pub fn await_turn(&self, me: u32) -> bool {
         let (turn, worker) = (&self.head.turn, &self.workers[me as usize]);
         loop {
@@ -165,7 +165,7 @@ impl<M: Machine> Server<'_, M> {
                 }
                 continue;
             }
-            let bed = worker.bed.load(Relaxed); // Changes only while this is on the list.
+            let bed = worker.bed.load(Relaxed); // Changes only while this worker is on the list.
             worker.next.store(seen >> FREE, Relaxed);
             let listed = seen & ((1 << FREE) - 1) | (me + 1) << FREE;
             if turn.compare_exchange(seen, listed, AcqRel, Relaxed).is_ok() {
@@ -176,8 +176,8 @@ impl<M: Machine> Server<'_, M> {
         }
     }
 
-    /// A worker says that it waits inside a section for something of ours; or that it does no longer. A hint: it
-    /// hastens the next election.
+    /// A worker announces that it waits inside a section for something of this library, or that it no longer does. A
+    /// hint: it makes the next election come sooner.
     pub(super) fn set_blocked(&self, me: u32, blocked: bool) {
         self.workers[me as usize].blocked.store(u32::from(blocked), Relaxed);
     }
@@ -189,8 +189,8 @@ impl<M: Machine> Server<'_, M> {
         M::wake(&raw const *bed, 1);
     }
 
-    /// The manager's look: whether the worker with the turn has been in one section since the last look, or says that
-    /// it is blocked in one. Then it loses the turn. To be called by one thread at a time.
+    /// The manager's look. If the worker with the turn has been in one section since the last look, or announces that
+    /// it is blocked in one, it loses the turn. One thread at a time may call this.
     pub fn look(&self, watch: &mut Watch) -> Look {
         let seen = self.head.turn.load(Acquire);
         if seen & CLOSED != 0 {
@@ -205,7 +205,7 @@ impl<M: Machine> Server<'_, M> {
     }
 
     /// The worker that was seen to have the turn loses it, if it is inside a section: (W) -> (W), (F) or (0). The
-    /// page's invariants 2 and 3. As [`look`](Server::look).
+    /// page's invariants 2 and 3. One thread at a time may call this or [`look`](Server::look).
     pub fn revoke(&self, at_turn: u32) -> Look {
         let turn = &self.head.turn;
         if turn.fetch_or(REVOKING, AcqRel) & CLOSED != 0 {
@@ -242,7 +242,7 @@ impl<M: Machine> Server<'_, M> {
         }
     }
 
-    /// (me) -> closed; all free workers are woken, and go.
+    /// (me) -> closed. All free workers are woken, and end.
     pub(super) fn close_turn(&self) {
         let mut free = first_free(self.head.turn.fetch_or(CLOSED, AcqRel));
         while let Some(worker) = free {
@@ -252,10 +252,11 @@ impl<M: Machine> Server<'_, M> {
     }
 }
 
-/// Lets one of these threads be first among equals in a FIFO queue of the scheduler, by moving all others to its end.
+/// Makes one of these threads the first of its priority in a FIFO queue of the scheduler, by moving all others to its
+/// end.
 ///
-/// `requeue` lowers and raises a thread's priority, after which it is last. (To do that to the elected one, as
-/// algorithm 3 has it, makes it the last of all.)
+/// `requeue` lowers and raises a thread's priority, after which the thread is last. (Algorithm 3 does that to the
+/// elected thread, and so makes it the last of all.)
 pub fn elect_by_priority(workers: impl Iterator<Item = u32>, elected: u32, requeue: impl FnMut(u32)) {
     workers.filter(|worker| *worker != elected).for_each(requeue);
 }

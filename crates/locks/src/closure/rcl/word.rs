@@ -1,16 +1,18 @@
 //! # The lock's word
 //!
+//! One word says whether the lock is ordinary or a server's, and whether it is held.
+//!
 //! ```text
-//! | bits 2–31 | bits 0–1 | meaning                                                           |
-//! |-----------|----------|-------------------------------------------------------------------|
-//! | 0         | FREE     | ordinary, free: all-zero                                          |
-//! | 0         | HELD     | ordinary, held, nobody sleeps                                     |
-//! | 0         | WAITED   | ordinary, held, and somebody sleeps on the word, or did           |
-//! | S         | FREE     | server S's, free: only its thread with the turn may take it       |
-//! | S         | HELD     | server S's, held, by one of its threads or by whom it was granted |
+//! | bits 2–31 | bits 0–1 | meaning                                                                    |
+//! |-----------|----------|----------------------------------------------------------------------------|
+//! | 0         | FREE     | ordinary, free: all-zero                                                   |
+//! | 0         | HELD     | ordinary, held, no waiter sleeps                                           |
+//! | 0         | WAITED   | ordinary, held, and a waiter sleeps on the word, or did                    |
+//! | S         | FREE     | server S's, free: only its thread with the turn may take it                |
+//! | S         | HELD     | server S's, held, by one of its threads or by the client it was granted to |
 //! ```
-//! An ordinary lock is taken by an exchange that expects (0, FREE), so that one who has not noticed that the lock
-//! became a server's fails. That is why the server's number and the state are one word.
+//! An ordinary lock is taken by an exchange that expects (0, FREE). So the exchange fails for a thread that has not
+//! noticed that the lock became a server's. That is why the server's number and the state are one word.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -27,13 +29,13 @@ const STATE: u32 = 3;
 /// A server's number is less than this.
 pub const SERVERS: u32 = 1 << 30;
 
-/// The number of the server whose lock has this word; 0 of an ordinary one.
+/// The number of the server that the lock with this word belongs to; 0 for an ordinary lock.
 #[inline(always)]
 pub const fn server_of(word: u32) -> u32 {
     word >> 2
 }
 
-/// Whether somebody holds a lock with this word.
+/// Whether a lock with this word is held.
 #[inline(always)]
 pub const fn is_held(word: u32) -> bool {
     word & STATE != FREE
@@ -46,10 +48,10 @@ const fn of(server: u32, state: u32) -> u32 {
 /// A lock that may be a server's: 8 bytes, all-zero is ordinary and free.
 #[repr(C)]
 pub struct Lock<M: Machine> {
-    /// What the [module](self) says.
+    /// See the [module](self).
     pub word: M::Word,
-    /// The server that it belongs to, for its holder, who alone reads and writes it. (He could read the word. But one
-    /// who reads a word before he writes it keeps loom from trying what others see there.)
+    /// The server that the lock belongs to. Only the holder reads and writes it. (The holder could read the word. But a
+    /// thread that reads a word before it writes it keeps loom from trying what others see there.)
     owner: M::Word,
 }
 
@@ -69,23 +71,23 @@ impl<M: Machine> Lock<M> {
         server_of(self.word.load(Relaxed))
     }
 
-    /// (S, FREE) -> (S, HELD), by S's thread with the turn. Whether it was free. A load and a store: nobody else takes
-    /// it (invariant 1).
+    /// (S, FREE) -> (S, HELD), by S's thread with the turn. Returns whether it was free. A load and a store: no other
+    /// thread takes it (invariant 1).
     #[inline(always)]
     pub(super) fn take(&self, seen: u32) -> bool {
         let free = !is_held(seen);
         if free {
-            self.word.store(seen | HELD, Relaxed); // Who has the turn next sees it by `at`, or did it itself.
+            self.word.store(seen | HELD, Relaxed); // The next thread with the turn sees it by `at`, or did it itself.
         }
         free
     }
 
-    /// (0, FREE) -> (0, HELD). Fails where it is not ordinary, or held.
+    /// (0, FREE) -> (0, `as_state`): HELD or WAITED. It fails if the lock is held, or not ordinary.
     fn try_hold(&self, as_state: u32) -> Result<u32, u32> {
         self.word.compare_exchange(of(0, FREE), of(0, as_state), Acquire, Relaxed)
     }
 
-    /// (0, ·) -> (0, held by the caller). False if it is a server's by now.
+    /// (0, ·) -> (0, held by the caller). False if the lock has become a server's.
     pub(super) fn hold<W: WaitPolicy>(&self, blocks: impl FnOnce()) -> bool {
         match self.try_hold(HELD) {
             Ok(_) => return true,
@@ -115,7 +117,7 @@ impl<M: Machine> Lock<M> {
         }
     }
 
-    /// Held by the caller -> free. `mine`: the server whose turn the caller has, or 0.
+    /// Held by the caller -> free. `mine`: the server in which the caller has the turn, or 0.
     #[inline(always)]
     pub(super) fn release<R: Roster<M>>(&self, mine: u32, roster: &R) {
         let server = self.owner.load(Relaxed);
@@ -125,8 +127,8 @@ impl<M: Machine> Lock<M> {
         self.release_distributed(server, roster);
     }
 
-    /// The same, where the caller has no turn of the server that the lock belongs to: it may sleep, though now there
-    /// may be something to do.
+    /// The same, if the caller does not have the turn of the lock's server. The server may sleep, and now there may be
+    /// something for it to do.
     #[cold]
     fn release_distributed<R: Roster<M>>(&self, server: u32, roster: &R) {
         let address = &raw const self.word;
@@ -138,7 +140,7 @@ impl<M: Machine> Lock<M> {
             return;
         }
         self.word.store(of(server, FREE), Release);
-        // The lock may be gone: by its address alone.
+        // The lock may no longer exist: only its address is used.
         M::light_fence();
         let server = roster.server(server);
         if server.is_closed() {
@@ -148,8 +150,8 @@ impl<M: Machine> Lock<M> {
         }
     }
 
-    /// The caller's, of whichever server -> the caller's, of this one. Release: who posts there has seen what makes the
-    /// server one.
+    /// (held by the caller, of any server) -> (held by the caller, of this server). Release: a client that posts there
+    /// has seen what makes the server one.
     pub(super) fn give_to<R: Roster<M>>(&self, server: u32, roster: &R) {
         let before = self.owner.load(Relaxed);
         self.owner.store(server, Relaxed);
@@ -157,8 +159,8 @@ impl<M: Machine> Lock<M> {
             before if before == server => {}
             0 => {
                 self.word.swap(of(server, HELD), AcqRel);
-                // All who sleep are to ask the server, also those whom a release has left asleep: it wakes one, to mark
-                // the word again, and that one does so no more.
+                // All sleepers must now ask the server, including those that a release has left asleep. A release wakes
+                // only one waiter, and relies on it to mark the word again, which that waiter no longer does.
                 M::wake(&raw const self.word, u32::MAX);
             }
             before => {
@@ -170,8 +172,8 @@ impl<M: Machine> Lock<M> {
         }
     }
 
-    /// (S, FREE) -> (0, HELD by the caller) -> (0, FREE), where S is closed and nobody else changes it: after a wait
-    /// until it is free.
+    /// (S, FREE) -> (0, HELD by the caller) -> (0, FREE), where S is closed, and so no longer takes the lock. Waits
+    /// until the lock is free.
     pub(super) fn reclaim<R: Roster<M>>(&self, server: u32, roster: &R) {
         loop {
             match self.word.compare_exchange(of(server, FREE), of(0, HELD), Acquire, Relaxed) {
