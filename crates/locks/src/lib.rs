@@ -16,7 +16,7 @@
 //! | [`closure`] | closure locks, which run a function under the lock, and the interface that they share |
 //! | [`rw`] | the readers-writer locks, and the interface that they share |
 //! | [`cond`], [`sem`] | the condition variable, the semaphore |
-//! | [`order`] the order in which these wake their waiters |
+//! | [`order`] | the order in which these wake their waiters |
 //! | [`catalogue`] | the list of locks that everything else is generated from |
 //! | [`event`] | the list of events that statistics are generated from |
 //!
