@@ -5,7 +5,7 @@
 //! memory. An unlock of a free lock does nothing, as with glibc. An unlock of a lock that another thread holds is that
 //! thread's release, unless the holder releases it at the same moment.
 //!
-//! POSIX leaves two releases at once undefined. If others wait for the lock, they may use the handles of nodes that
+//! POSIX leaves two releases at once undefined. If others wait for the lock, two such releases may name nodes that
 //! serve in the queue of another lock by then. They may grant that other lock to a waiter there, or give its node back
 //! twice. Then exclusion is lost there, too. To rule that out, each such release would need one more exchange.
 

@@ -1,5 +1,7 @@
 //! # flash: any running thread may take it; one waiter contends, the others sleep
 //!
+//! The default mutex: any running thread may take the free lock, one waiter contends for it, and the others sleep.
+//!
 //! **Problem.** On a few CPUs a lock loses time in three ways. It stands still while a thread wakes up. Its line
 //! travels although the last holder would have come back. And waiting threads take CPUs from working ones. **Idea.**
 //! Any thread that finds the word free may take it. An arrival polls briefly, then offers its CPU to others. It sleeps
@@ -144,26 +146,26 @@ use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::raw::RawLock;
 use state::{HEAD, Lock, SLEEPER, TRANSIT, has_sleepers, is_full, turn};
 
-/// Nobody holds the lock.
+/// No thread holds the lock.
 pub(crate) const FREE: u32 = 0;
-/// Somebody holds it.
+/// A thread holds it.
 pub(crate) const HELD: u32 = 1;
-/// The same, and somebody may sleep on the word.
+/// The same, and a thread may sleep on the word.
 pub(crate) const SLEEPERS: u32 = 2;
-/// The same: the head, or it is about to.
+/// The same, and the head sleeps on the word, or is about to.
 pub(crate) const AWAITED: u32 = 3;
 
 /// The lock.
 pub struct Flash;
 
-/// What is beside the word.
+/// The state beside the word.
 #[repr(C)]
 pub struct FlashQueue<M: Machine> {
-    /// How often it was acquired; see [`turn`].
+    /// How often the lock was acquired; see [`turn`].
     pub turn: M::Word,
-    /// What there is to know of the waiters.
+    /// What is known about the waiters; see [`state`].
     pub state: M::Word,
-    /// How often a sleeper was called.
+    /// How often a sleeper was called; see [`stay`].
     pub calls: M::Word,
 }
 
@@ -191,7 +193,7 @@ impl Flash {
         ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
     }
 
-    /// What nobody else may take, for it was granted to a head that does not run, or that a forked child does not have.
+    /// Takes a lock that was granted to a head that does not run, or that a forked child does not have.
     #[cold]
     #[inline(never)]
     fn try_granted<M: Machine>(word: &M::Word, queue: &FlashQueue<M>) -> bool {
@@ -261,8 +263,8 @@ impl<M: Machine> RawLock<M> for Flash {
 
     #[inline]
     fn unlock(word: &M::Word, queue: &FlashQueue<M>) {
-        // Relaxed: the holder's own, and what the release itself decides by. A head that asks later is seen by the next
-        // one. Nothing is stored before the exchange: a line that others poll would travel twice.
+        // Relaxed: the holder's own, and the value by which this release decides. A head that asks later is seen by the
+        // next release. Nothing is stored before the exchange: otherwise a line that others poll would travel twice.
         let state = queue.state.load(Relaxed);
         if release::is_special(state, queue.turn.load(Relaxed)) {
             return Self::unlock_special::<M>(word, queue);
@@ -277,12 +279,12 @@ impl<M: Machine> RawLock<M> for Flash {
         word.load(Relaxed) != FREE
     }
 
-    /// The waiters of a broadcast become sleepers, and are called one after the other. Each is counted before it is
+    /// The waiters of a broadcast become sleepers, and are called one after another. Each is counted before it is
     /// moved.
     ///
-    /// One of them is woken at the end, and sleeps again with a timer: those that were moved asleep have none, and
-    /// could not notice a head that does not run. It also takes the place of the head if that is free: a call that came
-    /// before they were moved has woken none of them. A single waiter need not be moved.
+    /// At the end one of them is woken, and sleeps again with a timer. The ones that were moved asleep have no timer,
+    /// so they could not notice a head that does not run. The woken one also takes the place of the head if that is
+    /// free: a call that came before they were moved has woken none of them. A single waiter need not be moved.
     fn adopt(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
         let lock = Lock::<M> { word, queue };
         lock.settle();
@@ -312,7 +314,7 @@ impl<M: Machine> RawLock<M> for Flash {
 }
 
 impl<M: Machine> Lock<'_, M> {
-    /// Counts one sleeper more, who is about to be moved here; the place of the head is his if there is none.
+    /// Counts one more sleeper, which is about to be moved here. It gets the place of the head if there is none.
     fn enlist(&self) {
         let place = |seen| if seen & HEAD == 0 { HEAD | TRANSIT } else { 0 };
         let before = self.update(|seen| (seen | place(seen)) + SLEEPER);
