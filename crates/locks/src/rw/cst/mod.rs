@@ -1,11 +1,13 @@
 //! # CST readers-writer lock: readers count themselves apart
 //!
+//! The default readers-writer lock: on a lock that is mostly read, readers on different parts of the machine use
+//! different counters.
+//!
 //! **Problem.** With one counter, each reader takes its cache line from the reader before. On several NUMA nodes,
 //! readers that share nothing else are then as slow as that line travels. **Idea.** Readers count themselves on a line
 //! of their own NUMA node. A writer closes all of these counters, and waits until their sum is zero. **Source.**
 //! Kashyap, Min & Kim, *Scalable NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17 (CST); compared with
 //! ShflLocks in the thesis defence, slides 79–80.
-//!
 //! **Use it** when you do not know which readers-writer lock to use: it is the default. It gains when nearly all
 //! acquisitions are for reading, and come from many CPUs. Until then it is a [`shfl-rw`](super::shfl).
 //! **Rather not** when writers are frequent, because each looks at all counters; or when such locks are many, because
