@@ -1,8 +1,8 @@
 //! # flashlock's lock algorithms
 //!
-//! Each lock is one file. It is written once against [`machine::Machine`] and runs natively, under model checkers and on
-//! a simulated computer. The crate is `no_std`, has no dependencies, allocates nothing and knows nothing of operating
-//! systems. `docs/glossary.md` explains the terms, and cites the papers that they come from.
+//! Each lock is one file. It is written once against [`machine::Machine`], and runs natively, under model checkers and
+//! on a simulated computer. The crate is `no_std`, has no dependencies, allocates nothing and knows nothing of
+//! operating systems. `docs/glossary.md` explains the terms, and cites the papers that they come from.
 //!
 //! | module | holds |
 //! |---|---|

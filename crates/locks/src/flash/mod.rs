@@ -63,14 +63,14 @@
 //! - woken threads run, and the threads before it do not stop;
 //! - it does not time out, and code that bypasses the lock does not release it.
 //!
-//! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, whoever else wants it. A
+//! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, no matter which others want it. A
 //! head that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks, and the
 //! next release hands the lock over. If sections are longer than 2 T, the first release does so itself. When the head
 //! releases the lock, it calls the sleeper that has slept longest. The claim `Bounded` of the simulator draws n and s;
 //! `cargo xtask bound` measures it here.
 //!
 //! ## Invariants
-//! 1. Whoever changes `word` from 0, or clears `GRANT`, holds the lock.
+//! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.
 //! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap that sees none counted clears it.
 //! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`].
 //! 4. `PASS` is set by the holder and taken back by its release; so at most one sleeper is called for each section of a
@@ -79,7 +79,7 @@
 //!    a call.
 //! 6. A head sleeps on the word only after it wrote 3, then set `SLEEPS` in a state without `GRANT`. `GRANT` is set
 //!    only in a state without `SLEEPS`. A release that took `SLEEPS` back, or finds a sleeper's mark on the word,
-//!    writes 2 before the grant, and wakes all who sleep on the word after it. (With two heads, one that wakes up takes
+//!    writes 2 before the grant, and wakes all that sleep on the word after it. (With two heads, one that wakes up takes
 //!    back the other's `SLEEPS`, too.)
 //! 7. A head that was woken on the word acquires with 2, sleeps there again with 3, or leaves a 2: others may sleep
 //!    there.

@@ -155,7 +155,7 @@ impl<M: Machine> ShflQueue<M> {
             return None;
         }
         if node.next.swap(first.word(), AcqRel) == LEFT {
-            // Invariant 3: it left before we had linked ourselves. Its node and its place are ours.
+            // Invariant 3: it left before this thread had linked itself. Its node and its place are this thread's.
             M::give_node(previous);
             return None;
         }

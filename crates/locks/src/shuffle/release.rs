@@ -1,4 +1,4 @@
-//! # Releasing a ShflLock that somebody waits for
+//! # Releasing a ShflLock that threads wait for
 //!
 //! The release while threads wait: it decides which thread is next. As a rule it frees the word, and the first thread
 //! that takes it is next. If the head's wait is overdue, the head is. See [`shfl`](super::shfl), departures 2 and 3,

@@ -42,7 +42,7 @@
 //!    A head may also freeze while it is awake. So the thread that wakes it leaves a mark in the node of the waiter
 //!    behind it. A waiter that wakes up, ever more seldom, and finds such a mark looks for the lock, too
 //!    ([`turn`](super::turn)). But as long as the head sleeps, no thread accesses the lock unless it was woken: a
-//!    program may end while threads are blocked on a lock whose memory is gone.
+//!    program may end while threads are blocked on a lock whose memory was freed.
 //! 6. Nodes come from a pool, not from the stack. A waiter may leave by time-out, and leaves its node behind. A queue
 //!    full of such nodes admits no newcomer ([`LeftBehind`](crate::wait::left::LeftBehind)).
 //!
