@@ -16,8 +16,8 @@
 //!                         └─ more ──> [block] ─ number 15, …
 //! ```
 //!
-//! A part's number is that of a NUMA node, or of another part of the machine. On a machine with more than [`MOST`] of
-//! these, some share a part.
+//! A part's number is that of a NUMA node, or of whatever else the lock's parts stand for. If there are more than
+//! [`MOST`] of these, some share a part.
 //!
 //! **Blocks are not [queue nodes](crate::node).** A thread with a stale handle may still write a hint into that node,
 //! which another thread uses by then ([`node`](crate::node) lists all such stores). If the node were a part of a lock,

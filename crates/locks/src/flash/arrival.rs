@@ -177,7 +177,7 @@ impl<M: Machine> Lock<'_, M> {
             if self.take_granted(role) {
                 return Polled::Won;
             }
-            // No second look: the thread that ran meanwhile has had its chance.
+            // No second look: a thread that has made way for this one does not come back at once.
             if self.word.load(Relaxed) == FREE && self.take(role) {
                 return Polled::Won;
             }

@@ -22,7 +22,7 @@ pub const SPIN: u32 = 5;
 pub const SPIN_BETWEEN: u32 = 4;
 /// How long it polls once more when its wait has become overdue.
 pub const SPIN_OVERDUE: u32 = 2;
-/// A waiter that sees this many acquisitions in one poll takes the lock for hot.
+/// A waiter that sees this many acquisitions in one poll considers the lock hot.
 pub const HOT: u32 = 2;
 /// After this many of them a poll ends: enough others circulate.
 pub const TOO_HOT: u32 = 48;
@@ -52,7 +52,7 @@ const SLEEPER_LOOKS: u32 = 16_000;
 /// overdue.
 const BEYOND_TURN: u32 = 4;
 
-/// A wait that is this many times as long as what a sleep costs makes the sleep worth while.
+/// A sleep is worth while when the wait is this many times as long as what the sleep costs.
 const WORTH: u32 = 10;
 /// Limits of [`patience`].
 const PATIENCE: core::ops::RangeInclusive<u32> = 100..=1_000;

@@ -63,11 +63,11 @@
 //! - woken threads run, and the threads before it do not stop;
 //! - it does not time out, and code that bypasses the lock does not release it.
 //!
-//! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, no matter which others want it. A
-//! head that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks, and the
-//! next release hands the lock over. If sections are longer than 2 T, the first release does so itself. When the head
-//! releases the lock, it calls the sleeper that has slept longest. The claim `Bounded` of the simulator draws n and s;
-//! `cargo xtask bound` measures it here.
+//! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, no matter which others
+//! want it. A head that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks,
+//! and the next release hands the lock over. If sections are longer than 2 T, the first release does so itself. When
+//! the head releases the lock, it calls the sleeper that has slept longest. The claim `Bounded` of the simulator draws
+//! n and s; `cargo xtask bound` measures it here.
 //!
 //! ## Invariants
 //! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.

@@ -155,7 +155,7 @@ impl<M: Machine> ShflQueue<M> {
             return None;
         }
         if node.next.swap(first.word(), AcqRel) == LEFT {
-            // Invariant 3: it left before this thread had linked itself. Its node and its place are this thread's.
+            // Invariant 3: it left before `first` was linked. Its node and its place belong to this thread.
             M::give_node(previous);
             return None;
         }
@@ -255,7 +255,7 @@ impl<M: Machine> ShflQueue<M> {
 
     /// Takes a head that does not run out of the queue, [installs](Self::install) the next one, and returns that if it
     /// sleeps. In a lock whose head may win while it is being evicted, the head leaves as its evictor does: it clears
-    /// `head`. Does nothing if the head has left, or if its successor has not linked itself yet.
+    /// `head`. The queue stays as it is if the head has left, or if its successor has not linked itself yet.
     pub fn evict(&self, idle: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let node = idle.node::<M>();
         let notified = matches!(node.state.load(Acquire), state::HEAD | state::NAPPING);

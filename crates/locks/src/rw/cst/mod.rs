@@ -106,7 +106,7 @@ use crate::wait::{SpinThenPark, WaitPolicy};
 const BREAK: u32 = 20;
 /// How often a reader that may not wait looks again, if a thread that does not hold the lock is in its way.
 const TRIES: u32 = 32;
-/// How many times a waiting writer may double the wait of readers.
+/// How many times the wait of a reader behind a waiting writer may be doubled.
 const MOST_DOUBLINGS: u32 = 10;
 
 /// The CST readers-writer lock; waiters wait by `W`.
