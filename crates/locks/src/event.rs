@@ -1,7 +1,7 @@
 //! # The event list
 //!
-//! Everything that a lock tells about itself, in one list: the statistics of `flashlock run --stats`, their JSON and
-//! their documentation are made from it.
+//! All events that a lock reports. The statistics of `flashlock run --stats`, their JSON and their documentation are
+//! made from this list.
 
 /// Calls `$use` with every event: variant, name in JSON, what it counts; a long text is several literals.
 #[macro_export]
@@ -116,7 +116,7 @@ macro_rules! define_events {
 for_each_event!(define_events);
 
 impl Event {
-    /// Of an operation left to glibc: what counts the objects that are left to it for the same reason, where they must
+    /// For an operation left to glibc: the event that counts the objects left to it for the same reason, if these must
     /// have been initialised by a call.
     pub const fn objects(self) -> Option<Event> {
         match self {

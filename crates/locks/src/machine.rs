@@ -1,13 +1,12 @@
 //! # The machine: what a lock asks of a computer
 //!
-//! The algorithms in this crate are written once, against the traits in this file, and run in three places:
-//! natively (`flashlock-native`), under the model checkers loom and shuttle (`flashlock-model`), and on a simulated
-//! computer. Nothing here allocates, and an algorithm compiles to the same instructions as one written by hand against
-//! `AtomicU32`.
+//! The algorithms in this crate are written once, against the traits in this file. They run in three places: natively
+//! (`flashlock-native`), under the model checkers loom and shuttle (`flashlock-model`), and on a simulated computer.
+//! Nothing here allocates. An algorithm compiles to the same instructions as one written by hand against `AtomicU32`.
 //!
-//! All shared state is made of 32-bit words. A queue node is named by a [`Handle`] (an index into a type-stable pool,
-//! see [`Node`]), not by a pointer, so that a lock's whole state is four to twelve bytes, and so that a stale handle
-//! can at worst name a node that now serves somebody else, never freed memory.
+//! All shared state is made of 32-bit words. A [`Handle`], not a pointer, names a queue node: an index into a
+//! type-stable pool, see [`Node`]. So a lock's whole state is four to twelve bytes. A stale handle names, at worst, a
+//! node that another thread uses now, never freed memory.
 
 use core::num::NonZeroU32;
 use core::sync::atomic::Ordering;
@@ -36,7 +35,7 @@ pub trait Word: Sized + 'static {
     fn fetch_or(&self, value: u32, order: Ordering) -> u32;
     /// Ands and returns what the word held.
     fn fetch_and(&self, value: u32, order: Ordering) -> u32;
-    /// [`Word::compare_exchange`] of a word that other processes may use at the same time, unknown to the machine.
+    /// [`Word::compare_exchange`] of a word that other processes may use at the same time, without the machine knowing.
     fn compare_exchange_between_processes(
         &self,
         current: u32,
@@ -46,14 +45,14 @@ pub trait Word: Sized + 'static {
     ) -> Result<u32, u32> {
         self.compare_exchange(current, new, ok, err)
     }
-    /// [`Word::swap`] by a lock's holder, who frees it: writes `free`. Others may at most have marked the word as one
-    /// that they sleep on. Whether it held such a mark, which is any value above `held`.
+    /// [`Word::swap`] by a lock's holder, which frees the lock: writes `free`. Other threads may at most have marked
+    /// the word because they sleep on it. Returns whether it held such a mark, which is any value above `held`.
     fn hand_back(&self, free: u32, held: u32, order: Ordering) -> bool {
         self.swap(free, order) > held
     }
 }
 
-/// Words that can be made in a `static` (all but loom's).
+/// Words that can be made in a `static` (all except loom's).
 pub trait ConstWord: Word {
     /// A word holding zero.
     const ZERO: Self;
@@ -116,45 +115,45 @@ pub struct Deadline {
 pub enum Patience {
     /// Until the condition holds.
     Forever,
-    /// For the machine's spin budget (about one context-switch round trip, measured), and less where another task is
-    /// seen to want this CPU.
+    /// For the machine's spin budget (about one context-switch round trip, measured). Less if another task is seen to
+    /// want this CPU.
     Budget,
-    /// The same, on a word that the holder uses, too: each poll costs him. Waits before the first poll as long as
-    /// lately paid.
+    /// The same, on a word that the holder uses, too: each poll costs the holder time. Waits before the first poll as
+    /// long as has paid lately.
     Contend,
     /// Until the deadline has passed.
     Until(Deadline),
 }
 
-/// What a look at a word says, in [`Machine::poll`].
+/// The result of a look at a word, in [`Machine::poll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// The poll ends.
     End {
-        /// As below.
+        /// As in [`Look::Again`].
         came: bool,
     },
-    /// It goes on after so many [steps](Machine::pause).
+    /// The poll goes on after this many [steps](Machine::pause).
     Again {
-        /// The steps.
+        /// How many steps.
         pause: u32,
-        /// Whether the line came from another CPU for this look: the word, or something beside it, has changed since
-        /// the one before.
+        /// Whether the line came from another CPU for this look: the word, or the word beside it, has changed since the
+        /// last look.
         came: bool,
     },
 }
 
-/// [`Machine::sleep_cost`] (µs) where nothing has been measured.
+/// [`Machine::sleep_cost`] (µs) if nothing has been measured.
 pub const SLEEP_COST: u32 = 34;
 
 /// Why [`Machine::park`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unparked {
-    /// Woken, or the word had changed already, or for no reason at all. The caller looks at the word again.
+    /// Woken, or the word had changed already, or no reason at all. The caller looks at the word again.
     Woken,
     /// The deadline has passed.
     TimedOut,
-    /// The word is not there: its memory is gone. Who had slept there before is never told.
+    /// The word does not exist: its memory has been freed. A thread that went to sleep there before is never notified.
     Gone,
 }
 
@@ -162,23 +161,24 @@ pub enum Unparked {
 /// change it at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Local {
-    /// CNA: hand-overs until the thread gives the lock to another NUMA node.
+    /// CNA: hand-offs until the thread gives the lock to another NUMA node.
     HandOvers,
-    /// CNA: the NUMA node that the thread was on when it asked, plus one; 0: it never did.
+    /// CNA: the NUMA node that the thread was on when it asked, plus one; 0: it has not asked.
     Node,
-    /// CNA: how many contended acquisitions may still rely on that.
+    /// CNA: how many contended acquisitions may still rely on that answer.
     NodeUses,
-    /// `flat-combining`: the record that the thread used last, of whichever lock.
+    /// `flat-combining`: the record that the thread used last, of any lock.
     Record,
     /// `flash`: the lock whose sections the thread times.
     Timed,
-    /// `flash`: when the section that it times began ([steps](Machine::steps)).
+    /// `flash`: when the section began that the thread times ([steps](Machine::steps)).
     TimedSince,
-    /// `flash`: what a section of that lock takes after it was another CPU's (steps); 0 while not known.
+    /// `flash`: how long a section of that lock takes after the lock was on another CPU (steps); 0 while this is not
+    /// known.
     MoveCost,
-    /// `flash`: how many looks are left until it watches how soon that lock is taken again.
+    /// `flash`: how many looks are left until the thread watches how soon that lock is taken again.
     Watch,
-    /// `flash`: how many there were between the last two.
+    /// `flash`: how many looks there were between the last two such times.
     WatchEvery,
 }
 
@@ -187,17 +187,18 @@ impl Local {
     pub const COUNT: usize = 9;
 }
 
-/// How much earlier than now (µs) a time is that says of a waiter that it does not run.
+/// A waiter that publishes a time this long (µs) ago does not run.
 pub const LONG_AGO: u32 = 1 << 30;
 
-/// The [`Machine::epoch`] of a process that was not forked off another one in which somebody had asked for it.
+/// The [`Machine::epoch`] of a process that was not forked, or was forked off a process in which no thread had asked
+/// for its epoch.
 pub const FIRST_EPOCH: u32 = 1;
 
-/// Into how many parts a machine's CPUs are divided by [`Machine::reader_part`], unless there are more NUMA nodes: a
-/// writer looks at each of them.
+/// How many parts [`Machine::reader_part`] divides a machine's CPUs into, unless there are more NUMA nodes. A writer
+/// looks at each of them.
 pub const READER_PARTS: u32 = 8;
 
-/// The part of the CPUs of group `group` of the `groups` of the NUMA node `node`, of `nodes`.
+/// The part for the CPUs of group `group` (of `groups`) of the NUMA node `node` (of `nodes`).
 pub const fn reader_part_of((node, nodes): (u32, u32), (group, groups): (u32, u32)) -> u32 {
     let each = if nodes < READER_PARTS { READER_PARTS / nodes } else { 1 };
     node * each + if groups > each { group * each / groups } else { group }
@@ -215,33 +216,33 @@ pub trait Machine: Sized + 'static {
     /// this trait.
     fn take_node() -> Handle;
 
-    /// Gives a node back; no queue may name it any more. The giver need not be the taker: a node that its thread left
-    /// behind in a queue is given back by whoever removes it.
+    /// Gives a node back. No queue may name it any more. The giver may be another thread than the taker: a node that
+    /// its thread left behind in a queue is given back by the thread that removes it.
     fn give_node(handle: Handle);
 
     /// The block that a name names. Blocks are never unmapped.
     fn block(name: Name) -> &'static Block<Self>;
 
-    /// A block for a lock to keep state in that has no room elsewhere. Safe to call from a signal handler, as
+    /// A block for state for which a lock has no room. Safe to call from a signal handler, as
     /// [`take_node`](Machine::take_node).
     fn take_block() -> Name;
 
-    /// Gives a block back, which nobody uses any more, nor names.
+    /// Gives a block back. No thread uses or names it any more.
     fn give_block(name: Name);
 
-    /// Shows nodes until `look` says so; whether it did. Among them are all that were taken before anything that the
-    /// caller has seen; many are in no queue, or in one that is none of the caller's business.
+    /// Shows nodes to `look` until it returns true; returns whether it did. The nodes include all that were taken
+    /// before anything that the caller has seen. Many are in no queue, or in a queue that does not concern the caller.
     fn any_node(look: impl FnMut(Handle) -> bool) -> bool;
 
-    /// Polls `word` until `done` says so of its value, which is returned; `None` when the patience is spent. `done` may
-    /// do useful work between polls and may acquire something. This is the only way in which algorithms wait actively,
-    /// so that a simulator can skip the time and a model checker can switch threads.
+    /// Polls `word` until `done` accepts its value, and returns that; `None` when the patience is spent. `done` may do
+    /// useful work between polls, and may acquire something. Algorithms wait actively only by this function. So a
+    /// simulator can skip the time, and a model checker can switch threads.
     fn spin_until(word: &Self::Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool)
     -> Option<u32>;
 
-    /// [`spin_until`](Machine::spin_until) of a waiter that others are to see running: whenever it has looked it writes
+    /// [`spin_until`](Machine::spin_until) for a waiter that publishes that it runs. Whenever it has looked, it writes
     /// the time ([`micros`](Machine::micros)) into `since`, at least once in [`REST`](crate::wait::polling::REST) while
-    /// it runs; and a time [long ago](LONG_AGO) before it offers its CPU to others. Relaxed: a hint.
+    /// it runs. Before it offers its CPU to others it writes a time [long ago](LONG_AGO). Relaxed: a hint.
     fn spin_published(
         word: &Self::Word,
         since: &Self::Word,
@@ -259,7 +260,7 @@ pub trait Machine: Sized + 'static {
     }
 
     /// [`spin_until`](Machine::spin_until), but between polls the CPU rests until the word's line changes, if it can do
-    /// that; not for more than [`REST`](crate::wait::polling::REST) at a time, so that `done` is asked now and then.
+    /// that. It rests for at most [`REST`](crate::wait::polling::REST) at a time, so that `done` is asked now and then.
     fn rest_until(
         word: &Self::Word,
         order: Ordering,
@@ -269,8 +270,8 @@ pub trait Machine: Sized + 'static {
         Self::spin_until(word, order, patience, done)
     }
 
-    /// [`spin_until`](Machine::spin_until), where `done` loads many other words, and does nothing else as long as it
-    /// says no. So a simulator can wait until one of these changes.
+    /// [`spin_until`](Machine::spin_until), for a `done` that loads many other words, and does nothing else as long as
+    /// it returns false. So a simulator can wait until one of these words changes.
     fn scan_until(
         word: &Self::Word,
         order: Ordering,
@@ -280,10 +281,10 @@ pub trait Machine: Sized + 'static {
         Self::spin_until(word, order, patience, done)
     }
 
-    /// Polls `word`, and `beside`, which lies on the same line, for `micros` microseconds at most, with the pauses that
-    /// `look` asks for. Whether `look` ended it. Relaxed.
+    /// Polls `word`, and `beside`, which lies on the same line, for at most `micros` microseconds, with the pauses that
+    /// `look` asks for. Returns whether `look` ended it. Relaxed.
     ///
-    /// For a lock that decides itself how often it looks at a word that its holder uses, too; all others wait by
+    /// For a lock that decides itself how often it looks at a word that its holder uses, too. All other locks wait by
     /// [`spin_until`](Machine::spin_until). A machine that measures what a look costs does so here.
     fn poll(word: &Self::Word, beside: &Self::Word, micros: u32, mut look: impl FnMut(u32, u32) -> Look) -> bool {
         let _ = micros;
@@ -291,32 +292,33 @@ pub trait Machine: Sized + 'static {
         Self::spin_until(word, Ordering::Relaxed, Patience::Budget, ends).is_some()
     }
 
-    /// The light half of a barrier in two halves. Of two threads of the process of which one stores, passes the light
-    /// half and looks, and the other one stores, passes the [heavy half](Machine::heavy_fence) and looks, one at least
-    /// sees what the other one has stored. Where the system has no such barrier, both halves are full fences.
+    /// The light half of a barrier in two halves. One thread of the process stores, passes the light half, and looks.
+    /// Another stores, passes the [heavy half](Machine::heavy_fence), and looks. Then at least one of them sees what
+    /// the other has stored. If the system has no such barrier, both halves are full fences.
     fn light_fence();
 
-    /// The other half: all other threads of the process pass a full barrier before it returns, by a system call as a
-    /// rule.
+    /// The other half: all other threads of the process pass a full barrier before it returns. As a rule this is a
+    /// system call.
     fn heavy_fence();
 
-    /// Lets another thread run on this CPU, if one wants to; otherwise returns at once. No more is promised: a
-    /// real-time thread, for one, makes way for its equals only.
+    /// Lets another thread run on this CPU, if one wants to; otherwise returns at once. It promises no more: a
+    /// real-time thread, for example, lets only threads of its own priority run.
     fn offer() {
         Self::relax(0);
     }
 
-    /// What it costs to sleep (µs): the call that wakes, and the time until the thread that it wakes runs.
+    /// What a sleep costs (µs): the call that wakes, and the time until the woken thread runs.
     fn sleep_cost() -> u32 {
         SLEEP_COST
     }
 
-    /// What it costs now to get a line that another CPU has written, so many times, in [steps](Machine::pause).
+    /// What it costs at present to get a line that another CPU has written, this many times, in
+    /// [steps](Machine::pause).
     fn transfer_cost(times: u32) -> u32 {
         times
     }
 
-    /// Whether there is memory where a word was, in a lock of which nobody says that it is still there.
+    /// Whether there still is memory at a word of a lock that may have been freed.
     fn is_there(_word: &Self::Word) -> bool {
         true
     }
@@ -324,10 +326,10 @@ pub trait Machine: Sized + 'static {
     /// Lets other threads run: a short, polite break of up to `micros` microseconds.
     fn relax(micros: u32);
 
-    /// Polls nothing for so many polite steps of the CPU (a few to some forty ns each), while others run.
+    /// Polls nothing for this many polite steps of the CPU (a few to some forty ns each), while others run.
     fn pause(steps: u32);
 
-    /// A clock in such steps, for what takes a few µs. It overflows.
+    /// A clock in such steps, to measure a few µs. It overflows.
     fn steps() -> u32 {
         Self::micros().wrapping_mul(32)
     }
@@ -335,56 +337,57 @@ pub trait Machine: Sized + 'static {
     /// Sleeps while `word` holds `expected`, until a [`Machine::wake`] of the word or the deadline.
     fn park(word: &Self::Word, expected: u32, until: Option<Deadline>) -> Unparked;
 
-    /// Wakes up to `count` sleepers of the word at `address`; how many slept there. The word itself is not accessed: it
-    /// may have been freed, then the call does nothing or wakes somebody spuriously.
+    /// Wakes up to `count` sleepers of the word at `address`; returns how many slept there. The word itself is not
+    /// accessed. If it has been freed, the call does nothing, or wakes a thread spuriously.
     fn wake(address: *const Self::Word, count: u32) -> u32;
 
-    /// Wakes the thread that waits with this node, and says whether it slept. A machine whose threads may also sleep
-    /// elsewhere (at a cancellation point) wakes them there.
+    /// Wakes the thread that waits with this node, and returns 0 if it did not sleep. A machine whose threads may
+    /// also sleep elsewhere (at a cancellation point) wakes them there.
     fn unpark(node: &Node<Self>) -> u32 {
         Self::wake(&node.state, 1)
     }
 
-    /// [`Machine::unpark`], but the thread, if it sleeps, goes on sleeping: on the word at `address`, until a
-    /// [`Machine::wake`] of that. The word is not accessed. Who does not sleep finds the state changed.
+    /// [`Machine::unpark`], but a sleeping thread goes on sleeping: on the word at `address`, until a [`Machine::wake`]
+    /// of that word. The word is not accessed. A waiter that is not asleep sees the new state.
     fn requeue(node: &Node<Self>, address: *const Self::Word);
 
     /// Whether the deadline has passed.
     fn expired(deadline: &Deadline) -> bool;
 
-    /// The deadline so many microseconds from now, or `other` if that comes first.
+    /// The deadline this many microseconds from now, or `other` if that is earlier.
     fn sooner(micros: u32, other: Option<Deadline>) -> Deadline;
 
     /// The NUMA node that the thread runs on.
     fn numa_node() -> u32;
 
-    /// The last-level cache that the thread's CPU uses, by any number that no other one has. For a policy that wants to
-    /// know; as a rule there is one for each NUMA node.
+    /// The last-level cache that the thread's CPU uses, by a number that no other cache has. For policies that need to
+    /// know. As a rule there is one for each NUMA node.
     fn llc() -> u32 {
         Self::numa_node()
     }
 
-    /// How far one NUMA node is from another: the more, the farther; the least from a node to itself.
+    /// How far one NUMA node is from another. A larger value is farther; the value from a node to itself is the
+    /// smallest.
     fn distance(a: u32, b: u32) -> u32 {
         u32::from(a != b)
     }
 
-    /// Which of the groups of CPUs the thread runs in. At depth 0 they are those of its NUMA node: CPUs that share a
-    /// last-level cache, if a NUMA node has several, else a core's. At depth 1 those of that group: a core's, if the
-    /// first are not. From 0, and 0 where the machine tells of none.
+    /// The group of CPUs in which the thread runs. At depth 0 a NUMA node is divided into groups of CPUs that share a
+    /// last-level cache, if it has several, else into cores. At depth 1 such a group is divided into cores, if its
+    /// groups are not cores already. Numbers begin at 0; 0 if the machine knows of no groups.
     fn near_group(_depth: u32) -> u32 {
         0
     }
 
-    /// Among which CPUs the thread runs, for locks that count readers apart: a number below [`READER_PARTS`], or that
-    /// of the NUMA node if there are more of these. Those of a part are of one NUMA node, and near each other. Cheap:
-    /// it is asked at each acquisition for reading, and release.
+    /// The part of the machine in which the thread runs, for locks with distributed readers: a number below
+    /// [`READER_PARTS`], or the NUMA node's number if there are more nodes than that. The CPUs of a part are on one
+    /// NUMA node, and near each other. Cheap: each acquisition for reading and each release asks.
     fn reader_part() -> u32 {
         Self::numa_node()
     }
 
-    /// Changes in a forked child: a node with another epoch belongs to a thread that does not exist here. In most
-    /// processes it is [`FIRST_EPOCH`].
+    /// A number that changes in a forked child: a node with another epoch belongs to a thread that does not exist here.
+    /// In most processes it is [`FIRST_EPOCH`].
     fn epoch() -> u32;
 
     /// Microseconds of a clock that never jumps, wrapping.
@@ -393,80 +396,80 @@ pub trait Machine: Sized + 'static {
     /// A pseudo-random number.
     fn random() -> u32;
 
-    /// What the calling thread keeps there.
+    /// The value of one of the calling thread's local words.
     fn local(which: Local) -> u32;
 
-    /// Keeps it.
+    /// Sets it.
     fn set_local(which: Local, value: u32);
 
-    /// What the user tuned.
+    /// The user's settings.
     fn tunables() -> &'static Tunables;
 
-    /// How many nodes were left behind in the queue of the lock with this word: a count in a table of the machine's,
-    /// which locks may share that are far apart. Nothing is read at the address.
+    /// How many nodes were left behind in the queue of the lock with this word. The count is in a table of the machine.
+    /// Two locks may share one, if they are far apart. Nothing is read at the address.
     fn left_behind(lock: *const Self::Word) -> &'static LeftBehind<Self>;
 
-    /// The word on which a writer sleeps that waits for the readers of a lock to go, and which they change when they
-    /// have gone: one of a table of the machine's, by an address that stands for the lock. Locks may share one. It is
-    /// no lock's memory: who has left a lock may access it.
+    /// The word on which a writer sleeps while it waits for readers to leave a lock. Readers that leave change it. It
+    /// is a word of a table of the machine, chosen by an address that stands for the lock. Locks may share one. It is
+    /// not in a lock's memory, so a thread that has left a lock may access it.
     fn drain_word(lock: *const Self::Word) -> &'static Self::Word;
 
-    /// Whether one more readers-writer lock may count its readers apart, which takes memory that a program does not
-    /// give back if it frees the lock without destroying it. If so, [`end_distributed`](Machine::end_distributed) is to be called
-    /// when it does so no longer.
+    /// Whether one more readers-writer lock may use distributed counters. They take memory that a program does not give
+    /// back if it frees the lock without destroying it. If true, the lock must call
+    /// [`end_distributed`](Machine::end_distributed) when it no longer uses them.
     fn admit_distributed() -> bool {
         true
     }
 
-    /// A lock that was admitted counts its readers apart no longer, or never did.
+    /// A lock that was admitted no longer uses distributed counters, or never did.
     fn end_distributed() {}
 
-    /// Whether the calling thread is one that should wait as little as may be, whatever others gain by its waiting: for
+    /// Whether the calling thread should wait as little as possible, whatever other threads gain by its waiting. On
     /// most machines, never.
     fn urgent() -> bool {
         false
     }
 
-    /// How much the calling thread is preferred to others: 0 is the ordinary, more is preferred. Asked before it waits.
+    /// How much the calling thread is preferred to others: 0 is ordinary, more is preferred. Asked before it waits.
     fn priority() -> i32 {
         i32::from(Self::urgent())
     }
 
-    /// For how long (µs) locks stood still lately, because they were handed to somebody who did not run. One value for
-    /// all; a hint.
+    /// How long (µs) locks stood still lately because they were handed to a thread that did not run. One value for all
+    /// locks; a hint.
     fn recent_stall() -> u32 {
         0
     }
 
-    /// Keeps it.
+    /// Sets it.
     fn set_recent_stall(_micros: u32) {}
 
-    /// Whether more tasks want CPUs than there are, as far as the machine has seen lately. A hint: nothing depends on
-    /// it but who spins and who is woken early.
+    /// Whether more tasks want CPUs than there are, as far as the machine has seen lately. A hint: it decides only
+    /// which waiters spin, and which are woken early.
     fn crowded() -> bool;
 
-    /// On which NUMA node a waiter stands, for [`trace`](Machine::trace) alone; `None` where nobody listens. The look
-    /// costs a cache line that its owner polls, which nothing but statistics needs.
+    /// The NUMA node of a waiter, only for [`trace`](Machine::trace); `None` if no one listens. The look costs a cache
+    /// line that the waiter polls, and only statistics need it.
     #[inline(always)]
     fn counted_on(waiter: &Node<Self>) -> Option<u32> {
         Some(waiter.numa.load(Ordering::Relaxed))
     }
 
-    /// Tells the machine what happened, for statistics. Compiles to nothing where nobody listens.
+    /// Reports what happened, for statistics. Compiles to nothing if no one listens.
     #[inline(always)]
     fn trace(_event: Event) {}
 
-    /// A time stamp for measuring a wait in nanoseconds; 0 where nobody listens.
+    /// A time stamp for measuring a wait in nanoseconds; 0 if no one listens.
     #[inline(always)]
     fn stamp() -> u64 {
         0
     }
 
-    /// Tells the machine that a mutex was acquired after waiting since `stamp`.
+    /// Reports that a mutex was acquired after waiting since `stamp`.
     #[inline(always)]
     fn waited(_stamp: u64) {}
 }
 
-/// A deadline that passed, given back by timed acquisitions: the lock is not held.
+/// Returned by timed acquisitions whose deadline has passed: the lock is not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;

@@ -1,28 +1,30 @@
 //! # The first use in a process
 //!
-//! **Problem.** What a lock holds in memory comes along into a forked child; the threads that it speaks of do not. If
-//! one of them was in the middle of something, nobody will end it. **Idea.** The object keeps the epoch of the process
-//! that last used it. Who finds another one there throws away what those threads did, before it does anything else; one
-//! thread does, and the others wait for it.
+//! The first use of a lock, or of another object, in a forked child discards what the parent's threads left in it.
+//!
+//! **Problem.** A forked child gets a copy of a lock's memory, but not the threads that the memory refers to. If one of
+//! these was in the middle of an operation, no thread will finish it. **Idea.** The object keeps the epoch of the
+//! process that last used it. A thread that finds another epoch there discards what those threads left, before it does
+//! anything else. One thread does this, and the others wait for it.
 //!
 //! ## State
 //! | `epoch` | meaning |
 //! |---|---|
-//! | 0 | never used: there is nothing to throw away |
+//! | 0 | never used: there is nothing to discard |
 //! | e | used in the process of epoch e |
-//! | e, [`SETTLING`] | a thread of that process is throwing away what others have left |
+//! | e, [`SETTLING`] | a thread of that process discards what others have left |
 //!
 //! ## Invariants
-//! 1. Nobody uses the object in a process whose epoch is not in `epoch`; so while it is SETTLING one thread alone
+//! 1. No thread uses the object in a process whose epoch is not in `epoch`. So while it is SETTLING, only one thread
 //!    touches it.
-//! 2. A thread that did not survive a fork while it was at it is told from one that is at it here: its epoch is
-//!    another.
+//! 2. A thread that was settling when its process forked does not exist in the child. Its epoch distinguishes it from a
+//!    thread that settles there.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | `epoch` store | Release | `epoch` loads, Acquire | who goes on sees what was thrown away |
-//! | `epoch` CAS | Relaxed | – | only who settles. What it finds in the object is older than the fork |
+//! | `epoch` store | Release | `epoch` loads, Acquire | a thread that goes on sees the discarded state |
+//! | `epoch` CAS | Relaxed | – | chooses the thread that settles. What that finds in the object is older than the fork |
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -30,12 +32,12 @@ use crate::machine::{Machine, Patience, Word};
 
 /// Bit of `epoch`. (Epochs are below.)
 const SETTLING: u32 = 1 << 31;
-/// How long (µs) somebody naps who waits for another to settle, which takes a few instructions: that one may have lost
-/// its CPU.
+/// How long (µs) a thread naps that waits for another to settle. That takes a few instructions, but the thread may have
+/// lost its CPU.
 const PAUSE: u32 = 50;
 
-/// To be called before each use of the object: if it is the first in this process, `reset` throws away what threads of
-/// other processes have left in it. The epoch for which that holds.
+/// To be called before each use of the object. If this is the first use in this process, `reset` discards what threads
+/// of other processes have left in it. Returns the epoch for which that holds.
 #[inline]
 pub fn settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> u32 {
     let now = M::epoch();
@@ -45,8 +47,8 @@ pub fn settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> u32 {
     now
 }
 
-/// [`settle`], by who must not wait for another that is at it. Whether the object can be used; if not, another is at
-/// it, or was a moment ago.
+/// [`settle`], for a thread that must not wait for another. Returns whether the object can be used. If not, another
+/// thread settles, or did a moment ago.
 pub fn try_settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> bool {
     let (now, seen) = (M::epoch(), epoch.load(Acquire));
     if seen == now {

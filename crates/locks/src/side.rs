@@ -1,34 +1,36 @@
 //! # Side blocks: state of a lock that is too large for the lock
 //!
-//! **Problem.** A lock with a part for each NUMA node wants each of them on a line of its own; a `pthread_mutex_t` has
-//! no room for that, and may be in use before any constructor has run. **Idea.** There is a pool of [`Block`]s: two
-//! lines, the owner's words, and the names of the blocks below. The lock keeps the name of one; that one names a block
-//! for each NUMA node, its **parts**; and each of these may name parts of its own. They are made when they are first
-//! needed.
+//! A side block holds state for which a lock has no room, such as a part for each NUMA node.
+//!
+//! **Problem.** A lock with a part for each NUMA node needs each part on a line of its own. A `pthread_mutex_t` has no
+//! room for that, and may be in use before any constructor has run. **Idea.** There is a pool of [`Block`]s: two lines,
+//! with the owner's words and the names of the blocks below. The lock keeps the name of one block. That block names a
+//! block for each NUMA node, its **parts**, and each of these may name parts of its own. Blocks are made when they are
+//! first needed.
 //!
 //! ```text
 //!   lock:  … | side ──> [block]
 //!                         ├─ number 0 ──> [part]
 //!                         ├─ number 1 ──> [part] ─ number 0 ──> [part]  above: the part above it
-//!                         ├─ …            0: nobody has come from there
+//!                         ├─ …            0: no thread has come from there
 //!                         └─ more ──> [block] ─ number 15, …
 //! ```
 //!
-//! A part's number is that of a NUMA node, or of whatever parts are for. A machine with more than [`MOST`] of these
-//! lets some share a part.
+//! A part's number is that of a NUMA node, or of whatever else the lock's parts stand for. If there are more than
+//! [`MOST`] of these, some share a part.
 //!
-//! **Blocks are no [queue nodes](crate::node).** Whoever names a waiter by a stale handle may still write a hint into
-//! that node, which serves somebody else by then ([`node`](crate::node) lists who does). Were that one a part of a
-//! lock, the hint would be written over its state, and the lock let two threads in. So blocks have memory of their own
-//! kind, a pool of their own, and a [`Name`] that is no [`Handle`](crate::machine::Handle).
+//! **Blocks are not [queue nodes](crate::node).** A thread with a stale handle may still write a hint into that node,
+//! which another thread uses by then ([`node`](crate::node) lists all such stores). If the node were a part of a lock,
+//! the hint would overwrite the part's state, and the lock would let two threads in. So blocks have memory of their own
+//! kind, a pool of their own, and a [`Name`] that is not a [`Handle`](crate::machine::Handle).
 //!
 //! ## Invariants
-//! 1. `side`, a slot of a block, and its `more` change from 0 once, by an exchange; who loses gives its block back.
-//!    What they name was blank before, but for `above` and what the owner wrote.
-//! 2. They become 0 again only in [`Side::give_back`], by who knows that nobody uses the lock any more. Until then the
-//!    blocks are the lock's: one that was given back serves somebody else, so a side block counts as memory of the
-//!    lock, which may not be accessed once another thread may have destroyed it. So no name of a block is ever stale
-//!    while it is used.
+//! 1. `side`, a slot of a block, and its `more` change from 0 once, by an exchange. A thread that loses the exchange
+//!    gives its block back. The block that they name was blank before, except `above` and what the owner wrote.
+//! 2. They become 0 again only in [`Side::give_back`], by a thread that knows that no thread uses the lock any more.
+//!    Until then the blocks belong to the lock. A block that was given back serves another lock. So a side block counts
+//!    as memory of the lock, and may not be accessed once another thread may have destroyed the lock. So no name of a
+//!    block is ever stale while it is used.
 //! 3. The memory of a block never becomes anything but a block.
 //!
 //! ## Orderings
@@ -36,7 +38,7 @@
 //! |---|---|---|---|
 //! | `side`, slots, `more`: exchange, load | AcqRel, Acquire | each other | the block is prepared |
 //!
-//! **Cannot:** be given back if the program frees the lock without destroying it: then its blocks are lost to the pool.
+//! **Cannot:** be given back if the program frees the lock without destroying it. Then its blocks are lost to the pool.
 
 use core::iter::successors;
 use core::num::NonZeroU32;
@@ -79,29 +81,29 @@ impl Name {
     }
 }
 
-/// A block: 128 bytes, two cache lines. What its words mean, its owner says: [cohort locks](crate::numa::cohort),
+/// A block: 128 bytes, two cache lines. Its owner defines what its words mean: [cohort locks](crate::numa::cohort),
 /// [`cst-rw`](crate::rw::cst).
 #[repr(C, align(64))]
 pub struct Block<M: Machine> {
-    /// The state of what the block is for; a counter of readers; a number that is served.
+    /// The state of the part or index; a counter of readers; a number that is served.
     pub state: M::Word,
-    /// [`Machine::epoch`] of those who use it.
+    /// [`Machine::epoch`] of the threads that use it.
     pub epoch: M::Word,
-    /// How often the local lock was passed on.
+    /// How often the local lock was handed over within the part.
     pub passes: M::Word,
-    /// How often it may be.
+    /// The limit of `passes`.
     pub limit: M::Word,
     /// The last in the queue; the number that is drawn next.
     pub tail: M::Word,
     /// The first in the queue; the number that is served.
     pub next: M::Word,
-    /// The first and the last of those who sleep aside.
+    /// The first and the last sleeper in the secondary queue.
     pub sleepers: [M::Word; 2],
-    /// How many have passed the one who waits.
+    /// How many readers have passed the waiting writer.
     pub passed: M::Word,
     /// How many writers there were.
     pub writers: M::Word,
-    /// Where the word is that names the block, low and high half; 0 where nobody asks.
+    /// The address of the word that names the block, low and high half; 0 if its owner does not ask for it.
     owner: [M::Word; 2],
     /// Another side block.
     pub board: M::Word,
@@ -112,8 +114,8 @@ pub struct Block<M: Machine> {
     below: Below<M>,
 }
 
-/// The names of the blocks below one, on a line of their own: it is read by all who come by, and the other one is
-/// written.
+/// The names of the blocks below this one. They have a line of their own: all threads that come by read it, while the
+/// other line is written.
 #[repr(C, align(64))]
 struct Below<M: Machine> {
     slots: [M::Word; SLOTS as usize],
@@ -122,7 +124,7 @@ struct Below<M: Machine> {
 }
 
 impl<M: Machine> Block<M> {
-    /// One that was never used. Only pools make blocks.
+    /// A block that was never used. Only pools make blocks.
     pub fn new() -> Self {
         let zero = || M::Word::new(0);
         Self {
@@ -143,7 +145,7 @@ impl<M: Machine> Block<M> {
         }
     }
 
-    /// Its words, but the pool's.
+    /// Its words, except the pool's.
     pub fn words(&self) -> impl Iterator<Item = &M::Word> {
         let ([first, last], [low, high]) = (&self.sleepers, &self.owner);
         [low, high, &self.state, &self.epoch, &self.passes, &self.limit, &self.tail, &self.next, first, last]
@@ -177,7 +179,7 @@ fn blank<M: Machine>() -> Name {
     name
 }
 
-/// What `word` names: `fresh` from now on, unless it has named something before.
+/// Makes `word` name `fresh`, unless it names a block already. Returns what it names.
 fn publish<M: Machine>(word: &M::Word, fresh: Name) -> Name {
     match word.compare_exchange(0, fresh.word(), AcqRel, Acquire) {
         Ok(_) => fresh,
@@ -195,7 +197,7 @@ impl<M: Machine> Side<M> {
         Name::from_word(side.load(Acquire)).map(|name| Self(name.block()))
     }
 
-    /// The side block that the word names; made, and prepared further by the owner, if there is none.
+    /// The side block that the word names. If there is none, makes one, which the owner prepares further.
     #[cold]
     pub fn make(side: &M::Word, prepare: impl FnOnce(&Block<M>)) -> Self {
         let fresh = blank::<M>();
@@ -203,7 +205,7 @@ impl<M: Machine> Side<M> {
         Self(publish::<M>(side, fresh).block())
     }
 
-    /// The same, for the calling process and this very word: to be asked for one that [knows it](Self::is_of).
+    /// The same, but the block knows for which word it was made: see [`is_of`](Self::is_of).
     #[cold]
     pub fn make_owned(side: &M::Word) -> Self {
         Self::make(side, |block| {
@@ -214,7 +216,7 @@ impl<M: Machine> Side<M> {
     }
 
     /// Whether the block was made for the word at this address. If not, another process has written the name there, in
-    /// memory that both map, and here it names a block of another lock, or none.
+    /// memory that both map. Here the name stands for a block of another lock, or for none.
     pub fn is_of(self, side: &M::Word) -> bool {
         let address = core::ptr::from_ref(side).addr() as u64;
         let [low, high] = &self.0.owner;
@@ -227,20 +229,20 @@ impl<M: Machine> Side<M> {
         Self(part.block())
     }
 
-    /// A word that names a part.
+    /// The word that names a part.
     #[inline]
     fn slot(self, slot: u32) -> &'static M::Word {
         let Self(block) = self;
         &block.below.slots[slot as usize % SLOTS as usize]
     }
 
-    /// The part of that number, if there is one.
+    /// The part with that number, if there is one.
     #[inline]
     pub fn part(self, number: u32) -> Option<Name> {
         if number < SLOTS { Name::from_word(self.slot(number).load(Acquire)) } else { self.far_part(number) }
     }
 
-    /// One that another block than the first names.
+    /// A part that another block than the first one names.
     #[cold]
     fn far_part(self, number: u32) -> Option<Name> {
         let (mut here, mut slot) = (self, number % MOST);
@@ -251,8 +253,8 @@ impl<M: Machine> Side<M> {
         Name::from_word(here.slot(slot).load(Acquire))
     }
 
-    /// The same; made, and prepared further by the owner, if there is none. Where it is below another part, that one is
-    /// `above`.
+    /// The same. If there is no such part, makes one, which the owner prepares further. If it is below another part,
+    /// that one is `above`.
     #[inline]
     pub fn part_or_make(self, number: u32, above: Option<Name>, prepare: impl FnOnce(&Block<M>)) -> Name {
         self.part(number).unwrap_or_else(|| self.make_part(number, above, prepare))
@@ -272,18 +274,18 @@ impl<M: Machine> Side<M> {
         publish::<M>(here.slot(slot), fresh)
     }
 
-    /// The names of all parts that there are, but those below parts.
+    /// The names of all parts, except those below parts.
     pub fn names(self) -> impl Iterator<Item = Name> {
         let blocks = successors(Some(self), |block| Self::of(&block.0.below.more));
         blocks.flat_map(|block| (0..SLOTS).filter_map(move |slot| Name::from_word(block.slot(slot).load(Acquire))))
     }
 
-    /// These parts.
+    /// All parts, except those below parts.
     pub fn parts(self) -> impl Iterator<Item = &'static Block<M>> {
         self.names().map(Name::block)
     }
 
-    /// The names of all parts that there are, each before those below it.
+    /// The names of all parts, each before those below it.
     pub fn all_names(self, each: &mut dyn FnMut(Name)) {
         for part in self.names() {
             each(part);
@@ -291,8 +293,8 @@ impl<M: Machine> Side<M> {
         }
     }
 
-    /// That block, and each one that it names, once. Each may be given back as soon as it was named. Relaxed: nobody
-    /// else is there.
+    /// Visits that block, and each block that it names, once. Each block may be given back as soon as it was visited.
+    /// Relaxed: no other thread uses them.
     pub fn each_block(block: Option<Name>, each: &mut dyn FnMut(Name)) {
         let Some(name) = block else { return };
         let below = &name.block::<M>().below;
@@ -308,7 +310,8 @@ impl<M: Machine> Side<M> {
     }
 }
 
-/// The part that a part is below, if there is one. Relaxed: it was written before the part was published, and stays.
+/// The part above this one, if there is one. Relaxed: it was written before the part was published, and does not
+/// change.
 #[inline]
 pub fn above<M: Machine>(part: &Block<M>) -> Option<Name> {
     Name::from_word(part.above.load(Relaxed))

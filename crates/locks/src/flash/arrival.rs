@@ -1,7 +1,8 @@
 //! # Polling, and offering one's CPU
 //!
-//! By arrivals, and by the head. Whoever finds the lock free takes it, but looks a second time first: if the thread
-//! that has released it takes it again at once, the lock is hot, and is better left on that CPU.
+//! How arrivals and the head poll, and how they offer their CPU to others. A thread that finds the lock free takes it,
+//! but looks a second time first. If the thread that has released the lock takes it again at once, the lock is hot, and
+//! should stay on that CPU.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -10,14 +11,14 @@ use crate::flash::evidence::{HOT, LONGEST_PAUSE, LONGEST_SECOND, SPIN, SPIN_BETW
 use crate::flash::state::{GRANT, HANDOFF, Lock, after_head, turn};
 use crate::machine::{Deadline, Look, Machine, Word};
 
-/// As what a thread waits.
+/// In which role a thread waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// One that is not counted.
+    /// A thread that is not counted.
     Arrival,
     /// The head.
     Head {
-        /// Whether it was woken on the word: others who sleep there count on the next release then.
+        /// Whether it was woken on the word. Then others that sleep there rely on the next release.
         is_dirty: bool,
     },
 }
@@ -32,12 +33,12 @@ impl Role {
     }
 }
 
-/// How a wait in one way ended.
+/// How one kind of wait ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Polled {
-    /// The lock is the caller's.
+    /// The caller has the lock.
     Won,
-    /// It is not; so many acquisitions were seen.
+    /// It does not. The number is how many acquisitions it saw.
     Lost(u32),
 }
 
@@ -48,11 +49,11 @@ pub(super) type Seen = (u32, u32);
 struct Poll {
     role: Role,
     second: u32,
-    /// Steps to the next look.
+    /// Steps until the next look.
     pause: u32,
-    /// Acquisitions by others seen.
+    /// Acquisitions by others that it has seen.
     moves: u32,
-    /// What the last look has seen.
+    /// What it saw at the last look.
     seen: Seen,
 }
 
@@ -78,12 +79,12 @@ impl<M: Machine> Lock<'_, M> {
     pub(super) fn take_granted(&self, role: Role) -> bool {
         let taken = role.is_head() && self.state() & GRANT != 0 && self.take_grant();
         if taken && role.is_dirty() {
-            self.word.swap(super::SLEEPERS, Relaxed); // The holder's own.
+            self.word.swap(super::SLEEPERS, Relaxed); // Relaxed: the holder's own.
         }
         taken
     }
 
-    /// Polls for so many µs.
+    /// Polls for this many µs.
     pub(super) fn spin(&self, role: Role, micros: u32) -> Polled {
         let mut poll = Poll { role, second: second_look::<M>(), pause: 1, moves: 0, seen: self.see() };
         let mut won = false;
@@ -124,8 +125,8 @@ impl<M: Machine> Lock<'_, M> {
         (self.word.load(Relaxed), self.queue.turn.load(Relaxed))
     }
 
-    /// The word was free when `turn` was `now`: takes it, unless somebody is back first. What was seen last if the
-    /// caller does not have it.
+    /// The word was free when `turn` was `now`: takes it, unless another thread takes it first. Otherwise returns what
+    /// was seen last.
     fn found_free(&self, poll: &mut Poll, now: u32) -> Result<(), Seen> {
         // A head whose wait is overdue takes it at once.
         if self.state() & HANDOFF == 0 {
@@ -140,7 +141,8 @@ impl<M: Machine> Lock<'_, M> {
         Err(self.see())
     }
 
-    /// Leaves a free lock to others for a moment. What was seen last if somebody has had it in between.
+    /// Leaves a free lock to others for a moment. An error is what was seen last, if another thread has had the lock
+    /// meanwhile.
     fn look_again(&self, poll: &Poll, now: u32) -> Result<(), Seen> {
         if let Some(cost) = self.is_to_be_watched() {
             return self.watch(now, cost, poll.second);
@@ -158,7 +160,7 @@ impl<M: Machine> Lock<'_, M> {
         Ok(())
     }
 
-    /// Polls as an arrival, then offers its CPU to others. Whether it has the lock.
+    /// Polls as an arrival, then offers its CPU to others. Returns whether it has the lock.
     pub(super) fn arrive(&self, until: Option<Deadline>) -> bool {
         match self.spin(Role::Arrival, SPIN) {
             Polled::Won => true,
@@ -175,7 +177,7 @@ impl<M: Machine> Lock<'_, M> {
             if self.take_granted(role) {
                 return Polled::Won;
             }
-            // No second look: whoever made way was not there to be passed.
+            // No second look: a thread that has made way for this one does not come back at once.
             if self.word.load(Relaxed) == FREE && self.take(role) {
                 return Polled::Won;
             }

@@ -1,7 +1,7 @@
 //! # The head: the one waiter that contends while others sleep
 //!
-//! It polls, naps while the lock is hot, offers its CPU while it is not, and sleeps on the word when that has been in
-//! vain. When its wait is overdue it asks to be handed the lock.
+//! How the head waits. It polls, naps while the lock is hot, offers its CPU while it is not, and sleeps on the word
+//! when that did not help. When its wait is overdue it asks for the lock.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +14,8 @@ use crate::flash::{AWAITED, FREE, HELD, SLEEPERS};
 use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
 
 impl<M: Machine> Lock<'_, M> {
-    /// The wait of a head, from the time when it became so. It has the lock then, or the place is passed on.
+    /// The wait of a head, from the time when it became the head. At the end it has the lock, or has passed its place
+    /// on.
     pub(super) fn stand_first(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let (began, bound) = (M::micros(), M::tunables().bound_us);
         let left = || bound.saturating_sub(M::micros().wrapping_sub(began));
@@ -53,7 +54,7 @@ impl<M: Machine> Lock<'_, M> {
                     return Ok(());
                 }
             }
-            // Sections are longer than that: it has been in vain, and will be.
+            // Sections are longer than that: the offer was in vain, and the next one would be.
             patience = M::sleep_cost();
             match self.sleep_on_word(until) {
                 Some(Unparked::Woken) => role = Role::Head { is_dirty: true },
@@ -64,7 +65,7 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// Asks for the next release to hand the lock over. Whether nobody had asked before.
+    /// Asks the next release to hand the lock over. Returns whether nothing had been asked or granted before.
     fn ask(&self) -> bool {
         let mut seen = self.state();
         while seen & (HANDOFF | GRANT) == 0 {
@@ -76,10 +77,10 @@ impl<M: Machine> Lock<'_, M> {
         false
     }
 
-    /// (held, head awake) -> (3, SLEEPS), and sleeps. `None` if it did not, for the lock is free or granted.
+    /// (held, head awake) -> (3, SLEEPS), and sleeps. `None` if it did not sleep, because the lock is free or granted.
     ///
-    /// First the word, then `SLEEPS`: a release that is to grant the lock takes `SLEEPS` back first, then writes 2, so
-    /// that a head on its way to sleep finds either of them changed.
+    /// First the word, then `SLEEPS`. A release that is to grant the lock first takes `SLEEPS` back, then writes 2. So
+    /// a head that is about to sleep finds one of them changed.
     fn sleep_on_word(&self, until: Option<Deadline>) -> Option<Unparked> {
         let seen = self.word.load(Relaxed);
         if seen == FREE || (seen != AWAITED && self.word.compare_exchange(seen, AWAITED, Relaxed, Relaxed).is_err()) {
@@ -106,13 +107,13 @@ impl<M: Machine> Lock<'_, M> {
         Some(unparked)
     }
 
-    /// A head whose time is up passes its place on; or it has the lock after all.
+    /// A head whose deadline has passed passes its place on, unless it gets the lock after all.
     pub(super) fn resign(&self, role: Role) -> Result<(), TimedOut> {
         loop {
             if self.take_granted(role) {
                 return Ok(());
             }
-            // It has taken a wake-up: who else sleeps on the word counts on a 2.
+            // It has taken a wake-up. Others that sleep on the word rely on a 2 there.
             if role.is_dirty() && self.word.compare_exchange(HELD, SLEEPERS, Relaxed, Relaxed) == Err(FREE) {
                 if self.take(role) {
                     return Ok(());

@@ -1,5 +1,7 @@
 //! # flash: any running thread may take it; one waiter contends, the others sleep
 //!
+//! The default mutex: any running thread may take the free lock, one waiter contends for it, and the others sleep.
+//!
 //! **Problem.** On a few CPUs a lock loses time in three ways. It stands still while a thread wakes up. Its line
 //! travels although the last holder would have come back. And waiting threads take CPUs from working ones. **Idea.**
 //! Any thread that finds the word free may take it. An arrival polls briefly, then offers its CPU to others. It sleeps
@@ -61,14 +63,14 @@
 //! - woken threads run, and the threads before it do not stop;
 //! - it does not time out, and code that bypasses the lock does not release it.
 //!
-//! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, whoever else wants it. A
-//! head that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks, and the
-//! next release hands the lock over. If sections are longer than 2 T, the first release does so itself. When the head
-//! releases the lock, it calls the sleeper that has slept longest. The claim `Bounded` of the simulator draws n and s;
-//! `cargo xtask bound` measures it here.
+//! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, no matter which others
+//! want it. A head that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks,
+//! and the next release hands the lock over. If sections are longer than 2 T, the first release does so itself. When
+//! the head releases the lock, it calls the sleeper that has slept longest. The claim `Bounded` of the simulator draws
+//! n and s; `cargo xtask bound` measures it here.
 //!
 //! ## Invariants
-//! 1. Whoever changes `word` from 0, or clears `GRANT`, holds the lock.
+//! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.
 //! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap that sees none counted clears it.
 //! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`].
 //! 4. `PASS` is set by the holder and taken back by its release; so at most one sleeper is called for each section of a
@@ -77,7 +79,7 @@
 //!    a call.
 //! 6. A head sleeps on the word only after it wrote 3, then set `SLEEPS` in a state without `GRANT`. `GRANT` is set
 //!    only in a state without `SLEEPS`. A release that took `SLEEPS` back, or finds a sleeper's mark on the word,
-//!    writes 2 before the grant, and wakes all who sleep on the word after it. (With two heads, one that wakes up takes
+//!    writes 2 before the grant, and wakes all that sleep on the word after it. (With two heads, one that wakes up takes
 //!    back the other's `SLEEPS`, too.)
 //! 7. A head that was woken on the word acquires with 2, sleeps there again with 3, or leaves a 2: others may sleep
 //!    there.
@@ -144,26 +146,26 @@ use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::raw::RawLock;
 use state::{HEAD, Lock, SLEEPER, TRANSIT, has_sleepers, is_full, turn};
 
-/// Nobody holds the lock.
+/// No thread holds the lock.
 pub(crate) const FREE: u32 = 0;
-/// Somebody holds it.
+/// A thread holds it.
 pub(crate) const HELD: u32 = 1;
-/// The same, and somebody may sleep on the word.
+/// The same, and a thread may sleep on the word.
 pub(crate) const SLEEPERS: u32 = 2;
-/// The same: the head, or it is about to.
+/// The same, and the head sleeps on the word, or is about to.
 pub(crate) const AWAITED: u32 = 3;
 
 /// The lock.
 pub struct Flash;
 
-/// What is beside the word.
+/// The state beside the word.
 #[repr(C)]
 pub struct FlashQueue<M: Machine> {
-    /// How often it was acquired; see [`turn`].
+    /// How often the lock was acquired; see [`turn`].
     pub turn: M::Word,
-    /// What there is to know of the waiters.
+    /// What is known about the waiters; see [`state`].
     pub state: M::Word,
-    /// How often a sleeper was called.
+    /// How often a sleeper was called; see [`stay`].
     pub calls: M::Word,
 }
 
@@ -191,7 +193,7 @@ impl Flash {
         ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
     }
 
-    /// What nobody else may take, for it was granted to a head that does not run, or that a forked child does not have.
+    /// Takes a lock that was granted to a head that does not run, or that a forked child does not have.
     #[cold]
     #[inline(never)]
     fn try_granted<M: Machine>(word: &M::Word, queue: &FlashQueue<M>) -> bool {
@@ -261,8 +263,8 @@ impl<M: Machine> RawLock<M> for Flash {
 
     #[inline]
     fn unlock(word: &M::Word, queue: &FlashQueue<M>) {
-        // Relaxed: the holder's own, and what the release itself decides by. A head that asks later is seen by the next
-        // one. Nothing is stored before the exchange: a line that others poll would travel twice.
+        // Relaxed: the holder's own, and the value by which this release decides. A head that asks later is seen by the
+        // next release. Nothing is stored before the exchange: otherwise a line that others poll would travel twice.
         let state = queue.state.load(Relaxed);
         if release::is_special(state, queue.turn.load(Relaxed)) {
             return Self::unlock_special::<M>(word, queue);
@@ -277,12 +279,12 @@ impl<M: Machine> RawLock<M> for Flash {
         word.load(Relaxed) != FREE
     }
 
-    /// The waiters of a broadcast become sleepers, and are called one after the other. Each is counted before it is
+    /// The waiters of a broadcast become sleepers, and are called one after another. Each is counted before it is
     /// moved.
     ///
-    /// One of them is woken at the end, and sleeps again with a timer: those that were moved asleep have none, and
-    /// could not notice a head that does not run. It also takes the place of the head if that is free: a call that came
-    /// before they were moved has woken none of them. A single waiter need not be moved.
+    /// At the end one of them is woken, and sleeps again with a timer. The ones that were moved asleep have no timer,
+    /// so they could not notice a head that does not run. The woken one also takes the place of the head if that is
+    /// free: a call that came before they were moved has woken none of them. A single waiter need not be moved.
     fn adopt(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
         let lock = Lock::<M> { word, queue };
         lock.settle();
@@ -312,7 +314,7 @@ impl<M: Machine> RawLock<M> for Flash {
 }
 
 impl<M: Machine> Lock<'_, M> {
-    /// Counts one sleeper more, who is about to be moved here; the place of the head is his if there is none.
+    /// Counts one more sleeper, which is about to be moved here. It gets the place of the head if there is none.
     fn enlist(&self) {
         let place = |seen| if seen & HEAD == 0 { HEAD | TRANSIT } else { 0 };
         let before = self.update(|seen| (seen | place(seen)) + SLEEPER);

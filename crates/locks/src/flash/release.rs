@@ -1,4 +1,4 @@
-//! # The release, where somebody waits
+//! # The release of a lock that threads wait for
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -8,14 +8,14 @@ use crate::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TIMED, TRANSIT, has
 use crate::flash::{FREE, HELD, SLEEPERS};
 use crate::machine::{Machine, Word};
 
-/// Whether a release has something to do beside freeing the word. All of that is for a head, or for the next one.
+/// Whether a release has more to do than to free the word. All of that is for a head, or for the next head.
 #[inline(always)]
 pub(super) fn is_special(state: u32, turn: u32) -> bool {
     state & (PASS | HANDOFF | SLEEPS | TIMED) != 0 || (state & HEAD != 0 && turn::is_multiple(turn, LOOK_EVERY))
 }
 
-/// Wakes who sleeps on the word. If nobody did although somebody should, the head does not run: then one of the
-/// sleepers looks after the lock.
+/// Wakes a thread that sleeps on the word. If none slept there although one should, the head does not run: then one of
+/// the sleepers is woken, and looks at the lock.
 pub(super) fn wake<M: Machine>(word: *const M::Word, calls: *const M::Word, has_sleepers: bool) {
     M::trace(Event::Wake);
     if M::wake(word, 1) == 0 && has_sleepers {
@@ -36,7 +36,7 @@ impl<M: Machine> Lock<'_, M> {
         let called = loop {
             let seen = self.state();
             if seen & PASS != 0 {
-                // `TRANSIT` before the call: a sleeper that sees the call finds the place free.
+                // `TRANSIT` before the call: a sleeper that sees the call finds the place of the head free.
                 if self.change(seen, seen & !PASS | TRANSIT) {
                     break Some(self.call());
                 }
@@ -49,7 +49,7 @@ impl<M: Machine> Lock<'_, M> {
         let has_others = has_sleepers(self.state());
         let (word, calls): (*const M::Word, *const M::Word) = (self.word, &raw const self.queue.calls);
         let awaited = self.word.hand_back(FREE, HELD, Release);
-        // The lock may be gone; what follows are addresses.
+        // The lock's memory may be freed now; from here on only addresses are used.
         if awaited {
             wake::<M>(word, calls, has_others && called.is_none());
         }
@@ -62,14 +62,14 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// (HANDOFF, or head asleep) -> GRANT. `false` if the head has just fallen asleep, or left: then look again.
-    /// `slept`: whether somebody is to be woken who sleeps on the word.
+    /// (HANDOFF, or head asleep) -> GRANT. `false` if the head has just fallen asleep, or left: then the caller looks
+    /// again. `slept`: whether a thread that sleeps on the word must be woken.
     fn hand_over(&self, seen: u32, slept: &mut bool) -> bool {
         let word: *const M::Word = self.word;
         if seen & SLEEPS != 0 && !self.take_sleeps_back(seen) {
             return false;
         }
-        // Whoever is on its way to sleep waits for a 3, or says so once more. Relaxed: the holder's own, but for such
+        // A thread that is about to sleep waits for a 3, or writes it again. Relaxed: the holder's own, except for such
         // marks.
         if seen & SLEEPS != 0 || self.word.load(Relaxed) >= SLEEPERS {
             *slept = true;
@@ -90,14 +90,15 @@ impl<M: Machine> Lock<'_, M> {
         true
     }
 
-    /// Whether a head that sleeps has waited for twice the bound. (A release calls the kernel for it anyway, so it may
-    /// as well look at the clock.) Where sections are shorter than the bound, the head has been awake since, and has
-    /// asked by itself: that is cheaper than to hand a lock to a thread that has yet to wake up.
+    /// Whether a sleeping head has waited for twice the bound. (The release calls the kernel for the head anyway, so it
+    /// may as well look at the clock.) If sections are shorter than the bound, the head has been awake since, and has
+    /// asked by itself. That is cheaper than to hand the lock to a thread that must first wake up.
     fn head_is_overdue(&self) -> bool {
         turn::age(self.queue.turn.load(Relaxed), M::micros()) >= 2 * M::tunables().bound_us
     }
 
-    /// Once in a while, of a head that does not sleep: whether it has waited beyond the bound, and may need this CPU.
+    /// Looked at now and then, for a head that does not sleep: whether it has waited beyond the bound, and may need
+    /// this CPU.
     fn head_waits_long(&self) -> bool {
         let (seen, state) = (self.queue.turn.load(Relaxed), self.state());
         if !turn::is_multiple(seen, LOOK_EVERY) || state & HEAD == 0 || state & SLEEPS != 0 {
@@ -107,7 +108,7 @@ impl<M: Machine> Lock<'_, M> {
         if turn::age(seen, now) <= bound + bound / 8 {
             return false;
         }
-        self.queue.turn.store(turn::at(seen, now), Relaxed); // The holder's own.
+        self.queue.turn.store(turn::at(seen, now), Relaxed); // Relaxed: the holder's own.
         true
     }
 }

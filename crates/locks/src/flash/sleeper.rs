@@ -1,17 +1,17 @@
 //! # The sleepers: counted, and called one at a time
 //!
-//! They sleep on `calls`, in the kernel's order, which is that of their coming. A release that ends the section of a
-//! head calls one of them to be the next head.
+//! Sleepers sleep on `calls`, in the kernel's order, which is the order of their arrival. A release that ends the
+//! section of a head calls one of them to be the next head.
 //!
-//! **If the head does not run**, nobody calls. A release that was to wake the head hears from the kernel that it did
-//! not sleep, and wakes a sleeper. A head that is awake may be stopped, too, and then nobody hears of it: so each
-//! sleeper gets up by itself, later than its turn should have come, and after twice the time each next time. It looks
-//! whether there was a call meanwhile. It has not been told that the lock is still there. So it asks the kernel first
-//! ([`Machine::is_there`]), and then only reads, until what it reads is a lock whose head does not wait for a release.
-//! Then it joins the head.
+//! **If the head does not run**, no release calls a sleeper. A release that was to wake the head learns from the kernel
+//! that the head did not sleep, and wakes a sleeper. A head that is awake may be stopped, too, and no release notices
+//! that. So each sleeper wakes up by itself, later than its turn should have come, and each next time after twice as
+//! long. It looks whether there was a call meanwhile. It does not know whether the lock still exists. So it asks the
+//! kernel first ([`Machine::is_there`]). Then it only reads, until what it reads is a lock whose head does not wait for
+//! a release. Then it becomes a second head.
 //!
-//! Two heads do no harm: whichever acquires the lock first passes the place on, or gives it up if nobody sleeps. That
-//! some thread is head whenever `HEAD` is set without `PASS` and `TRANSIT` holds for each of them.
+//! Two heads do no harm: the first of them that acquires the lock passes the place on, or gives it up if no thread
+//! sleeps. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is head; this holds with two heads, too.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -51,7 +51,7 @@ impl<M: Machine> Lock<'_, M> {
             if is_full(seen, 1) {
                 return Futex::sleep::<M>(self.word, until);
             }
-            // Before it is counted: a call that comes after that changes it. Acquire pairs with `call`.
+            // Read before this thread is counted: a call that comes after that changes it. Acquire pairs with `call`.
             let calls = self.queue.calls.load(Acquire);
             if self.change(seen, seen + SLEEPER) {
                 return self.sleep(calls, until);
@@ -59,7 +59,7 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// The wait of a sleeper, who is counted and has seen `calls`.
+    /// The wait of a sleeper that is counted and has seen `calls`.
     fn sleep(&self, mut calls: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
         let mut nap = first_look::<M>(count(self.state()));
         loop {
@@ -95,15 +95,15 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// [`Lock::sleep`] of one that a broadcast has moved here, and that is counted.
+    /// [`Lock::sleep`] for a sleeper that a broadcast has moved here, and that is counted.
     pub(super) fn sleep_on(&self) -> Result<(), TimedOut> {
         // Acquire pairs with `call`.
         let calls = self.queue.calls.load(Acquire);
         if self.take_place(false) { self.stand_first(None) } else { self.sleep(calls, None) }
     }
 
-    /// The place of the head, if it is free; or beside the head, if nobody has called and it does not wait for a
-    /// release. Whether the caller is a head now, and no longer counted.
+    /// Takes the place of the head, if it is free; or a place beside the head, if there was no call and the head does
+    /// not wait for a release. Returns whether the caller is a head now, and no longer counted.
     fn take_place(&self, uncalled: bool) -> bool {
         loop {
             let seen = self.state();
@@ -120,8 +120,8 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// Whether the lock, if it is one, needs a head: nobody has called since, and the head does not wait for a release.
-    /// Reads only, and of memory that was there a moment ago.
+    /// Whether the lock, if there is one, needs a head: there was no call since, and the head does not wait for a
+    /// release. Reads only, and only memory that was there a moment ago.
     fn seems_idle(&self, calls: u32) -> bool {
         let state = self.state();
         state & HEAD != 0
@@ -130,8 +130,8 @@ impl<M: Machine> Lock<'_, M> {
             && (state & (TRANSIT | GRANT) != 0 || is_idle(self.word.load(Relaxed), state))
     }
 
-    /// A sleeper whose time is up: is counted no longer. Or it is called just now, and passes that on; or the lock is
-    /// free.
+    /// A sleeper whose deadline has passed is no longer counted. If it is called at this moment, it passes the call on.
+    /// It takes the lock if that is free.
     fn leave(&self) -> Result<(), TimedOut> {
         loop {
             let seen = self.state();
@@ -142,7 +142,7 @@ impl<M: Machine> Lock<'_, M> {
                 continue;
             }
             let left = without_sleeper(seen);
-            // The last one takes the place with it that the holder was to pass on.
+            // The last sleeper takes away the place that the holder was to pass on.
             let left = if has_sleepers(left) || left & PASS == 0 { left } else { left & !(PASS | HEAD) };
             if self.change(seen, left) {
                 break;
@@ -152,7 +152,7 @@ impl<M: Machine> Lock<'_, M> {
     }
 }
 
-/// The lock's memory is gone, and nobody will ever wake its sleepers.
+/// The lock's memory has been freed: no thread will ever wake its sleepers.
 pub(super) fn stay_away<M: Machine>(until: Option<Deadline>) -> Result<(), TimedOut> {
     let mine = M::Word::new(0);
     while !is_late::<M>(until) {

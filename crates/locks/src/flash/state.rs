@@ -1,20 +1,20 @@
-//! # What a `flash` lock says of its waiters
+//! # What the word `state` of a `flash` lock says about its waiters
 //!
 //! | bits of `state` | set by | cleared by | meaning |
 //! |---|---|---|---|
-//! | [`HEAD`] | a waiter that finds no head | the head when it leaves and nobody sleeps; the last sleeper that leaves under `PASS` | there is a head, or the place is on its way |
+//! | [`HEAD`] | a waiter that finds no head | the head when it leaves and no thread sleeps; the last sleeper that leaves under `PASS` | there is a head, or the place is being passed on |
 //! | [`PASS`] | the head when it acquires and others sleep | the release; a sleeper that takes it | the holder was the head, and its release passes the place on |
 //! | [`TRANSIT`] | the release; a head that gives up | the sleeper that takes the place | the place of the head is free for a sleeper |
 //! | [`HANDOFF`] | the head, once its wait is overdue | the release; the head when it leaves | the next release is to hand the lock over |
-//! | [`GRANT`] | the release, instead of freeing the word | a head, or whoever finds it stale; it then holds the lock | the lock is reserved for the head |
+//! | [`GRANT`] | the release, instead of freeing the word | a head, or a thread that finds it stale; it then holds the lock | the lock is reserved for the head |
 //! | [`SLEEPS`] | the head before it sleeps on the word | the head; the release that is about to grant | the head sleeps, or is about to |
 //! | [`TIMED`] | a waiter that acquires | its release | the section is timed: see [`stay`](super::stay) |
 //!
-//! Above these, eight bits of the process's [epoch](Machine::epoch), and 17 that count the sleepers.
+//! Above these are eight bits of the process's [epoch](Machine::epoch), and 17 bits that count the sleepers.
 //!
-//! The epoch tells a forked child that the waiters of whom it reads are its parent's: the first thread that waits or
-//! wakes there forgets them ([`Lock::settle`]). Should an ancestor 256 generations ago have had the same one, what it
-//! left is taken for what a head leaves that does not run.
+//! By the epoch, a forked child knows that these waiters are its parent's. The first thread that waits or wakes there
+//! forgets them ([`Lock::settle`]). If an ancestor 256 generations ago had the same epoch, what it left looks like the
+//! state of a head that does not run, and is treated like that.
 
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
@@ -23,7 +23,7 @@ use crate::flash::stay::CALL;
 use crate::flash::{FREE, FlashQueue, HELD, SLEEPERS};
 use crate::machine::{Machine, Word};
 
-/// There is a head, or the place is on its way.
+/// There is a head, or the place is being passed on.
 pub const HEAD: u32 = 1;
 /// The holder was the head, and its release passes the place on.
 pub const PASS: u32 = 2;
@@ -40,7 +40,7 @@ pub const TIMED: u32 = 64;
 
 /// Where the process's epoch begins.
 pub const EPOCH_AT: u32 = 7;
-/// The bits that say of which process the rest is.
+/// The bits that say to which process the rest belongs.
 pub const EPOCH: u32 = 0xFF << EPOCH_AT;
 /// One sleeper.
 pub const SLEEPER: u32 = 1 << 15;
@@ -48,12 +48,12 @@ pub const SLEEPER: u32 = 1 << 15;
 pub const COUNT: u32 = !(SLEEPER - 1);
 const _: () = assert!(TIMED < 1 << EPOCH_AT && EPOCH & COUNT == 0 && EPOCH + (1 << EPOCH_AT) == SLEEPER);
 
-/// Whether somebody sleeps who is counted.
+/// Whether any sleeper is counted.
 pub fn has_sleepers(state: u32) -> bool {
     state & COUNT != 0
 }
 
-/// How many.
+/// How many sleepers are counted.
 pub fn count(state: u32) -> u32 {
     state / SLEEPER
 }
@@ -63,13 +63,13 @@ pub fn is_full(state: u32, more: u32) -> bool {
     count(state) + more > COUNT / SLEEPER
 }
 
-/// One sleeper less. (In a child that a signal handler forked, one that slept then is not counted.)
+/// One sleeper less. (In a child that a signal handler forked, a thread that slept then is not counted.)
 pub fn without_sleeper(state: u32) -> u32 {
     if has_sleepers(state) { state - SLEEPER } else { state }
 }
 
-/// The state after the head has acquired the lock: it keeps the place, for the release to pass on, if others sleep. If
-/// nobody does, nobody can take a place that another head has passed on.
+/// The state after the head has acquired the lock. If others sleep, it keeps the place, and its release passes it on.
+/// If none does, a place that another head has passed on can be taken by no thread, and is given up.
 pub fn after_head(state: u32) -> u32 {
     let left = state & !(HANDOFF | GRANT);
     if has_sleepers(left) { left | PASS } else { left & !(HEAD | TRANSIT) }
@@ -81,13 +81,13 @@ pub fn after_resigning(state: u32) -> u32 {
     if has_sleepers(left) { left | TRANSIT } else { left & !(HEAD | PASS | TRANSIT) }
 }
 
-/// Whether no release will call a sleeper, as far as `word` and `state` tell: the head does not run, or there is none.
+/// Whether no release will call a sleeper, as far as `word` and `state` show: the head does not run, or there is none.
 pub fn is_idle(word: u32, state: u32) -> bool {
     let is_waited_for = word >= SLEEPERS;
     if state & HEAD == 0 {
         true
     } else if state & (TRANSIT | GRANT) != 0 {
-        false // Others look at that.
+        false // Sleepers look at that elsewhere.
     } else if state & PASS != 0 {
         word == FREE
     } else {
@@ -96,7 +96,7 @@ pub fn is_idle(word: u32, state: u32) -> bool {
 }
 
 /// `turn`: how often the lock was acquired, in the upper half, which may overflow; and when a head last got it, or the
-/// release last looked for one. Written by the holder, by plain stores, and by a thread that becomes the head where
+/// release last looked for one. Written by the holder, by plain stores, and by a thread that becomes the head when
 /// there was none.
 pub mod turn {
     use core::sync::atomic::Ordering::Relaxed;
@@ -108,13 +108,13 @@ pub mod turn {
     /// One unit of the time (µs).
     const UNIT: u32 = 16;
 
-    /// One acquisition more.
+    /// One more acquisition.
     #[inline(always)]
     pub fn next(turn: u32) -> u32 {
         turn.wrapping_add(ONE)
     }
 
-    /// Counts one more, by the thread that has just acquired the lock. Relaxed: a hint, and the holder's own.
+    /// Counts one acquisition, by the thread that has just made it. Relaxed: a hint, and the holder's own.
     #[inline(always)]
     pub(in crate::flash) fn count<M: Machine>(turn: &M::Word) {
         turn.store(next(turn.load(Relaxed)), Relaxed);
@@ -132,12 +132,12 @@ pub mod turn {
         (after / ONE).wrapping_sub(before / ONE) & 0xFFFF
     }
 
-    /// The same, at another time.
+    /// The same number, with another time.
     pub fn at(turn: u32, micros: u32) -> u32 {
         turn & !(ONE - 1) | (micros / UNIT) & (ONE - 1)
     }
 
-    /// How long ago (µs) that time is, within about a second.
+    /// How long ago (µs) that time is, if it is less than about a second.
     pub fn age(turn: u32, micros: u32) -> u32 {
         (micros / UNIT).wrapping_sub(turn) % ONE * UNIT
     }
@@ -162,7 +162,7 @@ impl<M: Machine> Lock<'_, M> {
             if seen == 0 || seen & EPOCH == mine {
                 return;
             }
-            // Nobody else can have it. But since the exchange somebody of this process may sleep on the word.
+            // No other thread can have it. But since the exchange, a thread of this process may sleep on the word.
             if self.queue.state.compare_exchange(seen, mine, Relaxed, Relaxed).is_ok()
                 && seen & GRANT != 0
                 && self.word.hand_back(FREE, HELD, Relaxed)
@@ -173,17 +173,17 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// What `state` holds. Relaxed: decides what is tried next.
+    /// The value of `state`. Relaxed: it only decides what is tried next.
     pub(super) fn state(&self) -> u32 {
         self.queue.state.load(Relaxed)
     }
 
-    /// `seen -> new`, of this epoch. Relaxed: orders nothing by itself.
+    /// `seen -> new`, with this process's epoch. Relaxed: orders nothing by itself.
     pub(super) fn change(&self, seen: u32, new: u32) -> bool {
         self.change_ordered(seen, new, Relaxed)
     }
 
-    /// The same.
+    /// The same, with an ordering.
     fn change_ordered(&self, seen: u32, new: u32, order: Ordering) -> bool {
         let new = new & !EPOCH | Self::my_epoch();
         self.queue.state.compare_exchange(seen, new, order, Relaxed).is_ok()
@@ -194,13 +194,13 @@ impl<M: Machine> Lock<'_, M> {
         self.change_ordered(seen, seen | SLEEPS, Release)
     }
 
-    /// SLEEPS -> HANDOFF, by a release that is about to write 2: over the head's 3, so Acquire. A head that leaves
+    /// SLEEPS -> HANDOFF, by a release that is about to write 2 over the head's 3: hence Acquire. A head that leaves
     /// takes `HANDOFF` back.
     pub(super) fn take_sleeps_back(&self, seen: u32) -> bool {
         self.change_ordered(seen, seen & !SLEEPS | HANDOFF, Acquire)
     }
 
-    /// `state -> change(state)`, whatever it is.
+    /// `state -> change(state)`, for any `state`. Returns the state before.
     pub(super) fn update(&self, change: impl Fn(u32) -> u32) -> u32 {
         let mut seen = self.state();
         while !self.change(seen, change(seen)) {
@@ -209,7 +209,7 @@ impl<M: Machine> Lock<'_, M> {
         seen
     }
 
-    /// (held, GRANT) -> held, by a head. Whether it was granted.
+    /// (held, GRANT) -> held, by a head. Returns whether it was granted.
     ///
     /// Acquire pairs with the Release of [`Lock::grant`]: sees the last section.
     pub(super) fn take_grant(&self) -> bool {
@@ -226,7 +226,8 @@ impl<M: Machine> Lock<'_, M> {
         false
     }
 
-    /// The same, by anybody, of a grant that nobody has taken for [`STALE`] µs: whoever it was for does not run.
+    /// The same, by any thread, if no thread has taken the grant for [`STALE`] µs: the head that it was for does not
+    /// run.
     pub(super) fn take_stale_grant(&self) -> bool {
         let seen = self.state();
         if seen & GRANT == 0 || turn::age(self.queue.turn.load(Relaxed), M::micros()) < STALE {
@@ -235,12 +236,12 @@ impl<M: Machine> Lock<'_, M> {
         // Acquire as above.
         let taken = self.queue.state.compare_exchange(seen, seen & !GRANT, Acquire, Relaxed).is_ok();
         if taken {
-            self.note_head(); // Whoever takes the next one has as long.
+            self.note_head(); // The next grant may stay for as long.
         }
         taken
     }
 
-    /// (HANDOFF, head awake) -> GRANT. The word stays held. The last access of the lock, if it succeeds.
+    /// (HANDOFF, head awake) -> GRANT. The word stays held. If it succeeds, it is the last access to the lock.
     ///
     /// Release hands over this section.
     pub(super) fn grant(&self, seen: u32) -> bool {
@@ -248,23 +249,23 @@ impl<M: Machine> Lock<'_, M> {
         self.queue.state.compare_exchange(seen, new, Release, Relaxed).is_ok()
     }
 
-    /// By a thread that has become the head just now, where there was none.
+    /// Called by a thread that has just become the head, when there was none.
     ///
-    /// The holder writes the same word by plain stores, so this may be lost. Then a release takes the head for older
-    /// than it is.
+    /// The holder writes the same word by plain stores, so this may be lost. Then a release takes the head to have
+    /// waited longer than it has.
     pub(super) fn note_first(&self) {
         // Relaxed: a hint.
         let seen = self.queue.turn.load(Relaxed);
         let _ = self.queue.turn.compare_exchange(seen, turn::at(seen, M::micros()), Relaxed, Relaxed);
     }
 
-    /// By the holder: a head has got the lock just now.
+    /// Called by the holder: a head has just got the lock.
     pub(super) fn note_head(&self) {
         // Relaxed: the holder's own, and a hint for others.
         self.queue.turn.store(turn::at(self.queue.turn.load(Relaxed), M::micros()), Relaxed);
     }
 
-    /// 0 -> held, by a waiter: with 2 if it has taken a wake-up that others on the word still count on.
+    /// 0 -> held, by a waiter; to 2 if it has taken a wake-up on which others that sleep on the word still rely.
     pub(super) fn grab(&self, is_dirty: bool) -> bool {
         let held = if is_dirty { SLEEPERS } else { HELD };
         let taken = self.word.compare_exchange(FREE, held, Acquire, Relaxed).is_ok();
@@ -274,14 +275,14 @@ impl<M: Machine> Lock<'_, M> {
         taken
     }
 
-    /// One call more for sleepers. AcqRel: who reads it sees the `TRANSIT` that was set before.
+    /// One more call for sleepers. AcqRel: a thread that reads it sees the `TRANSIT` that was set before.
     pub(super) fn call(&self) -> *const M::Word {
         self.queue.calls.fetch_add(CALL, AcqRel);
         &raw const self.queue.calls
     }
 }
 
-/// A grant that nobody has taken for so long (µs) is anybody's.
+/// After this long (µs) a grant that no thread has taken may be taken by any thread.
 const STALE: u32 = 25_000;
 
 #[cfg(test)]

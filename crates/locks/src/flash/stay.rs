@@ -1,17 +1,16 @@
-//! # Whether the lock had better stay where it is
+//! # Whether the lock should stay where it is
 //!
-//! A thread that takes the lock over from another CPU finds the section's data there, and has to fetch them. If the
-//! last holder would have come back and done its next section in less time, then one CPU alone does more than two that
-//! take turns.
+//! A thread that takes the lock over from another CPU finds the section's data there, and must fetch them. If the last
+//! holder comes back and completes its next section in less time, one CPU alone does more than two that take turns.
 //!
 //! Waiters measure both, now and then:
-//! - **what a move costs**: the time from taking over a lock that was another CPU's to releasing it. The new holder
-//!   sets [`TIMED`], so that its release takes the slow path and reads the clock;
+//! - **what a move costs**: the time from taking over a lock from another CPU to releasing it. The new holder sets
+//!   [`TIMED`], so that its release takes the slow path and reads the clock;
 //! - **what staying costs**: a waiter that finds the lock free does not take it, but waits, and counts how many
-//!   sections others have done meanwhile.
+//!   sections others complete meanwhile.
 //!
-//! If a section of others takes less time than a move, all waiters are told ([`Lock::stay`]) to look again after that
-//! time before they take a free lock. Each that has waited for it in vain shortens it.
+//! If a section of others takes less time than a move, all waiters ([`Lock::stay`]) look again after that time before
+//! they take a free lock. Each waiter that has waited for it in vain shortens it.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -21,51 +20,51 @@ use crate::flash::evidence::{LONGEST_STAY, TIME_EVERY, TIME_FIRST, WATCH_EVERY, 
 use crate::flash::state::{Lock, TIMED, turn};
 use crate::machine::{Local, Machine, Word};
 
-/// The bits of `calls` that say for how many steps the lock stays.
+/// The bits of `calls` that say for how long a free lock is left to its last holder.
 const STAY: u32 = LONGEST_STAY / UNIT;
-/// So many steps make one of them.
+/// This many steps are one unit of that.
 const UNIT: u32 = 8;
-/// One call, above them.
+/// One call, counted above these bits.
 pub const CALL: u32 = STAY + 1;
 const _: () = assert!(CALL.is_power_of_two());
 
-/// Whether nobody was called between two looks at `calls`.
+/// Whether no sleeper was called between two looks at `calls`.
 pub(super) fn is_same_call(before: u32, after: u32) -> bool {
     (before ^ after) < CALL
 }
 
 impl<M: Machine> Lock<'_, M> {
-    /// For how many steps a free lock is left to its last holder; 0: not longer than its line needs to get here and
+    /// For how many steps a free lock is left to its last holder; 0: no longer than its line needs to get here and
     /// back.
     pub(super) fn stay(&self) -> u32 {
         // Relaxed: a hint.
         (self.queue.calls.load(Relaxed) & STAY) * UNIT
     }
 
-    /// Relaxed: a hint, changed once and not again if somebody else is faster. A read-modify-write, so whoever reads it
-    /// still sees what came before the last call.
+    /// Relaxed: a hint, tried once: if another thread changes the word first, this change is dropped. It is a
+    /// read-modify-write, so a thread that reads it still sees what came before the last call.
     fn set_stay(&self, stay: u32) {
         let seen = self.queue.calls.load(Relaxed);
         let _ = self.queue.calls.compare_exchange(seen, seen & !STAY | (stay / UNIT).min(STAY), Relaxed, Relaxed);
     }
 
-    /// A waiter has waited for that long, and nobody came back.
+    /// A waiter has waited for this long, and no thread came back.
     pub(super) fn stayed_in_vain(&self, stay: u32) {
         self.set_stay(stay - stay / 4);
     }
 
-    /// What tells this lock from others, mostly.
+    /// A number that mostly distinguishes this lock from others.
     fn tag(&self) -> u32 {
         ((&raw const *self.word).addr() >> 2) as u32
     }
 
-    /// Whether the section of a waiter that has found the lock free is to be timed.
+    /// Whether a waiter that has found the lock free should time its section.
     pub(super) fn is_to_be_timed(&self) -> bool {
         let every = if M::local(Local::Timed) == self.tag() { TIME_EVERY } else { TIME_FIRST };
         M::random() % every == 1
     }
 
-    /// The caller has just taken the lock over, and began to at `since`.
+    /// The caller has just taken the lock; it began to at `since`.
     pub(super) fn begin_timing(&self, since: u32) {
         if M::local(Local::Timed) != self.tag() {
             M::set_local(Local::Timed, self.tag());
@@ -77,7 +76,7 @@ impl<M: Machine> Lock<'_, M> {
         self.update(|state| state | TIMED);
     }
 
-    /// By a release that finds [`TIMED`].
+    /// The release found [`TIMED`].
     pub(super) fn end_timing(&self) {
         self.update(|state| state & !TIMED);
         if M::local(Local::Timed) == self.tag() {
@@ -88,7 +87,7 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// Whether a waiter that has found the lock free is to watch it: what a move costs if so.
+    /// Whether a waiter that has found the lock free should watch it; if so, what a move costs.
     pub(super) fn is_to_be_watched(&self) -> Option<u32> {
         if M::local(Local::Timed) != self.tag() {
             return None;
@@ -103,9 +102,9 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// Watches a lock that was free when `turn` was `now`, instead of taking it, for up to twice as long as a move
-    /// costs. What was seen last if somebody has had it in between.
+    /// costs. An error is what was seen last, if another thread has had the lock meanwhile.
     ///
-    /// It looks once or twice only: each look takes the line from those that use it.
+    /// It looks only once or twice: each look takes the line from the threads that use it.
     pub(super) fn watch(&self, now: u32, cost: u32, second: u32) -> Result<(), Seen> {
         let began = M::steps();
         let look = || {

@@ -1,18 +1,19 @@
 //! # Arrival order, with and without waking ahead
 //!
-//! **Problem.** A sleeper that becomes head has yet to wake up; meanwhile the lock waits for it, or goes to a newcomer.
-//! **Idea.** The shuffler leaves the order alone, and wakes the sleepers behind itself (`ahead=` of them for each walk)
-//! before their turn: whoever is next spins. **Source.** ShflLocks, slides 59–69, where grouping and waking go
-//! together; here they are apart.
+//! Keeps the queue in arrival order. Take it when order matters; take [`Untouched`] to measure the others by.
 //!
-//! [`Untouched`] does neither: the queue of a ShflLock without a shuffler, which is what the others are to be measured
-//! by.
+//! **Problem.** A sleeper that becomes head must first wake up. Meanwhile the lock waits for it, or goes to a newcomer.
+//! **Idea.** The shuffler leaves the order unchanged. It wakes the sleepers behind itself before their turn, `ahead=`
+//! of them in each walk. So the next waiter spins. **Source.** ShflLocks, slides 59–69. There, grouping and waking go
+//! together; here they are separate.
+//!
+//! [`Untouched`] does neither: it is the queue of a ShflLock without a shuffler, to measure the others by.
 
 use crate::machine::Machine;
 use crate::node::Node;
 use crate::policy::{Admission, Place};
 
-/// Nobody is moved; sleepers are woken ahead of their turn.
+/// Moves no waiter; wakes sleepers ahead of their turn.
 pub struct ArrivalOrder;
 
 impl Admission for ArrivalOrder {
@@ -22,7 +23,7 @@ impl Admission for ArrivalOrder {
     }
 }
 
-/// Nobody shuffles.
+/// No waiter shuffles.
 pub struct Untouched;
 
 impl Admission for Untouched {

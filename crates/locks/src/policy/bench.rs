@@ -1,4 +1,4 @@
-//! Where policies are tried by hand: the production shuffler on a queue that a test describes, with nobody else about.
+//! A bench for policies: the production shuffler on a queue that a test describes, without other threads.
 //!
 //! The machine has no time, no CPUs and one thread; its NUMA nodes stand in a row.
 
@@ -22,7 +22,7 @@ use crate::wait::left::LeftBehind;
 #[derive(Clone, Copy)]
 pub(crate) struct Waiter {
     pub(crate) numa: u32,
-    /// What it would write into its node, or what that is made of ([`Waiter::with_priority`]).
+    /// What it would write into its node; [`Waiter::with_priority`] computes it.
     pub(crate) role: u32,
     pub(crate) asleep: bool,
 }
@@ -38,14 +38,14 @@ impl Waiter {
         Self { numa, role, asleep: false }
     }
 
-    /// Whose thread has that priority.
+    /// With that priority.
     pub(crate) fn with_priority(priority: i32) -> Self {
         PRIORITY.set(priority);
         Self::of(0, crate::policy::HighestFirst::role::<Bench>())
     }
 }
 
-/// The order in which they stand after the head has walked once, by their places before.
+/// The order of the waiters after the head has walked once, by their places before.
 pub(crate) fn shuffled<P: Admission>(queue: &[Waiter]) -> Vec<usize> {
     after::<P>(queue, state::HEAD).into_iter().map(|(place, _)| place).collect()
 }
@@ -55,13 +55,13 @@ pub(crate) fn shuffled_behind_the_front<P: Admission>(queue: &[Waiter]) -> Vec<u
     after::<P>(queue, state::WAITING).into_iter().map(|(place, _)| place).collect()
 }
 
-/// Who is in the shuffler's group then, itself among them.
+/// The shuffler's group then, including the shuffler.
 pub(crate) fn group_after<P: Admission>(queue: &[Waiter]) -> Vec<usize> {
     let after = after::<P>(queue, state::HEAD).into_iter();
     after.filter(|(_, node)| is_shuffled(node)).map(|(place, _)| place).collect()
 }
 
-/// Which sleepers it has woken.
+/// The sleepers that it has woken.
 pub(crate) fn awake_after<P: Admission>(queue: &[Waiter]) -> Vec<usize> {
     let after = after::<P>(queue, state::HEAD).into_iter();
     let woken = |&(place, node): &(usize, &Node<Bench>)| {
@@ -70,7 +70,7 @@ pub(crate) fn awake_after<P: Admission>(queue: &[Waiter]) -> Vec<usize> {
     after.filter(woken).map(|(place, _)| place).collect()
 }
 
-/// Makes a policy the chosen one.
+/// Sets the chosen policy.
 pub(crate) fn choose(policy: u32) {
     TUNABLES.set(Box::leak(Box::new(Tunables { policy, ..Tunables::DEFAULT })));
 }
@@ -192,7 +192,7 @@ impl Machine for Bench {
         unreachable!()
     }
 
-    // Nobody waits here.
+    // No thread waits here.
     fn give_node(_: Handle) {
         unreachable!()
     }
@@ -230,7 +230,7 @@ impl Machine for Bench {
         unreachable!()
     }
     fn left_behind(_: *const Plain) -> &'static LeftBehind<Self> {
-        Box::leak(Box::new(LeftBehind::new())) // Nobody leaves these queues.
+        Box::leak(Box::new(LeftBehind::new())) // No waiter leaves these queues.
     }
     fn drain_word(_: *const Plain) -> &'static Plain {
         unreachable!()

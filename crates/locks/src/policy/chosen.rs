@@ -1,17 +1,17 @@
 //! # The policy that the user chose
 //!
-//! Which policy a ShflLock has, `policy=` says when the process starts. The choice is looked up where the policy is
-//! asked, in the walk; so neither it nor a policy that is not chosen costs a path anything that nobody waits on.
+//! `policy=` sets the policy of ShflLocks when the process starts. The walk looks the choice up when it asks the
+//! policy. So neither the choice nor a policy that is not chosen costs anything on a path that no thread waits on.
 //!
-//! | `policy=` | policy | the next is … |
+//! | `policy=` | policy | the next waiter is … |
 //! |---|---|---|
-//! | `numa` | [`SameNumaNode`] | of the head's NUMA node; the default |
-//! | `llc` | [`SameCache`] | of the head's last-level cache |
-//! | `levels` | [`NearestFirst`] | of that cache, or else the nearest |
-//! | `ahead` | [`ArrivalOrder`] | who came first, awake |
-//! | `cr` | [`FewAwake`] | the first that is awake |
-//! | `priority` | [`HighestFirst`] | of the highest priority |
-//! | `none` | [`Untouched`] | who came first |
+//! | `numa` | [`SameNumaNode`] | one on the head's NUMA node; the default |
+//! | `llc` | [`SameCache`] | one that shares the head's last-level cache |
+//! | `levels` | [`NearestFirst`] | one that shares that cache, or else the nearest |
+//! | `ahead` | [`ArrivalOrder`] | the one that came first, woken ahead |
+//! | `cr` | [`FewAwake`] | the first one that is awake |
+//! | `priority` | [`HighestFirst`] | the one with the highest priority |
+//! | `none` | [`Untouched`] | the one that came first |
 
 use crate::machine::Machine;
 use crate::node::Node;
@@ -19,11 +19,12 @@ use crate::policy::{
     Admission, ArrivalOrder, FewAwake, HighestFirst, NearestFirst, Place, SameCache, SameNumaNode, Untouched,
 };
 
-/// What the user chose (`policy=`), of those in the table.
+/// The user's choice (`policy=`) among the policies in the table.
 pub struct Chosen;
 
 impl Chosen {
-    /// Whether this choice asks for [`Machine::llc`] and [`Machine::distance`]: a machine may want to find out before.
+    /// Whether this choice needs [`Machine::llc`] and [`Machine::distance`]: a machine may want to find these out
+    /// first.
     pub fn asks_where(policy: u32) -> bool {
         NAMES.get(policy as usize).is_some_and(|name| matches!(*name, "llc" | "levels"))
     }
@@ -31,10 +32,10 @@ impl Chosen {
 
 macro_rules! define_chosen {
     ($($index:literal => $name:literal: $policy:ident,)+) => {
-        /// What `policy=` takes; the first is the default.
+        /// The names that `policy=` takes; the first is the default.
         pub const NAMES: &[&str] = &[$($name),+];
 
-        /// By the index of its name.
+        /// Asks the policy with the chosen index.
         impl Admission for Chosen {
             fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
                 match M::tunables().policy {
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn each_name_is_its_policy() {
-        // Queued under `numa`: their role is 0, so `llc` sees one cache and `levels`, too; and the head of `priority`
+        // They queued under `numa`, so their role is 0: `llc` and `levels` see one cache, and the head of `priority`
         // sees equals.
         let queue =
             [Waiter::on(0), Waiter::on(1), Waiter { asleep: true, ..Waiter::on(1) }, Waiter::on(0), Waiter::on(1)];

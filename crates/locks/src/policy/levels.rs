@@ -1,14 +1,17 @@
 //! # The nearest first, over several levels
 //!
-//! **Problem.** On a machine of many nodes, not all others are equally far: two sockets are neighbours, or two dies of
-//! one socket. Grouped by node, the lock goes from a node to whoever came first, as a rule far away. **Idea.** Waiters
-//! of one last-level cache follow each other. When there are none, the head chooses the nearest: of its NUMA node, then
-//! of the nearest node, and so on. Who is chosen gathers those of its own cache in turn. **Source.** ShflLocks, slide
-//! 82: "Multi-level NUMA hierarchy (SGI machines)".
+//! Groups waiters by last-level cache, and chooses the nearest waiter when the group is empty. Take it on machines
+//! whose NUMA nodes are not all equally far from each other.
 //!
-//! The head chooses, and nobody before it: a shuffler in the middle of the queue would leave its cache for another as
-//! soon as nobody of it waits, though many may come until it is head. Far waiters are passed over for as long as nearer
-//! ones come: `shuffles=` says how often, and is better smaller than by default where that matters.
+//! **Problem.** On a machine of many nodes, some are nearer than others: two sockets are neighbours, or two dies are in
+//! one socket. If waiters are grouped by node, the lock goes from a node to the waiter that came first, which is
+//! usually far away. **Idea.** Waiters of one last-level cache follow each other. If there are none, the head chooses
+//! the nearest waiter: one on its NUMA node, then one on the nearest other node, and so on. The chosen waiter in turn
+//! gathers those of its own cache. **Source.** ShflLocks, slide 82: "Multi-level NUMA hierarchy (SGI machines)".
+//!
+//! Only the head chooses. A shuffler in the middle of the queue would leave its cache for another as soon as no waiter
+//! of that cache was left, although many may come before it is head. Far waiters are passed over as long as nearer ones
+//! come: `shuffles=` says how often. Set it below its default if that matters.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -23,7 +26,7 @@ impl Admission for NearestFirst {
     fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
         match SameCache::place(shuffler, waiter) {
             Place::Next => Place::Next,
-            // Never 0: somebody of the same cache may stand behind.
+            // Never 0: a waiter of the same cache may stand behind.
             _ => Place::Choice(1 + M::distance(shuffler.numa.load(Relaxed), waiter.numa.load(Relaxed))),
         }
     }

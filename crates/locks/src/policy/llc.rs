@@ -1,14 +1,16 @@
 //! # Waiters of one last-level cache together
 //!
-//! **Problem.** A NUMA node may have several last-level caches (a core complex of some EPYCs; half of a socket where
-//! clusters share one), and a line that another of them holds is nearly as far as on another node. Where the last level
-//! does not include what the cores hold, as since Skylake, it is a core's own cache that a line comes from, and the
-//! group is who can be asked without leaving the chip's part. **Idea.** As by NUMA node, but the group is who shares
-//! the last-level cache. **Source.** ShflLocks, slide 82: "Non-inclusive cache (Skylake architecture)".
+//! Groups waiters by last-level cache. Take it on machines that have several such caches in a NUMA node.
 //!
-//! [`Machine::llc`] is asked once for each wait, by the waiter itself, before it queues; a walk looks at the node
-//! alone. On a machine with one such cache for each NUMA node this is [`SameNumaNode`](super::SameNumaNode), and asks a
-//! little more.
+//! **Problem.** A NUMA node may have several last-level caches (a core complex of some EPYCs; half of a socket where
+//! clusters share one). A line that another of these caches holds is nearly as far away as one on another node. On
+//! processors since Skylake the last level does not include what the cores hold. There, a line comes from a core's own
+//! cache, and the group is the CPUs that can be asked without leaving that part of the chip. **Idea.** As for NUMA
+//! nodes, but waiters that share the last-level cache are a group. **Source.** ShflLocks, slide 82: "Non-inclusive
+//! cache (Skylake architecture)".
+//!
+//! A waiter calls [`Machine::llc`] once for each wait, before it queues; a walk looks only at the node. On a machine
+//! with one such cache for each NUMA node this is [`SameNumaNode`](super::SameNumaNode), with one more call.
 
 use core::sync::atomic::Ordering::Relaxed;
 

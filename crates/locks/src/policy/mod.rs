@@ -1,26 +1,26 @@
 //! # Admission policies
 //!
-//! Who follows whom in a ShflLock's queue (ShflLocks, slides 39–40, 82: *shuffling is generic*). The [shuffler] visits
-//! the waiters behind itself, one after the other, and asks the policy what it has to ask; which links it may rewrite,
-//! when it must stop, who is the shuffler next and that nobody is lost are its own business. So a policy is a page, and
-//! touches no lock.
+//! A policy decides which waiter in a ShflLock's queue is next, and next but one (ShflLocks, slides 39–40, 82:
+//! *shuffling is generic*). The [shuffler] visits the waiters behind itself, one after another, and asks the policy
+//! about each. The shuffler itself decides which links it may rewrite, when it must stop, and which waiter is the next
+//! shuffler, and it loses no waiter. So a policy is one page, and touches no lock.
 //!
-//! | the shuffler asks | a policy that says nothing |
+//! | the shuffler asks | the default answer |
 //! |---|---|
-//! | [`role`](Admission::role): what is to be known of a thread that queues? | nothing |
-//! | [`walks`](Admission::walks): shall I walk now? | whenever I have the role |
-//! | [`finishes`](Admission::finishes): shall I go on though the lock is free? | no |
-//! | [`place`](Admission::place): where does this waiter belong? | (each must) |
-//! | [`wakes`](Admission::wakes): how many sleepers may I wake before their turn? | as many as the user says |
+//! | [`role`](Admission::role): what must be known about a thread that queues? | nothing |
+//! | [`walks`](Admission::walks): shall I walk now? | yes, whenever I have the role |
+//! | [`finishes`](Admission::finishes): shall I go on although the lock is free? | no |
+//! | [`place`](Admission::place): where does this waiter belong? | none: each policy must answer |
+//! | [`wakes`](Admission::wakes): how many sleepers may I wake before their turn? | as many as the user sets (`ahead=`) |
 //!
-//! The policies, by the names that `policy=` takes, are in [`chosen`]; `docs/policies.md` writes another one, step by
+//! [`chosen`] lists the policies by the names that `policy=` takes. `docs/policies.md` writes another one, step by
 //! step.
 //!
-//! **Bounded, whatever the policy says.** Who was put behind the shuffler is of its group, and at `shuffles=` members
-//! the group is closed: then nobody is moved until the queue has reached a waiter of no group. So the first one of no
-//! group is passed over so often at most, and the n-th n times as often. Nor can a policy keep anybody from what the
-//! lock itself promises: the head is handed the lock after `bound=` µs, and each waiter whose patience is at an end
-//! tries for itself.
+//! **Bounded, whatever the policy says.** A waiter that was put behind the shuffler is in its group. At `shuffles=`
+//! members the group is closed: then no waiter is moved until the queue has reached a waiter in no group. So the first
+//! waiter in no group is passed over at most that often, and the n-th at most n times as often. Nor can a policy break
+//! the lock's own promises: the head is handed the lock after `bound=` µs, and each waiter whose patience is spent
+//! tries for the lock itself.
 //!
 //! [shuffler]: crate::shuffle::shuffler
 
@@ -53,17 +53,17 @@ use crate::node::Node;
 pub enum Place {
     /// Directly behind the shuffler's group, as its next member.
     Next,
-    /// The same, if the shuffler is the head (the last moment to choose, when the most is known) and nobody is
-    /// [`Place::Next`]: then the one with the smallest number is taken, of equals the first, and the walk ends with it.
-    /// 0 cannot be bettered.
+    /// The same, if the shuffler is the head (its last chance to choose, when it knows most) and no waiter is
+    /// [`Place::Next`]. Then the waiter with the smallest number is taken, the first one if several have it, and the
+    /// walk ends with it. No number is better than 0, so the walk ends there.
     Choice(u32),
-    /// Where it is.
+    /// Where it stands.
     Stay,
 }
 
-/// Decides who follows whom.
+/// Decides which waiter is next.
 pub trait Admission: 'static {
-    /// Where `waiter` belongs. Both are in the queue, `waiter` behind `shuffler`; what a node says of its thread was
+    /// Where `waiter` belongs. Both are in the queue, `waiter` behind `shuffler`. What a node says about its thread was
     /// written before the node was published, and may be read Relaxed.
     fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place;
 
@@ -74,21 +74,21 @@ pub trait Admission: 'static {
         0
     }
 
-    /// Whether who has the shuffler's role walks now; `at_front`: as the head.
+    /// Whether the waiter that has the shuffler's role walks now; `at_front`: as the head.
     #[inline]
     fn walks<M: Machine>(_at_front: bool) -> bool {
         true
     }
 
-    /// Whether a walk goes on to its end though the lock is free, or the shuffler has become head: the lock waits for
+    /// Whether a walk goes on to its end although the lock is free, or the shuffler has become head. The lock waits for
     /// it meanwhile.
     #[inline]
     fn finishes<M: Machine>() -> bool {
         false
     }
 
-    /// How many sleepers one walk may wake ahead of their turn, where there are CPUs for them; `tuned` is what the user
-    /// says.
+    /// How many sleepers one walk may wake ahead of their turn, if there are CPUs for them; `tuned` is the user's
+    /// setting.
     #[inline]
     fn wakes<M: Machine>(_shuffler: &Node<M>, tuned: u32) -> u32 {
         tuned

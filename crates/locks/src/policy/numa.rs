@@ -1,8 +1,10 @@
 //! # Waiters of one NUMA node together
 //!
-//! **Problem.** A hand-over to another NUMA node carries the lock, and what the section works on, from one last-level
-//! cache to another. **Idea.** The waiters of the shuffler's node come next, as long as there are any. **Source.**
-//! ShflLocks, slides 34–38, 45–57.
+//! Groups waiters by NUMA node. It is the default policy.
+//!
+//! **Problem.** A hand-off to another NUMA node moves the lock, and the data of the section, from one last-level cache
+//! to another. **Idea.** The waiters of the shuffler's node come next, as long as there are any. **Source.** ShflLocks,
+//! slides 34–38, 45–57.
 
 use core::sync::atomic::Ordering::Relaxed;
 

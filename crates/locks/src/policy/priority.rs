@@ -1,19 +1,21 @@
 //! # Waiters of higher priority first
 //!
-//! **Problem.** A thread that the scheduler prefers waits behind all others for a lock. **Idea.** The head, each time
-//! there is a new one, looks for the waiter of the highest priority, and makes that its successor; of equals, the
-//! first. So who comes with a higher priority than all others is preceded by the head and one more at most. **Source.**
-//! ShflLocks, slide 82: "Priority inheritance or boosting".
+//! Serves the waiter with the highest priority next. Take it where the scheduler prefers some threads.
 //!
-//! **Where a priority comes from.** [`Machine::priority`]: on this computer the thread's nice value and, above all of
-//! those, its real-time priority, as they were when it first waited (a change after that is not noticed). Who was moved
-//! here by a broadcast brings the one it had then.
+//! **Problem.** A thread that the scheduler prefers waits behind all others for a lock. **Idea.** Each new head looks
+//! for the waiter with the highest priority, and makes it its successor; of equals, the first. So before a waiter with
+//! a higher priority than all others, at most the head and one more are served. **Source.** ShflLocks, slide 82:
+//! "Priority inheritance or boosting".
 //!
-//! **How far it goes.** This is boosting within the queue. It is not inheritance: a holder that has no CPU is not given
-//! one, for that is a system call for each wait, and glibc's `PTHREAD_PRIO_INHERIT` has it (such mutexes stay glibc's).
-//! Nor does it hold against who is in no queue: a thread that finds the lock free takes it, whatever its priority.
-//! **Starvation** is bounded by `shuffles=`: the first waiter that nobody chose is passed over by that many others at
-//! most, and then is head.
+//! **Where a priority comes from.** [`Machine::priority`]. On this computer it is the thread's nice value or, above all
+//! nice values, its real-time priority, as it was when the thread first waited. Later changes are not noticed. A waiter
+//! that a broadcast moved here has the priority of that time.
+//!
+//! **How far it goes.** This is boosting within the queue. It is not inheritance: a holder without a CPU is not given
+//! one. That would need a system call for each wait, and glibc's `PTHREAD_PRIO_INHERIT` does it (such mutexes stay
+//! glibc's). Nor does it hold against threads that are in no queue: a thread that finds the lock free takes it,
+//! whatever its priority. **Starvation** is bounded by `shuffles=`: the first waiter that no head chose is passed over
+//! by at most that many others, and then is head.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -21,10 +23,10 @@ use crate::machine::{Machine, Word};
 use crate::node::Node;
 use crate::policy::{Admission, Place};
 
-/// The highest priority first; of equals, who came first.
+/// The highest priority first; of equals, the one that came first.
 pub struct HighestFirst;
 
-/// Priorities as numbers that fall when they rise: of the ordinary one, 0, this.
+/// Roles fall when priorities rise: this is the role of the ordinary priority, 0.
 const ORDINARY: u32 = 1 << 31;
 
 impl Admission for HighestFirst {
@@ -36,12 +38,13 @@ impl Admission for HighestFirst {
         ORDINARY.wrapping_sub_signed(M::priority())
     }
 
-    /// One is chosen for each hand-over: a queue that was sorted ahead would be closed to who comes later.
+    /// One waiter is chosen for each hand-off: a queue that was sorted in advance would be closed to waiters that come
+    /// later.
     fn walks<M: Machine>(at_front: bool) -> bool {
         at_front
     }
 
-    /// Who has the highest priority may have come last.
+    /// The waiter with the highest priority may have come last.
     fn finishes<M: Machine>() -> bool {
         true
     }

@@ -1,18 +1,23 @@
 //! # Concurrency restriction: few waiters stay awake
 //!
-//! **Problem.** When more threads want a lock than keep it busy, each that circulates brings its data into the caches
-//! and takes others' out, and, if it sleeps, has to be woken. **Idea.** A few threads circulate and the others sleep
-//! (*passive*). Who has just come is awake; who was not served within the time that waiters poll is asleep. So the head
-//! chooses the first waiter behind itself that is awake, and nobody else is kept awake: the surplus falls asleep, and
-//! stays behind. With nobody awake, the eldest sleeper is next (*reprovision*). **Source.** ShflLocks, slide 82, which
-//! leaves it to a lock that splits its queue; Dice, *Malthusian Locks*, §4.
+//! Lets a few waiters circulate and the others sleep. Take it when there are more threads than keep the lock busy, and
+//! sections take a microsecond or more.
 //!
-//! **Fair in the long run.** After `shuffles=` choices the group is closed, and the eldest sleeper is served: once in
-//! 1,024 hand-overs by default, as MCSCR's eldest is once in a thousand. Each sleeper's patience holds, too.
+//! **Problem.** When more threads want a lock than keep it busy, each thread that circulates brings its data into the
+//! caches and evicts other data. If it sleeps, it must be woken as well. **Idea.** A few threads circulate and the
+//! others sleep (they are *passive*). A waiter that came lately is awake; one that was not served within the time that
+//! waiters poll is asleep. So the head chooses the first waiter behind itself that is awake, and no other is kept
+//! awake: the surplus falls asleep and stays behind. If no waiter is awake, the eldest sleeper is next (*reprovision*).
+//! **Source.** ShflLocks, slide 82, which leaves it to a lock that splits its queue; Dice, *Malthusian Locks*, §4.
 //!
-//! **Not where many sleep, or nobody does.** The walk passes over all sleepers to find who is awake: some tens of ns
-//! for each, while the lock is held by another; MCSCR keeps them apart. With `wait=spin` nobody sleeps, and arrival
-//! order rules; with `wait=park` nobody is awake, to the same end.
+//! **Fair in the long run.** After `shuffles=` choices the group is closed, and the eldest sleeper is served. That is
+//! once in 1,024 hand-offs by default; MCSCR serves its eldest once in a thousand. The lock's promises hold for each
+//! sleeper, too.
+//!
+//! **Do not use it** where many waiters sleep, or none does. The walk passes all sleepers to find a waiter that is
+//! awake. That takes some tens of ns for each, while another thread holds the lock; MCSCR keeps sleepers apart. With
+//! `wait=spin` no waiter sleeps, and waiters are served in arrival order. With `wait=park` none is awake, with the same
+//! result.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -20,16 +25,16 @@ use crate::machine::{Machine, Word};
 use crate::node::{Node, state};
 use crate::policy::{Admission, Place};
 
-/// The first that is awake comes next; the others fall asleep, and sleepers stay asleep.
+/// The first waiter that is awake is next; the others fall asleep, and sleepers stay asleep.
 pub struct FewAwake;
 
 impl Admission for FewAwake {
-    /// Relaxed: who falls asleep at this moment is woken when it is head, as any other.
+    /// Relaxed: a waiter that falls asleep at this moment is woken when it is head, as any other is.
     fn place<M: Machine>(_shuffler: &Node<M>, waiter: &Node<M>) -> Place {
         if waiter.state.load(Relaxed) == state::WAITING { Place::Choice(0) } else { Place::Stay }
     }
 
-    /// One is chosen for each hand-over.
+    /// One waiter is chosen for each hand-off.
     fn walks<M: Machine>(at_front: bool) -> bool {
         at_front
     }

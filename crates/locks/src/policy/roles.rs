@@ -1,12 +1,14 @@
 //! # Readers and writers apart
 //!
-//! **Problem.** In a queue of readers and writers as they come, each writer ends a phase of readers who could have held
-//! the lock at the same time. **Idea.** Writers together, and readers with those of their NUMA node: readers that
-//! follow each other hold the lock at the same time, and writers that do so leave the readers' copies of the data alone
-//! for a while. **Source.** ShflLocks, slides 40 ("RWlock: Group writers together"), 72.
+//! Groups writers, and the readers of each NUMA node. It is the policy of [`shfl-rw`](crate::rw::shfl).
 //!
-//! The policy of [`shfl-rw`](crate::rw::shfl), whose queue is the same and is walked by the same shuffler. Who wants
-//! what, the lock writes into the node.
+//! **Problem.** In a queue in arrival order, each writer ends a phase of readers that could have held the lock at the
+//! same time. **Idea.** Writers are grouped together, and readers with those of their NUMA node. Readers that follow
+//! each other hold the lock at the same time. Writers that follow each other leave the readers' copies of the data
+//! alone for a while. **Source.** ShflLocks, slides 40 ("RWlock: Group writers together"), 72.
+//!
+//! The queue of `shfl-rw` is a ShflLock's, and the same shuffler walks it. The lock writes into the node what its
+//! thread wants.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -32,7 +34,7 @@ impl Admission for RolesApart {
         }
     }
 
-    /// Readers next to each other will come in one right after the other.
+    /// Readers next to each other come in directly after each other.
     #[inline]
     fn wakes<M: Machine>(shuffler: &Node<M>, tuned: u32) -> u32 {
         if tuned != 0 && shuffler.role.load(Relaxed) == READS { u32::MAX } else { tuned }

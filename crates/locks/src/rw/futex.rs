@@ -1,16 +1,19 @@
 //! # Futex readers-writer lock: one counter, on which all waiters sleep
 //!
-//! **Problem.** A readers-writer lock for any number of threads that costs one atomic operation without contention, in
-//! a page of code. **Idea.** A counter of readers, and flags that say whether readers or writers sleep. Readers enter
-//! whenever no writer holds the lock. Sleepers are woken when they may go on, and try again. **Source.** Courtois,
-//! Heymans & Parnas, CACM 1971, problem 1, and 2 where the program prefers writers; the futex as in Drepper, *Futexes
-//! Are Tricky*, 2011. glibc did the same before 2.25. This lock is here to compare with.
+//! The simplest readers-writer lock of the project: one counter and two flags. Take it to compare with.
+//!
+//! **Problem.** A readers-writer lock for any number of threads should cost one atomic operation without contention,
+//! and take a page of code. **Idea.** There is a counter of readers, and flags that say whether readers or writers
+//! sleep. Readers enter whenever no writer holds the lock. Sleepers are woken when they may go on, and try again.
+//! **Source.** Courtois, Heymans & Parnas, CACM 1971, problem 1, and 2 where the program prefers writers; the futex as
+//! in Drepper, *Futexes Are Tricky*, 2011. glibc did the same before 2.25.
 //!
 //! **Use it** when you want to know what the simplest readers-writer lock does. **Rather not** when readers are many
 //! (they all write one counter), or writers must not starve.
 //!
-//! **Departures.** (1) One lock for both of the paper's problems: `writers` is looked at by readers only where the
-//! program prefers writers. (2) The paper's semaphores are one word to sleep on; who is woken tries again.
+//! **Departures.**
+//! 1. One lock solves both of the paper's problems: readers look at `writers` only where the program prefers writers.
+//! 2. The paper's semaphores are one word to sleep on; a thread that is woken tries again.
 //!
 //! ```text
 //!   readers ──> R  R  R ──┐
@@ -25,17 +28,17 @@
 //! | | 1 WAITING | a writer may sleep on `count` |
 //! | | 2 ASLEEP | a reader may sleep on `count` |
 //! | | 3… | readers |
-//! | `writers` | | how many writers wait; for readers that keep out because of them |
+//! | `writers` | | how many writers wait; read by readers that keep out because of waiting writers |
 //!
 //! ## Invariants
-//! 1. Only who has changed `count` from no WRITER and no readers holds the lock for writing.
+//! 1. Only the thread that has changed `count` from no WRITER and no readers to WRITER holds the lock for writing.
 //! 2. A thread sleeps on `count` only after its flag was set, while `count` is as it was then.
-//! 3. Whoever makes the lock free clears both flags, and wakes those whom they stood for: everybody if there are
-//!    readers, else one writer. A writer that acquires after it has waited sets WAITING: others may still sleep, and
-//!    their wake-up is now its duty.
-//! 4. A writer that gives up has ceased to be counted in `writers` before it clears the flags, and wakes whom they
-//!    stood for; a reader looks at `writers` after it has set its flag. One of the two finds the other.
-//! 5. After the release only the *address* of the word is used, for the wake.
+//! 3. A thread that makes the lock free clears both flags, and wakes the threads that they stood for: all sleepers if
+//!    readers sleep, else one writer. A writer that acquires after it has waited sets WAITING: others may still sleep,
+//!    and must then be woken by its release.
+//! 4. A writer that gives up first stops being counted in `writers`. Then it clears the flags, and wakes the threads
+//!    that they stood for. A reader looks at `writers` after it has set its flag. So one of the two sees the other.
+//! 5. After the release only the *address* of the word is used, for the wake-up.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -43,10 +46,10 @@
 //! | `count` CAS that acquires | Acquire | the releases | sees the last section |
 //! | `count` CAS that releases | Release | both | hands over this section |
 //! | `count` or, to read; and, to give up | AcqRel | each other | invariant 4 |
-//! | `count` or, to write; `writers` | Relaxed | – | order nothing, but for that |
+//! | `count` or, to write; `writers` | Relaxed | – | order nothing, except by invariant 4 |
 //!
-//! **Cannot:** be fair. Where readers are preferred, which is the default, they make writers starve; where writers are,
-//! the reverse.
+//! **Cannot:** be fair. If readers are preferred, which is the default, they make writers starve; if writers are, the
+//! reverse.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -73,7 +76,7 @@ pub struct FutexRwState<M: Machine> {
 }
 
 impl<M: Machine> FutexRwState<M> {
-    /// Whether a reader that treats writers like this may come in.
+    /// Whether a reader that treats writers in this way may come in.
     fn admits(&self, count: u32, how: Reader) -> bool {
         count & WRITER == 0 && (how != Reader::Behind || self.writers.load(Relaxed) == 0)
     }
@@ -106,7 +109,8 @@ impl<M: Machine> FutexRwState<M> {
         false
     }
 
-    /// (holders, flags) -> (one holder less, flags), or (free, no flags) and wakes whom it may concern (invariant 3).
+    /// (holders, flags) -> (one holder less, flags), or (free, no flags), and wakes the threads that the flags stood
+    /// for (invariant 3).
     #[inline]
     fn release(&self, mut seen: u32) {
         let address: *const M::Word = &raw const self.count;
@@ -160,8 +164,8 @@ impl<M: Machine> FutexRwState<M> {
         Ok(())
     }
 
-    /// A writer gives up: readers that keep out because of it must not do so for ever. Other writers that wait say so
-    /// again.
+    /// A writer gives up: readers that keep out because of it must not do so for ever. Other waiting writers set their
+    /// flag again.
     fn stop_waiting(&self) {
         self.writers.fetch_add(1u32.wrapping_neg(), Relaxed);
         let seen = self.count.fetch_and(!(WAITING | ASLEEP), AcqRel);
@@ -169,12 +173,12 @@ impl<M: Machine> FutexRwState<M> {
     }
 }
 
-/// Whether nobody holds the lock.
+/// Whether no thread holds the lock.
 fn is_free(count: u32) -> bool {
     count & WRITER == 0 && count < READER
 }
 
-/// Wakes whom the flags stood for.
+/// Wakes the threads that the flags stood for.
 #[cold]
 fn wake<M: Machine>(address: *const M::Word, flags: u32) {
     M::trace(Event::Wake);
@@ -195,7 +199,7 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
         FutexRwState { count: M::Word::new(0), writers: M::Word::new(0) }
     }
 
-    /// (no writer, none that waits) -> (readers + 1)
+    /// (no writer, and none waits) -> (readers + 1)
     #[inline]
     fn enter(state: &FutexRwState<M>) -> bool {
         let seen = state.count.load(Relaxed);

@@ -5,18 +5,18 @@
 //!
 //! | file | lock |
 //! |---|---|
-//! | [`shfl`] | `shfl-rw`: one counter, one queue for readers and writers, which waiters reorder |
-//! | [`cst`] | `cst-rw`: counters for each NUMA node, or parts of it, in a side block that is made where readers meet |
-//! | [`futex`] | `futex-rw`: one counter, everybody sleeps on it; the stock lock |
-//! | [`catalogue`] | the list of them that everything else is generated from |
+//! | [`shfl`] | `shfl-rw`: one counter, and one queue for readers and writers, which waiters reorder |
+//! | [`cst`] | `cst-rw`: distributed counters, one for each NUMA node or part of it, in a side block that is made when readers meet |
+//! | [`futex`] | `futex-rw`: one counter, on which all waiters sleep; the stock lock |
+//! | [`catalogue`] | the list of these locks, from which everything else is generated |
 //!
-//! ## Who goes before whom
-//! Readers that must never wait for a waiting writer make writers starve; readers that always do so may deadlock:
-//! thread A holds a read lock and waits for B, B wants one, and a writer is queued between them. So a reader says what
-//! it is ([`Reader`]). One that holds a read lock already passes writers that wait. Another one waits behind them, but
-//! not for ever: if nothing but a waiting writer keeps it out, it is admitted after the bound. A writer that has been
-//! passed in this way makes the next reader wait twice as long, so that it does not starve, either. Only where the
-//! program has asked for it (glibc's `PREFER_WRITER_NONRECURSIVE`) do readers wait for writers without a bound.
+//! ## Which thread goes first
+//! If readers never wait for a waiting writer, writers starve. If readers always wait for one, a deadlock is possible:
+//! thread A holds a read lock and waits for B, B wants a read lock, and a writer is queued between them. So a reader
+//! says what it is ([`Reader`]). A reader that holds a read lock already passes waiting writers. Any other reader waits
+//! behind them, but not for ever: if only a waiting writer keeps it out, it is admitted after the bound. A writer that
+//! has been passed in this way makes the next reader wait twice as long. So the writer does not starve, either. Readers
+//! wait for writers without a bound only if the program has asked for that (glibc's `PREFER_WRITER_NONRECURSIVE`).
 
 use crate::machine::{Deadline, Machine};
 
@@ -29,10 +29,10 @@ pub use cst::CstRw;
 pub use futex::FutexRw;
 pub use shfl::ShflRw;
 
-/// How a reader treats writers that wait.
+/// How a reader treats waiting writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// It holds a read lock on this lock, as far as is known: it passes them.
+    /// It holds a read lock on this lock, as far as is known. It passes them.
     Again,
     /// It waits behind them, for as long as the bound.
     Newcomer,
@@ -40,19 +40,19 @@ pub enum Reader {
     Behind,
 }
 
-/// How a writer treats readers that come.
+/// How a writer treats new readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// It lets them in as long as that costs it little.
+    /// It lets them in as long as that costs it little time.
     Fair,
-    /// It keeps them out from the moment it is next.
+    /// It keeps them out from the moment it is head.
     Preferred,
 }
 
 /// Why a lock was not acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Others hold it, or come first.
+    /// Others hold it, or go first.
     Busy,
     /// The deadline has passed.
     TimedOut,
@@ -65,18 +65,18 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// Its state; all-zero is free.
     type State: 'static;
 
-    /// How many readers can hold it at once, at least.
+    /// The number of readers that can hold it at once, at least.
     const MOST_READERS: u32;
 
     /// A free lock.
     fn new_state() -> Self::State;
 
-    /// Acquires for reading if nobody holds the lock for writing, or is about to: the short way, to be tried before
-    /// [`read`](Self::read).
+    /// Acquires for reading if no thread holds the lock for writing, or is about to. This is the fast path, to be tried
+    /// before [`read`](Self::read).
     fn enter(state: &Self::State) -> bool;
 
-    /// Acquires for reading. A lock that no writer holds is acquired even after the deadline, by who need not wait for
-    /// writers.
+    /// Acquires for reading. A reader that need not wait for writers acquires a lock that no writer holds even after
+    /// the deadline.
     fn read(state: &Self::State, how: Reader, until: Option<Deadline>) -> Result<(), Refusal>;
 
     /// Acquires for reading if that is possible at once. A [`Reader::Newcomer`] passes writers that wait.
@@ -92,12 +92,12 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// store that lets another thread in, nothing of the lock is accessed.
     fn unlock(state: &Self::State);
 
-    /// Whether somebody holds the lock for writing, or did a moment ago.
+    /// Whether a thread holds the lock for writing, or did a moment ago.
     fn is_written(state: &Self::State) -> bool;
 
-    /// Whether somebody holds the lock, or did a moment ago.
+    /// Whether a thread holds the lock, or did a moment ago.
     fn is_held(state: &Self::State) -> bool;
 
-    /// Gives back what the lock owns beside its state. Nobody uses it any more.
+    /// Gives back what the lock owns beside its state. No thread uses the lock any more.
     fn destroy(_state: &Self::State) {}
 }

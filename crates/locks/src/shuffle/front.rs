@@ -1,8 +1,8 @@
 //! # The front of a ShflLock's queue
 //!
-//! The queue is MCS's, and what it hands on is not the lock but the right to contend for it: the first waiter, the
-//! **head**, alone polls the lock word. `head` in the lock names it, so that a releaser can see that somebody waits,
-//! and for how long.
+//! This is the queue of all ShflLocks: joining, becoming head, and leaving from the front. The queue is MCS's, but it
+//! does not hand over the lock: it hands over the right to contend for it. Only the first waiter, the **head**, polls
+//! the lock word. `head` in the lock names it. So a releaser sees that a thread waits, and for how long.
 //!
 //! ```text
 //!   word ── 1 ─── held by a thread that is in no queue
@@ -16,29 +16,29 @@
 //! | [`GRANTED`] | the releaser, instead of freeing the word | the head, which then holds the lock; or a waiter that finds the grant stale | the lock is reserved for the head |
 //! | [`ASKED`] | the head, once its wait is overdue | the head, as it leaves | the next release hands the lock over |
 //! | [`PROMISED`] (both) | the releaser, before it grants | the releaser | the lock is about to be granted: the head must not fall asleep |
-//! | [`ARRIVAL`] | a newcomer | the same | somebody who has not queued polls the word |
+//! | [`ARRIVAL`] | a newcomer | the same newcomer | a thread that has not queued polls the word |
 //! | [`ROUSE`] | a holder that won out of turn | the same holder's release | the release wakes a sleeper behind the head |
 //!
-//! The last two say nothing of the head ([`BESIDE`]): they may stand beside any value.
+//! The last two say nothing about the head ([`BESIDE`]): they may be set beside any value.
 //!
 //! ## Invariants
-//! 1. At most one node is HEAD, or NAPPING (asleep on the lock's word, or about to be). Only it, or the holder while
-//!    there is none, names the next one; the first, whoever found the queue empty.
-//! 2. `head` is 0 before `tail` can become 0 and before an unlinked successor can adopt the front: whoever is first
-//!    next writes `head` without competition.
-//! 3. A node is given back by its own thread when it leaves from the front; once ABANDONED, by whoever steps over it at
-//!    the front, or by a shuffler that takes it out of the middle; and, if [`LEFT`] was found in its `next`, by the
-//!    successor that found it. Never while `tail` or a live `next` names it.
-//! 4. `next` of a node in the queue is written once by its successor (0 -> successor) and by the shuffler, which only
-//!    touches links of nodes that already have a successor, at or behind itself.
-//! 5. A head that a holder evicts is claimed first, by (head = it) -> (head = 0), which its own leaving by time-out
-//!    must win, too; it cannot win the word meanwhile, for the evictor holds it. It is told (EVICTED) when it is out of
-//!    the queue.
-//! 6. Nobody waits for a successor to link itself: the leaver exchanges `LEFT` into `next` and goes. So a thread that
-//!    is stopped between joining and linking stops only who queued behind it; and who queues there does not fall asleep
-//!    for good before it has seen that thread asleep ([`ShflQueue::is_linked`]).
-//! 7. A sleeper that becomes head while a holder's release is to wake it is moved to the lock's word, without waking
-//!    it: so whatever code frees the word wakes it, ours or not.
+//! 1. At most one node is HEAD, or NAPPING (asleep on the lock's word, or about to be). Only that node's thread names
+//!    the next head, or the holder while there is no head. The first head is the thread that found the queue empty.
+//! 2. `head` is 0 before `tail` can become 0, and before an unlinked successor can adopt the front. So the next thread
+//!    at the front writes `head` without competition.
+//! 3. A node is given back by its own thread if that leaves from the front; once ABANDONED, by the thread that steps
+//!    over it at the front, or by a shuffler that takes it out of the middle; and by the successor that found [`LEFT`]
+//!    in its `next`. It is never given back while `tail` or a live `next` names it.
+//! 4. `next` of a node in the queue is written once by its successor (0 -> successor), and by the shuffler. The
+//!    shuffler changes only links of nodes that already have a successor, at or behind itself.
+//! 5. A holder that evicts a head first claims it, by (head = it) -> (head = 0). A head that leaves by time-out must
+//!    win the same change. Meanwhile the head cannot win the word, because the evictor holds it. It becomes EVICTED
+//!    when it is out of the queue.
+//! 6. No thread waits for a successor to link itself: the leaver exchanges `LEFT` into `next` and goes. So a thread
+//!    that is stopped between joining and linking stops only the threads that queued behind it. A thread that queued
+//!    there does not fall asleep for good before it has seen its predecessor asleep ([`ShflQueue::is_linked`]).
+//! 7. If a sleeper becomes head and the holder's release is to wake it, it is moved to the lock's word without being
+//!    woken. So any code that frees the word wakes it, ours or not.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -67,7 +67,7 @@ pub const PROMISED: u32 = GRANTED | ASKED;
 pub const ARRIVAL: u32 = 4;
 /// The release wakes a sleeper.
 pub const ROUSE: u32 = 8;
-/// The flags that say nothing of the head.
+/// The flags that say nothing about the head.
 pub const BESIDE: u32 = ARRIVAL | ROUSE;
 const SHIFT: u32 = 4;
 
@@ -86,7 +86,7 @@ pub struct ShflQueue<M: Machine> {
 enum After {
     Waiter(Handle),
     Nobody,
-    /// Somebody has joined but not linked himself: he adopts the front, and the node.
+    /// A thread has joined but not linked itself: it adopts the front, and the node.
     Linking,
 }
 
@@ -108,17 +108,17 @@ impl<M: Machine> ShflQueue<M> {
         Self { head: M::Word::new(0), tail: M::Word::new(0) }
     }
 
-    /// Nodes of waiters that left out of turn.
+    /// Counts the nodes of waiters that left out of turn.
     pub fn left(&self) -> &'static LeftBehind<M> {
         left::of(&self.tail)
     }
 
-    /// What [`head`](Self::head) says of the head: all but [`BESIDE`].
+    /// What [`head`](Self::head) says about the head: all flags except [`BESIDE`].
     pub fn front(&self) -> u32 {
         self.head.load(Relaxed) & !BESIDE
     }
 
-    /// Writes the head and its flags, leaving [`BESIDE`] as it is.
+    /// Writes the head and its flags, and leaves [`BESIDE`] as it is.
     pub fn set_head(&self, value: u32) {
         let mut seen = self.head.load(Relaxed);
         while let Err(now) = self.head.compare_exchange(seen, value | (seen & BESIDE), AcqRel, Relaxed) {
@@ -126,7 +126,7 @@ impl<M: Machine> ShflQueue<M> {
         }
     }
 
-    /// (head = from) -> (head = to), whatever [`BESIDE`] is. Whether it was `from`.
+    /// (head = from) -> (head = to), whatever [`BESIDE`] is. Returns whether it was `from`.
     pub fn change_head(&self, from: u32, to: u32) -> bool {
         let mut seen = self.head.load(Relaxed);
         loop {
@@ -140,12 +140,13 @@ impl<M: Machine> ShflQueue<M> {
         }
     }
 
-    /// Puts the chain `first … last` behind the tail. Whether `first` is now first in the queue, and so its head.
+    /// Puts the chain `first … last` behind the tail. Returns whether `first` is now first in the queue, and so its
+    /// head.
     pub fn join(&self, first: Handle, last: Handle) -> bool {
         self.join_behind(first, last).is_none()
     }
 
-    /// The same; who is before `first`, unless it is first in the queue.
+    /// The same, but returns the predecessor of `first`; `None` if `first` is first in the queue.
     pub fn join_behind(&self, first: Handle, last: Handle) -> Option<Handle> {
         let previous = Handle::from_word(self.tail.swap(last.word(), AcqRel))?;
         let node = previous.node::<M>();
@@ -154,14 +155,14 @@ impl<M: Machine> ShflQueue<M> {
             return None;
         }
         if node.next.swap(first.word(), AcqRel) == LEFT {
-            // Invariant 3: it left before we had linked ourselves, and left us its node and its place.
+            // Invariant 3: it left before `first` was linked. Its node and its place belong to this thread.
             M::give_node(previous);
             return None;
         }
         Some(previous)
     }
 
-    /// Takes `leaver`, which is at the front, out of the queue and returns who is behind it.
+    /// Takes `leaver`, which is at the front, out of the queue, and returns its successor.
     fn step(&self, leaver: Handle) -> Option<Handle> {
         let node = leaver.node::<M>();
         if node.next.load(Acquire) == 0 {
@@ -193,20 +194,20 @@ impl<M: Machine> ShflQueue<M> {
         }
     }
 
-    /// (head = it, perhaps ASKED) -> (head = 0). Whether it was: a grant, or who else takes it out of the queue, may
-    /// have come first.
+    /// (head = it, perhaps ASKED) -> (head = 0). Returns whether it was. If it was not, a grant came first, or another
+    /// thread took the waiter out of the queue.
     pub fn unname(&self, waiter: Handle) -> bool {
         self.change_head(naming(waiter), 0) || self.change_head(naming(waiter) | ASKED, 0)
     }
 
-    /// Makes `candidate`, or the first behind it that has not given up, the head. One that sleeps is returned: without
-    /// `onto`, it has been told, and the caller wakes it; with it, it sleeps on that word from now on, as NAPPING, and
-    /// the caller, who holds the lock, has its release wake it there.
+    /// Makes `candidate` the head, or the first waiter behind it that has not given up. Returns the new head if it
+    /// sleeps. Without `onto`, its state is HEAD then, and the caller wakes it. With `onto`, it sleeps on that word
+    /// from now on, as NAPPING; the caller, which holds the lock, makes its release wake it there.
     pub fn install(&self, candidate: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         self.make_head(candidate, onto, true)
     }
 
-    /// [`ShflQueue::install`]; `notes`: waiters sleep, so that one may have to know that the head is awake.
+    /// [`ShflQueue::install`]; `notes`: waiters sleep, so the next one may have to know that the head is awake.
     fn make_head(&self, mut candidate: Handle, onto: Option<&M::Word>, notes: bool) -> Option<Handle> {
         loop {
             let node = candidate.node::<M>();
@@ -223,7 +224,7 @@ impl<M: Machine> ShflQueue<M> {
             let notified = if bed.is_some() { state::NAPPING } else { state::HEAD };
             if node.state.compare_exchange(seen, notified, AcqRel, Relaxed).is_ok() {
                 match bed {
-                    Some(word) => M::requeue(node, word), // Invariant 7. Who does not sleep there sees what it is.
+                    Some(word) => M::requeue(node, word), // Invariant 7. If awake, it sees its new state.
                     None if notes => note_awake::<M>(candidate),
                     None => {}
                 }
@@ -237,7 +238,7 @@ impl<M: Machine> ShflQueue<M> {
         self.pass_on(leaver, onto, true)
     }
 
-    /// The same where nobody sleeps.
+    /// The same for a queue in which no waiter sleeps.
     pub fn pass_awake(&self, leaver: Handle) {
         let asleep = self.pass_on(leaver, None, false);
         debug_assert!(asleep.is_none(), "nobody sleeps here");
@@ -252,13 +253,13 @@ impl<M: Machine> ShflQueue<M> {
         self.make_head(next, onto, notes)
     }
 
-    /// Takes a head that does not run out of the queue, and [installs](Self::install) the next. A lock that a head may
-    /// win while it is being evicted lets it leave as who evicts it does: by clearing `head`. Fails if the head has
-    /// left, or if its successor has not linked itself yet.
+    /// Takes a head that does not run out of the queue, [installs](Self::install) the next one, and returns that if it
+    /// sleeps. In a lock whose head may win while it is being evicted, the head leaves as its evictor does: it clears
+    /// `head`. The queue stays as it is if the head has left, or if its successor has not linked itself yet.
     pub fn evict(&self, idle: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let node = idle.node::<M>();
         let notified = matches!(node.state.load(Acquire), state::HEAD | state::NAPPING);
-        // Nor one that is rewriting links at this moment, and does run.
+        // Do not evict a head that is rewriting links at this moment: it does run.
         if !notified || !shuffler::retire(node) || !self.unname(idle) {
             return None; // Invariant 5.
         }
@@ -274,16 +275,16 @@ impl<M: Machine> ShflQueue<M> {
         notified
     }
 
-    /// Whether a waiter that joined behind `previous` is reachable from the front, as far as `previous` has anything to
-    /// do with that: it has fallen asleep, or left, and so had linked itself (invariant 6). A hint: it may have left
-    /// the queue, and so may serve elsewhere.
+    /// Whether `previous`, behind which a waiter joined, has linked itself, so that the waiter can be reached from the
+    /// front as far as that depends on `previous`. It has if it has fallen asleep, or left (invariant 6). A hint: it
+    /// may have left the queue, and its node may serve elsewhere.
     pub fn is_linked(previous: Handle) -> bool {
         let seen = previous.node::<M>().state.load(Relaxed);
         is_asleep(seen) || matches!(seen, state::NAPPING | state::ABANDONED)
     }
 
     /// In a forked child, where `head` names a thread that does not exist: forgets the queue, unless live waiters have
-    /// already started a new one behind it (then they have named their own head).
+    /// already started a new one behind it. (Then they have named their own head.)
     #[cold]
     pub fn bury(&self, dead_head: u32) {
         let _ = self.head.compare_exchange(dead_head, 0, AcqRel, Relaxed);
@@ -301,14 +302,14 @@ impl<M: Machine> Default for ShflQueue<M> {
     }
 }
 
-/// The head's wait begins. Relaxed: a stale reading hands over early, or a release later.
+/// The head's wait begins. Relaxed: with a stale value the hand-off is early, or one release late.
 pub fn start_clock<M: Machine>(node: &Node<M>) {
     node.since.store(M::micros(), Relaxed);
     node.passes.store(0, Relaxed);
 }
 
-/// The head is awake, or being woken: who is behind it, should it sleep, is to look for itself if that lasts. A hint,
-/// in a word that is one in all uses of a node: the waiter may have moved on.
+/// The head is awake, or is being woken. If the waiter behind it sleeps, it should look for the lock itself if this
+/// lasts. A hint, in a word that is a hint in all uses of a node: the waiter may have moved on.
 pub fn note_awake<M: Machine>(head: Handle) {
     note::<M>(head, AWAKE);
 }
@@ -324,7 +325,8 @@ fn note<M: Machine>(head: Handle, what: u32) {
     }
 }
 
-/// Whether the waiter was told that the head is awake; it is told anew if that is so for longer. Relaxed: a hint.
+/// Whether the waiter has the note that the head is awake. Clears it: it is set again if the head stays awake. Relaxed:
+/// a hint.
 pub fn is_noted<M: Machine>(waiter: &Node<M>) -> bool {
     let noted = waiter.check_at.load(Relaxed) != 0;
     if noted {
@@ -336,7 +338,7 @@ pub fn is_noted<M: Machine>(waiter: &Node<M>) -> bool {
 /// Value of `check_at`.
 const AWAKE: u32 = 1;
 
-/// For how long the head has been head, in µs.
+/// How long the head has been head, in µs.
 pub fn waited<M: Machine>(node: &Node<M>) -> u32 {
     M::micros().wrapping_sub(node.since.load(Relaxed))
 }

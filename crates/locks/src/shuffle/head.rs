@@ -1,7 +1,8 @@
 //! # The head of a ShflLock's queue
 //!
-//! The first waiter alone contends for the word: it polls for a while, then sleeps on the word itself, by glibc's
-//! protocol, until a release wakes it, or its deadline has passed. See [`shfl`](super::shfl), invariants 1 and 2.
+//! How the first waiter contends for the word. No other waiter of the queue does. It polls for a while, then sleeps on
+//! the word itself, by glibc's protocol, until a release wakes it, or its deadline has passed. See
+//! [`shfl`](super::shfl), invariants 1 and 2.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -16,23 +17,23 @@ use crate::shuffle::shuffler;
 use crate::shuffle::turn::WALK_EVERY;
 use crate::wait::WaitPolicy;
 
-/// How long (µs) a head waits for a promise to be kept before it looks again.
+/// How long (µs) a head waits for a promised grant before it looks again.
 const PROMISE: u32 = 10;
-/// A head that polls looks at the clock once in so many polls.
+/// A head that polls looks at the clock once in this many polls.
 const ASK_EVERY: u32 = 16;
 
-/// How contending as the head ended. In any case the node is out of the queue.
+/// How the head's contention ended. In each case the node is out of the queue.
 pub(super) enum Contended {
-    /// The lock is ours.
+    /// This thread has the lock.
     Won,
-    /// Gave up.
+    /// The deadline has passed.
     TimedOut,
-    /// Thrown out for not running; the node is still ours.
+    /// Evicted, because this thread did not run. The node still belongs to it.
     Evicted,
 }
 
 impl<M: Machine> Lock<'_, M> {
-    /// Contends for the word as the head, until it is won (`holding`: it already is); then leaves the queue.
+    /// Contends for the word as the head, until it is won (`holding`: it already is). Then leaves the queue.
     pub(super) fn contend<W: WaitPolicy, P: Admission>(
         &self,
         me: Handle,
@@ -41,14 +42,14 @@ impl<M: Machine> Lock<'_, M> {
     ) -> Contended {
         let node = me.node::<M>();
         shuffler::start_at_head(node);
-        // One that was moved to the word may have slept there: invariant 2.
+        // A head that was moved to the word may have slept there: invariant 2.
         let mut taken = if self.wake_up(node) { SLEEPERS } else { HELD };
         let mut won = holding || (W::SPINS && self.spin_as_head::<W, P>(me, until, taken));
         while !won {
             if node.state.load(Acquire) == state::EVICTED {
                 return Contended::Evicted;
             }
-            // Fails if the lock has just been granted: then it is taken below.
+            // If this fails, the lock has just been granted to this thread, which takes it below.
             if until.is_some_and(|deadline| M::expired(&deadline)) && self.queue.unname(me) {
                 if let Some(next) = self.queue.pass(me, None) {
                     wake::<M>(next);
@@ -62,7 +63,7 @@ impl<M: Machine> Lock<'_, M> {
             won = won || self.spin_as_head::<W, P>(me, until, taken);
         }
         if node.state.load(Relaxed) == state::EVICTED {
-            // Told before the evictor released the lock that we hold now: the node is in no queue.
+            // Evicted before the lock was released to this thread, which holds it now: the node is in no queue.
             M::give_node(me);
         } else if self.queue.pass(me, Some(self.word)).is_some() {
             self.note_sleeper();
@@ -70,12 +71,12 @@ impl<M: Machine> Lock<'_, M> {
         Contended::Won
     }
 
-    /// NAPPING -> HEAD. Whether it was; it was not if it is awake, or evicted.
+    /// NAPPING -> HEAD. Returns whether it was NAPPING. If not, it is awake already, or evicted.
     fn wake_up(&self, node: &Node<M>) -> bool {
         node.state.compare_exchange(state::NAPPING, state::HEAD, Relaxed, Relaxed).is_ok()
     }
 
-    /// (head = me, GRANTED) -> (head = me): the reservation is ours.
+    /// (head = me, GRANTED) -> (head = me): takes the grant. Returns whether there was one.
     fn take_grant(&self, me: Handle) -> bool {
         let taken =
             self.queue.head.load(Relaxed) & GRANTED != 0 && self.queue.change_head(naming(me) | GRANTED, naming(me));
@@ -127,7 +128,8 @@ impl<M: Machine> Lock<'_, M> {
         self.queue.change_head(naming(me), naming(me) | ASKED);
     }
 
-    /// The head sleeps on the word, 1 -> 2, until it is woken, or its deadline has passed. Whether the lock was won.
+    /// The head sleeps on the word, 1 -> 2, until it is woken, or its deadline has passed. Returns whether it won the
+    /// lock.
     fn doze(&self, me: Handle, until: Option<Deadline>) -> bool {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
@@ -141,7 +143,7 @@ impl<M: Machine> Lock<'_, M> {
             M::relax(PROMISE); // The releaser needs two more instructions.
         } else if !won && promise != GRANTED {
             M::trace(Event::Park);
-            // A wake-up that changed nothing was a signal's.
+            // A wake-up that changed nothing came from a signal.
             while M::park(self.word, SLEEPERS, until) == Unparked::Woken
                 && self.word.load(Relaxed) == SLEEPERS
                 && self.queue.head.load(Relaxed) & GRANTED == 0

@@ -5,9 +5,9 @@
 //! | [`shfl`] | the lock: a word in front, one queue behind it; problem, sources, departures, invariants |
 //! | [`turn`] | the wait in the queue |
 //! | [`head`] | the head's contention for the word |
-//! | [`release`] | the release: whoever comes first, or the head |
-//! | [`spin`] | the same without sleepers: the non-blocking ShflLock |
-//! | [`front`] | the queue's front: joining, becoming head, leaving, skipping who gave up |
+//! | [`release`] | the release: to the first thread that takes the word, or to the head |
+//! | [`spin`] | the non-blocking ShflLock: the same without sleepers |
+//! | [`front`] | the front of the queue: joining, becoming head, leaving, skipping abandoned nodes |
 //! | [`shuffler`] | the walk that reorders the queue and wakes sleepers ahead of their turn |
 
 pub mod front;

@@ -1,5 +1,8 @@
 //! # ShflLock: a word in front, one queue of spinning and sleeping waiters behind it
 //!
+//! A blocking mutex for machines with several NUMA nodes: one waiter contends for a word, and the others wait in a
+//! queue that waiters reorder. Take it when threads on many CPUs want the same lock.
+//!
 //! **Problem.** A lock should cost one atomic operation without contention. It should keep its throughput on several
 //! NUMA nodes and with more threads than CPUs. And it should need only a few bytes. **Idea.** Holding and waiting are
 //! decoupled. The holder owns a test-and-set word. Waiters queue, and only the head of the queue contends for the word.
@@ -32,23 +35,23 @@
 //!    holder moves it to the word without waking it, and the thread that frees the word wakes it. A holder that took
 //!    the lock out of turn wakes another sleeper when it releases (ROUSE).
 //! 4. *One arrival polls* before it queues, while others queue: a running thread is the cheapest successor (competitive
-//!    succession, §5.4). More than one would fight over the line.
+//!    succession, §5.4). If several polled, they would take the line from each other.
 //! 5. *A sleeper sleeps until it is woken.* A release wakes the head. If the kernel answers that the head did not
 //!    sleep, the head may be frozen in a signal handler. Then the release wakes another sleeper, which looks for the
 //!    lock. If that one takes the lock, it leaves its node behind, and removes a head that does not run from the queue.
 //!    A head may also freeze while it is awake. So the thread that wakes it leaves a mark in the node of the waiter
 //!    behind it. A waiter that wakes up, ever more seldom, and finds such a mark looks for the lock, too
 //!    ([`turn`](super::turn)). But as long as the head sleeps, no thread accesses the lock unless it was woken: a
-//!    program may end while threads are blocked on a lock whose memory is gone.
+//!    program may end while threads are blocked on a lock whose memory was freed.
 //! 6. Nodes come from a pool, not from the stack. A waiter may leave by time-out, and leaves its node behind. A queue
-//!    full of such nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
+//!    full of such nodes admits no newcomer ([`LeftBehind`](crate::wait::left::LeftBehind)).
 //!
 //! ## State: 12 bytes
 //! | `word` | meaning |
 //! |---|---|
 //! | 0 | free |
 //! | 1 | held (or reserved: `head` has GRANTED) |
-//! | 2 | the same, and a thread sleeps on the word: the head, or one that bypasses flashlock |
+//! | 2 | held (or reserved), and a thread sleeps on the word: the head, or one that bypasses flashlock |
 //!
 //! `head` and `tail`: see [`front`](super::front). The wait in the queue is in [`turn`](super::turn), that of the head
 //! in [`head`](super::head), the release in [`release`](super::release).
@@ -71,9 +74,9 @@
 //! measures the bound on real threads.
 //!
 //! ## Invariants (beside those of `front`)
-//! 1. Whoever changes `word` from 0, or clears GRANTED, holds the lock.
+//! 1. A thread that changes `word` from 0, or clears GRANTED, holds the lock.
 //! 2. A head falls asleep only after it wrote 2, while the word holds 2; or a holder, which writes 2, moves it there
-//!    asleep. A head that slept there acquires with 2 (others may, too).
+//!    asleep. A head that slept there acquires with 2. (Others may, too.)
 //! 3. After the releasing exchange of `word`, or the CAS that sets GRANTED, the releaser touches only nodes and futex
 //!    addresses.
 //! 4. If a thread sleeps on the word, it is 2, or a wake-up is on its way.
@@ -105,11 +108,11 @@ use crate::shuffle::head::Contended;
 use crate::shuffle::turn::Turn;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
-/// Nobody holds the lock.
+/// No thread holds the lock.
 pub(super) const FREE: u32 = 0;
-/// Somebody holds the lock.
+/// A thread holds the lock.
 pub(super) const HELD: u32 = 1;
-/// The same, and somebody sleeps on the word.
+/// The same, and a thread sleeps on the word.
 pub(super) const SLEEPERS: u32 = 2;
 
 /// The blocking ShflLock: waiters wait by `W` and are grouped by `P`.
@@ -166,15 +169,15 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
     fn line_up<M: Machine>(lock: &Lock<'_, M>, me: Handle, until: Option<Deadline>) -> Turn {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
-        node.role.store(P::role::<M>(), Relaxed); // Published as the rest, by `join`.
-        node.queued_at.store(M::micros(), Relaxed); // As well.
-        node.check_at.store(0, Relaxed); // And this.
+        node.role.store(P::role::<M>(), Relaxed); // `join` publishes it, with the rest.
+        node.queued_at.store(M::micros(), Relaxed); // So does it this,
+        node.check_at.store(0, Relaxed); // and this.
         let behind = lock.queue.join_behind(me, me);
         if behind.is_some() {
             return lock.wait_turn::<W, P>(me, behind, until);
         }
         start_clock(node);
-        node.state.store(state::HEAD, Relaxed); // Nobody else changes it yet: `head` does not name it.
+        node.state.store(state::HEAD, Relaxed); // No other thread changes it yet: `head` does not name it.
         lock.queue.set_head(naming(me));
         Turn::Head
     }
@@ -204,7 +207,7 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
         }
     }
 
-    /// A grant that nobody takes does not make the lock held for ever.
+    /// Takes a lock whose grant is stale: a grant that is never taken must not keep the lock held for ever.
     #[cold]
     fn try_stale<M: Machine>(lock: &Lock<'_, M>) -> bool {
         let taken = lock.revoke_stale_grant();
@@ -265,11 +268,11 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
         word.load(Relaxed) != FREE
     }
 
-    /// The chain goes behind the tail. The first of it stays CLAIMED until he is linked, or HEAD, and the queue is not
+    /// The chain goes behind the tail. Its first waiter stays CLAIMED until it is linked, or HEAD. The queue is not
     /// accessed after that (invariant 2 of `cond/chain`).
     ///
-    /// The last is woken, and goes on to wait here, so that one of them looks for himself, should the head be frozen.
-    /// He may be gone already: then somebody is woken for nothing.
+    /// The last waiter is woken, and goes on waiting here. So one of the waiters looks for the lock itself if the head
+    /// is frozen. The last waiter may have left already: then the wake-up is in vain.
     fn adopt(_: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
         let (first, last, now) = (chain.first(), chain.last(), M::micros());
         let queues = |node: &Node<M>| node.queued_at.store(now, Relaxed);

@@ -1,12 +1,12 @@
 //! # The shuffler
 //!
-//! A waiter that would otherwise only burn cycles walks the queue behind itself and moves waiters that its policy wants
-//! together right behind its own group; sleepers near the front it wakes before their turn. ShflLocks, slides 38–40 and
-//! 45–57; blocking, slides 59–69.
+//! The walk by which a waiter that would otherwise only burn cycles reorders the queue. It visits the waiters behind
+//! itself, and moves those that its policy wants together directly behind its own group. It also wakes sleepers near
+//! the front before their turn. **Source.** ShflLocks, slides 38–40 and 45–57; blocking, slides 59–69.
 //!
 //! ```text
 //!   t1(0) t2(3) t3(0) t4(3)        t1 is the shuffler and of node 0
-//!   t1(0) t3(0) t2(3) t4(3)        t3 moved next to t1; t3 is now the shuffler
+//! t1(0) t3(0) t2(3) t4(3) t3 was moved next to t1; t3 is now the shuffler
 //! ```
 //!
 //! ## Invariants (slide 57)
@@ -15,16 +15,17 @@
 //! 3. The shuffler can pass its role to any of its successors.
 //! 4. After passing the role, a waiter only spins.
 //!
-//! They make the walk safe without a lock: the shuffler rewrites only links at and behind itself, of nodes that already
-//! have successors (so no joiner writes them), and only the front removes nodes, ahead of the shuffler or at it (1 and
-//! 2). So it cannot move the tail; where a policy chooses the tail, those who stand before it join anew, behind it. A
-//! role that is passed to a waiter which then gives up is lost; the first head that is in no group starts anew (2).
+//! These invariants make the walk safe without a lock. The shuffler rewrites only links at and behind itself, of nodes
+//! that already have successors: no joiner writes these. Only the front removes nodes, ahead of the shuffler or at it
+//! (1 and 2). So the shuffler cannot move the tail. If a policy chooses the tail, the waiters before the tail join
+//! anew, behind it. If the role is passed to a waiter that then gives up, the role is lost. The first head that is in
+//! no group starts anew (2).
 //!
-//! Who is moved, and where, its [policy](crate::policy) says; by NUMA node, above.
+//! The [policy](crate::policy) decides which waiters are moved, and where. In the picture above it is the NUMA node.
 //!
-//! **Bounded.** The group's length is carried from shuffler to shuffler; at `max_shuffles` nobody shuffles until the
-//! queue has reached a waiter in no group, so the first of those is passed over no more often than that (and by those
-//! who join at the very moment at which a tail is chosen).
+//! **Bounded.** The size of the group is carried from shuffler to shuffler. At `max_shuffles`, no waiter shuffles until
+//! the queue has reached a waiter in no group. So the first waiter in no group is passed over at most that often (and
+//! by waiters that join at the very moment at which a tail is chosen).
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -40,36 +41,37 @@ pub fn has_role<M: Machine>(node: &Node<M>) -> bool {
     node.batch.load(Acquire) & SHUFFLER != 0
 }
 
-/// Whether this waiter was moved next to others of its kind, or found there.
+/// Whether this waiter is in a group: it was moved there, or stood there already.
 pub fn is_shuffled<M: Machine>(node: &Node<M>) -> bool {
     node.batch.load(Relaxed) != 0
 }
 
-/// A new head that is in no group takes the role (invariant 2); the shuffler before it, if any, was at the front and is
-/// gone.
+/// A new head that is in no group takes the role (invariant 2). If there was a shuffler before it, that was at the
+/// front and has left.
 pub fn start_at_head<M: Machine>(node: &Node<M>) {
-    // Fails if it is in a group, or RETIRED.
+    // If this fails, the head is in a group, or RETIRED.
     let _ = node.batch.compare_exchange(0, SHUFFLER | 1, Acquire, Relaxed);
 }
 
-/// Takes the role away from a head that is to be evicted. Fails if it is walking: then it must not leave the queue.
+/// Takes the role away from a head that is to be evicted. Returns false if it is walking: then it must stay in the
+/// queue.
 pub fn retire<M: Machine>(node: &Node<M>) -> bool {
     let seen = node.batch.load(Relaxed);
     seen & WALKING == 0 && node.batch.compare_exchange(seen, seen & !SHUFFLER | RETIRED, AcqRel, Relaxed).is_ok()
 }
 
-/// The shuffler and those that were put behind it, all next to each other.
+/// The shuffler and the waiters that were placed directly behind it.
 struct Group {
     last: Handle,
-    /// Its place in the group, which is the number of members so far.
+    /// The place of `last` in the group, which is the number of members so far.
     size: u32,
     /// How many sleepers may still be woken.
     wakes: u32,
 }
 
 impl Group {
-    /// before -> here -> x, last -> y   ==>   before -> x, last -> here -> y. `here` has a successor. Whether it was
-    /// moved; it is not if it stood there already.
+    /// before -> here -> x, last -> y ==> before -> x, last -> here -> y. `here` has a successor. Returns whether it
+    /// was moved; it was not if it stood there already.
     fn take<M: Machine>(&mut self, before: Handle, here: Handle) -> bool {
         let (last, current) = (self.last.node::<M>(), here.node::<M>());
         let moved = before != self.last;
@@ -84,8 +86,9 @@ impl Group {
         moved
     }
 
-    /// The same, if `here` has no successor yet: then whom it passes are put behind the tail.
-    /// last -> y -> ... -> before -> here   ==>   last -> here -> ... -> y -> ... -> before
+    /// The same for a `here` that has no successor yet: the waiters that it passes are put behind the tail.
+    ///
+    /// last -> y -> ... -> before -> here ==> last -> here -> ... -> y -> ... -> before
     fn take_tail<M: Machine>(&mut self, queue: &ShflQueue<M>, before: Handle, here: Handle) {
         let last = self.last.node::<M>();
         let first = Handle::from_word(last.next.load(Relaxed)).filter(|_| before != self.last);
@@ -99,7 +102,7 @@ impl Group {
         self.admit::<M>(here);
     }
 
-    /// One more member, which stands behind the last.
+    /// Adds a member to the group. It stands behind `last`.
     fn admit<M: Machine>(&mut self, here: Handle) {
         let member = here.node::<M>();
         self.last = here;
@@ -111,13 +114,13 @@ impl Group {
     }
 }
 
-/// One walk. The caller is the shuffler. Stops early when `stop` says that there is something better to do, and the
-/// policy agrees.
+/// One walk. The caller is the shuffler. Ends early when `stop` says that there is something better to do, unless the
+/// policy [finishes](Admission::finishes).
 pub fn walk<M: Machine, P: Admission>(me: Handle, queue: &ShflQueue<M>, stop: impl FnMut() -> bool) {
     let node = me.node::<M>();
     let at_front = node.state.load(Relaxed) == state::HEAD;
     let role = node.batch.load(Relaxed);
-    // Pairs with `retire`: one of the two fails. Acquire: the links as the shuffler before left them.
+    // Pairs with `retire`: one of the two fails. Acquire: sees the links as the last shuffler left them.
     let walking = role | WALKING;
     if role & SHUFFLER == 0
         || !P::walks::<M>(at_front)
@@ -135,7 +138,7 @@ pub fn walk<M: Machine, P: Admission>(me: Handle, queue: &ShflQueue<M>, stop: im
             group.take::<M>(before, here);
         }
     }
-    // Release, here and there: whoever touches the links next must see them as they are.
+    // Release, in both cases: the next thread that touches the links must see them as they are.
     if group.last == me {
         node.batch.fetch_and(!WALKING, Release);
     } else {
@@ -145,8 +148,8 @@ pub fn walk<M: Machine, P: Admission>(me: Handle, queue: &ShflQueue<M>, stop: im
     }
 }
 
-/// Visits who is behind the shuffler, and takes those into the group that belong there. Whom the head would choose if
-/// there are none, behind the node before.
+/// Visits the waiters behind the shuffler, and takes those into the group that belong there. Returns the waiter that
+/// the head chooses if there are none, behind the node before it.
 fn gather<M: Machine, P: Admission>(
     me: Handle,
     at_front: bool,
@@ -161,7 +164,7 @@ fn gather<M: Machine, P: Admission>(
         let Some(here) = Handle::from_word(before.node::<M>().next.load(Acquire)) else { break };
         let current = here.node::<M>();
         let behind = Handle::from_word(current.next.load(Acquire));
-        // Acquire: its thread has done with it.
+        // Acquire: its thread has finished with it.
         if current.state.load(Acquire) == state::ABANDONED {
             // before -> current -> behind   ==>   before -> behind
             let Some(behind) = behind else { break };
@@ -171,7 +174,7 @@ fn gather<M: Machine, P: Admission>(
             continue;
         }
         let moved = match P::place(me.node::<M>(), current) {
-            // With a successor it is not the tail, and its links are the shuffler's (invariant 4 of `front`).
+            // It has a successor, so it is not the tail, and its links are the shuffler's (invariant 4 of `front`).
             Place::Next if behind.is_some() => group.take::<M>(before, here),
             Place::Choice(rank) if at_front && best.is_none_or(|best| rank < best) => {
                 (best, chosen) = (Some(rank), Some((before, here)));

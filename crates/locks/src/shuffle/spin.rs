@@ -1,49 +1,51 @@
 //! # ShflLock that spins: a word in front, one queue of spinning waiters behind it
 //!
-//! **Problem.** A lock that costs one atomic when nobody contends, and keeps its throughput on several NUMA nodes, in a
-//! few bytes, where waiters need not sleep. **Idea.** Holder and waiters are decoupled: the holder owns a test-and-set
-//! word, and releases it by a store; waiters queue, the head of the queue alone contends for the word, and waiters that
-//! have nothing to do reorder the queue (*shuffling*). **Source.** Kashyap et al., SOSP'19, the non-blocking lock;
-//! thesis defence, slides 41–57.
+//! A mutex whose waiters spin in a queue and reorder it. It is the blocking ShflLock without sleepers.
 //!
-//! **Use it** when there are never more threads than CPUs, and to see what shuffling does, apart from all else.
-//! **Rather not** when threads outnumber CPUs, or may be stopped: the [blocking one](super::shfl) is made of the same
-//! queue and copes.
+//! **Problem.** A lock should cost one atomic operation without contention. It should keep its throughput on several
+//! NUMA nodes, in a few bytes. Waiters need not sleep. **Idea.** Holding and waiting are decoupled. The holder owns a
+//! test-and-set word, and releases it by a store. Waiters queue, and only the head of the queue contends for the word.
+//! Waiters that have nothing else to do reorder the queue (*shuffling*). **Source.** Kashyap et al., SOSP'19, the
+//! non-blocking lock; thesis defence, slides 41–57.
+//!
+//! **Use it** when there are never more threads than CPUs, and to see what shuffling does by itself. **Rather not**
+//! when threads outnumber CPUs, or may be stopped: the [blocking ShflLock](super::shfl) has the same queue and copes
+//! with both.
 //!
 //! ```text
 //!   word ── 1 ─── held by a thread that is in no queue
-//!   head ──> [A:0]  alone of the queue polls the word
+//! head ──> [A:0] the only waiter of the queue that polls the word
 //!              └──> [B:0] ──> [C:1] ──> [D:0] <── tail                 (node 0 or 1)
 //!   shuffled:       [B:0] ──> [D:0] ──> [C:1]                          by A, or by B, while they spin
 //! ```
 //!
 //! **Departures.**
-//! 1. *Newcomers pass the queue, for a while.* Who finds the word free takes it, as the paper's stealing does; a head
-//!    that has contended for `bound` µs says so (RESERVED), and from then on newcomers queue.
-//! 2. The lock names its head, as the blocking one, 4 bytes more than on the slides: in a forked child, a head that
-//!    does not exist there is told from one that does.
-//! 3. Nodes come from a pool, not the stack; a waiter may leave by time-out, and leaves its node behind; a queue full
-//!    of such nodes lets nobody join ([`LeftBehind`](crate::wait::left::LeftBehind)).
-//! 4. *A long wait is not all spinning*: after 10 ms a waiter naps between two looks. Hundreds of spinners, or one that
-//!    outranks the holder, would keep his CPU from him; a hand-over to a waiter that naps is late by what is left of
-//!    the nap.
+//! 1. *Newcomers pass the queue, for a while.* A newcomer that finds the word free takes it, as in the paper
+//!    (stealing). A head that has contended for `bound` µs sets RESERVED. From then on newcomers queue.
+//! 2. The lock names its head, as the blocking one does, in 4 bytes more than on the slides. So a forked child can
+//!    distinguish a head that does not exist there from one that does.
+//! 3. Nodes come from a pool, not from the stack. A waiter may leave by time-out, and leaves its node behind. A queue
+//!    full of such nodes admits no newcomer ([`LeftBehind`](crate::wait::left::LeftBehind)).
+//! 4. *A long wait is not all spinning*: after 10 ms a waiter naps between polls. Otherwise hundreds of spinners, or
+//!    one with a higher priority than the holder, would keep the holder off its CPU. A hand-off to a waiter that naps
+//!    is late by the rest of the nap.
 //!
 //! ## State: 12 bytes
 //! | `word` | `head` | meaning |
 //! |---|---|---|
 //! | 0 | – | free |
 //! | 1 | – | held |
-//! | – | 0 | nobody contends as head |
-//! | – | node | it contends; newcomers may, too |
-//! | – | node, RESERVED | it contends alone |
+//! | – | 0 | no thread contends as head |
+//! | – | node | this node's thread is head and contends; newcomers may, too |
+//! | – | node, RESERVED | the head contends alone |
 //!
-//! The queue, and its invariants, are the blocking lock's ([`front`](super::front)); of its flags only the first is
-//! used, as RESERVED. How it is reordered: [`shuffler`]. By which [policy](crate::policy): `policy=`.
+//! The queue and its invariants are the blocking lock's ([`front`](super::front)). Of its flags only the first is used,
+//! as RESERVED. [`shuffler`] says how the queue is reordered; the [policy](crate::policy) is chosen by `policy=`.
 //!
 //! ## Invariants (beside those of `front`)
-//! 1. Whoever changes `word` from 0 to 1 holds the lock, and alone changes it back.
-//! 2. RESERVED is set by the head, of itself, and cleared with its name. It keeps nobody out of a queue, and nobody who
-//!    only tries.
+//! 1. A thread that changes `word` from 0 to 1 holds the lock, and only that thread changes it back.
+//! 2. The head sets RESERVED for itself; it is cleared with the head's name. RESERVED prevents
+//!    neither queueing nor a tried acquisition.
 //! 3. After the releasing store the lock is not accessed.
 //!
 //! ## Orderings
@@ -51,10 +53,10 @@
 //! |---|---|---|---|
 //! | CAS 0 -> 1 on `word` | Acquire | the releasing store | sees the last section |
 //! | `word` store 0 | Release | that CAS | hands over this section |
-//! | `head` load in `barge` | Relaxed | – | a newcomer that sees RESERVED late is one more that came before it |
+//! | `head` load in `barge` | Relaxed | – | a newcomer that sees RESERVED late counts as one that came before it |
 //!
-//! **Cannot:** let the queue go on while its head is not running; sleep until it is told; take the waiters of a
-//! broadcast into its queue, where nobody sleeps.
+//! **Cannot:** let the queue go on while its head does not run; sleep until it is woken; take the waiters of a
+//! broadcast into its queue, because no waiter sleeps there.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -72,19 +74,20 @@ use crate::wait::Spin;
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 
-/// How long (µs) a waiter polls at a time, at first.
+/// How long (µs) a waiter polls before its first nap is considered.
 const POLLS: u32 = 1_000;
-/// After so long (µs) it naps in between …
+/// After this long (µs) it naps between polls …
 const LONG: u32 = 10_000;
-/// … for so long (µs) …
+/// … for this long (µs) …
 const NAP: u32 = 500;
-/// … and polls for so long (µs).
+/// … and polls for this long (µs).
 const LOOK: u32 = 20;
 
 /// The spinning ShflLock: waiters are grouped by `P`.
 pub struct ShflSpin<P: Admission = Chosen>(PhantomData<P>);
 
-/// Between two rounds of polling, in a wait since then: naps, if it is a long one. How long (µs) to poll next.
+/// Between two rounds of polling, in a wait that began at `since`: naps, if the wait is long. Returns for how long (µs)
+/// to poll next.
 fn rest<M: Machine>(since: u32) -> u32 {
     if M::micros().wrapping_sub(since) < LONG {
         return POLLS;
@@ -106,7 +109,7 @@ fn try_take<M: Machine>(word: &M::Word) -> bool {
 }
 
 impl<M: Machine> Lock<'_, M> {
-    /// 0 -> 1, by one who is in no queue, unless the head is to have the lock.
+    /// 0 -> 1, by a thread that is in no queue, unless the lock is reserved for the head.
     #[inline(always)]
     fn barge(&self) -> bool {
         self.queue.head.load(Relaxed) & RESERVED == 0 && try_take::<M>(self.word)
@@ -124,7 +127,7 @@ impl<M: Machine> Lock<'_, M> {
         ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
     }
 
-    /// In a forked child: a head that does not exist there leads no queue, and reserves nothing.
+    /// In a forked child: forgets a head that does not exist there. It leads no queue and reserves nothing.
     fn forget_the_dead(&self) {
         let head = self.queue.head.load(Relaxed);
         if named(head).is_some_and(|waiter| !waiter.node::<M>().is_alive()) {
@@ -137,10 +140,10 @@ impl<M: Machine> Lock<'_, M> {
         let me = M::take_node();
         let node = me.node::<M>();
         node.prepare(state::WAITING);
-        node.role.store(P::role::<M>(), Relaxed); // Published as the rest, by `join`.
+        node.role.store(P::role::<M>(), Relaxed); // `join` publishes it, with the rest.
         if self.queue.join(me, me) {
             start_clock(node);
-            node.state.store(state::HEAD, Relaxed); // Nobody else changes it yet: `head` does not name it.
+            node.state.store(state::HEAD, Relaxed); // No other thread changes it yet: `head` does not name it.
             self.queue.set_head(naming(me));
         } else {
             self.wait_turn::<P>(me, until)?;
@@ -150,7 +153,7 @@ impl<M: Machine> Lock<'_, M> {
         won
     }
 
-    /// Waits in the queue until it is head; if it gives up, its node stays behind.
+    /// Waits in the queue until it is head. If it gives up, its node stays behind.
     fn wait_turn<P: Admission>(&self, me: Handle, until: Option<Deadline>) -> Result<(), TimedOut> {
         let (since, mut polls) = (M::micros(), POLLS);
         while !self.queue.spin_while_shuffled::<Spin, P>(me, M::sooner(polls, until)) {

@@ -1,7 +1,7 @@
 //! # Waiting in a ShflLock's queue
 //!
-//! From the failed attempt on the word to the front of the queue: the one arrival that polls, the wait for the turn,
-//! and what a waiter may do that gets up without having been told. See [`shfl`](super::shfl), departures 4 and 5.
+//! The wait from the failed attempt on the word to the front of the queue: the one arrival that polls, the wait for the
+//! turn, and what a waiter may do that wakes up before its turn. See [`shfl`](super::shfl), departures 4 and 5.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -15,12 +15,12 @@ use crate::shuffle::shfl::{FREE, Lock, SLEEPERS, try_take};
 use crate::shuffle::shuffler;
 use crate::wait::{STAY, WaitPolicy};
 
-/// A waiter that has not seen the head asleep looks for itself after so long (µs), then after twice as long, and so on
-/// without end.
+/// A waiter that has not seen the head asleep looks for the lock itself after this long (µs), then after twice as long,
+/// and so on without end.
 pub(crate) const LOOK: u32 = 16_000;
-/// A grant that has not been taken for so long (µs), or for two bounds, may be taken back.
+/// A grant that has not been taken for this long (µs), or for two bounds if that is more, may be revoked.
 const STALE_GRANT: u32 = 10_000;
-/// The shuffler walks once in so many polls.
+/// The shuffler walks once in this many polls.
 pub(crate) const WALK_EVERY: u32 = 2;
 
 /// How a wait in the queue ended.
@@ -30,25 +30,26 @@ pub(crate) enum Turn {
     Head,
     /// First in the queue, and the lock was won on the way.
     HeadHolding,
-    /// The lock was won out of turn; the node stayed behind.
+    /// The lock was won out of turn; the node stayed in the queue.
     Won,
-    /// Gave up; the node stayed behind.
+    /// The waiter gave up; the node stayed in the queue.
     TimedOut,
 }
 
 impl<M: Machine> Lock<'_, M> {
-    /// One newcomer polls the word before it queues. Whether the lock was won.
+    /// One newcomer polls the word before it queues. Returns whether it won the lock.
     pub(super) fn arrive(&self) -> bool {
         self.queue.arrive(self.word, |seen| seen == FREE && try_take::<M>(self.word))
     }
 
-    /// Waits in the queue, where it joined `behind` somebody.
+    /// Waits in the queue, where it joined behind the node `behind`.
     ///
-    /// It sleeps until it is told. Now and then, ever more seldom, it gets up: it may be that the head is frozen as it
-    /// polls, and so neither takes the lock nor is missed by a release. Once it has seen that the head sleeps, and that
-    /// who is before it has linked itself, it then looks at nothing but its own node, where whoever wakes the head
-    /// leaves word ([`note_awake`](crate::shuffle::front::note_awake)). Who was moved here looks at the lock, too. And
-    /// whoever is woken without being told has been roused, for the head may be frozen.
+    /// It sleeps until its state changes. Now and then, ever more seldom, it wakes up by itself: the head may be frozen
+    /// while it polls. Then the head does not take the lock, and no release notices that. Once the waiter has seen that
+    /// the head sleeps, and that its own predecessor has linked itself, it looks only at its own node. The thread that
+    /// wakes the head leaves a note there ([`note_awake`](crate::shuffle::front::note_awake)). A waiter that a
+    /// broadcast moved here goes on looking at the lock. A waiter that is woken although its state has not changed has
+    /// been roused, because the head may be frozen. It looks at the lock.
     pub(super) fn wait_turn<W: WaitPolicy, P: Admission>(
         &self,
         me: Handle,
@@ -64,7 +65,7 @@ impl<M: Machine> Lock<'_, M> {
             }
             match self.queue.sleep_in_queue::<W>(node, &mut look, trusts, until) {
                 notified if is_notified(notified) => return Turn::Head,
-                state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
+                state::WAITING if W::PARKS => continue, // Woken ahead of its turn: spin.
                 _ => {}
             }
             let (won, revoked) =
@@ -73,7 +74,7 @@ impl<M: Machine> Lock<'_, M> {
                 let turn = self.queue.leave_node(node, won);
                 if matches!(turn, Turn::Won) {
                     self.evict_idle_head(revoked);
-                    rouse::<M>(me); // Who joined behind it may have counted on it.
+                    rouse::<M>(me); // A waiter that joined behind it may have relied on it.
                 }
                 return turn;
             }
@@ -81,9 +82,9 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// Whether the head sleeps on the word, so that a release wakes it, or hears from the kernel that it does not
-    /// sleep; and whether a waiter that joined `behind` somebody is linked. Relaxed: what is seen is of now, or of a
-    /// moment ago, when it was true.
+    /// Whether the head sleeps on the word, so that a release wakes it or learns from the kernel that it does not
+    /// sleep; and whether the waiter that joined behind `behind` is linked. Relaxed: this is true now, or was true a
+    /// moment ago.
     pub(super) fn is_in_good_hands(&self, behind: Option<Handle>) -> bool {
         let head = self.queue.front();
         let asleep =
@@ -94,7 +95,7 @@ impl<M: Machine> Lock<'_, M> {
             && behind.is_none_or(ShflQueue::<M>::is_linked)
     }
 
-    /// (head = somebody, GRANTED) -> (head = somebody), if he has not taken it for long: the lock is ours.
+    /// (head = waiter, GRANTED) -> (head = waiter), if the grant is stale: this thread has the lock. Returns whether.
     pub(super) fn revoke_stale_grant(&self) -> bool {
         let head = self.queue.head.load(Acquire) & !BESIDE;
         let Some(taker) = named(head).filter(|_| head & PROMISED == GRANTED) else { return false };
@@ -107,9 +108,9 @@ impl<M: Machine> Lock<'_, M> {
         taken
     }
 
-    /// The holder, who has won the lock out of turn, throws the head out of the queue if that does not run: because it
-    /// has let a grant become stale (`revoked`); or as far as the clock says, or the kernel, if it should be asleep.
-    /// Nobody else may look for the lock by himself: so the holder's release wakes another sleeper.
+    /// The holder, which has won the lock out of turn, evicts the head if that does not run. The head does not run if
+    /// it has let a grant become stale (`revoked`); otherwise the clock decides, and for a head that should be asleep
+    /// also the kernel. No other waiter may look for the lock by itself. So the holder's release wakes another sleeper.
     pub(super) fn evict_idle_head(&self, revoked: bool) {
         let Some(waiter) = named(self.queue.front()).filter(|waiter| waiter.node::<M>().is_alive()) else { return };
         let node = waiter.node::<M>();
@@ -121,14 +122,14 @@ impl<M: Machine> Lock<'_, M> {
         if idle {
             self.evict(waiter);
         }
-        // Relaxed: for our own release.
+        // Relaxed: for this thread's own release.
         self.queue.head.fetch_or(ROUSE, Relaxed);
     }
 }
 
-/// What a wait in the queue is made of, whatever the lock in front of it.
+/// The steps of a wait in the queue, for any lock in front of it.
 impl<M: Machine> ShflQueue<M> {
-    /// One newcomer polls the word of the lock before it queues, until it has `taken` it. Whether it has.
+    /// One newcomer polls the word of the lock before it queues, until it has `taken` it. Returns whether it has.
     pub(crate) fn arrive(&self, word: &M::Word, taken: impl FnMut(u32) -> bool) -> bool {
         if self.head.fetch_or(ARRIVAL, Relaxed) & ARRIVAL != 0 {
             return false;
@@ -138,8 +139,8 @@ impl<M: Machine> ShflQueue<M> {
         won
     }
 
-    /// Polls for the turn. Shuffled waiters keep polling (slide 59), as long as there are CPUs for that and their
-    /// patience lasts. Whether it is head.
+    /// Polls for the turn. Shuffled waiters go on polling (slide 59), as long as there are CPUs for it and until
+    /// `limit`. Returns whether this waiter is head.
     pub(crate) fn spin_while_shuffled<W: WaitPolicy, P: Admission>(&self, me: Handle, limit: Deadline) -> bool {
         loop {
             if self.spin_in_queue::<W, P>(me, limit) {
@@ -152,7 +153,7 @@ impl<M: Machine> ShflQueue<M> {
         }
     }
 
-    /// Polls for the turn; shuffles if the role is passed to this waiter. Whether it is head.
+    /// Polls for the turn; shuffles if the role is passed to this waiter. Returns whether it is head.
     fn spin_in_queue<W: WaitPolicy, P: Admission>(&self, me: Handle, limit: Deadline) -> bool {
         let node = me.node::<M>();
         let patience = if W::PARKS { Patience::Budget } else { Patience::Until(limit) };
@@ -167,9 +168,9 @@ impl<M: Machine> ShflQueue<M> {
         W::poll::<M>(&node.state, Acquire, patience, notified).is_some()
     }
 
-    /// WAITING -> PARKED, and sleeps until it is told, or woken for another reason, or the deadline has passed; or
-    /// `look` µs, and, if it `trusts` the head to be woken, twice as long again and again, until it is noted that the
-    /// head is awake. The state then.
+    /// WAITING -> PARKED. Sleeps until its state changes, it is woken for another reason, its deadline has passed, or
+    /// `look` µs are over. If it `trusts` the head to be woken, it sleeps on after `look`, twice as long each time,
+    /// until there is a note that the head is awake. Returns the state then.
     pub(crate) fn sleep_in_queue<W: WaitPolicy>(
         &self,
         node: &Node<M>,
@@ -178,7 +179,7 @@ impl<M: Machine> ShflQueue<M> {
         until: Option<Deadline>,
     ) -> u32 {
         if W::PARKS {
-            // Fails if it is our turn, or if the node was adopted asleep; both show below.
+            // If this fails, it is this waiter's turn, or the node was adopted asleep. The loop below sees both.
             let _ = node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
         }
         while node.state.load(Acquire) == state::PARKED {
@@ -209,8 +210,8 @@ impl<M: Machine> ShflQueue<M> {
     }
 }
 
-/// Whether a waiter need not wait in the queue any more: it is head, if perhaps asleep on the lock's word until a
-/// moment ago; or was, and has been thrown out before it noticed. (Who contends as the head finds out.)
+/// Whether a waiter need not wait in the queue any more: it is head (perhaps it slept on the lock's word until a moment
+/// ago), or it was head, and has been evicted before it noticed. (A head that contends finds out.)
 pub(crate) fn is_notified(seen: u32) -> bool {
     matches!(seen, state::HEAD | state::NAPPING | state::EVICTED)
 }

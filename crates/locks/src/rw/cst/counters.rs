@@ -1,14 +1,15 @@
 //! # The counters of a CST readers-writer lock
 //!
-//! Readers count themselves in on the counter of the CPUs among which they run, and out again on the one of those among
-//! which they run then. What counts is the sum. Who has left a closed counter says so by a word of the machine's,
-//! [`drain`](Machine::drain_word), on which the writer sleeps: it cannot know which counter will change, and the lock
-//! may be gone by then. See [`cst`](super), invariants 2 to 4.
+//! How readers are counted in distributed counters, and how a writer waits for them to leave. A reader counts itself in
+//! on the counter of the part of the machine on which it runs, and out again on the counter of the part on which it
+//! runs then. Only the sum counts. A reader that leaves a closed counter changes a word of the machine, the
+//! [drain word](Machine::drain_word). The writer sleeps on that word, because it cannot know which counter will change.
+//! The word is not in the lock, because the lock may be freed by then. See [`cst`](super), invariants 2 to 4.
 //!
 //! ## Orderings of `drain_word`
-//! The writer sets ASLEEP, looks at the counters, and sleeps if the word is as it was; who leaves takes itself out of
-//! its counter, and changes the word. Of these two changes one comes first: if the writer's, it is woken, or does not
-//! fall asleep; else it sees the counter as the reader left it.
+//! The writer sets ASLEEP, looks at the counters, and sleeps if the word is unchanged. A reader that leaves takes
+//! itself out of its counter, and then changes the word. One of these two changes of the word comes first. If it is the
+//! writer's, the writer is woken, or does not fall asleep. Otherwise the writer sees the counter as the reader left it.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
@@ -18,10 +19,10 @@ use crate::machine::{Deadline, FIRST_EPOCH, Machine, Patience, Word};
 use crate::side::{Block, Side};
 use crate::wait::WaitPolicy;
 
-/// The longest wait (µs) of a writer that polls, before it looks at its deadline.
+/// How long (µs) a writer that polls does so before it looks at its deadline.
 const LOOK: u32 = 1_000;
 
-// The states of an index, the block that names the counters.
+// The states of the index, the block that names the counters.
 const OPEN: u32 = 64;
 pub(super) const DRAINING: u32 = 65;
 const CLAIMED: u32 = 66;
@@ -30,19 +31,19 @@ pub(super) const FOLDED: u32 = 68;
 
 /// Bit of a counter.
 const CLOSED: u32 = 1;
-/// A reader in a counter.
+/// One reader in a counter.
 const ONE: u32 = 2;
-/// A counter with so many readers lets nobody in, so that no sum overflows. (It may have more than there are: see
-/// [`Counters::level`].)
+/// A counter with this many readers lets none in, so that no sum overflows. (It may count more readers than there are:
+/// see [`Counters::level`].)
 const FULL: i32 = (MOST * ONE) as i32;
-/// How many that are.
+/// That number of readers.
 pub(super) const MOST: u32 = 1 << 23;
 /// Bit of `drain_word`: a writer may sleep there.
 const ASLEEP: u32 = 1;
 /// What `drain_word` grows by.
 const LEFT: u32 = 2;
 
-/// The index of a [side block](crate::side), whose parts are counters.
+/// The index, which is a [side block](crate::side) whose parts are counters.
 pub(super) struct Counters<M: Machine>(pub(super) Side<M>);
 
 impl<M: Machine> Clone for Counters<M> {
@@ -58,28 +59,28 @@ impl<M: Machine> Counters<M> {
         self.0.0
     }
 
-    /// OPEN, DRAINING, CLAIMED, WRITTEN or FOLDED; 0 before the first of them.
+    /// OPEN, DRAINING, CLAIMED, WRITTEN or FOLDED; 0 before it was first used.
     pub(super) fn state(self) -> &'static M::Word {
         &self.block().state
     }
 
-    /// How many readers have passed the writer that waits.
+    /// How many readers have passed the waiting writer.
     pub(super) fn passed(self) -> &'static M::Word {
         &self.block().passed
     }
 
-    /// How many writers there have been since readers count apart. Theirs alone, hence Relaxed.
+    /// How many writers there have been since readers use distributed counters. Only writers access it, hence Relaxed.
     pub(super) fn writers(self) -> &'static M::Word {
         &self.block().writers
     }
 
-    /// [`Machine::epoch`] of the process that was the last to ask for writers which do not exist in it:
+    /// [`Machine::epoch`] of the last process that has asked for writers that do not exist in it: see
     /// [`adopt`](Self::adopt).
     fn epoch(self) -> &'static M::Word {
         &self.block().epoch
     }
 
-    /// The word by which readers say that they have left.
+    /// The word that readers change when they leave.
     fn drain_word(self) -> &'static M::Word {
         M::drain_word(&raw const *self.state())
     }
@@ -88,7 +89,7 @@ impl<M: Machine> Counters<M> {
         self.0.parts().map(|part| &part.state)
     }
 
-    /// The counter of the CPUs among which the calling thread runs.
+    /// The counter for the CPUs on which the calling thread runs.
     #[inline(always)]
     pub(super) fn own(self) -> Option<&'static M::Word> {
         self.0.part(M::reader_part()).map(|part| &part.block::<M>().state)
@@ -99,18 +100,19 @@ impl<M: Machine> Counters<M> {
         self.own().or_else(|| self.all().next())
     }
 
-    /// Its own counter; made if there is none. The caller holds `base` for reading.
+    /// The thread's own counter; makes it if there is none. The caller holds `base` for reading.
     fn own_or_made(self) -> &'static M::Word {
         &self.0.part_or_make(M::reader_part(), None, |_| ()).block::<M>().state
     }
 
-    /// Whether the counter of where the calling thread runs lets nobody in.
+    /// Whether the thread's own counter lets no more readers in.
     pub(super) fn is_own_full(self) -> bool {
         self.own_or_other().is_some_and(|counter| is_full(counter.load(Relaxed)))
     }
 
-    /// Whether there are as many readers as can be counted. More or less: those who look at once may all come in.
-    /// Twice: one look may find in two counters what [`level`](Self::level) moves from one to the other.
+    /// Whether there are about as many readers as can be counted. It is not exact: readers that look at the same time
+    /// may all come in. It looks twice, because one look may find in two counters what [`level`](Self::level) moves
+    /// from one to the other.
     pub(super) fn has_most(self) -> bool {
         (0..2).all(|_| self.readers() >= MOST as i32)
     }
@@ -124,21 +126,21 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// What a counter has too much goes to the one that has least: more have come by the one, and left by the other.
-    /// The caller holds `base` for reading: no writer adds up meanwhile.
+    /// Moves a counter's surplus to the counter with the least: more readers have come by the one, and left by the
+    /// other. The caller holds `base` for reading, so no writer adds the counters up meanwhile.
     #[cold]
     fn level(self, full: &'static M::Word) {
         let Some(least) = self.all().min_by_key(|counter| counter.load(Relaxed) as i32) else { return };
         let surplus = full.load(Relaxed) & !CLOSED;
         if is_full(surplus) && !core::ptr::eq(least, full) {
-            // This one first: a sum that is too small meanwhile harms nobody, for `base` keeps writers out; one too
-            // large would be refused. AcqRel, as all additions.
+            // The full counter first. A sum that is too small meanwhile harms no thread, because `base` keeps writers
+            // out; with a sum that is too large, readers would be refused. AcqRel, as for all additions.
             full.fetch_add(surplus.wrapping_neg(), AcqRel);
             least.fetch_add(surplus, AcqRel);
         }
     }
 
-    /// A reader comes in, unless the counter is closed, or `kept_out` afterwards.
+    /// A reader comes in, unless the counter is closed, or `kept_out` returns true afterwards.
     #[inline]
     pub(super) fn enter(self, kept_out: impl FnOnce() -> bool) -> bool {
         let Some(counter) = self.own() else { return false };
@@ -150,7 +152,7 @@ impl<M: Machine> Counters<M> {
         false
     }
 
-    /// A reader past a writer that waits, if there is one (invariant 2), by its own counter or any other.
+    /// A reader passes a waiting writer, if there is one (invariant 2), by its own counter or any other.
     pub(super) fn pass(self) -> bool {
         let Some(counter) = self.own_or_other() else { return false };
         counter.fetch_add(ONE, AcqRel);
@@ -169,8 +171,8 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// (counter) -> (counter - 1 reader). If it is closed, a writer may wait for that. The lock is not accessed
-    /// afterwards.
+    /// (counter) -> (counter - 1 reader). If the counter is closed, a writer may wait for that. The lock is not
+    /// accessed afterwards.
     #[inline]
     fn take_out(self, counter: &'static M::Word) {
         if counter.fetch_add(ONE.wrapping_neg(), Release) & CLOSED != 0 {
@@ -178,13 +180,13 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// The readers that `count` finds in the counters.
+    /// The number of readers that `count` finds in the counters.
     fn sum(self, count: impl Fn(&'static M::Word) -> u32) -> i32 {
-        // Wrapping: each of them may, for who has come by one may leave by another.
+        // Wrapping: each counter may wrap, because a reader may come by one counter and leave by another.
         self.all().map(count).fold(0, |sum: u32, counter| sum.wrapping_add(counter & !CLOSED)) as i32 / ONE as i32
     }
 
-    /// How many readers there are, more or less.
+    /// About how many readers there are.
     pub(super) fn readers(self) -> i32 {
         self.sum(|counter| counter.load(Relaxed))
     }
@@ -197,33 +199,34 @@ impl<M: Machine> Counters<M> {
 
     /// WRITTEN -> FOLDED: the counters stay closed.
     pub(super) fn fold(self) {
-        self.state().store(FOLDED, Relaxed); // Says nothing to who holds nothing but to look again.
+        self.state().store(FOLDED, Relaxed); // A thread that holds nothing only learns to look again.
     }
 
-    /// Whether there are no readers: OPEN or DRAINING -> CLAIMED -> WRITTEN (invariant 3), or DRAINING.
+    /// OPEN or DRAINING -> CLAIMED -> WRITTEN if there are no readers (invariant 3), else DRAINING. Returns whether
+    /// there are none.
     fn claim(self) -> bool {
         self.state().store(CLAIMED, Release);
         if self.sum(|counter| counter.fetch_or(CLOSED, AcqRel)) <= 0 {
-            self.state().store(WRITTEN, Relaxed); // Means something to its holder only.
+            self.state().store(WRITTEN, Relaxed); // Only its holder needs it.
             return true;
         }
         self.state().store(DRAINING, Release);
         false
     }
 
-    /// Whether `base` is held by a writer that does not exist, for this is a forked child, and that had not got the
-    /// lock yet, or not any more. If so, the caller is to do for it what a writer does that gives up. Only one is told
-    /// so. To be asked by each thread of a child before it acquires `base` for writing, or opens the counters: until
-    /// the first has asked, all is as the fork left it.
+    /// Whether `base` is held by a writer that does not exist in this process, a forked child. That writer had not got
+    /// the lock yet, or had it no more. If so, the caller must do what a writer does that gives up; only one caller is
+    /// told so. Each thread of a child must ask before it acquires `base` for writing, or opens the counters. Until the
+    /// first has asked, all is as the fork left it.
     #[inline]
     pub(super) fn adopt(self, is_written: impl Fn() -> bool) -> bool {
         let mine = M::epoch();
         if mine == FIRST_EPOCH {
             return false;
         }
-        fence(Acquire); // With the Release of `heat`: `begin` comes first.
-        // Acquire here, and AcqRel: what others do once the first has asked is not seen by who asks at the same time,
-        // and prevails.
+        fence(Acquire); // Pairs with the Release of `heat`: `begin` comes first.
+        // Acquire here, and AcqRel below: a thread that asks at the same time, and wins the exchange, has not seen what
+        // other threads do once the first has asked.
         let of = self.epoch().load(Acquire);
         if of == mine {
             return false;
@@ -232,15 +235,15 @@ impl<M: Machine> Counters<M> {
         self.epoch().compare_exchange(of, mine, AcqRel, Acquire).is_ok() && is_orphaned
     }
 
-    /// Counting begins: WRITTEN by nobody, all open. The caller holds `base` for writing.
+    /// Starts counting: held for writing by no thread, all counters open. The caller holds `base` for writing.
     pub(super) fn begin(self) {
         self.epoch().store(M::epoch(), Relaxed); // All of this is published by the release of `base`.
         self.writers().store(0, Relaxed);
         self.open();
     }
 
-    /// Closes the counters and waits until there are no readers: `true`, and WRITTEN; or `false`, when the deadline has
-    /// passed. (`late` says that.)
+    /// Closes the counters and waits until there are no readers: returns `true`, in the state WRITTEN; or `false`, when
+    /// the deadline has passed. (`late` says whether it has.)
     pub(super) fn drain<W: WaitPolicy>(self, late: impl Fn() -> bool, until: Option<Deadline>) -> bool {
         self.passed().store(0, Relaxed);
         while !self.claim() {
@@ -256,7 +259,7 @@ impl<M: Machine> Counters<M> {
         true
     }
 
-    /// Waits until there seem to be no readers, or for a while. Whether there are none.
+    /// Waits until there seem to be no readers, or for a while. Returns whether there are none.
     fn await_drain<W: WaitPolicy>(self, until: Option<Deadline>) -> bool {
         let drain = self.drain_word();
         let patience = if W::PARKS { Patience::Budget } else { Patience::Until(M::sooner(LOOK, until)) };
@@ -274,13 +277,13 @@ impl<M: Machine> Counters<M> {
     }
 }
 
-/// Whether this is the value of a counter that lets nobody in. Signed: more may have left by it than came by it.
+/// Whether a counter with this value lets no reader in. Signed: more may have left by it than came by it.
 fn is_full(counter: u32) -> bool {
     counter as i32 >= FULL
 }
 
-/// A reader says that it has left, and wakes the writers that sleep. Another that falls asleep meanwhile sets the flag
-/// anew, or finds the word changed.
+/// A reader changes the drain word when it leaves, and wakes the writers that sleep there. A writer that falls asleep
+/// meanwhile sets the flag again, or finds the word changed.
 #[cold]
 fn say_so<M: Machine>(drain: &'static M::Word) {
     if drain.fetch_add(LEFT, Release) & ASLEEP != 0 {

@@ -1,8 +1,8 @@
-//! # When readers count apart
+//! # When readers use distributed counters
 //!
-//! Apart, readers do not meet on a line, but a writer has a line of each part of the machine to look at. So they count
-//! together until they have met often, with few writers between, and again once so many writers have come that it is
-//! time to see whether they still would. See [`cst`](super), invariant 1.
+//! With distributed counters, readers do not meet on a line, but a writer must look at a line of each part of the
+//! machine. So readers use the central counter until they have met there often, with few writers between. After a
+//! number of writers they use it again, to see whether they would still meet. See [`cst`](super), invariant 1.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -15,31 +15,32 @@ use crate::rw::{RawRwLock, ShflRw};
 use crate::side::Side;
 use crate::wait::WaitPolicy;
 
-/// So many meetings a writer makes up for, while readers count together: the side block, at which a writer has more to
-/// do, is for locks that are mostly read.
+/// Each writer makes up for this many meetings, while readers use the central counter. The side block makes writing
+/// more expensive, so it is for locks that are mostly read.
 const MEETINGS_PER_WRITER: u32 = 16;
-/// The `heat` of a lock in which readers count apart.
+/// The `heat` of a lock in which readers use distributed counters.
 const STANDALONE: u32 = 1 << 31;
-/// The least `heat` of a lock in which a reader is about to bring that about. (No number of meetings gets there.) Above
-/// the lowest eight bits, to which late meetings may be added, is the reader's epoch.
+/// The least `heat` of a lock in which a reader is about to switch to distributed counters. (No number of meetings gets
+/// there.) The reader's epoch is above the lowest eight bits, to which late meetings may be added.
 const MAKING: u32 = 1 << 30;
-/// Bit of such a `heat`: and holds `base` for that.
+/// Bit of such a `heat`: the reader holds `base` for that.
 const HOLDING: u32 = 1 << 29;
-/// Bits of an epoch that are kept there.
+/// The bits of an epoch that are kept there.
 const EPOCH: u32 = 0xffff;
-/// How long (µs) that reader waits for its turn, at most: where very many meet, most of them wait in the queue, as it
-/// would have done.
+/// How long (µs) that reader waits for its turn, at most. If very many readers meet, most of them wait in the queue, as
+/// it would have done.
 const IN_LINE: u32 = 1_000;
-/// And then for readers to go, which are kept out meanwhile.
+/// How long (µs) it then waits for readers to leave. New readers are kept out meanwhile.
 const PATIENCE: u32 = 100;
 
-/// The `heat` with which the calling process says so.
+/// The `heat` that says that the calling process is about to switch.
 fn making<M: Machine>() -> u32 {
     MAKING | (M::epoch() & EPOCH) << 8
 }
 
 impl<M: Machine> CstRwState<M> {
-    /// Whether readers count together: a hint, or a fact for who holds the lock (invariant 1, so Relaxed).
+    /// Whether readers use the central counter: a hint, but certain for a thread that holds the lock (invariant 1, so
+    /// Relaxed).
     #[inline(always)]
     pub(super) fn is_folded(&self) -> bool {
         self.heat.load(Relaxed) != STANDALONE
@@ -51,8 +52,8 @@ impl<M: Machine> CstRwState<M> {
         if self.is_folded() { None } else { Side::of(&self.side).map(Counters) }
     }
 
-    /// A reader that has come in by `base` goes over to its counter if there is a side block, or leaves again if it is
-    /// time to make one. Whether it has stayed.
+    /// A reader that has come in by `base` moves to its counter if the side block is in use, or leaves again if it is
+    /// time to make one. Returns whether it has stayed.
     #[cold]
     pub(super) fn stay<W: WaitPolicy>(&self, before: u32) -> bool {
         if !self.is_folded() {
@@ -72,8 +73,8 @@ impl<M: Machine> CstRwState<M> {
         stays
     }
 
-    /// A writer that has acquired a lock whose side block is not in use makes that less likely. Relaxed, and not
-    /// atomic: it is a hint, which nobody else makes STANDALONE.
+    /// A writer that has acquired a lock whose side block is not in use makes its use less likely. Relaxed, and not
+    /// atomic: it is a hint, and no other thread sets STANDALONE meanwhile.
     #[inline]
     pub(super) fn note_writer(&self) {
         let met = self.heat.load(Relaxed);
@@ -82,7 +83,7 @@ impl<M: Machine> CstRwState<M> {
         }
     }
 
-    /// Whether a reader is about to let readers count apart: a hint.
+    /// Whether a reader is about to switch to distributed counters: a hint.
     pub(super) fn is_making(&self) -> bool {
         (MAKING..STANDALONE).contains(&self.heat.load(Relaxed))
     }
@@ -92,8 +93,8 @@ impl<M: Machine> CstRwState<M> {
         (M::tunables().meetings..MAKING).contains(&self.heat.load(Relaxed))
     }
 
-    /// (heat between `least` and `most`) -> (heat). Whether it was there. Relaxed: but for STANDALONE, which is neither end,
-    /// a hint.
+    /// (heat between `least` and `most`) -> (heat). Returns whether it was between them. Relaxed: a hint, except
+    /// STANDALONE, which is neither end.
     fn change_heat(&self, least: u32, most: u32, heat: u32) -> bool {
         let mut seen = self.heat.load(Relaxed);
         while (least..=most).contains(&seen) {
@@ -105,25 +106,25 @@ impl<M: Machine> CstRwState<M> {
         false
     }
 
-    /// Counts meetings from 0 again.
+    /// Starts counting meetings from 0 again.
     pub(super) fn forget_meetings(&self) {
         self.change_heat(1, MAKING - 1, 0);
     }
 
-    /// Lets readers count apart, if they do not, the machine admits one more lock, and the readers that are there go
-    /// soon. The caller holds nothing of the lock.
+    /// Switches to distributed counters, if they are not in use, the machine admits one more such lock, and the readers
+    /// that hold the lock leave soon. The caller holds nothing of the lock.
     #[cold]
     pub fn count_distributed<W: WaitPolicy>(&self, until: Option<Deadline>) {
         if !self.change_heat(0, MAKING - 1, making::<M>()) {
-            return; // Another is about to.
+            return; // Another thread is about to.
         }
         let index = Side::of(&self.side).or_else(|| self.make_index());
         let acquired = index.is_some() && self.base.acquire_uncounted::<W>(M::sooner(IN_LINE, until), PATIENCE).is_ok();
         match index {
             Some(index) if acquired && self.is_folded() => {
-                self.heat.store(making::<M>() | HOLDING, Relaxed); // Nobody counts meetings now.
+                self.heat.store(making::<M>() | HOLDING, Relaxed); // From now on no thread counts meetings.
                 Counters(index).begin();
-                self.heat.store(STANDALONE, Release); // After `begin`, for who asks for orphans.
+                self.heat.store(STANDALONE, Release); // After `begin`, for a thread that asks for orphans.
                 M::trace(Event::RwDistributed);
             }
             _ => _ = self.change_heat(MAKING, STANDALONE - 1, 0),
@@ -133,7 +134,7 @@ impl<M: Machine> CstRwState<M> {
         }
     }
 
-    /// Makes the side block, not yet in use, unless the machine admits no more.
+    /// Makes the side block, which is not in use yet, unless the machine admits no more.
     fn make_index(&self) -> Option<Side<M>> {
         if !M::admit_distributed() {
             return None;
@@ -141,12 +142,12 @@ impl<M: Machine> CstRwState<M> {
         let mut mine = core::ptr::null();
         let index = Side::make(&self.side, |block| mine = core::ptr::from_ref(block));
         if !core::ptr::eq(index.0, mine) {
-            M::end_distributed(); // Another was faster.
+            M::end_distributed(); // Another thread was faster.
         }
         Some(index)
     }
 
-    /// In a forked child: a reader that was about to let readers count apart does not exist.
+    /// In a forked child, forgets a reader that was about to switch: it does not exist.
     pub(super) fn forget_who_made<W: WaitPolicy>(&self) {
         if M::epoch() == FIRST_EPOCH {
             return;
@@ -158,10 +159,10 @@ impl<M: Machine> CstRwState<M> {
         }
     }
 
-    /// The release of a writer where there is a side block.
+    /// The release of a writer if the side block is in use.
     #[inline(never)]
     pub(super) fn end_writing<W: WaitPolicy>(&self, side: Counters<M>) {
-        side.adopt(|| false); // That no other takes it for one that does not exist.
+        side.adopt(|| false); // So that no other thread takes this writer for one that does not exist.
         let writers = side.writers().load(Relaxed) + 1;
         if writers < M::tunables().writers {
             side.writers().store(writers, Relaxed);

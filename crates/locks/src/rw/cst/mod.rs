@@ -1,4 +1,7 @@
-//! # CST readers-writer lock: readers count themselves apart
+//! # CST readers-writer lock: a counter of readers for each part of the machine
+//!
+//! The default readers-writer lock: on a lock that is mostly read, readers on different parts of the machine use
+//! different counters.
 //!
 //! **Problem.** With one counter, each reader takes its cache line from the reader before. On several NUMA nodes,
 //! readers that share nothing else are then as slow as that line travels. **Idea.** Readers count themselves on a line
@@ -22,8 +25,8 @@
 //!    came by, or another thread releases the lock, the sum is still right.
 //! 5. A reader that finds a writer polls for a while before it queues. A writer that finds readers sleeps only if they
 //!    do not leave soon.
-//! 6. After 1,024 writers (`writers=`), readers count together again, until they have met as often anew. So a lock that
-//!    is not read much any more does not stay expensive to write.
+//! 6. After 1,024 writers (`writers=`), readers use the central counter again, until they have met as often once more.
+//!    So a lock that is not read much any more does not stay expensive to write.
 //!
 //! ```text
 //!   lock:  base (shfl-rw) | heat | side ──> [index]  state: OPEN, DRAINING or WRITTEN
@@ -47,7 +50,7 @@
 //! | FOLDED | not in use; all counters are CLOSED | OPEN, by the thread that holds `base` for writing |
 //!
 //! ## Invariants
-//! 1. Only the thread that holds `base` for writing (and the counters, if they are in use) sets `heat` to STANDALONE, and
+//! 1. Only the thread that holds `base` for writing (and the counters, if in use) sets `heat` to STANDALONE, and
 //!    back. Only a thread that holds `base` for reading adds a counter. So a thread that holds `base`, or a counter,
 //!    knows by `heat` on what holders count.
 //! 2. A reader that has counted itself holds the lock in two cases: the counter was not CLOSED and no writer holds
@@ -77,7 +80,7 @@
 //! Relaxed: [the models](../models.md#what-neither-can-tell) say why.
 //!
 //! **Cannot:**
-//! - detect the release of a lock that no thread holds, while readers count apart;
+//! - detect the release of a lock that no thread holds, while readers use distributed counters;
 //! - let a thread in while a writer that waits for readers to leave does not run, except readers past the bound;
 //! - give its side block back if the program frees the lock without destroying it. So the machine limits how many locks
 //!   have one ([`Machine::admit_distributed`]). The others stay without.
@@ -99,11 +102,11 @@ use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
 use crate::side::Side;
 use crate::wait::{SpinThenPark, WaitPolicy};
 
-/// How long (µs) a reader that holds the lock waits for a writer to say that it waits for it.
+/// How long (µs) a reader that holds the lock waits for a writer to say that it waits for readers.
 const BREAK: u32 = 20;
-/// How often a reader that may not wait looks again, if who is in its way does not hold the lock.
+/// How often a reader that may not wait looks again, if a thread that does not hold the lock is in its way.
 const TRIES: u32 = 32;
-/// How often a reader that waits for a writer may find that the next must wait twice as long.
+/// How many times the wait of a reader behind a waiting writer may be doubled.
 const MOST_DOUBLINGS: u32 = 10;
 
 /// The CST readers-writer lock; waiters wait by `W`.
@@ -112,22 +115,22 @@ pub struct CstRw<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 /// The state of one lock.
 #[repr(C)]
 pub struct CstRwState<M: Machine> {
-    /// What writers hold, and where everybody waits.
+    /// What writers hold, and where all threads wait.
     pub base: ShflRwState<M>,
-    /// The side block, by its index, or 0.
+    /// The name of the side block's index, or 0.
     pub side: M::Word,
-    /// How often readers have met, or that they count apart.
+    /// How often readers have met, or that they use distributed counters.
     pub heat: M::Word,
 }
 
 impl<M: Machine> CstRwState<M> {
-    /// (counter) -> (counter + 1 reader), if no writer keeps it out. Never inlined, as the release: the way without a
-    /// side block stays short.
+    /// (counter) -> (counter + 1 reader), if no writer keeps it out. Never inlined, nor is the release: the path
+    /// without a side block stays short.
     #[inline(never)]
     fn enter_aside(&self) -> bool {
         let Some(side) = self.side() else { return false };
-        // The first look spares the counter a reader that has to leave again. Acquire in the second: if the writer has
-        // gone, it has done with the lock (invariant 4).
+        // The first look spares the counter a reader that must leave again. Acquire in the second look: if the writer
+        // has left, it has finished with the lock (invariant 4).
         if self.base.is_written() || !side.enter(|| self.base.is_written_acquire()) {
             return false;
         }
@@ -135,11 +138,11 @@ impl<M: Machine> CstRwState<M> {
         true
     }
 
-    /// The release where there is a side block.
+    /// The release if the side block is in use.
     #[inline(never)]
     fn leave_aside<W: WaitPolicy>(&self) {
         let Some(side) = self.side() else { return };
-        // Relaxed: as the caller holds the lock, it is seen whether for writing.
+        // Relaxed: the caller holds the lock, so it sees whether it holds it for writing.
         if side.state().load(Relaxed) == WRITTEN { self.end_writing::<W>(side) } else { side.leave() }
     }
 
@@ -164,7 +167,8 @@ impl<M: Machine> CstRwState<M> {
         }
     }
 
-    /// A reader that holds the lock already, as far as is known. `false` if that cannot be, for a writer does.
+    /// Acquires for a reader that holds the lock already, as far as is known. `false` if that cannot be, because a
+    /// writer holds the lock.
     fn read_again<W: WaitPolicy>(&self, side: Counters<M>, until: Option<Deadline>) -> bool {
         while !matches!(side.state().load(Relaxed), WRITTEN | FOLDED) {
             if side.pass() {
@@ -176,7 +180,7 @@ impl<M: Machine> CstRwState<M> {
             }
             let moved = || side.own().is_none_or(|_| side.is_own_full()) && !self.base.is_written();
             if moved() || until.is_some_and(|deadline| M::expired(&deadline)) {
-                return false; // It has moved to where nobody can come in by this way; or it is late.
+                return false; // It has moved to where no reader can come in this way, or it is late.
             }
             // A writer that holds `base` is about to say that it waits, or finds that it has to.
             M::relax(BREAK);
@@ -184,20 +188,20 @@ impl<M: Machine> CstRwState<M> {
         false
     }
 
-    /// Whether who holds `base` has not got the lock, nor waits for readers to go: one or the other is about to be, or
-    /// it is about to leave.
+    /// Whether the holder of `base` neither has the lock nor waits for readers to leave. It is about to do one of them,
+    /// or to leave.
     fn is_in_between(&self) -> bool {
         let is_known = |side: Counters<M>| matches!(side.state().load(Relaxed), WRITTEN | DRAINING);
         self.base.is_written() && !self.side().map_or_else(|| !self.is_making(), is_known)
     }
 
-    /// Polls until it is known what who holds `base` is about to do, but not for long.
+    /// Polls until it is known what the holder of `base` is about to do, but not for long.
     #[cold]
     fn see_it_through(&self) {
         M::spin_until(&self.base.count, Relaxed, Patience::Budget, |_| !self.is_in_between());
     }
 
-    /// Acquires for reading if that is possible at once, or would be but for somebody who does not hold the lock.
+    /// Acquires for reading if that is possible at once, or if only a thread that does not hold the lock is in its way.
     fn try_through<W: WaitPolicy>(&self, how: Reader) -> Result<(), Refusal> {
         for _ in 0..TRIES {
             let tried = self.try_enter::<W>(how);
@@ -213,7 +217,7 @@ impl<M: Machine> CstRwState<M> {
         Err(Refusal::Busy)
     }
 
-    /// Whether a writer holds the lock, as far as it seems.
+    /// Whether a writer seems to hold the lock.
     fn is_held_for_writing(&self) -> bool {
         let has_counters = |side: Counters<M>| side.state().load(Relaxed) == WRITTEN;
         self.base.is_written() && self.side().map_or_else(|| !self.is_making(), has_counters)
@@ -228,7 +232,7 @@ impl<M: Machine> CstRwState<M> {
         ShflRw::<W>::try_read(&self.base, how).inspect(|()| self.move_aside::<W>())
     }
 
-    /// A reader polls for a while before it queues: most writers are done soon.
+    /// A reader polls for a while before it queues: most writers finish soon.
     fn poll<W: WaitPolicy>(&self, side: Counters<M>) -> bool {
         let open = |seen| !is_written(seen) && self.enter_aside();
         let came = W::SPINS
@@ -240,7 +244,7 @@ impl<M: Machine> CstRwState<M> {
         came
     }
 
-    /// A reader that holds nothing waits until the counters are open, or passes the writer that waits.
+    /// A reader that holds nothing waits until the counters are open, or passes the waiting writer.
     fn read_slow<W: WaitPolicy>(&self, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
         let (begun, passed) = (M::micros(), Cell::new(false));
         let look = || {
@@ -266,7 +270,7 @@ impl<M: Machine> CstRwState<M> {
         }
     }
 
-    /// Passes the writer that waits, if the wait since `begun` has been long enough for that.
+    /// Passes the waiting writer, if the wait since `begun` has been long enough for that.
     fn pass_after(&self, begun: u32) -> bool {
         let Some(side) = self.side() else { return false };
         let bound = u64::from(M::tunables().bound_us) << side.passed().load(Relaxed).min(MOST_DOUBLINGS);
@@ -278,7 +282,8 @@ impl<M: Machine> CstRwState<M> {
         passed
     }
 
-    /// The holder of `base` waits for the readers in the counters. Whether they have gone; if not, `base` is released.
+    /// The holder of `base` waits for the readers in the counters. Returns whether they have left. If not, `base` is
+    /// released.
     fn claim_counters<W: WaitPolicy>(&self, late: impl Fn() -> bool, until: Option<Deadline>) -> bool {
         let Some(side) = self.side() else {
             self.note_writer();
@@ -291,13 +296,13 @@ impl<M: Machine> CstRwState<M> {
         drained
     }
 
-    /// The holder of `base` waits no more.
+    /// The holder of `base` stops waiting.
     fn give_up<W: WaitPolicy>(&self, side: Counters<M>) {
         side.open();
         ShflRw::<W>::unlock(&self.base);
     }
 
-    /// In a forked child, a writer that was on its way does not exist: it gives up.
+    /// In a forked child, a writer that was acquiring the lock does not exist: gives up for it.
     #[inline]
     fn forget_the_dead<W: WaitPolicy>(&self) {
         self.forget_who_made::<W>();
@@ -318,7 +323,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
 
     #[inline(always)]
     fn enter(state: &CstRwState<M>) -> bool {
-        // A hint; both ways look again.
+        // A hint; both paths look again.
         if state.is_folded() { state.enter_base::<W>() } else { state.enter_aside() }
     }
 
@@ -330,7 +335,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
         }
         match state.side() {
             Some(side) if how == Reader::Again && state.read_again::<W>(side, until) => return Ok(()),
-            // It has met itself.
+            // The reader has met itself.
             None if how == Reader::Again => state.forget_meetings(),
             None if state.is_due() => state.count_distributed::<W>(until),
             _ => {}
@@ -359,7 +364,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
 
     fn try_write(state: &CstRwState<M>) -> bool {
         state.forget_the_dead::<W>();
-        // The first look spares readers that are there a counter that is closed for nothing.
+        // The first look spares readers a counter that is closed in vain.
         let has_readers = state.side().is_some_and(|side| side.readers() > 0);
         let taken = !has_readers && state.base.try_write() && state.claim_counters::<W>(|| true, None);
         if taken {
@@ -370,7 +375,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
 
     #[inline]
     fn unlock(state: &CstRwState<M>) {
-        // A fact: the caller holds the lock.
+        // Not a hint here: the caller holds the lock.
         if state.is_folded() { ShflRw::<W>::unlock(&state.base) } else { state.leave_aside::<W>() }
     }
 
@@ -386,7 +391,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     fn destroy(state: &CstRwState<M>) {
-        // One that is held is left as it is: better lose the block than its readers.
+        // A lock that is held is left as it is: it is better to lose the block than its readers.
         if state.side.load(Relaxed) != 0 && !Self::is_held(state) {
             state.heat.store(0, Relaxed);
             Side::<M>::give_back(&state.side);

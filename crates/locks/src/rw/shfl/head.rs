@@ -1,7 +1,7 @@
 //! # The head of a readers-writer ShflLock's queue
 //!
-//! The first waiter alone contends for the counter: it polls, bars the door when it must, and sleeps on the counter.
-//! See [`shfl`](super), departure 3.
+//! How the first waiter contends for the counter. No other waiter of the queue does. It polls, bars newcomers when it
+//! must, and sleeps on the counter. See [`shfl`](super), departure 3.
 //!
 //! ```text
 //!            poll ──in vain──> (a writer: bar readers, poll) ──in vain──> sleep on the counter ──> poll …
@@ -24,27 +24,27 @@ use crate::shuffle::shuffler;
 use crate::shuffle::turn::WALK_EVERY;
 use crate::wait::WaitPolicy;
 
-/// How long (µs) a head that does not sleep polls at a time: after that, it says that it runs.
+/// How long (µs) a head that does not sleep polls at a time. After that it publishes that it runs.
 const HEARTBEAT: u32 = 5_000;
-/// A head that is awake and has not said so for so long (µs) does not run.
+/// A head that is awake and has not published for this long (µs) that it runs does not run.
 const IDLE: u32 = 25_000;
-/// How long (µs) a head that leaves waits for who is evicting it.
+/// How long (µs) a head that leaves waits for a thread that is evicting it.
 pub(super) const BREAK: u32 = 10;
 
-/// How contending as the head ended. In any case the node is out of the queue.
+/// How the head's contention ended. In each case the node is out of the queue.
 pub(super) enum Contended {
-    /// The lock is ours.
+    /// This thread has the lock.
     Won,
-    /// Gave up.
+    /// The deadline has passed.
     TimedOut,
-    /// Thrown out for not running; the node is still ours.
+    /// Evicted, because this thread did not run. The node still belongs to it.
     Evicted,
 }
 
 impl<M: Machine> ShflRwState<M> {
-    /// Whether this head does not run, though it should: it is awake, and has not said so for long; or it should sleep,
-    /// and the kernel says that it does not. (One that does is woken for nothing.) A guess: a stale reading is of a
-    /// time when it did run, or of one that is over.
+    /// Whether this head does not run, although it should: it is awake, and has not published for long that it runs; or
+    /// it should sleep, and the kernel says that it does not. (If it does sleep, it is woken in vain.) A guess: a stale
+    /// value is from a time when the head did run, or from an earlier wait.
     pub(super) fn is_idle(&self, head: &Node<M>) -> bool {
         if waited(head) <= IDLE {
             return false;
@@ -59,8 +59,8 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// Contends for the counter as the head, until the lock is won (`holding`: it already is, or elsewhere); then
-    /// leaves the queue.
+    /// Contends for the counter as the head, until the lock is won (`holding`: it already is, or it was won elsewhere).
+    /// Then leaves the queue.
     pub(super) fn contend<W: WaitPolicy, P: Admission>(
         &self,
         me: Handle,
@@ -102,7 +102,7 @@ impl<M: Machine> ShflRwState<M> {
         Contended::Won
     }
 
-    /// Who holds the lock leaves the queue. If the next sleeps, a reader wakes it; a writer's release does.
+    /// The holder leaves the queue. If the next head sleeps, a reader wakes it at once; for a writer, its release does.
     fn pass_on(&self, me: Handle, want: Want) {
         let onto = want.writes().then_some(&self.count);
         match self.depart(me, onto) {
@@ -114,9 +114,9 @@ impl<M: Machine> ShflRwState<M> {
 
     /// NAPPING -> HEAD, unless it is awake, or was evicted.
     ///
-    /// The flag is the next head's if this one has been evicted meanwhile, as one that is stopped here may be: then
-    /// that one gets up, and sets it anew. Acquire pairs with the Release in `nap`: who finds the next head's flag
-    /// finds that it is not head.
+    /// If this head was evicted meanwhile, because it was stopped here, the flag belongs to the next head. Then the
+    /// next head is woken, and sets the flag again. Acquire pairs with the Release in `nap`: a thread that finds the
+    /// next head's flag sees that it is not head itself.
     fn wake_up(&self, me: Handle) {
         let node = me.node::<M>();
         say_alive(node);
@@ -137,8 +137,8 @@ impl<M: Machine> ShflRwState<M> {
         Contended::TimedOut
     }
 
-    /// Raises the bars that this head is entitled to; whether it has one. `awake`: it will poll, and readers are in its
-    /// way.
+    /// Raises the bars that this head may raise. Returns whether it may raise one. `awake`: it will poll, and readers
+    /// are in its way.
     fn bar_if_due(&self, want: Want, node: &Node<M>, awake: bool) -> bool {
         let overdue = waited(node) >= M::tunables().bound_us;
         let bars = match want {
@@ -156,7 +156,7 @@ impl<M: Machine> ShflRwState<M> {
         bars != 0
     }
 
-    /// Polls the counter, and shuffles meanwhile. Whether the lock was won; then the bars are down.
+    /// Polls the counter, and shuffles meanwhile. Returns whether the lock was won; then the bars are down.
     fn poll_as_head<W: WaitPolicy, P: Admission>(&self, me: Handle, want: Want, until: Option<Deadline>) -> bool {
         let node = me.node::<M>();
         let (mut polls, mut won) = (0u32, false);
@@ -183,8 +183,8 @@ impl<M: Machine> ShflRwState<M> {
         won
     }
 
-    /// The head sleeps on the counter, until it is woken or its deadline has passed; or, with its bars down, until it
-    /// is overdue. It takes them down for that, unless it is preferred.
+    /// The head sleeps on the counter until it is woken, or its deadline has passed, or it becomes overdue. Before it
+    /// is overdue it takes its bars down for this, unless it is a preferred writer.
     fn nap(&self, me: Handle, want: Want, until: Option<Deadline>) {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
@@ -193,14 +193,14 @@ impl<M: Machine> ShflRwState<M> {
         node.check_at.store(0, Relaxed); // See `is_rarer`.
         let left = M::tunables().bound_us.checked_sub(waited(node)).filter(|left| *left > 0);
         if left.is_none() {
-            note_asleep::<M>(me); // Until it is overdue, it gets up by itself.
+            note_asleep::<M>(me); // Until it is overdue, it wakes up by itself.
         }
         if left.is_some() && want == Want::Write(Writer::Fair) {
             self.count.fetch_and(!BARS, Relaxed);
         } else {
             self.bar_if_due(want, node, false);
         }
-        // The kernel compares the counter with what we saw; all of this is one word. Release: see `wake_up`.
+        // The kernel compares the counter with `seen`; all of this is one word. Release: see `wake_up`.
         let seen = self.count.fetch_or(SLEEPER, Release) | SLEEPER;
         if !want.could(seen) {
             let limit = left.map_or(until, |left| Some(M::sooner(left, until)));
@@ -211,7 +211,7 @@ impl<M: Machine> ShflRwState<M> {
     }
 }
 
-/// The head runs at this moment. (0 is for heads that have yet to run.)
+/// Publishes that the head runs at this moment. (0 is for heads that have yet to run.)
 fn say_alive<M: Machine>(node: &Node<M>) {
     node.granted_at.store(M::micros().max(1), Relaxed);
 }

@@ -1,5 +1,8 @@
 //! # Readers-writer ShflLock: a counter in front, one queue of readers and writers behind it
 //!
+//! A small readers-writer lock for several NUMA nodes: one counter says who holds it, and readers and writers wait in
+//! one queue.
+//!
 //! **Problem.** A readers-writer lock should cost one atomic operation without contention, and let neither readers nor
 //! writers starve. It should keep its throughput with more threads than CPUs and on several NUMA nodes. And it should
 //! need only a few bytes. **Idea.** As in the [mutex](crate::shuffle::shfl), holding and waiting are decoupled. A
@@ -54,8 +57,8 @@
 //! head.
 //!
 //! ## Invariants (beside those of `front`)
-//! 1. Whoever sets WRITER, while there are no readers, holds the lock for writing until it is cleared.
-//! 2. Whoever adds a reader while neither WRITER nor a bar that it must respect is set, holds the lock for reading
+//! 1. A thread that sets WRITER, while there are no readers, holds the lock for writing until WRITER is cleared.
+//! 2. A thread that adds a reader while neither WRITER nor a bar that it must respect is set holds the lock for reading
 //!    until it takes that reader out. A thread that has added one and sees WRITER, or such a bar, holds nothing, and
 //!    takes it out again.
 //! 3. Only the head sleeps on `count`. Either it falls asleep after SLEEPER was set, while `count` is as it was then.
@@ -97,9 +100,9 @@ use crate::wait::{SpinThenPark, WaitPolicy};
 
 /// Held for writing.
 pub const WRITER: u32 = 1;
-/// Readers that come keep out.
+/// New readers stay out.
 pub const BAR_READERS: u32 = 1 << 1;
-/// Writers that come keep out.
+/// New writers stay out.
 pub const BAR_WRITERS: u32 = 1 << 2;
 /// The head sleeps on the counter.
 pub const SLEEPER: u32 = 1 << 3;
@@ -111,24 +114,24 @@ pub const AWAITED: u32 = 1 << 5;
 pub const READER: u32 = 1 << 6;
 /// Both bars.
 pub const BARS: u32 = BAR_READERS | BAR_WRITERS;
-/// All that makes a release more than one store.
+/// The flags that make a release more than one store.
 const BUSY: u32 = BARS | ASLEEP | AWAITED;
-/// What says that the head sleeps, or did when it was last heard of.
+/// The head sleeps, or slept when it last ran.
 pub(crate) const ASLEEP: u32 = SLEEPER | WOKEN;
-/// From this value on there are too many readers; the rest of the word is for those who do not know it yet.
+/// From this value on there are too many readers. The rest of the word has room for readers that have not noticed yet.
 const FULL: u32 = 1 << 31;
 /// How often the wait of a reader that only a waiting writer keeps out may be doubled.
 pub const MOST_DOUBLINGS: u32 = 10;
 
 const _: () = assert!(FULL.is_multiple_of(READER) && WRITER | BUSY == READER - 1);
 
-/// Nobody holds the lock for reading, or asks for it.
+/// No thread holds the lock for reading, or asks for it.
 #[inline]
 pub(crate) fn has_no_readers(count: u32) -> bool {
     count < READER
 }
 
-/// Somebody holds the lock for writing.
+/// A thread holds the lock for writing.
 #[inline]
 pub(crate) fn is_written(count: u32) -> bool {
     count & WRITER != 0
@@ -146,7 +149,7 @@ pub struct ShflRwState<M: Machine> {
     pub queue: ShflQueue<M>,
 }
 
-/// What a thread wants of the lock.
+/// What a thread wants from the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     Read(Reader),
@@ -158,7 +161,7 @@ impl Want {
         matches!(self, Self::Write(_))
     }
 
-    /// Whether the counter lets it in, but for bars.
+    /// Whether the counter lets it in, apart from bars.
     pub(crate) fn could(self, count: u32) -> bool {
         count & WRITER == 0 && (!self.writes() || has_no_readers(count))
     }
@@ -174,7 +177,8 @@ impl Want {
 }
 
 impl<M: Machine> ShflRwState<M> {
-    /// (readers) -> (readers + 1), or (free) -> (WRITER), unless a bit of `closed` is set; and clears `clear`.
+    /// (readers) -> (readers + 1), or (free) -> (WRITER), unless a bit of `closed` is set; also clears the bits of
+    /// `clear`.
     pub(crate) fn admit(&self, want: Want, closed: u32, clear: u32) -> bool {
         let mut seen = self.count.load(Relaxed);
         loop {
@@ -189,7 +193,7 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// (readers) -> (readers - 1), for a caller that saw no sleeper. One that is there by now is woken.
+    /// (readers) -> (readers - 1), for a caller that saw no sleeper. If there is one by now, it is woken.
     fn take_out(&self) {
         self.subtract(READER);
     }
@@ -208,9 +212,9 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// Subtracts `what`, a READER or the WRITER. If that makes the lock free, it wakes the sleepers on the counter, and
-    /// clears their flags in the same step, so that no other release does it again. If the head was among them: how
-    /// many woke.
+    /// Subtracts `what`, a READER or the WRITER. If that makes the lock free, wakes the sleepers on the counter, and
+    /// clears their flags in the same step, so that no other release wakes them again. If the head was among them,
+    /// returns how many were woken.
     fn give_back(&self, what: u32) -> Option<u32> {
         let address: *const M::Word = &raw const self.count;
         let mut seen = self.count.load(Relaxed);
@@ -230,7 +234,7 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// (no WRITER, no bar) -> (readers + 1); what the counter was.
+    /// (no WRITER, no bar) -> (readers + 1). Returns what the counter was.
     #[inline]
     pub(crate) fn count_in(&self) -> Option<u32> {
         let seen = self.count.fetch_add(READER, Acquire);
@@ -241,19 +245,19 @@ impl<M: Machine> ShflRwState<M> {
         None
     }
 
-    /// Whether somebody holds the lock for writing, or did a moment ago.
+    /// Whether a thread holds the lock for writing, or did a moment ago.
     #[inline]
     pub(crate) fn is_written(&self) -> bool {
         is_written(self.count.load(Relaxed))
     }
 
-    /// Whether somebody holds the lock for writing; if not, its last writer has done with it.
+    /// Whether a thread holds the lock for writing. If not, its last writer has finished with it.
     #[inline]
     pub(crate) fn is_written_acquire(&self) -> bool {
         is_written(self.count.load(Acquire))
     }
 
-    /// Acquires; who does so on behalf of somebody counts that.
+    /// Acquires. It counts no event: the caller does, if it acquires for the program.
     #[inline]
     pub(crate) fn acquire<W: WaitPolicy, P: Admission>(
         &self,
@@ -276,14 +280,15 @@ impl<M: Machine> ShflRwState<M> {
         self.wait::<W, P>(&wait, until).map_err(|TimedOut| Refusal::TimedOut)
     }
 
-    /// Acquires for writing if that is possible at once; uncounted, too.
+    /// Acquires for writing if that is possible at once. Counts no event either.
     pub(crate) fn try_write(&self) -> bool {
         self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
             || self.admit(Want::Write(Writer::Fair), BAR_WRITERS & self.bars_that_hold(), 0)
     }
 
-    /// Acquires for writing, for the lock's own purposes. Once it is first, readers that come are kept out, for so long
-    /// (µs) at most: were they let in, those that come and go from very many CPUs would never be gone all at once.
+    /// Acquires for writing, for the lock's own purposes. Once this thread is head, new readers are kept out, but for
+    /// at most this long (µs). If they were let in, the readers that come and go on very many CPUs would never all be
+    /// out at once.
     pub(crate) fn acquire_uncounted<W: WaitPolicy>(&self, until: Deadline, at_head: u32) -> Result<(), TimedOut> {
         if self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok() {
             return Ok(());
@@ -292,7 +297,7 @@ impl<M: Machine> ShflRwState<M> {
         self.wait::<W, RolesApart>(&wait, Some(until))
     }
 
-    /// The release of a lock that somebody waits for. `count` is what the releaser saw.
+    /// The release of a lock that threads wait for. `count` is what the releaser saw.
     #[cold]
     fn unlock_slow(&self, count: u32) {
         let mut head = named(self.queue.head.load(Acquire));
@@ -303,7 +308,7 @@ impl<M: Machine> ShflRwState<M> {
             head = None;
         }
         let woken = self.give_back(if count & WRITER != 0 { WRITER } else { READER });
-        // From here on nodes only.
+        // From here on, only nodes are accessed.
         let Some(head) = head else { return };
         let naps = || head.node::<M>().state.load(Relaxed) == state::NAPPING;
         match woken {
@@ -315,8 +320,8 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// (holder for writing) -> the same: its release wakes who was moved to the counter. Relaxed: it is the holder's
-    /// own release.
+    /// (held for writing) -> the same: the holder's release wakes the thread that was moved to the counter. Relaxed: it
+    /// is the holder's own release.
     fn note_sleeper(&self) {
         self.count.fetch_or(SLEEPER, Relaxed);
     }
@@ -326,13 +331,13 @@ impl<M: Machine> ShflRwState<M> {
         named(self.queue.head.load(Acquire)).filter(|head| head.node::<M>().is_alive())
     }
 
-    /// The bars that a trylock respects: those of a head which is there.
+    /// The bars that a tried acquisition respects: those of a head that exists.
     fn bars_that_hold(&self) -> u32 {
         if self.live_head().is_some() { BARS } else { 0 }
     }
 }
 
-/// Counts an acquisition, `event`, or one that gave up.
+/// Counts an acquisition as `event`, or as one that timed out.
 #[inline]
 pub(crate) fn counted<M: Machine>(acquired: Result<(), Refusal>, event: Event) -> Result<(), Refusal> {
     match acquired {
@@ -343,24 +348,24 @@ pub(crate) fn counted<M: Machine>(acquired: Result<(), Refusal>, event: Event) -
     acquired
 }
 
-/// Whether the lock is free, or free of readers, without `what`, which a release takes out. `seen` is what the counter
-/// was before.
+/// Whether the lock is free, or free of readers, without `what`, which a release takes out. `seen` is the counter
+/// before that.
 #[inline]
 fn frees(seen: u32, what: u32) -> bool {
     what == WRITER || !is_written(seen) && has_no_readers(seen.wrapping_sub(READER))
 }
 
-/// Counts the releases since the head was woken. Whether this is one that checks if the head has run since: release 1,
-/// 2, 4, 8, and so on. The first do, so that a frozen head does not hold up a lock that is seldom released. The others
-/// are rare, because a head that only waits for a CPU needs no help. The count is a hint, in a word that a head does
-/// not use otherwise.
+/// Counts the releases since the head was woken. Returns whether this release checks if the head has run since:
+/// releases 1, 2, 4, 8, and so on do. The first ones check so that a frozen head does not hold up a lock that is seldom
+/// released. Later checks are rare, because a head that only waits for a CPU needs no help. The count is a hint, in a
+/// word that a head does not use otherwise.
 fn is_rarer<M: Machine>(head: &Node<M>) -> bool {
     let releases = head.check_at.load(Relaxed).wrapping_add(1);
     head.check_at.store(releases, Relaxed);
     releases.is_power_of_two()
 }
 
-/// Wakes all that sleep on the counter if the head is among them, and otherwise one. How many woke.
+/// Wakes all that sleep on the counter if the head is among them, and otherwise one. Returns how many were woken.
 #[cold]
 fn rouse_sleepers<M: Machine>(address: *const M::Word, seen: u32) -> u32 {
     M::trace(Event::Wake);

@@ -1,7 +1,7 @@
 //! # Waiting in the queue of a readers-writer ShflLock
 //!
-//! From the failed attempt on the counter to the front of the queue, and what a waiter may do that was not told. See
-//! [`shfl`](super), departures 4 and 6.
+//! The wait from the failed attempt on the counter to the front of the queue, and what a waiter may do before its turn.
+//! See [`shfl`](super), departures 4 and 6.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -18,37 +18,37 @@ use crate::shuffle::release::{rouse, wake};
 use crate::shuffle::turn::{LOOK, Turn, is_notified};
 use crate::wait::{STAY, WaitPolicy};
 
-/// What a reader that may pass waiting writers also looks at, whenever it looks for itself: whether it has come in by
-/// another way.
+/// What else a reader that may pass waiting writers checks whenever it looks for the lock itself: whether it has come
+/// in by another way.
 pub(crate) type Elsewhere<'a> = Option<&'a dyn Fn() -> bool>;
 
-/// A wait: what for, and how long it has lasted.
+/// What a thread waits for, and since when.
 pub(crate) struct Wait<'a> {
     pub(super) want: Want,
     /// When it began, in µs.
     since: u32,
-    /// Once it is first it waits for so long (µs) at most.
+    /// How long (µs) it waits at most once it is head.
     at_head: Option<u32>,
     elsewhere: Elsewhere<'a>,
 }
 
 impl<'a> Wait<'a> {
-    /// One that begins now.
+    /// A wait that begins now.
     pub(crate) fn begin<M: Machine>(want: Want) -> Self {
         Self { want, since: M::micros(), at_head: None, elsewhere: None }
     }
 
-    /// The same for so long (µs) at most, once it is first.
+    /// The same, for at most this long (µs) once it is head.
     pub(crate) fn at_head(self, at_head: u32) -> Self {
         Self { at_head: Some(at_head), ..self }
     }
 
-    /// The same, which also looks there.
+    /// The same, but it also checks `elsewhere`.
     pub(crate) fn looking(self, elsewhere: Elsewhere<'a>) -> Self {
         Self { elsewhere, ..self }
     }
 
-    /// Whether it looks elsewhere, too.
+    /// Whether it also checks elsewhere.
     pub(super) fn looks_around(&self) -> bool {
         self.elsewhere.is_some()
     }
@@ -58,12 +58,12 @@ impl<'a> Wait<'a> {
         self.elsewhere.is_some_and(|look| look())
     }
 
-    /// Whether it may pass writers that wait, in time.
+    /// Whether it may pass waiting writers in the end.
     fn passes(&self) -> bool {
         matches!(self.want, Want::Read(Reader::Newcomer | Reader::Again))
     }
 
-    /// How long (µs) the waiter sleeps, at first, before it looks for itself.
+    /// How long (µs) the waiter sleeps before it looks for itself the first time.
     pub(super) fn look<M: Machine>(&self) -> u32 {
         if self.passes() { M::tunables().bound_us.max(1) } else { LOOK }
     }
@@ -111,7 +111,7 @@ impl<M: Machine> ShflRwState<M> {
     }
 
     /// Departure 7: sleeps on the counter and competes for the lock when woken, until the wait is overdue or the
-    /// deadline has passed. Whether the lock was acquired.
+    /// deadline has passed. Returns whether it acquired the lock.
     fn wait_outside(&self, wait: &Wait<'_>, until: Option<Deadline>) -> bool {
         let want = wait.want;
         if matches!(want, Want::Read(Reader::Behind) | Want::Write(Writer::Preferred)) {
@@ -135,15 +135,16 @@ impl<M: Machine> ShflRwState<M> {
             }
         }
         if slept {
-            // Invariant 8: this one may have been woken for the lock, and leaves without it.
+            // Invariant 8: this thread may have been woken for the lock, and leaves without it.
             M::wake(&raw const self.count, 1);
         }
         false
     }
 
-    /// Invariant 8, for a waiter that has slept and holds the lock now. Beside a reader, other readers may enter.
+    /// Invariant 8, for a waiter that has slept and holds the lock now. If it is a reader, other readers may enter,
+    /// too.
     fn pass_wake_on(&self, want: Want) {
-        self.count.fetch_or(AWAITED, Relaxed); // The holder's own flag, to its release.
+        self.count.fetch_or(AWAITED, Relaxed); // The holder's own flag, for its release.
         if !want.writes() {
             M::wake(&raw const self.count, 1);
         }
@@ -153,20 +154,20 @@ impl<M: Machine> ShflRwState<M> {
     fn line_up<W: WaitPolicy, P: Admission>(&self, me: Handle, wait: &Wait<'_>, until: Option<Deadline>) -> Turn {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
-        // Published as the rest, by `join`.
+        // `join` publishes it, with the rest.
         node.role.store(if wait.want.writes() { roles::WRITES } else { roles::READS }, Relaxed);
-        node.check_at.store(0, Relaxed); // As well.
+        node.check_at.store(0, Relaxed); // So does it this.
         let behind = self.queue.join_behind(me, me);
         if behind.is_some() {
             return self.wait_turn::<W, P>(me, behind, wait, until);
         }
         start_clock(node);
-        node.state.store(state::HEAD, Relaxed); // Nobody else changes it yet: `head` does not name it.
+        node.state.store(state::HEAD, Relaxed); // No other thread changes it yet: `head` does not name it.
         self.queue.set_head(naming(me));
         Turn::Head
     }
 
-    /// Waits in the queue, where it joined `behind` somebody.
+    /// Waits in the queue, where it joined behind the node `behind`.
     fn wait_turn<W: WaitPolicy, P: Admission>(
         &self,
         me: Handle,
@@ -183,7 +184,7 @@ impl<M: Machine> ShflRwState<M> {
             }
             match self.queue.sleep_in_queue::<W>(node, &mut look, trusts, until) {
                 notified if is_notified(notified) => return Turn::Head,
-                state::WAITING if W::PARKS => continue, // woken ahead of its turn: spin
+                state::WAITING if W::PARKS => continue, // Woken ahead of its turn: spin.
                 _ => {}
             }
             let late = until.is_some_and(|deadline| M::expired(&deadline));
@@ -192,7 +193,7 @@ impl<M: Machine> ShflRwState<M> {
                 let turn = self.queue.leave_node(node, won);
                 if matches!(turn, Turn::Won) {
                     self.evict_idle_head(wait.want);
-                    rouse::<M>(me); // Who joined behind it may have counted on it.
+                    rouse::<M>(me); // A waiter that joined behind it may have relied on it.
                 }
                 return turn;
             }
@@ -200,9 +201,9 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// Whether the head sleeps on the counter, and rightly so: then a release wakes it, and later ones look whether it
-    /// has run since; and whether a waiter that joined `behind` somebody is linked. Relaxed: what is seen is of now, or
-    /// of a moment ago, when it was true.
+    /// Whether the head sleeps on the counter, and must: then a release wakes it, and later releases check whether it
+    /// has run since; and whether the waiter that joined behind `behind` is linked. Relaxed: this is true now, or was
+    /// true a moment ago.
     fn is_in_good_hands(&self, want: Want, behind: Option<Handle>) -> bool {
         let asleep = |head: Handle| head.node::<M>().state.load(Relaxed) == state::NAPPING;
         let count = self.count.load(Relaxed);
@@ -212,15 +213,16 @@ impl<M: Machine> ShflRwState<M> {
             && behind.is_none_or(ShflQueue::<M>::is_linked)
     }
 
-    /// Acquires the lock past who came first, if the wait has been long enough for that; a bar is no obstacle if the
-    /// head which raised it is not running. `late`: the deadline has passed, so readers that pass writers at all do so
-    /// now.
+    /// Acquires the lock past waiters that came first, if the wait has been long enough for that. A bar is no obstacle
+    /// if the head that raised it does not run. `late`: the deadline has passed, so readers that may pass writers at
+    /// all do so now.
     fn admit_out_of_turn(&self, wait: &Wait<'_>, late: bool) -> bool {
         let head = self.live_head();
         let idle = head.is_some_and(|head| wait.want.could(self.count.load(Relaxed)) && self.is_idle(head.node::<M>()));
         if head.is_none() || idle {
-            // Invariant 7. It raises them anew, should it run; and should it sleep, it does not do so for long. Where
-            // writers are preferred, readers wait for one that does not run, too, as in glibc: it may only have no CPU.
+            // Invariant 7. If the head runs after all, it raises its bars anew; if it sleeps, it does not sleep for
+            // long. If writers are preferred, readers wait even for a head that does not run, as in glibc: it may only
+            // lack a CPU.
             let prefers = matches!(wait.want, Want::Read(Reader::Behind) | Want::Write(Writer::Preferred));
             let kept = if idle && prefers { BAR_READERS } else { 0 };
             let sleeper = if idle { ASLEEP } else { 0 };
@@ -239,14 +241,14 @@ impl<M: Machine> ShflRwState<M> {
         let barred = self.count.load(Relaxed) & BAR_READERS != 0;
         let admitted = self.admit(wait.want, 0, 0);
         if admitted && barred {
-            // Relaxed: a hint. If the head has left meanwhile, another waiter's wait counts as passed once too often.
+            // Relaxed: a hint. If the head has left meanwhile, another waiter counts as passed once too often.
             passed.fetch_add(1, Relaxed);
             M::trace(Event::RwPassed);
         }
         admitted
     }
 
-    /// Who has won out of turn throws the head out of the queue if that does not run.
+    /// A thread that has won out of turn evicts the head if that does not run.
     fn evict_idle_head(&self, want: Want) {
         let Some(head) = self.live_head().filter(|head| self.is_idle(head.node::<M>())) else { return };
         let onto = want.writes().then_some(&self.count);
@@ -260,12 +262,12 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// (head = me) -> (head = the next), out of the queue: invariant 4. The next, if it sleeps: without `onto`, the
-    /// caller is to wake it; with it, on that word.
+    /// (head = me) -> (head = the next), out of the queue: invariant 4. Returns the next head if it sleeps. Without
+    /// `onto`, the caller must wake it; with `onto`, it sleeps on that word.
     pub(super) fn depart(&self, me: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let node = me.node::<M>();
         while !self.queue.unname(me) {
-            // Somebody is evicting us, or takes that back.
+            // Another thread is evicting this one, or takes that back.
             let gone = |seen| seen == state::EVICTED;
             if M::spin_until(&node.state, Acquire, crate::machine::Patience::Budget, gone).is_some() {
                 M::give_node(me);
