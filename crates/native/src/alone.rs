@@ -1,4 +1,4 @@
-//!  # Locks without the `lock` prefix in a process with one thread
+//! # Locks without the `lock` prefix in a process with one thread
 //!
 //! All locks use this on x86-64: while the process has one thread, they leave the `lock` prefix out.
 //!
@@ -9,7 +9,7 @@
 //! the same instruction without the `lock` prefix. This works for every lock. Both forms leave the lock in the same
 //! state, so a second thread may start, and end, between lock and unlock.
 //!
-//!  ## Why that is right
+//! ## Why that is right
 //! 1. A read-modify-write that is *one instruction* is not divided by an interrupt, and so not by a signal handler,
 //!    whatever the handler does: lock and unlock, post a semaphore, fork. Only another processor could come between,
 //!    and only another thread of the process runs on one.
@@ -23,7 +23,7 @@
 //!    returned, the mark does not matter. If it still sleeps, it is another thread, so the flag says so after the
 //!    store.
 //!
-//!  ## What is not covered
+//! ## What is not covered
 //! glibc does not know of threads made by a raw `clone`; its own mutexes have the same limit. The same holds for
 //! objects that are process-private by their type, but in memory that processes share. Spinlocks are always atomic,
 //! because nothing says whether their memory is shared

@@ -1,4 +1,4 @@
-//!  # Evidence: measured costs
+//! # Evidence: measured costs
 //!
 //! For locks that decide by evidence ([`flash`](flashlock_locks::flash)): the cost of a pause, of getting a cache line
 //! that another CPU has written, and of sleeping. Each is measured where it happens anyway. The one exception is the

@@ -1,4 +1,4 @@
-//!  # The thread's id, as glibc stores it
+//! # The thread's id, as glibc stores it
 //!
 //! Debuggers read a mutex's `__owner` to see which thread holds it, so locks write the holder's id there. That costs
 //! nothing measurable if the id is at hand. glibc keeps it in each thread's own storage, and describes the place for

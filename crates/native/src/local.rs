@@ -1,4 +1,4 @@
-//!  # Thread-local storage without allocation
+//! # Thread-local storage without allocation
 //!
 //! Lock paths keep per-thread values with this macro. The values are in the block with which the thread was created.
 //!
@@ -41,7 +41,7 @@ macro_rules! zeroed_per_thread {
             fn with<R>(&self, f: impl FnOnce(&$type) -> R) -> R {
                 const { assert!(!core::mem::needs_drop::<$type>()) };
                 let at: *const $type;
-                // SAFETY: the address of the thread's copy of the symbol. What is read for it is constant in each
+                // SAFETY: computes the address of the thread's copy of the symbol. What it reads is constant in each
                 // thread.
                 #[cfg(target_arch = "x86_64")]
                 unsafe {

@@ -1,4 +1,4 @@
-//!  The [`Machine`] that lock algorithms use on this computer: it maps each operation to a module of this crate.
+//! The [`Machine`] that lock algorithms use on this computer: it maps each operation to a module of this crate.
 
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};

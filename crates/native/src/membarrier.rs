@@ -1,4 +1,4 @@
-//!  # An asymmetric barrier: one side is free
+//! # An asymmetric barrier: one side is free
 //!
 //! Two threads each write, then look at what the other writes. Each needs a full barrier in between. With
 //! `membarrier(PRIVATE_EXPEDITED)` (Linux 4.14), one of them needs none if the other makes that call: it returns after

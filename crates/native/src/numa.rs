@@ -1,4 +1,4 @@
-//!  # The NUMA node and CPU of a thread
+//! # The NUMA node and CPU of a thread
 //!
 //! Lock paths call [`node`] on every contended acquisition, so it must be cheap. Its sources, in order of preference:
 //!

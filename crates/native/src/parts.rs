@@ -1,4 +1,4 @@
-//!  # Reader parts: CPUs whose readers share a counter
+//! # Reader parts: CPUs whose readers share a counter
 //!
 //! Readers-writer locks with several reader counters ask this module which counter a thread uses
 //! ([`Machine::reader_part`](flashlock_locks::machine::Machine::reader_part)). There are at most [`READER_PARTS`]

@@ -1,4 +1,4 @@
-//!  # The registry: what all copies of this code in a process share
+//! # The registry: what all copies of this code in a process share
 //!
 //! A process may contain several copies of this code, and all of them must agree on what a lock word means. The
 //! registry holds what they share; every lock call uses it.

@@ -1,4 +1,4 @@
-//!  # Settings: what the user chose with `FLASHLOCK=name[:option=value,…]`
+//! # Settings: what the user chose with `FLASHLOCK=name[:option=value,…]`
 //!
 //! This module parses the environment variables and keeps the resulting options. The catalogue's lists ([`LOCKS`],
 //! [`OPTIONS`]) say which options a lock takes, with their ranges and defaults. Each lock also takes `wait`, which

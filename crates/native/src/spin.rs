@@ -1,4 +1,4 @@
-//!  # Polling
+//! # Polling
 //!
 //! How waiters poll a word, by the rules of [`flashlock_locks::wait::polling`]. If a waiter finds that it has not been
 //! running for a while, another task wants its CPU. It stops polling at once, and lets other waiters know

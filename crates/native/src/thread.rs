@@ -1,4 +1,4 @@
-//!  # Per-thread state
+//! # Per-thread state
 //!
 //! What this code keeps for each thread: its id, what it has learned, and a node for its next wait. It is in
 //! [thread-local storage](crate::local) without destructors, and nothing in it must be given back when the thread ends.

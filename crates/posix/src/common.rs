@@ -49,7 +49,7 @@ macro_rules! define_common {
             $(
                 pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
                     crate::dispatch::settle();
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller guarantees it.
                     unsafe { (common().$field)($($arg),*) }
                 }
             )*
@@ -60,7 +60,7 @@ macro_rules! define_common {
             use super::*;
             $(
                 pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller guarantees it.
                     unsafe { $real($($arg),*) }
                 }
             )*

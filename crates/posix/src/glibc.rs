@@ -39,7 +39,7 @@ macro_rules! real {
             #[doc = concat!("glibc's `", stringify!($name), "`; `ENOSYS` where it has none.")]
             ///
             /// # Safety
-            /// As for the function.
+            /// As for the C function.
             pub unsafe fn $name($($arg: $type),*) -> c_int {
                 let found = look_up::$name();
                 if found.is_null() {
@@ -47,7 +47,7 @@ macro_rules! real {
                 }
                 // SAFETY: glibc's function of this name has this type.
                 let function: unsafe extern "C-unwind" fn($($type),*) -> c_int = unsafe { core::mem::transmute(found) };
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { function($($arg),*) }
             }
         )*
@@ -89,14 +89,14 @@ unsafe extern "C-unwind" {
     /// glibc's `pthread_mutex_init`.
     ///
     /// # Safety
-    /// As for the function.
+    /// As for the C function.
     #[link_name = "__pthread_mutex_init"]
     pub fn pthread_mutex_init(mutex: *mut pthread_mutex_t, attr: *const pthread_mutexattr_t) -> c_int;
 
     /// glibc's `pthread_rwlock_init`.
     ///
     /// # Safety
-    /// As for the function.
+    /// As for the C function.
     #[link_name = "__pthread_rwlock_init"]
     pub fn pthread_rwlock_init(lock: *mut pthread_rwlock_t, attr: *const pthread_rwlockattr_t) -> c_int;
 }

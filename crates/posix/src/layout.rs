@@ -1,9 +1,8 @@
-//!  # The layout of glibc's objects (x86-64 and other 64-bit Linux)
+//! # The layout of glibc's objects (x86-64 and other 64-bit Linux)
 //!
 //! How a lock's state and glibc's own fields share the memory of a pthread object. Functions of this crate view a
 //! program's objects through the types here.
 //!
-//! ```text
 //! ```text
 //! pthread_mutex_t (40 bytes)                          pthread_cond_t (48 bytes)
 //!  0  our word (glibc: __lock, same protocol)          0  CondQueue, 20 bytes
@@ -124,7 +123,7 @@ pub struct RwLock {
     /// glibc's `__shared`: 0 if the lock is private to this process.
     pub shared: AtomicU32,
     rest: [AtomicU32; 4],
-    /// glibc's `__flags`: one of its kinds.
+    /// glibc's `__flags`: its kind.
     pub kind: AtomicU32,
     pad: AtomicU32,
 }

@@ -19,17 +19,17 @@ const _: () = assert!(size_of::<pthread_spinlock_t>() == size_of::<Word32>());
 /// There is a `pthread_spinlock_t` at the address, for as long as the reference is used.
 #[inline(always)]
 unsafe fn at<'a>(lock: *mut pthread_spinlock_t) -> &'a Word32 {
-    // SAFETY: the caller's. An atomic is valid for any bytes.
+    // SAFETY: the caller guarantees it. An atomic is valid for any bytes.
     unsafe { &*lock.cast::<Word32>() }
 }
 
 /// `pthread_spin_init`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn init(lock: *mut pthread_spinlock_t, _shared: c_int) -> c_int {
     // Release, as in `Polite`'s unlock, which pairs with the Acquire of whoever acquires first.
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { at(lock) }.store(polite::FREE, Release);
     0
 }
@@ -37,9 +37,9 @@ pub unsafe extern "C-unwind" fn init(lock: *mut pthread_spinlock_t, _shared: c_i
 /// `pthread_spin_lock`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn lock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     <Polite as RawLock<M>>::lock(unsafe { at(lock) }, &());
     0
 }
@@ -47,18 +47,18 @@ pub unsafe extern "C-unwind" fn lock<M: Machine<Word = Word32>>(lock: *mut pthre
 /// `pthread_spin_trylock`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn trylock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     if <Polite as RawLock<M>>::try_lock(unsafe { at(lock) }, &()) { 0 } else { EBUSY }
 }
 
 /// `pthread_spin_unlock`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn unlock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: the caller's. The lock may be gone once it is released; nothing is accessed afterwards.
+    // SAFETY: the caller guarantees it. The lock may be gone once it is released; nothing is accessed afterwards.
     <Polite as RawLock<M>>::unlock(unsafe { at(lock) }, &());
     0
 }
@@ -66,7 +66,7 @@ pub unsafe extern "C-unwind" fn unlock<M: Machine<Word = Word32>>(lock: *mut pth
 /// `pthread_spin_destroy`: as in glibc, nothing.
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn destroy(_lock: *mut pthread_spinlock_t) -> c_int {
     0
 }

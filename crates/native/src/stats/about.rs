@@ -1,4 +1,4 @@
-//!  # The object that the calling thread is using
+//! # The object that the calling thread is using
 //!
 //! A lock reports events, but does not know which pthread object it serves. Its caller knows, and calls [`begin`]
 //! before and [`Scope::end`] after each operation that may acquire something. Events and waits in between are counted

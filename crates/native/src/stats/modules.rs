@@ -1,4 +1,4 @@
-//!  # Modules: the program and libraries that addresses belong to
+//! # Modules: the program and libraries that addresses belong to
 //!
 //! The counts outlive the process, but its `/proc/PID/maps` does not. So a process that counts records where its
 //! program and libraries are mapped. It reads `/proc/self/maps` at load time. After that it opens no files, because a

@@ -1,4 +1,4 @@
-//!  # Statistics of each object
+//! # Statistics of each object
 //!
 //! This module counts, for each lock object, how often it was acquired and how long threads waited for it. Each shard
 //! has an open-addressing table in shared memory: which object, which code used it first, its acquisitions and its

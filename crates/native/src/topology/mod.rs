@@ -1,4 +1,4 @@
-//!  # The machine's topology
+//! # The machine's topology
 //!
 //! For output to users and for result files, not for locks. Reading takes milliseconds and allocates, so a lock path
 //! must not call it (a lock uses [`crate::numa`]). Containers and virtual machines hide parts of `/sys` and `/proc`.
