@@ -11,13 +11,13 @@
 //! | [`layout`] | the layout of glibc's objects, by version |
 //! | [`kind`] | the kind of a mutex, and whether glibc serves it |
 //! | [`mutex`], [`cond`], [`rwlock`] | the semantics, generic over the lock |
-//! | [`spin`], [`sem`] | spinlocks and semaphores, the same whatever the lock |
-//! | `watch` | glibc's own locks, and what is counted of them |
+//! | [`spin`], [`sem`] | spinlocks and semaphores, which do not depend on the chosen lock |
+//! | `watch` | counting the use of glibc's own locks |
 //! | [`c11`] | `mtx_*` and `cnd_*` |
 //! | [`dispatch`], [`dispatch_rw`] | from the exported function to the chosen lock |
-//! | [`mod@common`] | the same for functions that do not depend on it |
-//! | `environment` | the settings' text |
-//! | [`glibc`] | the real functions |
+//! | [`mod@common`] | the same for functions that do not depend on the lock |
+//! | `environment` | the text of the settings |
+//! | [`glibc`] | glibc's own functions |
 //!
 //! Every function of this crate may be called before any constructor has run, from several threads at once, in a forked
 //! child, and from inside malloc.
