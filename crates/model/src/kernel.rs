@@ -5,7 +5,8 @@
 //!
 //! ## Invariants
 //! 1. A sleeper is entered in the same step as the check of its word; nothing is scheduled between that and its block.
-//! 2. Each futex call begins with a read-modify-write of `calls`, so that the checker knows that the order of calls matters.
+//! 2. Each futex call begins with a read-modify-write of `calls`, which tells the checker that the order of calls
+//!    matters.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -150,7 +151,7 @@ fn sleep<C: Checker>(
 /// A nap while time stands still.
 pub(crate) fn nap<C: Checker>(world: &World<C>) {
     world.maybe_freeze();
-    world.kernel.enter(); // What its thread has seen may have changed already, which would end no nap.
+    world.kernel.enter(); // Other threads may run here: a change that they make does not end this nap.
     let over = Rc::new(Cell::new(false));
     world.kernel.naps.borrow_mut().push(Nap { thread: C::thread(), over: over.clone() });
     while !over.get() {

@@ -112,11 +112,11 @@ impl Op {
 /// An ordering bug: `op` on `field` uses the ordering `to` instead of `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weaken {
-    /// On which words.
+    /// The words to which it applies.
     pub field: Field,
-    /// In which operation.
+    /// The operation to which it applies.
     pub op: Op,
-    /// Where the algorithm says this …
+    /// If the algorithm says this …
     pub from: Ordering,
     /// … the machine does that.
     pub to: Ordering,

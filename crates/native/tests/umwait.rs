@@ -23,7 +23,7 @@ static ARMED: AtomicU64 = AtomicU64::new(0);
 static RESTED: AtomicU64 = AtomicU64::new(0);
 static ADDRESS: AtomicUsize = AtomicUsize::new(0);
 static LINE: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
-/// The operands of the last rest.
+/// The operands of the last UMWAIT.
 static DEPTH: AtomicU32 = AtomicU32::new(u32::MAX);
 static UNTIL: AtomicU64 = AtomicU64::new(0);
 
