@@ -1,4 +1,6 @@
 //! # loom: every schedule and every allowed value of a small model
+//!
+//! Use it for small models, and for memory orderings that are too weak, which shuttle cannot find.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -100,7 +100,7 @@ impl<C: Checker> Machine for Model<C> {
     }
 
     /// Not a nap, and no other thread need run meanwhile. It takes time, even where time stands still otherwise. So a
-    /// waiter that offers its CPU for a given number of µs comes to an end.
+    /// waiter that offers its CPU for a given number of µs finishes.
     fn offer() {
         World::<C>::current(|world| world.pass(OFFER));
     }

@@ -1,6 +1,6 @@
 //! # Locks without the `lock` prefix in a process with one thread
 //!
-//! All locks use this on x86-64: while the process has one thread, they leave the `lock` prefix out.
+//! Locks use this on x86-64: while the process has one thread, their instructions have no `lock` prefix.
 //!
 //! **Problem.** An atomic read-modify-write costs some 20 cycles, even where nothing can come between its read and its
 //! write. glibc avoids that cost in a process with one thread. So a single-threaded program would pay several times as

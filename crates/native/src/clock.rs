@@ -11,7 +11,7 @@
 //! A reading counts only if it was so short that the thread was not preempted during it ([`LONGEST_READING`]). A rate
 //! counts only if a real counter can have it. If the counter is ever seen to disagree with the kernel's clock, it is
 //! never used again. That happens after a suspend that reset it, or after a move to another host. The check is made
-//! with each deadline, when the kernel's time is at hand ([`still_agrees`]).
+//! with each deadline, when the kernel's time is known anyway ([`still_agrees`]).
 
 use core::sync::atomic::{
     AtomicU64,

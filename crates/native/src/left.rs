@@ -1,4 +1,4 @@
-//! # Words beside locks: counts of nodes left behind, and words for readers that have left
+//! # Words beside locks: counts of nodes left behind, and drain words
 //!
 //! Some locks need a little state that does not fit into the lock: a count of nodes left behind, or a drain word. It is
 //! in tables in the [`registry`], indexed by the lock's address.

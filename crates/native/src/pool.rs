@@ -17,8 +17,8 @@
 //!
 //! ## Invariants
 //! 1. A chunk's address is written once; its pieces are never freed.
-//! 2. A node is in the free list, kept for a thread's next wait (see [`thread`]), owned by a running thread, or in a
-//!    queue. A block is in the free list, or belongs to a lock.
+//! 2. A node is in the free list, kept for a thread's next wait (see [`thread`]), taken by a thread that has not queued
+//!    it, or in a queue. A block is in the free list, or belongs to a lock.
 //! 3. The top of the free list carries a tag that each change advances. So a `pop` that another thread overtook fails
 //!    (ABA).
 
@@ -182,8 +182,8 @@ impl Semaphore {
         (&raw const *self).cast_mut().cast()
     }
 
-    /// The first half of `sem_post`: adds a token, so a thread that looks at the semaphore goes on. Returns the word at
-    /// which to wake sleepers.
+    /// The first half of `sem_post`: adds a token, so a thread that looks at the semaphore continues. Returns the word
+    /// at which to wake sleepers.
     fn post(&self) -> &AtomicU32 {
         self.0[0].fetch_add(1, Release);
         &self.0[0]

@@ -6,12 +6,12 @@
 //! limited number. The other is a destructor, for which the C library allocates, and a malloc built on our mutexes
 //! would then call back here. Neither covers a lock that is used in the very last destructor.
 //!
-//! So the node that a thread keeps for its next wait lies outside its storage, on one of [`SPARES`] lines. The address
-//! of the thread's storage selects the line. A thread that ends leaves its node there. The C library gives its memory,
-//! and so its line, to a later thread. Two threads may share a line; then one of them may have to go to the pool. So
-//! the number of nodes is at most what was ever needed at once, plus one for each line in use: at most [`LINES`], and
-//! at most one for each address at which a thread's storage has been. Before the pool maps memory, it takes the nodes
-//! on the lines ([`reclaim`]).
+//! So the node that a thread keeps for its next wait is outside its storage, on one of [`SPARES`] lines. The address of
+//! the thread's storage selects the line. A thread that ends leaves its node there. The C library gives its memory, and
+//! so its line, to a later thread. Two threads may share a line; then one of them may have to go to the pool. So the
+//! number of nodes is at most what was ever needed at once, plus one for each line in use: at most [`LINES`], and at
+//! most one for each address at which a thread's storage has been. Before the pool maps memory, it takes the nodes on
+//! the lines ([`reclaim`]).
 
 use core::cell::Cell;
 use core::sync::atomic::{
@@ -68,7 +68,7 @@ fn spare() -> &'static Word32 {
     &SPARES[line_of(LOCAL.with(|local| core::ptr::from_ref(local) as u64))].0
 }
 
-/// The line of the thread whose storage is at that address. Fibonacci hashing: storage usually lies at equal distances,
+/// The line of the thread whose storage is at that address. Fibonacci hashing: storage is usually at equal distances,
 /// and then hardly any two threads share a line.
 #[inline]
 const fn line_of(storage: u64) -> usize {
@@ -217,7 +217,7 @@ pub fn random() -> u32 {
 mod tests {
     use super::*;
 
-    /// For threads whose storage lies at equal distances: stacks of 16 KiB to 8 MiB, with their guard pages.
+    /// For threads whose storage is at equal distances: stacks of 16 KiB to 8 MiB, with their guard pages.
     #[test]
     fn threads_of_one_size_hardly_ever_have_one_line() {
         for stack in (14..=23).map(|power| 1 << power) {

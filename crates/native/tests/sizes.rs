@@ -60,7 +60,7 @@ for_each_standalone_lock!(define_standalone_sizes);
 fn locks_apart_are_as_large_as_they_say() {
     for (lock, (name, states)) in STANDALONE.iter().zip(APART_STATES) {
         assert_eq!(lock.name, *name);
-        // Other than its word, what a mutex has; `null` has no word.
+        // A mutex has a word beside its queue, except `null`.
         let word = if lock.interface == "mutex" && lock.bytes > 0 { size_of::<Word32>() } else { 0 };
         assert!(states.iter().all(|&bytes| bytes + word == lock.bytes as usize), "{name}: {states:?}");
     }

@@ -5,7 +5,7 @@
 //! | condition variable | mutex | served by |
 //! |---|---|---|
 //! | private | ours | our queue; a broadcast moves its waiters to the mutex's queue |
-//! | private | glibc's (robust, PI, …) | our queue; the mutex through glibc, whose EOWNERDEAD comes out of the wait |
+//! | private | glibc's (robust, PI, …) | our queue; glibc serves the mutex, and the wait returns its EOWNERDEAD |
 //! | process-shared | glibc's | glibc |
 //! | process-shared | ours | glibc's condition variable; see `wait_shared` |
 //!

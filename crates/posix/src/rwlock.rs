@@ -4,7 +4,7 @@
 //!
 //! | kind | a reader that arrives while a writer waits | the same, if the reader already holds the lock for reading |
 //! |---|---|---|
-//! | 0, 1 (glibc: prefer readers) | waits, at most until the bound | overtakes |
+//! | 0, 1 (glibc: prefer readers) | waits, for at most the bound | overtakes |
 //! | 2 (prefer writers, not recursive) | waits | waits: the program has promised not to do this |
 //!
 //! If the writer that holds the lock requests it again, for reading or writing, the answer is EDEADLK, as in glibc;

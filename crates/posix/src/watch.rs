@@ -91,7 +91,7 @@ unsafe fn note_kind(address: *mut pthread_mutex_t) -> bool {
 }
 
 /// Tries a mutex. A mutex that none of our locks could serve is only looked at, because trying a robust mutex that
-/// cannot be recovered leaves it locked for ever (in glibc up to 2.36).
+/// cannot be recovered leaves it locked for ever (seen in glibc 2.36).
 ///
 /// # Safety
 /// As for `pthread_mutex_trylock`.

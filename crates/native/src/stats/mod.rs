@@ -225,7 +225,7 @@ fn attached() -> Option<&'static Block> {
 
 #[inline]
 fn shard() -> Option<&'static Shard> {
-    // Each process starts at a different shard.
+    // Not all processes start at the same shard.
     let place = thread::place().wrapping_add(PROCESS.load(Relaxed));
     Some(&attached()?.shards[place as usize % SHARDS])
 }

@@ -153,7 +153,7 @@ fn own() -> impl Iterator<Item = &'static Range> {
 
 /// Calls `f` with the module that contains the code at this address, according to the dynamic linker.
 fn look_up<F: FnOnce(Line<'_>)>(address: usize, f: F) {
-    /// `struct dl_find_object`, with spare room at the end.
+    /// The first fields of glibc's `struct dl_find_object`, with more room than the rest takes.
     #[repr(C)]
     struct Answer {
         flags: u64,

@@ -260,7 +260,7 @@ enum Owner {
 pub struct Site {
     /// The address that the call returns to.
     pub address: u64,
-    /// Whether the call was the object's initialisation; else it was the first that acquired it.
+    /// Whether the call initialised the object; otherwise it was the first that acquired it.
     pub of_init: bool,
 }
 
