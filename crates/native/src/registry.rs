@@ -26,7 +26,7 @@
 //! |---|---|
 //! | this layout's magic, and READY | use it |
 //! | the magic, and FAILED | try the next address |
-//! | the magic, and 0 | the thread that mapped it is about to set READY or FAILED: wait for at most one second (a fork may have lost that thread) | |
+//! | the magic, and 0 | the thread that mapped it is about to set READY or FAILED: wait for at most one second (a fork may have lost that thread), then do as above, or try the next address |
 //! | anything else that can be read | try the next address |
 //! | nothing: `MAP_FIXED_NOREPLACE` (Linux 4.17) maps the page | this copy makes it: it maps the other pages, or sets FAILED if something is there already |
 //! | something that cannot be read (`EEXIST`, twice) | try the next address |
