@@ -8,7 +8,7 @@
 //!  0  our word (glibc: __lock, same protocol)          0  CondQueue, 20 bytes
 //!  4  recursion count, as glibc's __count             20  –
 //!  8  owner's thread id, as glibc's __owner           28  __wrefs from glibc 2.41 on \  bit 0: process-shared
-//! 12  glibc's __nusers; upper half: our waiters      36  __wrefs up to glibc 2.40   /  bit 1: CLOCK_MONOTONIC
+//! 12  glibc's __nusers; upper half: our waiters       36  __wrefs up to glibc 2.40   /  bit 1: CLOCK_MONOTONIC
 //! 16  __kind, glibc's                                 40  –
 //! 20  glibc's __spins; the first word of a queue of 20 bytes
 //! 24  our queue, 16 bytes (glibc: robust list)
