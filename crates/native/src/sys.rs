@@ -133,7 +133,7 @@ pub fn warn(parts: &[&[u8]]) {
     }
 }
 
-/// Like [`warn`], and ends the line.
+/// Like [`warn()`], and ends the line.
 pub fn warn_line(parts: &[&[u8]]) {
     warn(parts);
     write_error(b"\n");
