@@ -1,11 +1,12 @@
-//! Builds the shim for cancellation points, which needs `pthread_cleanup_push`, a C macro, and sees to it that a
+//! Builds the C shim for cancellation points, which needs the C macro `pthread_cleanup_push`. Also ensures that a
 //! library built on a new glibc loads on an old one ([`link_as_on_glibc_2_31`]).
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Functions which today's glibc has in `libc.so.6` with the version `GLIBC_2.34`: the library, the version and their
-/// names, as every glibc since 2.31 has them, too. x86-64's versions; a version includes those above it.
+/// Functions that current glibc has in `libc.so.6` with the version `GLIBC_2.34`. Here: the library, the version and
+/// the names that every glibc since 2.31 also has for them. The versions are x86-64's; a version includes those above
+/// it.
 const MOVED: [(&str, &str, &[&str]); 3] = [
     (
         "libpthread.so.0",
@@ -46,17 +47,17 @@ fn main() {
     let target = |part| env::var(format!("CARGO_CFG_TARGET_{part}")).unwrap_or_default();
     if (target("ARCH").as_str(), target("ENV").as_str()) == ("x86_64", "gnu") {
         link_as_on_glibc_2_31();
-        // Whole: only the standard library refers to it, and that comes after us on the linker's command line.
+        // Whole archive: only the standard library refers to it, and that comes after us on the linker's command line.
         shim.file("src/stat.c").link_lib_modifier("+whole-archive");
     }
     shim.compile("flashlock_cancel");
 }
 
 /// Makes the linker take [`MOVED`] from where glibc 2.31 has them. glibc 2.34 merged `libpthread` and `libdl` into
-/// `libc`, under a new symbol version, and a library linked there does not load on an older glibc; but the old names,
-/// with libraries that are empty by now, are still served. So the linker is shown, before the real `libc.so.6`, a
-/// `libpthread.so.0` and a `libdl.so.2` as they were: libraries with these symbols and nothing behind them, used for
-/// linking only. The price: the dynamic linker opens two empty libraries more when a program starts.
+/// `libc`, under a new symbol version. A library linked there does not load on an older glibc. But the new glibc still
+/// serves the old names, from libraries that are now empty. So the linker sees, before the real `libc.so.6`, a
+/// `libpthread.so.0` and a `libdl.so.2` as they were: libraries with these symbols and nothing behind them, used only
+/// for linking. The price: the dynamic linker opens two more empty libraries when a program starts.
 fn link_as_on_glibc_2_31() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     println!("cargo::rustc-link-search=native={}", out.display());
@@ -66,7 +67,7 @@ fn link_as_on_glibc_2_31() {
     }
 }
 
-/// Builds `STEM.so`, which looks to the linker like the library `soname`.
+/// Builds `STEM.so`, which the linker takes for the library `soname`.
 fn stand_in(soname: &str, stem: &Path) {
     let (mut source, mut script, mut parent) = (String::new(), String::new(), "");
     for (_, version, names) in MOVED.iter().filter(|(library, ..)| *library == soname) {

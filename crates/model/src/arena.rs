@@ -1,16 +1,15 @@
 //! # The arena: an execution's queue nodes, and blocks
 //!
-//! The model's stand-in for the pools. Its books are exact: a node or a block given back twice, or by nobody, is a
-//! failure.
+//! In a model, algorithms take queue nodes and blocks from here instead of from the pools. Its books are exact: a node
+//! or block that is given back twice, or never, is a failure.
 //!
 //! ## Invariants
-//! 1. An arena lives as long as its world, and that as long as its execution: the world is taken down by the thread
-//!    that set it up, after it has joined all others, or after the checker has given the execution up and runs none of
-//!    them any more.
-//! 2. Algorithms keep no node beyond the call that named it. (`&'static` in `Machine::node` is the pool's promise
-//!    natively; here it holds for the execution.)
-//! 3. Nodes never move: they stand in a boxed slice. Nor do blocks: each is made when it is first needed, in a box of
-//!    its own.
+//! 1. An arena lives as long as its world, and the world as long as its execution. The thread that set up the world
+//!    takes it down. It does so after it has joined all other threads, or after the checker has given up the execution
+//!    and runs none of them any more.
+//! 2. Algorithms keep no node beyond the call that named it. (The `&'static` in `Machine::node` is a promise of the
+//!    native pool; here it holds for the execution.)
+//! 3. Nodes never move: they are in a boxed slice. Nor do blocks: each is created when first needed, in its own box.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -34,10 +33,10 @@ pub struct Arena<C: Checker> {
     blocks: RefCell<Vec<Box<Block<Model<C>>>>>,
     /// The count of all locks that have no room for their own. It does not move either.
     left: Box<LeftBehind<Model<C>>>,
-    /// The word of all locks whose writers wait for readers to go. Nor does this.
+    /// The drain word of all locks, on which writers wait for readers to leave. It does not move either.
     drain: Box<Word<C>>,
     books: RefCell<Books>,
-    /// Orders a `give` before the `take` that gets the same node, as the pool's free list does.
+    /// Orders a `give` before the `take` that gets the same node, like the pool's free list.
     order: C::Atomic,
     recycles: bool,
 }
@@ -45,18 +44,18 @@ pub struct Arena<C: Checker> {
 struct Books {
     free: Vec<u32>,
     taken: Vec<bool>,
-    /// How many nodes were taken, in all.
+    /// How many nodes were taken in total.
     takes: u32,
     free_blocks: Vec<u32>,
     taken_blocks: Vec<bool>,
-    /// One more than the last index that was ever taken. They are taken from the first one up.
+    /// One plus the highest index that was ever taken. Nodes are taken in order, lowest first.
     most: u32,
-    /// Whether threads that had taken blocks may have vanished.
+    /// Whether threads that held blocks may have vanished.
     lost_blocks: bool,
 }
 
 impl<C: Checker> Arena<C> {
-    /// An arena of so many nodes. Unless it `recycles`, a node is used once, which keeps models small.
+    /// An arena of `nodes` nodes. Unless it `recycles`, each node is used only once, which keeps models small.
     pub fn new(nodes: u32, recycles: bool) -> Self {
         let nodes: Box<[_]> = (0..nodes).map(|_| Node::new()).collect();
         nodes.iter().for_each(Tag::tag);
@@ -76,14 +75,14 @@ impl<C: Checker> Arena<C> {
         Self { nodes, blocks, left: Box::default(), drain, books, order: C::Atomic::new(0), recycles }
     }
 
-    /// The count of nodes that were left behind.
+    /// The count of nodes left behind.
     pub fn left(&self) -> &'static LeftBehind<Model<C>> {
         let left: *const LeftBehind<Model<C>> = &raw const *self.left;
         // SAFETY: as for nodes.
         unsafe { &*left }
     }
 
-    /// The word that readers change when they have gone.
+    /// The word that readers change when they have left.
     pub fn drain_word(&self) -> &'static Word<C> {
         let drain: *const Word<C> = &raw const *self.drain;
         // SAFETY: as for nodes.
@@ -93,11 +92,11 @@ impl<C: Checker> Arena<C> {
     /// The node that a handle names.
     pub fn node(&self, handle: Handle) -> &'static Node<Model<C>> {
         let node: *const Node<Model<C>> = &raw const self.nodes[(handle.word() - OFFSET) as usize];
-        // SAFETY: the node does not move (invariant 3), and nobody uses it after the execution (invariants 1 and 2).
+        // SAFETY: the node does not move (invariant 3), and no thread uses it after the execution (invariants 1 and 2).
         unsafe { &*node }
     }
 
-    /// The node that a word is in, and the how-manieth it is there.
+    /// The node that contains a word, and the word's index in it.
     pub(crate) fn holding(&self, word: &Word<C>) -> Option<(Handle, usize)> {
         let bytes = (std::ptr::from_ref(word) as usize).checked_sub(self.nodes.as_ptr() as usize)?;
         let (index, rest) = (bytes / size_of::<Node<Model<C>>>(), bytes % size_of::<Node<Model<C>>>());
@@ -105,7 +104,7 @@ impl<C: Checker> Arena<C> {
         (index < self.nodes.len()).then_some((handle, rest / size_of::<Word<C>>()))
     }
 
-    /// A node that nobody has.
+    /// Takes a free node.
     pub fn take(&self) -> Handle {
         if self.recycles {
             self.order.fetch_add(0, Acquire);
@@ -127,21 +126,21 @@ impl<C: Checker> Arena<C> {
             assert!(taken, "node {index} was given back twice");
         }
         if self.recycles {
-            // So that assertions do not take the role of a node's past for its present.
+            // So that assertions do not mistake the node's past role for its present one.
             self.node(handle).batch.store(0, Relaxed);
             self.order.fetch_add(1, Release);
             self.books.borrow_mut().free.push(index);
         }
     }
 
-    /// The block that a name names.
+    /// The block with this name.
     pub fn block(&self, name: Name) -> &'static Block<Model<C>> {
         let block: *const Block<Model<C>> = &raw const *self.blocks.borrow()[(name.word() - 1) as usize];
         // SAFETY: as for nodes.
         unsafe { &*block }
     }
 
-    /// A block that nobody has.
+    /// Takes a free block.
     pub fn take_block(&self) -> Name {
         if self.recycles {
             self.order.fetch_add(0, Acquire);
@@ -173,40 +172,40 @@ impl<C: Checker> Arena<C> {
         }
     }
 
-    /// Unless they are used again, these blocks are memory that has been freed.
+    /// Marks these blocks as freed memory, unless blocks are reused.
     pub fn bar(&self, blocks: &[Name]) {
         for block in blocks.iter().filter(|_| !self.recycles).map(|&block| self.block(block)) {
             block.free();
         }
     }
 
-    /// Those who have taken nodes and blocks do not exist any more: nobody will give them back, and nobody takes them
-    /// again.
+    /// Forgets what is taken: the threads that took nodes and blocks no longer exist. They will not be given back, nor
+    /// taken again.
     pub(crate) fn forget(&self) {
         let mut books = self.books.borrow_mut();
         books.taken.fill(false);
         books.lost_blocks = true;
     }
 
-    /// How many nodes and blocks are taken now.
+    /// How many nodes and blocks are taken at present.
     pub fn in_use(&self) -> usize {
         let books = self.books.borrow();
         let blocks = if books.lost_blocks { &[][..] } else { &books.taken_blocks };
         books.taken.iter().chain(blocks).filter(|&&taken| taken).count()
     }
 
-    /// How many nodes were taken, in all.
+    /// How many nodes were taken in total.
     pub fn takes(&self) -> u32 {
         self.books.borrow().takes
     }
 
-    /// The handles of all nodes that were taken once.
+    /// The handles of all nodes that were ever taken.
     pub fn ever_taken(&self) -> Vec<Handle> {
         let most = self.books.borrow().most;
         (0..most).filter_map(|index| Handle::from_word(index + OFFSET)).collect()
     }
 
-    /// The handles of the nodes that are taken now.
+    /// The handles of the nodes that are taken at present.
     pub fn taken(&self) -> Vec<Handle> {
         let books = self.books.borrow();
         let named = books.taken.iter().enumerate().filter(|&(_, &taken)| taken);

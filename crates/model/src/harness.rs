@@ -1,7 +1,7 @@
-//! # Mutexes and condition variables to check
+//! # Objects to check: mutexes, condition variables, semaphores
 //!
-//! What `posix` makes of the locks, without POSIX: a lock with its state and the data that it protects; a condition
-//! variable with the four ways in which a wait can end.
+//! Models use these objects. They are what `posix` makes of the locks, without POSIX: a lock with its state and the
+//! data that it protects; a condition variable with the four ways in which a wait can end.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,7 +19,7 @@ use crate::tag::Tag;
 use crate::word::{Field, Word};
 use crate::world::World;
 
-/// A lock with what it protects.
+/// A lock and the data that it protects.
 pub struct Mutex<C: Checker, L: RawLock<Model<C>>> {
     /// The lock's word.
     pub word: Word<C>,
@@ -42,7 +42,7 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
         L::lock(&self.word, &self.queue);
     }
 
-    /// Acquires it, or not.
+    /// Acquires it, unless the deadline passes first. Returns whether it did.
     pub fn lock_until(&self, until: Deadline) -> bool {
         L::lock_until(&self.word, &self.queue, until).is_ok()
     }
@@ -57,29 +57,29 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
         L::unlock(&self.word, &self.queue);
     }
 
-    /// Whether somebody holds it.
+    /// Whether a thread holds it.
     pub fn is_locked(&self) -> bool {
         L::is_locked(&self.word, &self.queue)
     }
 
-    /// Touches the data; to be called by the holder. How often that was done before.
+    /// Accesses the data; only the holder may call this. Returns how often that was done before.
     pub fn visit(&self) -> u32 {
         self.data.visit()
     }
 
-    /// A whole critical section.
+    /// A complete critical section.
     pub fn section(&self) {
         self.lock();
         self.visit();
         self.unlock();
     }
 
-    /// A whole critical section, unless the lock cannot be had in so many ticks. Whether it was.
+    /// A complete critical section, if the lock can be acquired within this many ticks. Returns whether it was.
     pub fn section_within(&self, ticks: u32) -> bool {
         self.section_until(World::<C>::get().deadline(ticks))
     }
 
-    /// A whole critical section, unless the lock cannot be had until then. Whether it was.
+    /// A complete critical section, if the lock can be acquired before the deadline. Returns whether it was.
     pub fn section_until(&self, until: Deadline) -> bool {
         let held = self.lock_until(until);
         if held {
@@ -89,7 +89,7 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
         held
     }
 
-    /// The lock is destroyed, and its memory freed. Its data is not: that is the program's.
+    /// Destroys the lock and frees its memory. The data stays: it belongs to the program.
     pub fn free(&self) {
         let beside = self.queue.beside();
         L::destroy(&self.word, &self.queue);
@@ -98,7 +98,7 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
         World::<C>::current(|world| world.arena.bar(&beside));
     }
 
-    /// Names it for a condition variable.
+    /// Identifies the mutex to a condition variable.
     pub fn address(&self) -> u64 {
         std::ptr::from_ref(self) as u64
     }
@@ -110,7 +110,7 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Default for Mutex<C, L> {
     }
 }
 
-/// A readers-writer lock with what it protects.
+/// A readers-writer lock and the data that it protects.
 pub struct RwLock<C: Checker, L: RawRwLock<Model<C>>> {
     /// The lock's state.
     pub state: L::State,
@@ -125,7 +125,7 @@ impl<C: Checker, L: RawRwLock<Model<C>, State: Tag>> RwLock<C, L> {
         lock
     }
 
-    /// Acquires it for reading, as `pthread_rwlock_rdlock` does: the short way first.
+    /// Acquires it for reading, as `pthread_rwlock_rdlock` does: fast path first.
     pub fn read(&self, how: Reader, until: Option<Deadline>) -> bool {
         L::enter(&self.state) || L::read(&self.state, how, until).is_ok()
     }
@@ -135,12 +135,12 @@ impl<C: Checker, L: RawRwLock<Model<C>, State: Tag>> RwLock<C, L> {
         L::write(&self.state, how, until).is_ok()
     }
 
-    /// Acquires it for reading, or not.
+    /// Tries to acquire it for reading.
     pub fn try_read(&self, how: Reader) -> bool {
         L::try_read(&self.state, how).is_ok()
     }
 
-    /// Acquires it for writing, or not.
+    /// Tries to acquire it for writing.
     pub fn try_write(&self) -> bool {
         L::try_write(&self.state)
     }
@@ -150,22 +150,22 @@ impl<C: Checker, L: RawRwLock<Model<C>, State: Tag>> RwLock<C, L> {
         L::unlock(&self.state);
     }
 
-    /// Whether somebody holds it.
+    /// Whether a thread holds it.
     pub fn is_held(&self) -> bool {
         L::is_held(&self.state)
     }
 
-    /// Looks at the data; to be called by who holds it in any way. How often it was written.
+    /// Reads the data; only a thread that holds the lock may call this. Returns how often the data was written.
     pub fn look(&self) -> u32 {
         self.data.look()
     }
 
-    /// Touches the data; to be called by who holds it for writing. How often that was done before.
+    /// Writes the data; only the writer that holds the lock may call this. Returns how often that was done before.
     pub fn visit(&self) -> u32 {
         self.data.visit()
     }
 
-    /// It is destroyed, and its memory freed. Its data is not: that is the program's.
+    /// Destroys the lock and frees its memory. The data stays: it belongs to the program.
     pub fn free(&self) {
         L::destroy(&self.state);
         self.state.free();
@@ -181,9 +181,9 @@ impl<C: Checker, L: RawRwLock<Model<C>, State: Tag>> Default for RwLock<C, L> {
 /// How a wait on a condition variable ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// By a signal, or a broadcast.
+    /// By a signal or a broadcast.
     Woken,
-    /// By the deadline, or cancellation: no signal was consumed.
+    /// By the deadline or by cancellation: no signal was consumed.
     GaveUp,
 }
 
@@ -194,14 +194,14 @@ pub struct Cond<C: Checker> {
 }
 
 impl<C: Checker> Cond<C> {
-    /// One without waiters.
+    /// A condition variable without waiters.
     pub fn new() -> Self {
         let queue = CondQueue::new();
         queue.tag();
         Self { queue }
     }
 
-    /// Waits; the caller holds the mutex, before and after.
+    /// Waits; the caller holds the mutex before and after.
     pub fn wait<L>(&self, mutex: &Mutex<C, L>, until: Option<Deadline>) -> Waited
     where
         L: RawLock<Model<C>, Queue: Tag>,
@@ -221,7 +221,7 @@ impl<C: Checker> Cond<C> {
         finish(self.queue.cancel(me), mutex)
     }
 
-    /// Destroys it, and frees its memory. Fails if somebody waits.
+    /// Destroys it and frees its memory. If a thread waits, returns false.
     pub fn destroy(&self) -> bool {
         let destroyed = self.queue.destroy().is_ok();
         if destroyed {
@@ -230,17 +230,17 @@ impl<C: Checker> Cond<C> {
         destroyed
     }
 
-    /// Its memory is freed.
+    /// Frees its memory.
     pub fn free(&self) {
         self.queue.free();
     }
 
-    /// Wakes one.
+    /// Wakes one waiter.
     pub fn signal(&self) {
         self.queue.signal();
     }
 
-    /// Wakes all: as the lock does it, or hand over hand.
+    /// Wakes all waiters: if `moves`, by moving them to the lock's queue; otherwise one after the other.
     pub fn broadcast<L>(&self, mutex: &Mutex<C, L>, moves: bool)
     where
         L: RawLock<Model<C>, Queue: Tag>,
@@ -255,7 +255,7 @@ impl<C: Checker> Default for Cond<C> {
     }
 }
 
-/// Acquires the mutex in the way that the outcome asks for.
+/// Acquires the mutex as the outcome of the wait requires.
 pub fn finish<C: Checker, L>(outcome: Outcome, mutex: &Mutex<C, L>) -> Waited
 where
     L: RawLock<Model<C>, Queue: Tag>,
@@ -293,7 +293,7 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Morph for ToQueue<'_, C, L> {
     }
 }
 
-/// A semaphore, and data that its permits protect where there is one.
+/// A semaphore, and data that its permit protects if there is only one.
 pub struct Sem<C: Checker> {
     word: Word<C>,
     queue: SemQueue<Model<C>>,
@@ -301,7 +301,7 @@ pub struct Sem<C: Checker> {
 }
 
 impl<C: Checker> Sem<C> {
-    /// One with so many permits.
+    /// A semaphore with this many permits.
     pub fn new(permits: u32) -> Self {
         let sem = Self { word: Word::new(permits), queue: SemQueue::new(), data: C::Data::new() };
         sem.word.tag(Field::SemWord);
@@ -319,17 +319,17 @@ impl<C: Checker> Sem<C> {
         self.semaphore().post().expect("room for a permit");
     }
 
-    /// Takes one. Whether there was one in time.
+    /// Takes a permit. Returns whether there was one in time.
     pub fn wait(&self, until: Option<Deadline>) -> bool {
         self.semaphore().wait(until) == Ended::Acquired
     }
 
-    /// Touches the data; to be called by who has the permit.
+    /// Accesses the data; only the thread that has the permit may call this.
     pub fn visit(&self) -> u32 {
         self.data.visit()
     }
 
-    /// How many permits there are.
+    /// The number of permits.
     pub fn value(&self) -> u32 {
         self.semaphore().value()
     }
@@ -342,9 +342,9 @@ impl<C: Checker> Sem<C> {
     }
 }
 
-/// What happened in a model's executions, together.
+/// What happened in all executions of a model together.
 pub struct Totals {
-    /// How many there were.
+    /// The number of executions.
     pub executions: usize,
     events: Vec<u64>,
 }
@@ -364,12 +364,12 @@ impl Totals {
         Self { executions: 0, events: counters.iter().map(|counter| counter.load(Relaxed)).collect() }
     }
 
-    /// How often something happened.
+    /// How often an event happened.
     pub fn of(&self, event: Event) -> u64 {
         self.events[event as usize]
     }
 
-    /// Fails if one of the events never happened: then the model does not show what it is there for.
+    /// Panics if one of the events never happened: then the model does not show what it is meant to show.
     pub fn shows(&self, events: &[Event]) {
         for &event in events {
             assert!(self.of(event) > 0, "no execution showed {event:?}");
@@ -380,7 +380,7 @@ impl Totals {
 /// A seeded bug that was found.
 #[derive(Debug)]
 pub struct Found {
-    /// In which execution.
+    /// The execution that found it.
     pub executions: usize,
     /// What the checker said.
     pub message: String,
@@ -396,7 +396,7 @@ impl Found {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(no message)").to_owned()

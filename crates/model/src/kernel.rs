@@ -1,11 +1,12 @@
 //! # The kernel: futexes
 //!
-//! Looking at the word and going to sleep are one step, and wake-ups reach only who sleeps. A woken address need not
-//! name anything.
+//! Models sleep and wake by these functions. Checking the word and falling asleep are one step, and wake-ups reach only
+//! threads that sleep. The address in a wake-up need not name anything.
 //!
 //! ## Invariants
-//! 1. A sleeper is entered in the same step as the look at its word; nothing is scheduled between that and its block.
-//! 2. Each futex call begins with a read-modify-write of `calls`, so that the checker knows that their order matters.
+//! 1. A sleeper is entered in the same step as the check of its word; nothing is scheduled between that and its block.
+//! 2. Each futex call begins with a read-modify-write of `calls`, which tells the checker that the order of calls
+//!    matters.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,7 +26,7 @@ struct Sleeper<C: Checker> {
     end: Rc<Cell<Option<Unparked>>>,
 }
 
-/// Who sleeps where.
+/// The sleeping threads and their words.
 pub struct Kernel<C: Checker> {
     calls: C::Atomic,
     sleepers: RefCell<Vec<Sleeper<C>>>,
@@ -47,7 +48,7 @@ impl<C: Checker> Kernel<C> {
         self.calls.fetch_add(1, Relaxed);
     }
 
-    /// Ends the sleeps that `chosen` says, `count` at most; how many.
+    /// Ends up to `count` sleeps that `chosen` selects. Returns how many.
     fn end(&self, count: u32, how: Unparked, chosen: impl Fn(&Sleeper<C>) -> bool) -> u32 {
         for ended in 0..count {
             let sleeper = {
@@ -61,12 +62,12 @@ impl<C: Checker> Kernel<C> {
         count
     }
 
-    /// Ends the sleeps whose time has come.
+    /// Ends the sleeps whose deadline has passed.
     pub(crate) fn expire(&self, now: u32) {
         self.end(u32::MAX, Unparked::TimedOut, |sleeper| sleeper.until.is_some_and(|until| i64::from(now) >= until));
     }
 
-    /// A word has changed.
+    /// Ends all naps, because a word has changed.
     pub(crate) fn end_naps(&self) {
         while let Some(nap) = { self.naps.borrow_mut().pop() } {
             nap.over.set(true);
@@ -74,7 +75,7 @@ impl<C: Checker> Kernel<C> {
         }
     }
 
-    /// What the word is for at this address, on which somebody sleeps.
+    /// The purpose of the word at this address, if a thread sleeps on it.
     fn field_at(&self, address: *const Word<C>) -> u8 {
         let sleepers = self.sleepers.borrow();
         let here = sleepers.iter().find(|sleeper| sleeper.address == address);
@@ -88,7 +89,7 @@ impl<C: Checker> Kernel<C> {
     }
 }
 
-/// `FUTEX_WAIT`, as a test may meddle with it.
+/// `FUTEX_WAIT`, with which a test may meddle.
 pub fn park<C: Checker>(world: &World<C>, word: &Word<C>, expected: u32, until: Option<Deadline>) -> Unparked {
     let instead = world.meddle(word.field(), Op::Park, 0, expected);
     let stays = |seen| match instead {
@@ -113,7 +114,7 @@ fn sleep<C: Checker>(
     let kernel = &world.kernel;
     kernel.enter();
     // The load is for the checker, which learns that writes of the word matter here. The kernel looks under its own
-    // lock, and never sees an old value; nor does the thread that comes back from it: hence the yield.
+    // lock, and never sees an old value. Nor may the thread that returns from it; hence the yield.
     let old = word.raw.load(Relaxed);
     let seen = word.peek();
     if !stays(seen) && world.setup.fault != Some(Fault::ParkBlindly) {
@@ -138,7 +139,7 @@ fn sleep<C: Checker>(
             return how;
         }
         if until.is_some_and(|until| until != i64::MAX) && world.setup.flow > 0 {
-            // Time must go on even if nobody else runs.
+            // Time must go on even if no other thread runs.
             C::yield_now();
             world.flow();
         } else {
@@ -147,10 +148,10 @@ fn sleep<C: Checker>(
     }
 }
 
-/// A nap, where time stands still.
+/// A nap while time stands still.
 pub(crate) fn nap<C: Checker>(world: &World<C>) {
     world.maybe_freeze();
-    world.kernel.enter(); // What its thread has seen may have changed by now: nobody will say so.
+    world.kernel.enter(); // Other threads may run here: a change that they make does not end this nap.
     let over = Rc::new(Cell::new(false));
     world.kernel.naps.borrow_mut().push(Nap { thread: C::thread(), over: over.clone() });
     while !over.get() {
@@ -158,7 +159,7 @@ pub(crate) fn nap<C: Checker>(world: &World<C>) {
     }
 }
 
-/// `FUTEX_REQUEUE`, of one sleeper.
+/// `FUTEX_REQUEUE` of one sleeper.
 pub fn requeue<C: Checker>(world: &World<C>, from: *const Word<C>, to: *const Word<C>) {
     world.kernel.enter();
     let mut sleepers = world.kernel.sleepers.borrow_mut();

@@ -1,21 +1,21 @@
 //! # The locks under model checkers
 //!
-//! The algorithms of `flashlock-locks` are written against a machine. Here that machine is a model checker, which runs
-//! the same code under every schedule (loom, small programs) or under very many (shuttle, larger ones). All model tests
-//! of the project stand in this package's `tests/`; what they cover, and what they cannot, is in `docs/models.md`.
+//! The algorithms of `flashlock-locks` are written against a machine. Here the machine is a model checker. It runs the
+//! same code under every schedule (loom, for small programs) or under very many (shuttle, for larger ones). All model
+//! tests of the project are in this package's `tests/`. `docs/models.md` says what they cover and what they cannot.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`checker`] | what loom and shuttle have in common, as a trait |
-//! | [`loom`], [`shuttle`] | the two, and how to run a model under them |
-//! | [`machine`] | [`Model`], the `Machine` over a checker |
+//! | [`loom`], [`shuttle`] | the two checkers, and how to run a model under them |
+//! | [`machine`] | [`Model`], the `Machine` on top of a checker |
 //! | [`word`] | its atomic word, whose orderings a test can weaken |
-//! | [`meddle`] | single accesses that a test does otherwise |
-//! | [`tag`] | what the words of each lock's state are for |
+//! | [`meddle`] | single accesses that a test does differently |
+//! | [`tag`] | the purpose of each word in a lock's state |
 //! | [`world`] | one execution: settings, threads, time |
-//! | [`arena`] | its queue nodes, and who has them |
+//! | [`arena`] | its queue nodes and blocks, and which are taken |
 //! | [`kernel`] | its futexes |
-//! | [`harness`] | mutexes and condition variables made from the locks, with something to protect |
+//! | [`harness`] | mutexes, condition variables and semaphores to check, with data to protect |
 
 pub mod arena;
 pub mod checker;

@@ -1,4 +1,6 @@
 //! # loom: every schedule and every allowed value of a small model
+//!
+//! Use it for small models, and for memory orderings that are too weak, which shuttle cannot find.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -61,7 +63,7 @@ impl Checker for Loomed {
     }
 }
 
-/// A cell in which loom sees every access that is not ordered by the lock.
+/// A cell in which loom detects every access that the lock does not order.
 pub struct Cell(UnsafeCell<u32>);
 
 impl Data for Cell {
@@ -71,7 +73,7 @@ impl Data for Cell {
 
     fn visit(&self) -> u32 {
         self.0.with_mut(|count| {
-            // SAFETY: one thread of a model runs at a time, and loom ends the execution if another access is not
+            // SAFETY: only one thread of a model runs at a time, and loom ends the execution if another access is not
             // ordered.
             unsafe {
                 *count += 1;
@@ -86,17 +88,17 @@ impl Data for Cell {
     }
 }
 
-/// How much of a model's schedules to look at.
+/// How many of a model's schedules to explore.
 #[derive(Clone, Copy, Debug)]
 pub enum Depth {
-    /// All.
+    /// All schedules.
     Exhaustive,
-    /// Those with at most so many preemptions.
+    /// Schedules with at most this many preemptions.
     Preemptions(usize),
 }
 
 impl Depth {
-    /// At most so many preemptions with `FLASHLOCK_FULL=1` (`cargo xtask full`); else two of them at most, which costs a
+    /// At most this many preemptions with `FLASHLOCK_FULL=1` (`cargo xtask full`). Otherwise at most two, which costs a
     /// fifth.
     pub fn in_full(preemptions: usize) -> Self {
         Self::Preemptions(if is_full() { preemptions } else { preemptions.min(2) })
@@ -128,7 +130,7 @@ fn run(depth: Depth, setup: Setup, executions: &Arc<AtomicUsize>, body: Arc<dyn 
 }
 
 impl Depth {
-    /// Where `FLASHLOCK_FULL` is set, for a run that may take hours, one preemption more.
+    /// Adds a preemption if `FLASHLOCK_FULL` is set, for a run that may take hours.
     fn of_this_run(self) -> Self {
         match self {
             Self::Preemptions(bound) if is_full() => Self::Preemptions(bound + 1),
@@ -137,7 +139,7 @@ impl Depth {
     }
 }
 
-/// Runs `body` under every schedule; it must hold in all. How many there were, and what happened in them.
+/// Runs `body` under every schedule; it must succeed in all. Returns how many there were, and what happened in them.
 pub fn explore(name: &str, depth: Depth, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Totals {
     let (depth, executions) = (depth.of_this_run(), Arc::new(AtomicUsize::new(0)));
     let start = std::time::Instant::now();
@@ -151,7 +153,7 @@ pub fn explore(name: &str, depth: Depth, setup: Setup, body: impl Fn() + Send + 
     totals
 }
 
-/// Runs `body`, which has a bug, until that is found. Panics if it is not.
+/// Runs `body`, which has a bug, until the bug is found. Panics if it is not.
 pub fn find(name: &str, depth: Depth, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Found {
     let executions = Arc::new(AtomicUsize::new(0));
     let body: Arc<dyn Fn() + Send + Sync> = Arc::new(body);

@@ -1,4 +1,4 @@
-//! # The machine over a checker
+//! # The machine on top of a checker
 
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
@@ -14,10 +14,10 @@ use crate::kernel;
 use crate::word::{Field, Word};
 use crate::world::{Fault, World};
 
-/// How long (µs) an offer of one's CPU takes.
+/// How long an offer of the CPU takes, in µs.
 const OFFER: u32 = 101;
 
-/// The machine that runs the locks under checker `C`. All state is the running execution's [`World`].
+/// The machine that runs the locks under checker `C`. All its state is in the [`World`] of the running execution.
 pub struct Model<C: Checker>(PhantomData<C>);
 
 impl<C: Checker> Machine for Model<C> {
@@ -54,7 +54,7 @@ impl<C: Checker> Machine for Model<C> {
         handles.into_iter().any(look)
     }
 
-    /// Looks at least once, however short the patience.
+    /// Looks at least once, even if the patience is spent.
     fn spin_until(
         word: &Word<C>,
         order: Ordering,
@@ -99,13 +99,13 @@ impl<C: Checker> Machine for Model<C> {
         if world.setup.still { kernel::nap(&world) } else { C::yield_now() }
     }
 
-    /// No nap, and nobody need run meanwhile. It takes time, also where time stands still otherwise: so whoever offers
-    /// its CPU for so many µs comes to an end.
+    /// Not a nap, and no other thread need run meanwhile. It takes time, even where time stands still otherwise. So a
+    /// waiter that offers its CPU for a given number of µs finishes.
     fn offer() {
         World::<C>::current(|world| world.pass(OFFER));
     }
 
-    /// Nothing: a patience that follows from it is the least that the algorithm has, and one offer ends it.
+    /// 0: a patience derived from it is the shortest that the algorithm allows, and one offer ends it.
     fn sleep_cost() -> u32 {
         0
     }

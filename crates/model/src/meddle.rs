@@ -1,46 +1,47 @@
-//! # Accesses done otherwise
+//! # Meddling: single accesses done differently
 //!
-//! A seeded bug in one access: the algorithm is the production one, and the machine does what the test says whenever it
-//! recognizes that access, by the word's [`Field`] and by what is written. So a test can say "the head that leaves does
-//! not write 2", and needs no copy of the algorithm.
+//! A test seeds a bug in one access with this. The algorithm is the production one. When the machine recognises the
+//! access, by the word's [`Field`] and by the value written, it does what the test says instead. So a test can say "the
+//! waiter at the head of the queue does not write 2 when it leaves", without a copy of the algorithm.
 
 use crate::word::{Field, Op};
 
 /// An access that a thread is about to make, or a load that it has made.
 pub struct Access<'a> {
     pub(crate) field: u8,
-    /// Which one.
+    /// The operation.
     pub op: Op,
-    /// What the word must hold for it.
+    /// The value that the word must hold for the access.
     pub old: u32,
-    /// What is written; what a load has seen; how many are to be woken; 1 if a sleep ended by its deadline.
+    /// The value written; the value that a load has seen; how many sleepers to wake; 1 if a sleep ended by its
+    /// deadline.
     pub new: u32,
-    /// What the test remembers of the thread: 0 at first.
+    /// A value that the test keeps for the thread; 0 at first.
     pub mark: &'a mut u32,
 }
 
 impl Access<'_> {
-    /// Whether it is this operation, on a word of this kind.
+    /// Whether this is that operation, on a word with that purpose.
     pub fn is(&self, field: Field, op: Op) -> bool {
         self.field == field as u8 && self.op == op
     }
 }
 
-/// What the machine does.
+/// What the machine does instead.
 #[derive(Clone, Copy)]
 pub enum Instead {
-    /// What the algorithm says.
+    /// What the algorithm says, unchanged.
     AsTold,
-    /// The same, with this value for the one that is written, seen, expected by a sleeper, or woken.
+    /// The same operation, but with this value instead of the value written, seen, expected by a sleeper, or woken.
     With(u32),
-    /// Nothing, and the thread does not notice.
+    /// Nothing, without the thread noticing.
     Nothing,
-    /// A compare-and-exchange that compares otherwise: what the word holds is changed like this, if at all. A sleep
-    /// begins if there is such a change of what the word holds.
+    /// A compare-and-exchange with another comparison: the word's value is changed by this function if it returns a
+    /// value. A sleep begins if the function returns a value for the word's value.
     Loosely(fn(u32) -> Option<u32>),
-    /// A compare-and-exchange in two steps: somebody else may come in between.
+    /// A compare-and-exchange in two steps: another thread may come in between.
     InTwoSteps,
 }
 
-/// Decides what is done instead.
+/// Decides what is done instead of an access.
 pub type Meddler = fn(&mut Access<'_>) -> Instead;

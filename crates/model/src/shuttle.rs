@@ -1,6 +1,7 @@
-//! # shuttle: very many schedules of a larger model, chosen at random
+//! # shuttle: very many random schedules of a larger model
 //!
-//! Sequentially consistent: it finds what is wrong in a protocol, never an ordering that is too weak.
+//! Use it for models that are too large for loom. It is sequentially consistent: it finds errors in a protocol, but
+//! never an ordering that is too weak.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -46,7 +47,7 @@ impl Checker for Shuttled {
     fn thread() -> Thread {
         thread::current()
     }
-    /// Nothing: all accesses are in one order.
+    /// Does nothing: all accesses have one order.
     fn fence() {}
     fn yield_now() {
         thread::yield_now();
@@ -65,7 +66,7 @@ impl Checker for Shuttled {
     }
 }
 
-/// A counter that is not incremented atomically, and a flag that says whether somebody is at it.
+/// A counter whose increment is not atomic, and a flag that says whether a thread is incrementing it.
 pub struct Counter {
     count: AtomicU32,
     inside: AtomicBool,
@@ -92,12 +93,13 @@ impl Data for Counter {
     }
 }
 
-/// Which schedules.
+/// How schedules are chosen.
 #[derive(Clone, Copy, Debug)]
 pub enum By {
-    /// Any thread may be next, at random.
+    /// Any thread may run next, at random.
     Random,
-    /// Random priorities, changed at so many points less one: finds bugs that need few, badly placed preemptions.
+    /// Random priorities, changed at one point fewer than this number: finds bugs that need a few badly placed
+    /// preemptions.
     Pct(usize),
 }
 
@@ -115,7 +117,7 @@ fn run(by: By, schedules: usize, setup: Setup, done: &Arc<AtomicUsize>, body: Ar
     let mut config = Config::new();
     config.stack_size = 1 << 16;
     config.silence_warnings = true;
-    // The seed is constant: the schedule need not be kept.
+    // The seed is constant, so the schedule need not be kept.
     config.failure_persistence = FailurePersistence::None;
     config.max_steps = MaxSteps::FailAfter(100_000);
     let events: Arc<Vec<AtomicU64>> = Arc::new(Totals::counters());
@@ -131,7 +133,7 @@ fn run(by: By, schedules: usize, setup: Setup, done: &Arc<AtomicUsize>, body: Ar
     Totals::new(&events)
 }
 
-/// Runs `body` under so many schedules; it must hold in all.
+/// Runs `body` under this many schedules; it must succeed in all of them.
 pub fn explore(name: &str, by: By, schedules: usize, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Totals {
     let done = Arc::new(AtomicUsize::new(0));
     let start = std::time::Instant::now();
@@ -145,7 +147,7 @@ pub fn explore(name: &str, by: By, schedules: usize, setup: Setup, body: impl Fn
     totals
 }
 
-/// Runs `body`, which has a bug, until that is found, under so many schedules at most. Panics if it is not.
+/// Runs `body`, which has a bug, under at most this many schedules, until the bug is found. Panics if it is not.
 pub fn find(name: &str, by: By, schedules: usize, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Found {
     let done = Arc::new(AtomicUsize::new(0));
     let body: Arc<dyn Fn() + Send + Sync> = Arc::new(body);

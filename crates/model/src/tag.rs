@@ -1,7 +1,7 @@
-//! # What the words of each lock's state are for
+//! # The purpose of each word in a lock's state
 //!
-//! Told to the words when a lock is made ([`Tag::tag`]), so that tests can speak of them; and that nobody may touch
-//! them any more, when its memory is freed.
+//! When a lock is created, [`Tag::tag`] marks each of its words with its purpose, so that tests can name them. When the
+//! lock's memory is freed, [`Tag::free`] marks the words so that any further access fails.
 
 use std::sync::atomic::Ordering;
 
@@ -27,13 +27,13 @@ use crate::Model;
 use crate::checker::Checker;
 use crate::word::{Field, Word};
 
-/// State whose words can be told what they are for.
+/// State whose words can be marked with their purpose.
 pub trait Tag {
-    /// Tells them.
+    /// Marks the words.
     fn tag(&self) {}
-    /// Its memory has been freed: who touches it now is caught.
+    /// Marks its memory as freed: any further access is detected.
     fn free(&self) {}
-    /// The blocks that are its memory, too.
+    /// The blocks that also belong to it.
     fn beside(&self) -> Vec<Name> {
         Vec::new()
     }
@@ -63,7 +63,7 @@ impl<C: Checker> Tag for Block<Model<C>> {
 
     fn free(&self) {
         for word in self.words() {
-            // So that the checker knows that it matters who comes first.
+            // This tells the checker that the order of accesses matters.
             machine::Word::fetch_add(&word.raw, 0, Ordering::Relaxed);
             word.tag(Field::Freed);
         }
@@ -230,7 +230,7 @@ impl<C: Checker> Tag for CstRwState<Model<C>> {
 /// The words of a condition variable: lock, head, tail, refs, epoch.
 pub fn cond_words<C: Checker>(queue: &CondQueue<Model<C>>) -> &[Word<C>; 5] {
     const { assert!(size_of::<CondQueue<Model<C>>>() == 5 * size_of::<Word<C>>()) };
-    // SAFETY: `CondQueue` is `repr(C)` and made of just these five words.
+    // SAFETY: `CondQueue` is `repr(C)` and consists of exactly these five words.
     unsafe { &*std::ptr::from_ref(queue).cast() }
 }
 
@@ -251,7 +251,7 @@ impl<C: Checker> Tag for CondQueue<Model<C>> {
 /// The words of a semaphore's list: head, tail, epoch.
 pub fn sem_words<C: Checker>(queue: &SemQueue<Model<C>>) -> &[Word<C>; 3] {
     const { assert!(size_of::<SemQueue<Model<C>>>() == 3 * size_of::<Word<C>>()) };
-    // SAFETY: `SemQueue` is `repr(C)` and made of just these three words.
+    // SAFETY: `SemQueue` is `repr(C)` and consists of exactly these three words.
     unsafe { &*std::ptr::from_ref(queue).cast() }
 }
 

@@ -1,7 +1,8 @@
 //! # The word, and how to weaken it
 //!
-//! A word knows what it is for ([`Field`]), so that a test can say "every Acquire load of a node's state becomes
-//! Relaxed" and run the production algorithm with that ordering bug in it. The algorithms stay as they are.
+//! In a model, all atomic words of the production algorithms are of this type. A word knows its purpose ([`Field`]). So
+//! a test can say "every Acquire load of a node's state becomes Relaxed", and run the production algorithm with that
+//! ordering bug. The algorithms stay unchanged.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
@@ -11,7 +12,7 @@ use crate::checker::Checker;
 use crate::meddle::Instead;
 use crate::world::World;
 
-/// What a word is for.
+/// The purpose of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -42,7 +43,7 @@ pub enum Field {
     NodeState,
     NodeNext,
     NodeBatch,
-    /// Everything else in a node.
+    /// All other words in a node.
     NodeOther,
     /// In side blocks.
     BlockState,
@@ -59,7 +60,7 @@ pub enum Field {
     SemList,
     SemEpoch,
     /// `rcl`: the lock's word; a slot's `code` and `asleep`; a server's `sleep`, `turn` and `range`; its maps; a
-    /// worker's `at`, and what it sleeps on.
+    /// worker's `at`, and the word on which it sleeps.
     RclWord,
     RclCode,
     RclAsleep,
@@ -70,21 +71,21 @@ pub enum Field {
     RclBusy,
     RclAt,
     RclBed,
-    /// In memory that has been freed: any access is a failure.
+    /// In freed memory: any access is a failure.
     Freed,
 }
 
-/// An operation on a word, or a call that names one. A failed compare-and-exchange is a [`Op::CasFailed`].
+/// An operation on a word, or a call that names one. A failed compare-and-exchange is [`Op::CasFailed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Op {
     Load,
     Store,
     Swap,
-    /// [`Op::Swap`], where it writes this.
+    /// [`Op::Swap`] that writes this value.
     SwapTo(u32),
     Cas,
-    /// [`Op::Cas`], where it writes the name of a node.
+    /// [`Op::Cas`] that writes the handle of a node.
     CasToNode,
     CasFailed,
     Add,
@@ -93,12 +94,12 @@ pub enum Op {
     /// A sleep on the word begins, or has ended.
     Park,
     Unparked,
-    /// Those who sleep on it are woken.
+    /// Threads that sleep on the word are woken.
     Wake,
 }
 
 impl Op {
-    /// Whether a word that is written `value` in operation `op` (what is read has none) is meant.
+    /// Whether `self` matches operation `op` that writes `value` (irrelevant for a read).
     fn means(self, op: Op, value: u32) -> bool {
         match self {
             Self::SwapTo(this) => op == Self::Swap && value == this,
@@ -108,29 +109,29 @@ impl Op {
     }
 }
 
-/// An ordering bug: `op` on `field` is done with `to` instead of `from`.
+/// An ordering bug: `op` on `field` uses the ordering `to` instead of `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weaken {
-    /// On which words.
+    /// The words to which it applies.
     pub field: Field,
-    /// In which operation.
+    /// The operation to which it applies.
     pub op: Op,
-    /// Where the algorithm says this …
+    /// If the algorithm says this …
     pub from: Ordering,
     /// … the machine does that.
     pub to: Ordering,
 }
 
-/// A 32-bit atomic of the checker's.
+/// A 32-bit atomic of the checker.
 pub struct Word<C: Checker> {
     pub(crate) raw: C::Atomic,
     field: AtomicU8,
-    /// What the last write in the checker's order of events left: what the kernel sees.
+    /// The value of the last write in the checker's order of events: what the kernel sees.
     last: AtomicU32,
 }
 
 impl<C: Checker> Word<C> {
-    /// Says what the word is for.
+    /// Sets the word's purpose.
     pub fn tag(&self, field: Field) {
         self.field.store(field as u8, Ordering::Relaxed);
     }
@@ -152,7 +153,7 @@ impl<C: Checker> Word<C> {
 }
 
 impl<C: Checker> Word<C> {
-    /// What the word holds, for a look that is no scheduling point and orders nothing: the kernel's, or an assertion's.
+    /// The word's value, without a scheduling point or any ordering: for the kernel, or for an assertion.
     pub fn peek(&self) -> u32 {
         self.last.load(Ordering::Relaxed)
     }
@@ -168,7 +169,7 @@ impl<C: Checker> Word<C> {
         World::<C>::current(|world| world.meddle(self.field(), op, old, new))
     }
 
-    /// Changes what the word holds, whatever that is, if `change` says so. What the word held.
+    /// Changes the word's value, whatever it is, if `change` says so. Returns the value before.
     fn change(&self, change: fn(u32) -> Option<u32>) -> Result<u32, u32> {
         loop {
             let seen = self.raw.load(Ordering::Relaxed);
@@ -180,7 +181,7 @@ impl<C: Checker> Word<C> {
         }
     }
 
-    /// Notes what was done, for who reads the trace of a failure. It was done just now: nothing has happened since.
+    /// Records what was done, for the trace of a failure. It was done just now: nothing has happened since.
     fn note<T: std::fmt::Debug>(&self, op: Op, with: u32, result: T) -> T {
         assert!(!self.is(Field::Freed), "{op:?} of a word in freed memory");
         let stops = World::<C>::current(|world| {
@@ -207,8 +208,8 @@ impl<C: Checker> machine::Word for Word<C> {
         self.note(Op::Load, 0, if let Instead::With(other) = self.meddled(Op::Load, 0, seen) { other } else { seen })
     }
 
-    /// loom does not know that nothing comes between a read-modify-write and what it read: a plain store that races one
-    /// may seem to come before it. Where stores race, they are exchanges.
+    /// loom does not know that nothing comes between a read-modify-write and what it read: a plain store that races
+    /// with one may seem to come before it. So where stores race, they are exchanges.
     fn store(&self, value: u32, order: Ordering) {
         let order = self.order(Op::Store, value, order);
         if let Instead::Nothing = self.meddled(Op::Store, 0, value) {
@@ -284,7 +285,7 @@ impl<C: Checker> machine::Word for Word<C> {
     }
 }
 
-/// Makes a newtype of a checker's `AtomicU32` an atomic word.
+/// Makes an atomic word from a newtype of a checker's `AtomicU32`.
 macro_rules! raw_word {
     ($name:ident, $atomic:ty) => {
         /// The checker's `AtomicU32`.

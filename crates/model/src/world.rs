@@ -1,9 +1,9 @@
 //! # The world: one execution's machine
 //!
-//! Settings, threads, time and events. Time is a count of *ticks*; a deadline names the tick at which it has passed,
-//! and [`Machine::sooner`](flashlock_locks::machine::Machine::sooner) means the next one, however long it was to be:
-//! what matters to an algorithm is whether a wait ends before something else happens. Under loom a thread of the model
-//! ticks; under shuttle time also flows by itself, by chance.
+//! A model's execution runs on a world: its settings, threads, time and events. Time is a count of *ticks*. A deadline
+//! names the tick at which it has passed. [`Machine::sooner`](flashlock_locks::machine::Machine::sooner) means the next
+//! tick, whatever the given duration: an algorithm only depends on whether a wait ends before something else happens.
+//! Under loom, a thread of the model ticks. Under shuttle, time also flows by itself, at random.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -19,16 +19,16 @@ use crate::kernel::Kernel;
 use crate::meddle::{Access, Instead, Meddler};
 use crate::word::{Field, Op, Weaken, Word};
 
-/// A machine that is broken, for tests of the tests.
+/// A fault of the machine, for tests of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Wake-ups of words of this kind are lost.
     NoWake(Field),
-    /// `park` does not look at the word before it sleeps.
+    /// `park` does not check the word before it sleeps.
     ParkBlindly,
-    /// `any_node` shows none: who is in no list, or too far from its front, is not found.
+    /// `any_node` shows no nodes: a waiter that is in no list, or too far from its front, is not found.
     ShortSight,
-    /// An algorithm's own patience ends sleeps, but who polls never sees its end.
+    /// An algorithm's own patience ends sleeps, but a polling thread never sees it end.
     EndlessPolls,
     /// `light_fence` does nothing.
     NoLightFence,
@@ -36,37 +36,37 @@ pub enum Fault {
     NoHeavyFence,
 }
 
-/// How an execution's machine behaves.
+/// How the machine of an execution behaves.
 #[derive(Clone, Copy)]
 pub struct Setup {
-    /// How many nodes there are.
+    /// The number of nodes.
     pub nodes: u32,
-    /// Whether nodes are used again.
+    /// Whether nodes are reused.
     pub recycles: bool,
     /// The spin budget, in polls.
     pub polls: u32,
     /// How many ticks an algorithm's own patience ([`Machine::sooner`](flashlock_locks::machine::Machine::sooner))
-    /// lasts. With 0 it never ends: only the test's deadlines pass, and a wake-up that is lost is lost for good.
+    /// lasts. With 0 it never ends: only the test's deadlines pass, and a lost wake-up is lost for good.
     pub patience: u32,
-    /// A nap ends when somebody has changed a word since it began, and not before: what only the end of a nap would set
-    /// right is never set right. Where it is not set, naps end at once.
+    /// If set, a nap ends when a word has changed since it began, and not before. So an error that only the end of a
+    /// nap would repair is never repaired. If not set, naps end at once.
     pub still: bool,
-    /// shuttle: time passes once in so many looks at it (0: only by [`World::tick`]).
+    /// shuttle: time advances at one look in this many (0: only by [`World::tick`]).
     pub flow: u32,
-    /// shuttle: a sleep ends for no reason once in so many times (0: never).
+    /// shuttle: one sleep in this many ends for no reason (0: never).
     pub spurious: u32,
-    /// By how many µs the clock of `Machine::micros` advances each time it is read.
+    /// By how many µs the clock of `Machine::micros` advances at each reading.
     pub micros_step: u32,
-    /// [`Machine::epoch`](flashlock_locks::machine::Machine::epoch). With the first one nobody looks whether a node's
-    /// thread is alive.
+    /// [`Machine::epoch`](flashlock_locks::machine::Machine::epoch). With the first epoch, locks do not check whether a
+    /// node's thread is alive.
     pub epoch: u32,
-    /// What the user tuned.
+    /// The user's tunables.
     pub tunables: &'static Tunables,
-    /// What `Machine::random` says; without it, the checker.
+    /// The value of `Machine::random`; without it, the checker chooses.
     pub random: Option<u32>,
     /// Whether there are more tasks than CPUs.
     pub crowded: bool,
-    /// Ordering bugs.
+    /// Ordering bugs to apply.
     pub weaken: &'static [Weaken],
     /// Other bugs.
     pub fault: Option<Fault>,
@@ -75,7 +75,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Two polls, no patience, no time but ticks, and a bound that is never reached.
+    /// Two polls, no patience, no time except ticks, and a bound that is never reached.
     pub const fn new(nodes: u32) -> Self {
         Self {
             nodes,
@@ -96,34 +96,34 @@ impl Setup {
         }
     }
 
-    /// The same in a process whose parent had used locks: there whoever reaches a node looks whether its thread is
-    /// alive, so that more is accessed than in a first process, and nothing less.
+    /// The same setup in a process whose parent used locks. There, a thread that reaches a node checks whether the
+    /// node's thread is alive. So more is accessed than in a first process, and nothing less.
     #[must_use]
     pub const fn in_a_child(self) -> Self {
         Self { epoch: FIRST_EPOCH + 1, ..self }
     }
 }
 
-/// What the machine knows of a thread.
+/// The machine's data on a thread.
 #[derive(Clone, Copy, Default)]
 struct PerThread {
     numa: u32,
     near: [u32; 2],
     urgent: bool,
-    /// Freezes when this many more waits have begun (0: never).
+    /// The thread freezes when this many more waits have begun (0: never).
     freeze_in: u32,
-    /// Stops when it has accessed so many more words (0: never).
+    /// The thread stops when it has accessed this many more words (0: never).
     stops_in: u32,
-    /// What lock algorithms keep.
+    /// Values that lock algorithms keep.
     local: [u32; Local::COUNT],
-    /// What a [`Meddler`] remembers.
+    /// A value that a [`Meddler`] keeps.
     mark: u32,
 }
 
-/// The nanoseconds of a deadline that is the end of an algorithm's own patience.
+/// The nanoseconds of a deadline that stands for the end of an algorithm's own patience.
 const OWN: u32 = 1;
 
-/// What a thread that vanishes at a fork unwinds with.
+/// The panic payload of a thread that vanishes at a fork.
 struct Vanished;
 
 /// One execution's machine.
@@ -133,35 +133,35 @@ pub struct World<C: Checker> {
     /// Its nodes.
     pub arena: Arena<C>,
     pub(crate) kernel: Kernel<C>,
-    /// The time, in ticks; the same twice: for the checker, and for us.
+    /// The time in ticks, kept twice: for the checker, and for us.
     now_seen: C::Atomic,
     pub(crate) now: Cell<u32>,
     micros: Cell<u32>,
     epoch: Cell<u32>,
-    /// The running thread vanishes when it has accessed so many more words (0: never).
+    /// The running thread vanishes when it has accessed this many more words (0: never).
     vanishes_in: Cell<u32>,
     pub(crate) random: Cell<Option<u32>>,
     threads: RefCell<Vec<(C::Id, PerThread)>>,
-    /// Frozen and stopped threads stay so until this holds.
+    /// Frozen and stopped threads stay so until this is set.
     thawed: Cell<bool>,
-    /// Whether any thread is to stop somewhere, and how many are stopped.
+    /// Whether any thread is to stop somewhere, and how many have stopped.
     stops: Cell<bool>,
     stopped: Cell<usize>,
     events: RefCell<Vec<u32>>,
-    /// Read-modify-writes.
+    /// The number of read-modify-writes.
     atomics: Cell<u32>,
     trace: Option<RefCell<Vec<String>>>,
 }
 
 std::thread_local! {
-    /// `FLASHLOCK_MODEL_TRACE` is set: what a failing execution did is printed.
+    /// Whether `FLASHLOCK_MODEL_TRACE` is set: a failing execution then prints what it did.
     static TRACES: bool = std::env::var_os("FLASHLOCK_MODEL_TRACE").is_some();
 }
 
 impl<C: Checker> World<C> {
     /// Sets up the world of the running execution.
     pub fn set_up(setup: Setup) -> Rc<Self> {
-        // No world yet: words made here must not look for one.
+        // No world yet: words created here must not look for one.
         C::slot().with(|slot| slot.borrow_mut().take());
         let world = Rc::new(Self {
             arena: Arena::new(setup.nodes, setup.recycles),
@@ -185,7 +185,7 @@ impl<C: Checker> World<C> {
         world
     }
 
-    /// Takes it down again; after a failure, with its trace.
+    /// Takes the world down; after a failure, prints its trace.
     pub fn take_down(failed: bool) {
         let world = C::slot().with(|slot| slot.borrow_mut().take());
         if let Some(world) = world.filter(|_| failed) {
@@ -198,12 +198,12 @@ impl<C: Checker> World<C> {
         C::slot().with(|slot| slot.borrow().clone()).expect("a world was set up")
     }
 
-    /// The same, for a look that is no scheduling point.
+    /// Passes the current world to `look`, without a scheduling point.
     pub fn current<R>(look: impl FnOnce(&Self) -> R) -> R {
         C::slot().with(|slot| look(slot.borrow().as_ref().expect("a world was set up")))
     }
 
-    /// What must hold at the end of an execution: every node was given back, once, and nobody sleeps.
+    /// Checks what must hold at the end of an execution: every node was given back once, and no thread sleeps.
     pub fn check_end(&self) {
         assert_eq!(self.arena.in_use(), 0, "nodes that nobody gave back");
         assert_eq!(self.kernel.sleepers(), 0, "threads asleep");
@@ -220,7 +220,7 @@ impl<C: Checker> World<C> {
         change(mine)
     }
 
-    /// Notes what the calling thread has done.
+    /// Records what the calling thread has done.
     pub(crate) fn note(&self, what: impl FnOnce() -> String) {
         if let Some(trace) = &self.trace {
             self.with_thread(|_| ());
@@ -229,7 +229,7 @@ impl<C: Checker> World<C> {
         }
     }
 
-    /// A name for a word: what it is for, and in which node.
+    /// A name for a word: its purpose, or its node and offset.
     pub(crate) fn name_of(&self, word: &Word<C>) -> String {
         match self.arena.holding(word) {
             Some((handle, offset)) => format!("node {:#x}+{offset}", handle.word()),
@@ -237,30 +237,30 @@ impl<C: Checker> World<C> {
         }
     }
 
-    /// Prints what the execution did, where that is wanted.
+    /// Prints what the execution did, if tracing is on.
     pub(crate) fn print_trace(&self) {
         if let Some(trace) = &self.trace {
             trace.borrow().iter().for_each(|line| println!("{line}"));
         }
     }
 
-    /// What is done instead of an access of the calling thread.
+    /// What is done instead of an access by the calling thread.
     pub(crate) fn meddle(&self, field: u8, op: Op, old: u32, new: u32) -> Instead {
         let Some(meddler) = self.setup.meddle else { return Instead::AsTold };
         self.with_thread(|mine| meddler(&mut Access { field, op, old, new, mark: &mut mine.mark }))
     }
 
-    /// Tells a [`Meddler`] something of the calling thread.
+    /// Sets the value that a [`Meddler`] keeps for the calling thread.
     pub fn set_mark(&self, mark: u32) {
         self.with_thread(|mine| mine.mark = mark);
     }
 
-    /// Says on which NUMA node the calling thread runs.
+    /// Sets the NUMA node of the calling thread.
     pub fn set_numa(&self, node: u32) {
         self.with_thread(|mine| mine.numa = node);
     }
 
-    /// Says in which group of CPUs of its NUMA node the calling thread runs, and in which group of that.
+    /// Sets the calling thread's group of CPUs within its NUMA node, and its group within that.
     pub fn set_near(&self, groups: [u32; 2]) {
         self.with_thread(|mine| mine.near = groups);
     }
@@ -269,19 +269,19 @@ impl<C: Checker> World<C> {
         self.with_thread(|mine| mine.near[depth as usize])
     }
 
-    /// What `Machine::random` says from now on.
+    /// Sets what `Machine::random` returns from now on.
     pub fn set_random(&self, random: Option<u32>) {
         self.random.set(random);
     }
 
-    /// The world goes on as a child that was forked just now: threads of before do not exist in it.
+    /// Continues the world as a child that was just forked: earlier threads do not exist in it.
     pub fn fork(&self) {
         self.epoch.set(self.epoch.get() + 1);
     }
 
-    /// The world goes on as a child that was forked when another thread of the parent, which here is the calling one,
-    /// had done the first `steps` accesses of `act`. The nodes taken by then are nobody's. Whether that thread had come
-    /// to the end. Nobody else runs meanwhile.
+    /// Continues the world as a child that was forked when another thread of the parent had done the first `steps`
+    /// accesses of `act`. Here the calling thread plays that other thread. The nodes that it had taken by then have no
+    /// owner. Returns whether `act` had finished. No other thread runs meanwhile.
     pub fn fork_within(&self, steps: u32, act: impl FnOnce()) -> bool {
         self.vanishes_in.set(steps);
         let ended = match catch_unwind(AssertUnwindSafe(act)) {
@@ -295,7 +295,7 @@ impl<C: Checker> World<C> {
         ended
     }
 
-    /// The calling thread has accessed a word.
+    /// Notes that the calling thread has accessed a word.
     pub(crate) fn step(&self) {
         match self.vanishes_in.get() {
             0 => {}
@@ -304,7 +304,7 @@ impl<C: Checker> World<C> {
         }
     }
 
-    /// The calling thread is one that should wait as little as may be.
+    /// Marks the calling thread as urgent: it should wait as little as possible.
     pub fn set_urgent(&self) {
         self.with_thread(|mine| mine.urgent = true);
     }
@@ -313,7 +313,7 @@ impl<C: Checker> World<C> {
         self.with_thread(|mine| mine.urgent)
     }
 
-    /// On which NUMA node the calling thread runs.
+    /// The NUMA node of the calling thread.
     pub fn numa(&self) -> u32 {
         self.with_thread(|mine| mine.numa)
     }
@@ -326,12 +326,13 @@ impl<C: Checker> World<C> {
         self.with_thread(|mine| mine.local[which as usize] = value);
     }
 
-    /// The calling thread freezes when it begins its `waits`-th wait from now, as one whose signal handler sleeps.
+    /// Freezes the calling thread when it begins its `waits`-th wait from now, like a thread whose signal handler
+    /// sleeps.
     pub fn freeze_at(&self, waits: u32) {
         self.with_thread(|mine| mine.freeze_in = waits);
     }
 
-    /// The calling thread stops when it has accessed so many more words, as one that a signal handler holds up there.
+    /// Stops the calling thread after this many more accesses, like a thread that is held up by a signal handler there.
     pub fn stop_after(&self, accesses: u32) {
         self.stops.set(true);
         self.with_thread(|mine| mine.stops_in = accesses);
@@ -342,7 +343,7 @@ impl<C: Checker> World<C> {
         self.stopped.get()
     }
 
-    /// Whether the calling thread stops, which has just accessed a word.
+    /// Whether the calling thread, which has just accessed a word, stops here.
     pub(crate) fn stops_here(&self) -> bool {
         self.stops.get()
             && self.with_thread(|mine| {
@@ -360,12 +361,12 @@ impl<C: Checker> World<C> {
         self.stopped.set(self.stopped.get() - 1);
     }
 
-    /// Lets frozen and stopped threads go on, and no more freeze.
+    /// Lets frozen and stopped threads continue; none freeze or stop any more.
     pub fn thaw(&self) {
         self.thawed.set(true);
     }
 
-    /// Called where a wait begins or polls.
+    /// Called when a wait begins or polls.
     pub(crate) fn maybe_freeze(&self) {
         let freezes = self.with_thread(|mine| {
             let counting = mine.freeze_in > 0;
@@ -387,12 +388,12 @@ impl<C: Checker> World<C> {
         Deadline { clock: Clock::Monotonic, sec: 1, nsec: 0 }
     }
 
-    /// The deadline so many ticks from now.
+    /// The deadline `ticks` ticks from now.
     pub fn deadline(&self, ticks: u32) -> Deadline {
         Deadline { clock: Clock::Monotonic, sec: i64::from(self.now.get() + ticks), nsec: 0 }
     }
 
-    /// The end of a patience that begins now, or `other`.
+    /// The end of a patience that begins now, or `other` if that is sooner.
     pub(crate) fn sooner(&self, other: Option<Deadline>) -> Deadline {
         let never = Deadline { clock: Clock::Monotonic, sec: i64::MAX, nsec: OWN };
         let own = match self.setup.patience {
@@ -402,7 +403,7 @@ impl<C: Checker> World<C> {
         other.filter(|deadline| deadline.sec < own.sec).unwrap_or(own)
     }
 
-    /// One tick passes: sleeps that end with it end.
+    /// Advances time by one tick; sleeps with that deadline end.
     pub fn tick(&self) {
         self.kernel.enter();
         self.now_seen.fetch_add(1, Relaxed);
@@ -410,7 +411,7 @@ impl<C: Checker> World<C> {
         self.kernel.expire(self.now.get());
     }
 
-    /// Time flows, where it does.
+    /// Lets time flow, if it does so by itself.
     pub(crate) fn flow(&self) {
         if C::chance(self.setup.flow) {
             self.tick();
@@ -433,7 +434,7 @@ impl<C: Checker> World<C> {
         self.micros.get()
     }
 
-    /// So many µs pass, on the clock of `Machine::micros`.
+    /// Advances the clock of `Machine::micros` by this many µs.
     pub(crate) fn pass(&self, micros: u32) {
         self.micros.set(self.micros.get().wrapping_add(micros));
     }
@@ -450,12 +451,12 @@ impl<C: Checker> World<C> {
         self.atomics.set(self.atomics.get() + u32::from(is_atomic));
     }
 
-    /// How many read-modify-writes of words there were in this execution.
+    /// The number of read-modify-writes of words in this execution.
     pub fn atomics(&self) -> u32 {
         self.atomics.get()
     }
 
-    /// How often something happened in this execution.
+    /// How often an event happened in this execution.
     pub fn events(&self, event: Event) -> u32 {
         self.events.borrow()[event as usize]
     }

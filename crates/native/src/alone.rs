@@ -1,32 +1,35 @@
-//! # A process with one thread leaves the lock prefix out
+//! # Locks without the `lock` prefix in a process with one thread
 //!
-//! **Problem.** An atomic read-modify-write costs some 20 cycles, also where nobody can come between its read and its
-//! write. glibc does without in a process that has one thread, so a program with one thread would pay several times
-//! as much for its mutexes under us. **Idea.** glibc says whether it has one: `__libc_single_threaded`, since 2.32.
-//! The words of locks ([`Word32`](crate::Word32)) look at it before each read-modify-write, and execute the same
-//! instruction without the `lock` prefix. So it holds for every lock, and for the state that a lock is left in it
-//! makes no difference which of the two was executed: a second thread may come between lock and unlock, and go.
+//! Locks use this on x86-64: while the process has one thread, their instructions have no `lock` prefix.
+//!
+//! **Problem.** An atomic read-modify-write costs some 20 cycles, even where nothing can come between its read and its
+//! write. glibc avoids that cost in a process with one thread. So a single-threaded program would pay several times as
+//! much for its mutexes under flashlock. **Idea.** glibc tells whether there is one thread: `__libc_single_threaded`,
+//! since 2.32. The words of locks ([`Word32`](crate::Word32)) check it before each read-modify-write, and if so execute
+//! the same instruction without the `lock` prefix. This works for every lock. Both forms leave the lock in the same
+//! state, so a second thread may start, and end, between lock and unlock.
 //!
 //! ## Why that is right
-//! 1. A read-modify-write that is *one instruction* is not divided by an interrupt, so neither by a signal handler,
-//!    whatever it does: takes and gives back locks, posts a semaphore, forks. Only another processor could come
-//!    between, and only another thread of the process is on one.
-//! 2. Another thread begins with a call of `pthread_create`, which writes the flag first, and is ordered before all
-//!    that the new thread does. The thread that calls it is not between the look at the flag and the instruction
-//!    then, unless a signal handler calls it, which POSIX forbids.
-//! 3. The flag may become true again when the other threads have ended *and* were joined (no glibc does so up to
-//!    2.36): what they wrote is seen then.
-//! 4. [`hand_back`] alone is two instructions, a load and a store. Its caller holds the lock, so that a handler in
-//!    between can at most mark the word as one that somebody sleeps on. One that gave up before the handler returned
-//!    does not matter. One that sleeps still is another thread, so the flag says so after the store.
+//! 1. A read-modify-write that is *one instruction* is not divided by an interrupt, and so not by a signal handler,
+//!    whatever the handler does: lock and unlock, post a semaphore, fork. Only another processor could come between,
+//!    and only another thread of the process runs on one.
+//! 2. Another thread starts with a call of `pthread_create`. That call writes the flag first, and is ordered before
+//!    everything that the new thread does. At that time the calling thread is not between its check of the flag and the
+//!    instruction, unless a signal handler makes the call, which POSIX forbids.
+//! 3. The flag may become true again when the other threads have ended *and* were joined (no glibc up to 2.36 does so).
+//!    Then this thread sees what they wrote.
+//! 4. Only [`hand_back`] is two instructions, a load and a store. Its caller holds the lock. So a handler that runs in
+//!    between can at most mark the word to say that a thread sleeps on it. If that thread gave up before the handler
+//!    returned, the mark does not matter. If it still sleeps, it is another thread, so the flag says so after the
+//!    store.
 //!
-//! ## Who is not counted
-//! Threads made by a raw `clone` are unknown to glibc, whose own mutexes have the same limit; so have objects that
-//! are private by their kind in memory that processes share. Spinlocks, whose memory says nothing of who shares it,
-//! are always atomic
+//! ## What is not covered
+//! glibc does not know of threads made by a raw `clone`; its own mutexes have the same limit. The same holds for
+//! objects that are process-private by their type, but in memory that processes share. Spinlocks are always atomic,
+//! because nothing says whether their memory is shared
 //! ([`Word::compare_exchange_between_processes`](flashlock_locks::machine::Word::compare_exchange_between_processes)).
 //!
-//! Elsewhere than on x86-64 such instructions do not exist, and nobody is alone.
+//! Such instructions exist only on x86-64. Elsewhere a process never counts as alone.
 
 use core::ffi::c_void;
 use core::sync::atomic::{
@@ -34,21 +37,21 @@ use core::sync::atomic::{
     Ordering::{Relaxed, Release},
 };
 
-/// What is pointed to as long as it is not known: not alone.
+/// The flag's target while glibc's flag is unknown: not alone.
 static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 /// glibc's flag, or [`UNKNOWN`].
 static FLAG: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
 
-/// Whether the process certainly has one thread.
+/// Whether the process certainly has only one thread.
 ///
-/// Relaxed: the flag was written by this thread, or before it began (see above). By hand, for two reasons: the
-/// compiler would look up in a table where [`FLAG`] is, which is at a fixed distance; and it would load the byte to
-/// compare it.
+/// Relaxed: the flag was written by this thread, or before it started (see above). Written in assembly for two reasons:
+/// the compiler would look up the address of [`FLAG`] in a table, although it is at a fixed distance; and it would load
+/// the byte before comparing it.
 #[inline(always)]
 pub fn is_alone() -> bool {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: reads `FLAG`, which only ever points to `UNKNOWN` or to glibc's flag, a byte that lives as long as glibc;
-    // and reads that.
+    // then reads that byte.
     unsafe {
         core::arch::asm!(
             "mov {at}, qword ptr [rip + {flag}]",
@@ -65,7 +68,8 @@ pub fn is_alone() -> bool {
     false
 }
 
-/// Asks glibc where its flag is. Called at load time; until then nobody is alone, and where glibc has none.
+/// Asks glibc where its flag is. Call it at load time. Before that, and if glibc has no flag, no process counts as
+/// alone.
 pub fn prepare() {
     if cfg!(not(target_arch = "x86_64")) {
         return;
@@ -77,19 +81,19 @@ pub fn prepare() {
     }
 }
 
-/// The instructions without the prefix. Each is a compiler's barrier, too.
+/// The instructions without the prefix. Each is also a compiler barrier.
 #[cfg(target_arch = "x86_64")]
 mod instructions {
     use core::arch::asm;
 
     use super::*;
 
-    /// `current -> new`; the error is what the word holds instead.
+    /// `current -> new`; the error is the value that the word holds instead.
     #[inline(always)]
     pub(crate) fn compare_exchange(word: &AtomicU32, current: u32, new: u32) -> Result<u32, u32> {
         let seen: u32;
-        // SAFETY: the word is readable and writable. Nobody else is on a processor (`is_alone`), so this is as good as
-        // an atomic.
+        // SAFETY: the word is readable and writable. No other thread runs (`is_alone`), so this is as good as an
+        // atomic.
         unsafe {
             asm!(
                 "cmpxchg dword ptr [{word}], {new:e}",
@@ -102,7 +106,7 @@ mod instructions {
         if seen == current { Ok(seen) } else { Err(seen) }
     }
 
-    /// Adds, and returns what the word held.
+    /// Adds `value`; returns what the word held before.
     #[inline(always)]
     pub(crate) fn fetch_add(word: &AtomicU32, value: u32) -> u32 {
         let seen: u32;
@@ -137,20 +141,20 @@ mod instructions {
 
 pub(crate) use instructions::{compare_exchange, fetch_add};
 
-/// `f` of what the word holds; what it held. (An exchange has the prefix even without it.)
+/// Replaces what the word holds by `f` of it; returns what it held. (An exchange is locked even without the prefix.)
 #[inline(always)]
 pub(crate) fn fetch_update(word: &AtomicU32, f: impl Fn(u32) -> u32) -> u32 {
     let mut seen = word.load(Relaxed);
     loop {
         match compare_exchange(word, seen, f(seen)) {
             Ok(before) => return before,
-            Err(now) => seen = now, // A signal handler.
+            Err(now) => seen = now, // A signal handler changed it.
         }
     }
 }
 
-/// Writes `free`; whether the word held more than `held`, or may have (4 above). Two instructions, because the next
-/// acquisition would have to wait for what a single one reads.
+/// Writes `free`. Returns whether the word held more than `held`, or may have (4 above). Two instructions, because the
+/// next acquisition would have to wait for the read of a single one.
 #[inline(always)]
 pub(crate) fn hand_back(word: &AtomicU32, free: u32, held: u32) -> bool {
     let seen = word.load(Relaxed);
@@ -171,7 +175,7 @@ mod tests {
         assert_eq!((fetch_update(&word, |seen| seen | 9), word.load(Relaxed)), (6, 15));
     }
 
-    /// The tests' own process has more threads than one.
+    /// The test process has more than one thread.
     #[test]
     fn whoever_has_company_is_not_alone() {
         prepare();

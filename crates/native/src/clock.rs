@@ -1,15 +1,17 @@
 //! # Clocks
 //!
-//! Lock paths ask for the time by [`now`], in nanoseconds of `CLOCK_MONOTONIC`. A system call costs 100 ns or more, and
-//! libc's `clock_gettime` may be interposed by the program (and may then lock a mutex), so the time stamp counter is
-//! used where it is invariant. Its rate is measured on the side: the first reading of both clocks is remembered, and
-//! one at least [`SETTLE_NS`] later tells the rate; until then the kernel is asked. That is good enough for intervals,
-//! and not for points in time: deadlines are made from, and compared with, the kernel's clocks.
+//! Lock paths get the time from [`now`], in nanoseconds of `CLOCK_MONOTONIC`. A system call costs 100 ns or more.
+//! libc's `clock_gettime` may be interposed by the program, which may then lock a mutex. So [`now`] uses the time stamp
+//! counter where that is invariant.
 //!
-//! A reading counts only if it took so short that nobody was preempted in it ([`LONGEST_READING`]); a rate only if a
-//! real counter can have it. And the counter is distrusted for good if it is ever seen to have left the kernel's clock,
-//! as after a sleep that reset it or on another host: who makes a deadline has the kernel's time at hand and compares
-//! ([`still_agrees`]).
+//! The counter's rate is measured along the way. The first reading of both clocks is remembered; another at least
+//! [`SETTLE_NS`] later gives the rate. Until then `now` asks the kernel. That is accurate enough for intervals, but not
+//! for points in time: deadlines are made from, and compared with, the kernel's clocks.
+//!
+//! A reading counts only if it was so short that the thread was not preempted during it ([`LONGEST_READING`]). A rate
+//! counts only if a real counter can have it. If the counter is ever seen to disagree with the kernel's clock, it is
+//! never used again. That happens after a suspend that reset it, or after a move to another host. The check is made
+//! with each deadline, when the kernel's time is known anyway ([`still_agrees`]).
 
 use core::sync::atomic::{
     AtomicU64,
@@ -20,24 +22,24 @@ use flashlock_locks::machine::{Clock, Deadline};
 
 use crate::sys;
 
-/// How long the counter's rate is measured. With readings of a few hundred ticks it is known to some parts in ten
-/// thousand, and with the longest that count to some in a thousand. Not longer: until then each look at the clock is a
-/// system call.
+/// For how long the counter's rate is measured. With readings of a few hundred ticks the rate is known to some parts in
+/// ten thousand; with the longest that count, to some parts in a thousand. It is not longer because until then each
+/// look at the clock is a system call.
 const SETTLE_NS: u64 = 4_000_000;
-/// In ticks: the call between two looks at the counter takes hundreds, a few thousand on a slow virtual machine. Where
-/// it always takes longer, the kernel's clock stays in use.
+/// The longest reading that counts, in ticks. The system call between two looks at the counter takes hundreds of ticks,
+/// or a few thousand on a slow virtual machine. Where it always takes longer, the kernel's clock stays in use.
 const LONGEST_READING: u64 = 20_000;
-/// Rates that are believed, 32.32 fixed point: counters run at 200 MHz to 20 GHz.
+/// Plausible rates, in 32.32 fixed point: counters run at 200 MHz to 20 GHz.
 const RATES: core::ops::RangeInclusive<u64> = (1 << 32) / 20..=5 << 32;
-/// How far the clocks may come apart: a fixed time, for unlucky readings, and a share (one part in so many) of the time
-/// since the first reading, for the rate's error and for the kernel's clock being steered.
+/// How far the clocks may differ: a fixed time, for unlucky readings, plus a share (one part in so many) of the time
+/// since the first reading. The share allows for the rate's error and for adjustments of the kernel's clock.
 const APART_NS: u64 = 1_000_000;
 const APART_SHARE: u64 = 64;
 const NS_PER_SEC: u64 = 1_000_000_000;
 
 static BASE_NS: AtomicU64 = AtomicU64::new(0);
 static BASE_TICKS: AtomicU64 = AtomicU64::new(0);
-/// Nanoseconds per tick, 32.32 fixed point; 0 while it is not known; [`NO_COUNTER`] if there is no counter to trust.
+/// Nanoseconds per tick, in 32.32 fixed point. 0 while unknown; [`NO_COUNTER`] if no counter can be trusted.
 static RATE: AtomicU64 = AtomicU64::new(0);
 const NO_COUNTER: u64 = u64::MAX;
 
@@ -48,11 +50,11 @@ struct Reading {
     ticks: u64,
 }
 
-/// Nanoseconds of a clock that never jumps, but for the few microseconds by which two readings may be wrong; callers
-/// subtract saturating.
+/// Nanoseconds of a clock that never jumps, except by the few microseconds of a reading's error. Callers use saturating
+/// subtraction.
 #[inline]
 pub fn now() -> u64 {
-    // Acquire pairs with the Release in `calibrate`: with a rate come the bases.
+    // Acquire pairs with the Release in `calibrate`: a thread that sees the rate also sees the bases.
     match RATE.load(Acquire) {
         0 => calibrate(),
         NO_COUNTER => kernel_now(libc::CLOCK_MONOTONIC),
@@ -60,11 +62,11 @@ pub fn now() -> u64 {
     }
 }
 
-/// What the counter shows when `ns` more have passed. About that, as long as its rate is not known: most tick once in a
-/// ns, or up to five times.
+/// The counter's value in `ns` nanoseconds. Approximate while the rate is unknown: most counters tick once per ns, some
+/// up to five times.
 #[inline]
 pub fn counter_after(ns: u64) -> u64 {
-    // Relaxed: nothing comes with it here.
+    // Relaxed: nothing else is read on the strength of it.
     let ahead = match RATE.load(Relaxed) {
         0 | NO_COUNTER => ns,
         rate => (ns << 32) / rate,
@@ -72,10 +74,10 @@ pub fn counter_after(ns: u64) -> u64 {
     ticks().wrapping_add(ahead)
 }
 
-/// What a tick of the counter is, in ns, once that is known; `None` where there is no counter to trust, or it stays
-/// unknown. Takes 20 ms the first time.
+/// Nanoseconds per tick of the counter. `None` if no counter can be trusted, or if the rate stays unknown. The first
+/// call takes 20 ms.
 pub fn ns_per_tick() -> Option<f64> {
-    /// Of [`SETTLE_NS`]: readings that were preempted are made again.
+    /// In units of [`SETTLE_NS`]: preempted readings are repeated.
     const PATIENCE: u64 = 50;
     let begun = kernel_now(libc::CLOCK_MONOTONIC);
     loop {
@@ -93,19 +95,19 @@ fn base() -> Reading {
     Reading { ns: BASE_NS.load(Relaxed), ticks: BASE_TICKS.load(Relaxed) }
 }
 
-/// The time when the counter stands at `ticks`.
+/// The time at which the counter shows `ticks`.
 fn counted(base: Reading, ticks: u64, rate: u64) -> u64 {
     let passed = (u128::from(ticks.wrapping_sub(base.ticks)) * u128::from(rate)) >> 32;
     base.ns.wrapping_add(passed as u64)
 }
 
-/// The kernel's time, which is also used as long as the rate is not known.
+/// The kernel's time. Used while the rate is unknown.
 ///
-/// Races are harmless: the bases are written once, by the thread that wins `BASE_NS`, and a rate is computed only by
-/// who sees both (`BASE_TICKS` is 0 until it is written, and written after `BASE_NS`).
+/// Races are harmless. The bases are written once, by the thread that wins `BASE_NS`. A rate is computed only by a
+/// thread that sees both: `BASE_TICKS` is 0 until it is written, and it is written after `BASE_NS`.
 #[cold]
 fn calibrate() -> u64 {
-    // Asked once only: a virtual machine leaves CPUID to its hypervisor, which takes many µs.
+    // Asked once only: in a virtual machine the hypervisor handles CPUID, which takes many µs.
     if BASE_TICKS.load(Relaxed) == 0 && !counter_is_invariant() {
         RATE.store(NO_COUNTER, Relaxed);
         return kernel_now(libc::CLOCK_MONOTONIC);
@@ -120,20 +122,20 @@ fn calibrate() -> u64 {
             BASE_TICKS.store(reading.ticks, Release);
         }
     } else if let Some(rate) = rate(base(), reading) {
-        // Fails if another thread has found one, or found that there is none. Release pairs with the Acquire in `now`.
+        // If it fails, another thread has set a rate or `NO_COUNTER`. Release pairs with the Acquire in `now`.
         let _ = RATE.compare_exchange(0, rate, Release, Relaxed);
     }
     ns
 }
 
-/// What was read between two looks at the counter, if nothing came between them. (A counter that went back has moved to
-/// a CPU where it runs behind; nothing is learned then.)
+/// A reading made between two looks at the counter; `None` if it took too long. (A counter that went back belongs to
+/// another CPU, where it lags. Such a reading gives nothing.)
 fn reading(before: u64, ns: u64, after: u64) -> Option<Reading> {
     let took = after.checked_sub(before).filter(|took| *took <= LONGEST_READING)?;
     Some(Reading { ns, ticks: before + took / 2 })
 }
 
-/// The rate between two readings: `None` if they are too close, [`NO_COUNTER`] if no counter runs like that.
+/// The rate between two readings. `None` if they are too close; [`NO_COUNTER`] if no real counter has that rate.
 fn rate(base: Reading, now: Reading) -> Option<u64> {
     let passed = now.ns.checked_sub(base.ns).filter(|passed| *passed >= SETTLE_NS)?;
     let ticks = now.ticks.checked_sub(base.ticks).filter(|ticks| *ticks > 0);
@@ -141,13 +143,13 @@ fn rate(base: Reading, now: Reading) -> Option<u64> {
     Some(rate.filter(|rate| RATES.contains(rate)).unwrap_or(NO_COUNTER))
 }
 
-/// Whether the counter, used since `base`, has stayed with the kernel's clock.
+/// Whether the counter still agrees with the kernel's clock, as measured from `base`.
 fn still_agrees(base: Reading, kernel_ns: u64, counted_ns: u64) -> bool {
     counted_ns.abs_diff(kernel_ns) <= APART_NS + kernel_ns.saturating_sub(base.ns) / APART_SHARE
 }
 
-/// Looks whether the counter can still be trusted, once more if it seems not: the thread may have been preempted since
-/// it asked the kernel.
+/// Checks whether the counter can still be trusted. If it seems not, checks once more: the thread may have been
+/// preempted after it asked the kernel.
 #[inline]
 fn compare(kernel_ns: u64) {
     let rate = RATE.load(Acquire);
@@ -206,13 +208,13 @@ pub fn expired(deadline: &Deadline) -> bool {
     (now.tv_sec, now.tv_nsec) >= (deadline.sec, libc::c_long::from(deadline.nsec))
 }
 
-/// [`now`] in microseconds, wrapping.
+/// [`now`] in microseconds; wraps.
 #[inline]
 pub fn micros() -> u32 {
     (now() / 1000) as u32
 }
 
-/// The point of the monotonic clock so many microseconds from now, or `other` if that comes first.
+/// The deadline `micros` microseconds from now on the monotonic clock, or `other` if that is sooner.
 pub fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
     let now = kernel_now(libc::CLOCK_MONOTONIC);
     compare(now);
@@ -223,7 +225,7 @@ pub fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
         Clock::Monotonic => (other.sec, other.nsec) < (soon.sec, soon.nsec),
         Clock::Realtime => {
             let now = kernel_time(libc::CLOCK_REALTIME);
-            // In 128 bits: any second that POSIX allows is a point in the past or in the future, however far.
+            // 128 bits: every second that POSIX allows is valid, however far in the past or future.
             let left = (i128::from(other.sec) - i128::from(now.tv_sec)) * i128::from(NS_PER_SEC)
                 + (i128::from(other.nsec) - i128::from(now.tv_nsec));
             left < i128::from(micros) * 1000
@@ -238,13 +240,13 @@ mod tests {
 
     #[test]
     fn the_counter_runs_at_the_kernels_rate() {
-        // Until the counter is in use, if there is one: a preempted reading is made again.
+        // Until the counter is in use, if there is one: a preempted reading is repeated.
         let begun = std::time::Instant::now();
         while RATE.load(Relaxed) == 0 && begun.elapsed() < std::time::Duration::from_secs(600) {
             now();
         }
         assert_ne!(RATE.load(Relaxed), 0, "not calibrated in ten minutes");
-        // Between two readings of the kernel's each, for this thread may lose its CPU anywhere.
+        // Each lies between two readings of the kernel's clock, because this thread may be preempted anywhere.
         let read = || [kernel_now(libc::CLOCK_MONOTONIC), now(), kernel_now(libc::CLOCK_MONOTONIC)];
         let begin = read();
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -290,7 +292,7 @@ mod tests {
         assert!(
             still_agrees(BASE, BASE.ns, BASE.ns + APART_NS) && !still_agrees(BASE, BASE.ns, BASE.ns + 2 * APART_NS)
         );
-        // The counter began anew.
+        // The counter was reset.
         assert!(!still_agrees(BASE, now, counted(BASE, 0, 1 << 31)));
     }
 

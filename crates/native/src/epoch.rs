@@ -1,14 +1,15 @@
 //! # The epoch: telling a forked child from its parent
 //!
-//! A queue node that a forked child inherits may belong to a thread which does not exist there. Each node carries the
-//! epoch in which it was queued. The current epoch lives in a page of the [`registry`] that the kernel wipes in a
-//! forked child (`MADV_WIPEONFORK`, Linux 4.14), however the fork was made; who finds it zero fills it in. Where the
-//! kernel cannot do that, a child of `fork` does it itself ([`registry::prepare`]); in one of a raw system call the
-//! epoch is the parent's, and waiters that it inherits may hang it.
+//! A queue node that a forked child inherits may belong to a thread that does not exist in the child. So each node
+//! carries the epoch in which it was queued, and a lock compares it with the current epoch. The current epoch is in a
+//! page of the [`registry`] that the kernel wipes in a forked child (`MADV_WIPEONFORK`, Linux 4.14), however the fork
+//! was made. A thread that finds it zero sets it. If the kernel cannot wipe, a child of `fork` does it itself
+//! ([`registry::prepare`]). A child of a raw system call then keeps the parent's epoch, and waiters that it inherits
+//! may hang it.
 //!
-//! An epoch is a number that no ancestor has had: one more than the last that was given out in any of them, for that
-//! memory is inherited. So it counts those of the ancestors that have asked for theirs. (A process id would not do: it
-//! comes again, and the first process of each container has the same.)
+//! An epoch is a number that no ancestor has had: one more than the last that was given out in any of them, because
+//! that memory is inherited. So it counts the ancestors that asked for their epoch. (A process id would not do: it can
+//! be reused, and the first process of each container has the same one.)
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::compiler_fence;
@@ -29,15 +30,17 @@ pub fn current() -> u32 {
 #[cold]
 fn refresh() -> u32 {
     let registry = registry::get();
-    // Given out before it is used, so that a child forked by another thread in between counts on from it: Release, and
-    // its partner is the fork, which copies `last_epoch` no older than nodes with the epoch.
+    // The number is given out (`last_epoch`) before it is used (`epoch`). So a child that another thread forks in
+    // between counts on from it. The Release pairs with the fork: the child's copy of `last_epoch` is no older than any
+    // node with that epoch.
     //
-    // Of several threads that come at once, the first to claim a number prevails; no other is given out. A thread that
-    // sees `last_epoch` advanced (Acquire) sees the claim that was made before (Release), and takes that.
+    // If several threads come here at once, the first to claim a number wins, and no other number is given out. A
+    // thread that sees `last_epoch` advanced (Acquire) also sees the claim that was made before (Release), and uses
+    // that.
     //
-    // A signal handler that forks in here lets the child go on with the parent's number, but the kernel has wiped the
-    // claim: hence the look at it after the last store. Who forks is this thread itself, so the compiler alone has to
-    // keep the two in order.
+    // A signal handler may fork in here. Its child continues with the parent's number, but the kernel has wiped the
+    // claim. So the claim is checked after the last store. The forking thread is this thread itself, so only the
+    // compiler must keep the two in order.
     loop {
         let last = registry.last_epoch.load(Acquire);
         let next = last.wrapping_add(1).max(FIRST_EPOCH);
@@ -56,7 +59,7 @@ fn refresh() -> u32 {
 mod tests {
     use super::*;
 
-    /// Whether the check holds in a forked child.
+    /// Runs the check in a forked child; returns whether it holds there.
     fn in_a_child(check: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child calls only async-signal-safe functions.
         let child = unsafe { libc::fork() };
@@ -71,7 +74,7 @@ mod tests {
         status == 0
     }
 
-    /// What the kernel does to a child, again and again in one process, whose id stays the same.
+    /// Repeats what the kernel does to a child, in one process, whose id stays the same.
     #[test]
     fn no_epoch_comes_again_in_a_line_of_descent() {
         assert!(in_a_child(|| {
@@ -85,7 +88,7 @@ mod tests {
         }));
     }
 
-    /// Numbers that nobody uses would make a lock believe in more ancestors than there are.
+    /// Unused numbers would make a lock assume more ancestors than there are.
     #[test]
     fn threads_that_come_at_once_agree_on_the_next() {
         use std::sync::Barrier;

@@ -1,12 +1,13 @@
-//! # What things cost here
+//! # Evidence: measured costs
 //!
-//! For locks that decide by evidence ([`flash`](flashlock_locks::flash)): what a pause costs, what it costs to get a
-//! line that another CPU has written, and what it costs to sleep. Each is measured where it happens anyway, except what
-//! the call costs that wakes a sleeper: that is a constant.
+//! For locks that decide by evidence ([`flash`](flashlock_locks::flash)): the cost of a pause, of getting a cache line
+//! that another CPU has written, and of sleeping. Each is measured where it happens anyway. The one exception is the
+//! waker's cost of the wake-up call, which is a constant.
 //!
-//! **A line's transfer.** Whoever polls times each look. If the look shows that the lock was taken or released in
-//! between, the line came from another CPU, and the look has taken as long as that takes. A preemption or an interrupt
-//! makes a look too long, never too short: so the estimate follows a shorter time quickly, a longer one slowly.
+//! **A line's transfer.** A polling waiter times each look. If the look shows that the lock was taken or released since
+//! the last one, the line came from another CPU, and the look took as long as the transfer. A preemption or an
+//! interrupt makes a look too long, never too short. So the estimate follows a shorter time quickly and a longer one
+//! slowly.
 
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -15,23 +16,23 @@ use flashlock_locks::machine::{Look, SLEEP_COST};
 
 use crate::{clock, thread};
 
-/// A waiter looks at the clock once in so many looks.
+/// A waiter looks at the clock once in this many looks.
 const CLOCK_EVERY: u32 = 8;
-/// The transfer's estimate (ticks) before anything is measured.
+/// The estimate of the transfer (ticks) before any measurement.
 const TRANSFER: u32 = 150;
-/// No transfer takes longer (ticks); a look that did was interrupted.
+/// No transfer takes longer (ticks); a look that took longer was interrupted.
 const TRANSFER_MOST: u32 = 2_000;
-/// Pauses that are timed at once, so often.
+/// Pauses per sample, and samples per measurement.
 const PAUSES: u32 = 16;
 const PAUSE_SAMPLES: u32 = 4;
-/// Limits of a pause's cost (ticks).
+/// Limits of the cost of a pause (ticks).
 const PAUSE: core::ops::RangeInclusive<u32> = 4..=400;
-/// What waking somebody costs the waker (µs): the system call.
+/// The waker's cost of waking a thread (µs): the system call.
 const WAKE_CALL: u32 = 8;
 /// Limits of [`sleep_cost`] (µs).
 const SLEEP: core::ops::RangeInclusive<u32> = 10..=100;
 
-/// What a pause takes (ticks); 0 while not known.
+/// The cost of a pause (ticks); 0 while unknown.
 static PAUSE_TICKS: AtomicU32 = AtomicU32::new(0);
 
 /// [`Machine::poll`](flashlock_locks::machine::Machine::poll)
@@ -41,7 +42,7 @@ pub fn poll(word: &AtomicU32, beside: &AtomicU32, micros: u32, mut look: impl Fn
     let mut looks = 0_u32;
     loop {
         let before = ticks();
-        // Both at once: had the line gone in between, the next look would find it here, and changed.
+        // Both loads together: if the line moved away in between, the next look would find it here, and changed.
         let seen = (word.load(Relaxed), beside.load(Relaxed));
         let took = ticks_after(seen).wrapping_sub(before);
         let next = look(seen.0, seen.1);
@@ -63,7 +64,7 @@ pub fn poll(word: &AtomicU32, beside: &AtomicU32, micros: u32, mut look: impl Fn
     }
 }
 
-/// The estimate of a line's transfer after one more look that took so long.
+/// The estimate of a line's transfer after one more look, which took `took` ticks.
 fn transfer_after(took: u64) -> u32 {
     let estimate = match thread::transfer() {
         0 => TRANSFER,
@@ -72,12 +73,12 @@ fn transfer_after(took: u64) -> u32 {
     follow(estimate, took.min(u64::from(TRANSFER_MOST)) as u32)
 }
 
-/// An estimate after one more measurement, which is rather too long than too short.
+/// An estimate after one more measurement, which is more likely too long than too short.
 fn follow(estimate: u32, took: u32) -> u32 {
     if took < estimate { estimate - (estimate - took) / 4 } else { estimate + (took - estimate) / 64 }
 }
 
-/// What so many transfers of a line take now, in pauses.
+/// What `times` transfers of a line cost at present, in pauses.
 pub fn transfer_cost(times: u32) -> u32 {
     let ticks = match thread::transfer() {
         0 => TRANSFER,
@@ -86,17 +87,17 @@ pub fn transfer_cost(times: u32) -> u32 {
     times * ticks / pause_ticks()
 }
 
-/// What a line's transfer took the calling thread lately, in ticks; `None` if it has measured none.
+/// The calling thread's recent estimate of a line's transfer, in ticks; `None` if it has measured none.
 pub fn transfer_ticks() -> Option<u32> {
     Some(thread::transfer()).filter(|ticks| *ticks > 0)
 }
 
-/// From a wake-up to the woken thread's running, in ns; `None` if nobody was woken yet.
+/// Time from a wake-up until the woken thread runs, in ns; `None` if no thread has been woken yet.
 pub fn wake_ns() -> Option<u32> {
     Some(WAKE_NS.load(Relaxed)).filter(|ns| *ns > 0)
 }
 
-/// What a pause takes, in ticks.
+/// The cost of a pause, in ticks.
 pub fn pause_ticks() -> u32 {
     match PAUSE_TICKS.load(Relaxed) {
         0 => measure_pause(),
@@ -123,11 +124,11 @@ fn measure_pause() -> u32 {
     least
 }
 
-/// From a wake-up to the woken thread's running, in ns, where a CPU is idle; 0 while not known.
+/// Time from a wake-up until the woken thread runs, in ns, if a CPU is idle; 0 while unknown.
 static WAKE_NS: AtomicU32 = AtomicU32::new(0);
 
-/// A woken thread runs, so long after the call that woke it. If it had to wait for a CPU, that is no cost of the sleep:
-/// so this, too, follows a shorter time quickly, a longer one slowly.
+/// Notes that a woken thread runs, `ns` after the call that woke it. If it had to wait for a CPU, that is not a cost of
+/// the sleep. So this estimate, too, follows a shorter time quickly and a longer one slowly.
 pub fn note_woken(ns: u32) {
     let before = WAKE_NS.load(Relaxed);
     WAKE_NS.store(if before == 0 { ns.max(1) } else { follow(before, ns) }, Relaxed);
@@ -148,7 +149,7 @@ fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// The counter once `seen` has been loaded.
+/// The counter after `seen` has been loaded.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn ticks_after(seen: (u32, u32)) -> u64 {

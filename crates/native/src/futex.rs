@@ -1,6 +1,6 @@
 //! # Parking: futexes
 //!
-//! Private futexes, absolute deadlines on either clock, no `errno`.
+//! Waiters park and are woken through these functions: private futexes, absolute deadlines on either clock, no `errno`.
 
 use core::sync::atomic::AtomicU32;
 
@@ -8,7 +8,7 @@ use flashlock_locks::machine::{Clock, Deadline, Unparked};
 
 use crate::sys;
 
-/// Sleeps while `word` holds `expected`. Interrupted by signals it says [`Unparked::Woken`]: callers look again.
+/// Sleeps while `word` holds `expected`. If a signal interrupts it, returns [`Unparked::Woken`]: callers look again.
 pub fn park(word: &AtomicU32, expected: u32, until: Option<Deadline>) -> Unparked {
     let mut op = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -18,7 +18,7 @@ pub fn park(word: &AtomicU32, expected: u32, until: Option<Deadline>) -> Unparke
             op |= libc::FUTEX_CLOCK_REALTIME;
         }
         if deadline.sec < 0 {
-            return Unparked::TimedOut; // The kernel would call it invalid.
+            return Unparked::TimedOut; // The kernel would reject it as invalid.
         }
         time = libc::timespec { tv_sec: deadline.sec, tv_nsec: libc::c_long::from(deadline.nsec) };
         time_at = &raw const time as usize;
@@ -36,32 +36,34 @@ pub fn park(word: &AtomicU32, expected: u32, until: Option<Deadline>) -> Unparke
     }
 }
 
-/// Whether the word can be read. Asks by the one call that any program may make which uses locks: a sandbox may end it
-/// for another one.
+/// Whether the word can be read. Uses the futex call, which every program that uses locks must be allowed to make; a
+/// sandbox may kill the program for another call.
 pub fn is_there(word: &AtomicU32) -> bool {
-    /// Held by hardly any word; who sleeps on one that holds it wakes up at once.
+    /// A value that hardly any word holds. If one does, the sleeper wakes up at once.
     const UNLIKELY: usize = 0xDEAD_BEA7;
     let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let args = [word.as_ptr() as usize, op as usize, UNLIKELY, &raw const at_once as usize, 0, 0];
-    // SAFETY: the kernel looks itself whether the address can be read; the timespec is readable.
+    // SAFETY: the kernel itself checks whether the address can be read; the timespec is readable.
     let answer = unsafe { sys::syscall(libc::SYS_futex, args) };
     answer != -(libc::EFAULT as isize)
 }
 
-/// Lets one sleeper of the word at `from`, if there is one, sleep on `to` instead. Neither is accessed.
+/// Moves one sleeper, if there is one, from the word at `from` to the word at `to`. Neither word is accessed.
 pub fn requeue(from: *const AtomicU32, to: *const AtomicU32) {
     let op = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
     let (wake, move_one) = (0, 1);
-    // SAFETY: FUTEX_REQUEUE on private addresses reads no memory; an unmapped one is an error, which is no matter.
+    // SAFETY: FUTEX_REQUEUE on private addresses reads no memory. For an unmapped one it returns an error, which is
+    // harmless.
     unsafe { sys::syscall(libc::SYS_futex, [from as usize, op as usize, wake, move_one, to as usize, 0]) };
 }
 
-/// Wakes up to `count` sleepers of the address, which is not accessed (the kernel hashes it). How many there were.
+/// Wakes up to `count` sleepers of the address, which is not accessed (the kernel hashes it). Returns how many it woke.
 pub fn wake(address: *const AtomicU32, count: u32) -> u32 {
     let op = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     let count = count.min(i32::MAX as u32);
     let args = [address as usize, op as usize, count as usize, 0, 0, 0];
-    // SAFETY: FUTEX_WAKE on a private address reads no memory; an unmapped one is an error, which is no matter.
+    // SAFETY: FUTEX_WAKE on a private address reads no memory. For an unmapped one it returns an error, which is
+    // harmless.
     unsafe { sys::syscall(libc::SYS_futex, args) }.max(0) as u32
 }

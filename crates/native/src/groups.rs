@@ -1,18 +1,20 @@
 //! # Groups of CPUs within a NUMA node
 //!
-//! For locks of three levels: CPUs that share a last-level cache, where a node has several of these, else the hardware
-//! threads of a core. For those of four: within each such cache, cores. Read once from `/sys`, into a table by CPU, and
-//! only if such a lock is chosen ([`prepare`]); until then, and of a CPU beyond [`MOST_CPUS`], all are of group 0.
+//! Locks with more than two levels ask this module which group of its NUMA node a thread runs in. For three levels, a
+//! group is the CPUs that share a last-level cache if the node has several such caches; otherwise it is the hardware
+//! threads of a core. For four levels, each such cache is divided further into cores. The groups are read once from
+//! `/sys` into a table by CPU, and only if such a lock is chosen ([`prepare`]). Before that, and for a CPU beyond
+//! [`MOST_CPUS`], the group is 0.
 //!
 //! | what | where |
 //! |---|---|
 //! | a node's CPUs | `/sys/devices/system/node/nodeN/cpulist`; without nodes, `/sys/devices/system/cpu/online` |
-//! | who shares a cache | `/sys/devices/system/cpu/cpuN/cache/index3/shared_cpu_list`, or `index2` |
+//! | the CPUs that share a cache | `/sys/devices/system/cpu/cpuN/cache/index3/shared_cpu_list`, or `index2` |
 //! | a core's hardware threads | `/sys/devices/system/cpu/cpuN/topology/thread_siblings_list` |
 //!
-//! A group is named by its first CPU, and numbered in the order of these within its node, or its group. An
-//! [imagined](crate::numa) machine lays threads round-robin over its nodes, in each over its cores, and in each of
-//! these over its hardware threads: those are the groups of either depth.
+//! A group is named by its first CPU. Groups are numbered in that order within their node, or within the group around
+//! them. An [imagined](crate::numa) machine assigns threads round-robin to its nodes, then to the cores of each node,
+//! then to the hardware threads of each core. Cores and hardware threads are its groups at the two depths.
 
 use core::sync::atomic::{
     AtomicU16, AtomicU32,
@@ -22,25 +24,25 @@ use core::sync::atomic::{
 use crate::near::{Path, numbers};
 use crate::{numa, sys, thread};
 
-/// CPUs beyond these are of group 0.
+/// CPUs from this number on are in group 0.
 const MOST_CPUS: usize = 1024;
 /// A CPU that is in no group yet.
 const NONE: u16 = u16::MAX;
 /// Room for a list of CPUs.
 const ROOM: usize = 1024;
 
-/// A group for each CPU.
+/// The group of each CPU.
 type Table = [AtomicU16; MOST_CPUS];
-/// By depth: those of a NUMA node, and those of such a group.
+/// By depth: the groups of a NUMA node, then the groups within such a group.
 static GROUPS: [Table; 2] = [const { [const { AtomicU16::new(0) }; MOST_CPUS] }; 2];
 static SOURCE: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const READ: u32 = 1;
 const VIRTUAL: u32 = 2;
-/// How many nodes, cores in each, and hardware threads in each of these are imagined.
+/// The imagined machine: how many nodes, cores in each node, and hardware threads in each core.
 static IMAGINED: [AtomicU32; 3] = [const { AtomicU32::new(1) }; 3];
 
-/// The calling thread's group of that depth: within its NUMA node, or within the group in which it is there.
+/// The calling thread's group at that depth: within its NUMA node, or within its group there.
 pub(crate) fn group(depth: u32) -> u32 {
     match SOURCE.load(Acquire) {
         READ => {
@@ -56,8 +58,8 @@ pub(crate) fn group(depth: u32) -> u32 {
     }
 }
 
-/// Fills the table. Called once, outside lock paths, after [`numa::prepare`]. `imagined`: how many nodes, cores in
-/// each, and hardware threads in each of these.
+/// Fills the tables. Call it once, outside lock paths, after [`numa::prepare`]. `imagined`: how many nodes, cores in
+/// each node, and hardware threads in each core.
 pub fn prepare(imagined: Option<[u32; 3]>) {
     if let Some(imagined) = imagined {
         IMAGINED.iter().zip(imagined).for_each(|(place, number)| place.store(number.max(1), Relaxed));
@@ -77,8 +79,8 @@ pub fn prepare(imagined: Option<[u32; 3]>) {
     SOURCE.store(READ, Release);
 }
 
-/// Groups the CPUs of a node: by last-level cache, and within these by core, if there are several; else by core, and no
-/// further.
+/// Groups the CPUs of a node. If the node has several last-level caches: by cache, and within these by core. Otherwise
+/// by core only.
 fn group_node(cpus: &[u8]) {
     const LAST_LEVEL: [&str; 2] = ["/cache/index3/shared_cpu_list", "/cache/index2/shared_cpu_list"];
     const CORE: &str = "/topology/thread_siblings_list";
@@ -92,9 +94,9 @@ fn group_node(cpus: &[u8]) {
     }
 }
 
-/// Numbers the groups of a node's CPUs, of which each CPU's file `shared` lists its own, anew in each of the groups
-/// that `around` tells of; how many there are in all. `None` if a CPU does not tell, or shares with one of another
-/// node.
+/// Numbers the groups of a node's CPUs, starting at 0 in each outer group (`around`). The file `shared` of each CPU
+/// lists the CPUs of its group. Returns the number of groups in all; `None` if a CPU has no list, or shares with a CPU
+/// of another node.
 fn number_groups(table: &Table, cpus: &[u8], shared: &str, around: impl Fn(u32) -> u16) -> Option<u16> {
     let set = |cpu: u32, group| {
         if let Some(place) = table.get(cpu as usize) {
@@ -130,7 +132,7 @@ fn get(table: &Table, cpu: u32) -> u16 {
     table.get(cpu as usize).map_or(NONE, |group| group.load(Relaxed))
 }
 
-/// Does it for each CPU of a list like `0-3,7`.
+/// Calls `act` with each CPU of a list like `0-3,7`.
 pub(crate) fn each_cpu(list: &[u8], mut act: impl FnMut(u32)) {
     for part in list.split(|byte| *byte == b',') {
         let mut ends = numbers(part);
@@ -153,8 +155,8 @@ mod tests {
         }
     }
 
-    /// The same groups, as the topology for people tells them: by last-level cache where a node has several, and below
-    /// them by core; else by core.
+    /// The groups match the topology that is shown to users: by last-level cache where a node has several, and below
+    /// that by core; otherwise by core.
     #[test]
     fn groups_are_those_of_the_topology() {
         prepare(None);

@@ -1,13 +1,13 @@
 //! # The read locks that a thread holds
 //!
-//! A readers-writer lock counts its readers, but does not know them. A reader that already holds the lock must pass
-//! writers that wait for it to let go. So each thread remembers the addresses of the last [`ROOM`] read locks that it
-//! has acquired and not released.
+//! A readers-writer lock counts its readers, but does not know them. A reader that already holds the lock must overtake
+//! the writers that wait for it to release. So each thread remembers the addresses of the last [`ROOM`] read locks that
+//! it acquired and has not released.
 //!
-//! It is a hint. A thread that holds more read locks than there is room for forgets the eldest; one whose lock another
-//! thread has released remembers it for nothing. Who relies on the hint must be right without it, if slower. A signal
-//! handler that uses readers-writer locks may come between any two instructions here: an address is forgotten, or kept,
-//! at worst.
+//! This is a hint. A thread that holds more read locks than there is room for forgets the oldest. If another thread
+//! releases its lock, the address stays here for nothing. Code that relies on the hint must be correct without it, if
+//! slower. A signal handler that uses readers-writer locks may run between any two instructions here. At worst an
+//! address is forgotten, or kept.
 
 use core::cell::Cell;
 
@@ -18,7 +18,7 @@ pub const ROOM: usize = 8;
 
 struct Held {
     addresses: [Cell<usize>; ROOM],
-    /// How many there have been, less those that were released last.
+    /// How many were noted, minus those that were released in reverse order.
     depth: Cell<u32>,
 }
 
@@ -26,7 +26,7 @@ zeroed_per_thread! {
     static HELD: Held = "flashlock_native_held";
 }
 
-/// The calling thread has acquired the lock at this address for reading.
+/// Notes that the calling thread has acquired the lock at this address for reading.
 #[inline]
 pub fn note(address: usize) {
     HELD.with(|held| {
@@ -36,7 +36,7 @@ pub fn note(address: usize) {
     });
 }
 
-/// It has released it.
+/// Notes that the calling thread has released the lock at this address.
 #[inline]
 pub fn forget(address: usize) {
     HELD.with(|held| {
@@ -51,7 +51,7 @@ pub fn forget(address: usize) {
     });
 }
 
-/// Locks released in another order than the reverse. The place stays empty until its turn comes again.
+/// For locks that are not released in reverse order. The slot stays empty until its turn comes again.
 #[cold]
 fn forget_older(held: &Held, address: usize) {
     if let Some(slot) = held.addresses.iter().find(|slot| slot.get() == address) {
@@ -59,7 +59,7 @@ fn forget_older(held: &Held, address: usize) {
     }
 }
 
-/// Whether the calling thread holds the lock at this address for reading, as far as it remembers.
+/// Whether the calling thread remembers that it holds the lock at this address for reading.
 pub fn holds(address: usize) -> bool {
     HELD.with(|held| held.addresses.iter().any(|slot| slot.get() == address))
 }

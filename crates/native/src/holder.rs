@@ -1,10 +1,10 @@
-//! # The thread's id, where glibc keeps it
+//! # The thread's id, as glibc stores it
 //!
-//! Debuggers read who holds a mutex in its `__owner`. To write it costs nothing that can be measured beside the lock if
-//! the id is at hand: glibc has it in each thread's own storage, and says where to debuggers, in
-//! `_thread_db_pthread_tid`: bits, number and offset. What is found there is compared with what the kernel says. As
-//! long as it is not known, and where it is not so, mutexes name nobody. (Where an id decides something, [`thread::id`]
-//! is asked, which also knows when a child was forked behind glibc's back.)
+//! Debuggers read a mutex's `__owner` to see which thread holds it, so locks write the holder's id there. That costs
+//! nothing measurable if the id is at hand. glibc keeps it in each thread's own storage, and describes the place for
+//! debuggers in `_thread_db_pthread_tid`: bits, number and offset. The value found there is compared with the kernel's.
+//! While the place is unknown, or if the values differ, mutexes name no owner. (Where an id decides something,
+//! [`thread::id`] is used, which also detects a child that was forked without glibc.)
 
 #[cfg(target_arch = "x86_64")]
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -12,11 +12,11 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 #[cfg(target_arch = "x86_64")]
 use crate::{sys, thread};
 
-/// How far from the thread pointer the id is; or a zero, of which each thread has one. 0: not settled.
+/// Offset of the id from the thread pointer, or of a zero word that each thread has. 0: not settled.
 #[cfg(target_arch = "x86_64")]
 static AT: AtomicUsize = AtomicUsize::new(0);
 
-/// The calling thread's id; 0 if it is not at hand. To be called after [`settle`].
+/// The calling thread's id; 0 if it is not at hand. Call [`settle`] first.
 #[inline(always)]
 pub fn id() -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -25,13 +25,13 @@ pub fn id() -> u32 {
     0
 }
 
-/// What is at an offset from the thread pointer, or at [`AT`].
+/// The word at an offset from the thread pointer, or at [`AT`].
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn read(at: Option<usize>) -> u32 {
     let id: u32;
-    // SAFETY: `AT` is in the thread's storage, or 0, where glibc keeps a pointer; another offset is glibc's own word.
-    // Neither is written to.
+    // SAFETY: `AT` is an offset in the thread's storage, or 0, where glibc keeps a pointer. Any other offset is that of
+    // a word of glibc's. Neither is written.
     unsafe {
         match at {
             None => core::arch::asm!(
@@ -53,7 +53,7 @@ fn read(at: Option<usize>) -> u32 {
     id
 }
 
-/// Before the first lock: nobody is named, unless it is known already.
+/// Before the first lock: mutexes name no owner, unless the place is known already.
 pub fn settle() {
     #[cfg(target_arch = "x86_64")]
     let _ = AT.compare_exchange(0, thread::zero_at(), Relaxed, Relaxed);
@@ -69,7 +69,7 @@ pub fn prepare() {
 
 #[cfg(target_arch = "x86_64")]
 fn look_up() -> Option<usize> {
-    /// A `struct pthread` is not larger.
+    /// `struct pthread` is not larger.
     const MOST: u32 = 2048;
     // SAFETY: the name ends in NUL.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_thread_db_pthread_tid".as_ptr()) };

@@ -1,10 +1,12 @@
-//! # Words beside locks: counts of nodes left behind, and words for readers that have left
+//! # Words beside locks: counts of nodes left behind, and drain words
 //!
-//! A table by the lock's address, in the [`registry`]. Two locks may share a count: then newcomers to the one stay out
-//! of its queue (but not of a free lock) while very many have given up on the other. So there are never more such nodes
-//! than the table allows for: 64 for each of its entries, and one for each thread that gives up at that moment. Its
-//! lines are written only when somebody gives up, or is found to have done so; those who queue read them, each from its
-//! own cache.
+//! Some locks need a little state that does not fit into the lock: a count of nodes left behind, or a drain word. It is
+//! in tables in the [`registry`], indexed by the lock's address.
+//!
+//! Two locks may share a count. If very many waiters have given up on one of them, newcomers to the other stay out of
+//! its queue too (but not out of a free lock). So the number of nodes left behind is bounded by what the table allows:
+//! 64 for each entry, and one for each thread that is giving up at that moment. A line of the table is written only
+//! when a waiter gives up, or when one that gave up is found. Threads that queue only read it, each from its own cache.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -14,14 +16,14 @@ use flashlock_locks::wait::left::LeftBehind;
 use crate::machine::{Native, Sink, Word32};
 use crate::registry;
 
-/// log2 of the table's length.
+/// log2 of the number of counts.
 const BITS: u32 = 10;
 
-/// How many counts there are.
+/// The number of counts.
 pub(crate) const LENGTH: usize = 1 << BITS;
 
-/// Which entry of a table of that length (log2) belongs to a lock there. Multiplicative hashing; locks are words, so
-/// the low bits say nothing.
+/// The entry of a lock at `address` in a table of `1 << bits` entries. Multiplicative hashing; locks are words, so the
+/// low bits carry no information.
 fn index(address: usize, bits: u32) -> usize {
     let spread = (address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (spread >> (u64::BITS - bits)) as usize
@@ -30,22 +32,22 @@ fn index(address: usize, bits: u32) -> usize {
 /// The count of the lock at this address.
 pub fn count<S: Sink>(lock: *const Word32) -> &'static LeftBehind<Native<S>> {
     const { assert!(size_of::<LeftBehind<Native<S>>>() == size_of::<AtomicU32>()) };
-    // SAFETY: a `LeftBehind` is transparently a word, and that transparently an `AtomicU32`, whatever `S` is.
+    // SAFETY: `LeftBehind` is a transparent word, which is a transparent `AtomicU32`, for any `S`.
     unsafe { &*(&raw const registry::get().left[index(lock.addr(), BITS)]).cast() }
 }
 
-/// How many nodes were left behind in all queues together.
+/// How many nodes are left behind in all queues together.
 pub fn all() -> u32 {
     registry::get().left.iter().fold(0, |sum, count| sum.wrapping_add(count.load(Relaxed)))
 }
 
-/// log2 of how many [`drain_word`] there are.
+/// log2 of the number of drain words (see [`drain_word`]).
 const DRAIN_WORDS_BITS: u32 = 6;
 
-/// How many that is.
+/// The number of drain words.
 pub(crate) const DRAIN_WORDS: usize = 1 << DRAIN_WORDS_BITS;
 
-/// A word on a line of its own.
+/// A word on its own cache line.
 #[repr(align(64))]
 pub(crate) struct Padded(Word32);
 
@@ -64,7 +66,7 @@ pub fn drain_word(lock: *const Word32) -> &'static Word32 {
 mod tests {
     use super::*;
 
-    /// Neighbours, as locks in an array are, share no count as a rule.
+    /// Neighbouring locks, as in an array, usually share no count.
     #[test]
     fn locks_spread_over_the_table() {
         for stride in [4, 40, 64, 4096] {

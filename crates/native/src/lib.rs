@@ -1,25 +1,25 @@
 //! # The native machine
 //!
 //! [`Native`] runs the locks of `flashlock-locks` on this computer: `AtomicU32`, futexes, a pool of queue nodes, clocks
-//! and the NUMA topology. What a lock path calls here allocates nothing, takes no lock, runs no destructor and makes
-//! raw system calls only; what reads files ([`topology`]) is called outside lock paths.
+//! and the NUMA topology. Functions that lock paths call allocate nothing, take no lock, run no destructor and make
+//! only raw system calls. Functions that read files ([`topology`]) are called outside lock paths.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`machine`] | [`Native`], the `Machine` implementation |
-//! | [`alone`] | no atomics in a process with one thread |
+//! | [`alone`] | locks without the `lock` prefix in a process with one thread |
 //! | [`registry`] | what all copies of this code in a process share |
 //! | [`pool`], [`thread`] | queue nodes, and each thread's own |
-//! | `local` | thread-local storage that no allocator has a part in |
-//! | [`holder`] | the thread's id, to name it in mutexes |
+//! | `local` | thread-local storage that never allocates |
+//! | [`holder`] | the thread's id, for a mutex's owner field |
 //! | [`held`] | the read locks that a thread holds |
 //! | [`futex`], [`clock`], [`sys`] | the kernel and the time |
-//! | [`spin`], [`umwait`] | polling: budget, politeness, signs of a crowd; resting until a line changes |
-//! | [`membarrier`] | a full barrier of which one side is free |
+//! | [`spin`], [`umwait`] | polling: budget, yielding, signs of a crowd; resting until a line changes |
+//! | [`membarrier`] | a full barrier with one free side |
 //! | [`epoch`] | telling a forked child from its parent |
-//! | [`numa`], [`near`], [`groups`], [`parts`], [`topology`] | where a thread runs, and what is near; what machine this is |
+//! | [`numa`], [`near`], [`groups`], [`parts`], [`topology`] | where a thread runs, and what is near it; the machine's topology |
 //! | [`stats`] | counters in shared memory |
-//! | [`settings`] | what the user tuned |
+//! | [`settings`] | the user's settings |
 
 pub mod alone;
 pub mod clock;

@@ -1,18 +1,20 @@
-//! # Where each thread keeps what is its own
+//! # Thread-local storage without allocation
 //!
-//! In the block that the thread was born with. The compiler's own way to thread-local storage in a shared library asks
-//! the dynamic linker where it is (`__tls_get_addr`), and that, once the program has loaded a number of libraries,
-//! *allocates*, in whatever call comes first in each thread: a lock call, inside a malloc that is built on mutexes,
-//! does not come back. So the storage is laid down here by hand, at a distance from the thread pointer which is settled
-//! at load time (the *initial-exec* model, for which stable Rust has no word). It costs two instructions, and no call.
+//! Lock paths keep per-thread values with this macro. The values are in the block with which the thread was created.
 //!
-//! The price: a library that is loaded with `dlopen` finds room there only if that is small; glibc keeps half a
+//! In a shared library, the compiler's own thread-local storage asks the dynamic linker for the address
+//! (`__tls_get_addr`). Once the program has loaded a number of libraries, that call *allocates* on its first use in
+//! each thread. If a lock call does that inside a malloc that is built on mutexes, it never returns. So the storage is
+//! laid out here by hand, at a distance from the thread pointer that is fixed at load time (the *initial-exec* model,
+//! which stable Rust cannot request). An access costs two instructions, and no call.
+//!
+//! The price: a library loaded with `dlopen` finds room there only if the storage is small; glibc reserves half a
 //! kilobyte.
 
-/// A value for each thread, all-zero at first, that is never dropped: `LOCAL.with(|value| …)`, as of `thread_local!`.
-/// The symbol is seen by the linker only, and must be nobody else's.
+/// A value for each thread, all-zero at first, that is never dropped. Use it like `thread_local!`: `LOCAL.with(|value|
+/// …)`. Only the linker sees the symbol, which must be unique.
 ///
-/// The type must be such that all-zero is a value of it, and that it needs no drop.
+/// All-zero must be a valid value of the type, and the type must not need a drop.
 macro_rules! zeroed_per_thread {
     (static $name:ident: $type:ty = $symbol:literal;) => {
         core::arch::global_asm!(
@@ -39,7 +41,7 @@ macro_rules! zeroed_per_thread {
             fn with<R>(&self, f: impl FnOnce(&$type) -> R) -> R {
                 const { assert!(!core::mem::needs_drop::<$type>()) };
                 let at: *const $type;
-                // SAFETY: the address of the thread's copy of the symbol. What is read for it is constant in each
+                // SAFETY: computes the address of the thread's copy of the symbol. What it reads is constant in each
                 // thread.
                 #[cfg(target_arch = "x86_64")]
                 unsafe {
@@ -63,8 +65,8 @@ macro_rules! zeroed_per_thread {
                         options(pure, nomem, nostack, preserves_flags),
                     );
                 }
-                // SAFETY: the storage is as large and aligned as the type, was zeroed, which is valid, and lives as
-                // long as the thread, which no `&` to it leaves.
+                // SAFETY: the storage has the type's size and alignment. It was zeroed, which is valid. It lives as
+                // long as the thread, and no `&` to it leaves the thread.
                 f(unsafe { &*at })
             }
         }

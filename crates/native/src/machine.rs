@@ -1,4 +1,4 @@
-//! The `Machine` of this computer.
+//! The [`Machine`] that lock algorithms use on this computer: it maps each operation to a module of this crate.
 
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use crate::{
     thread,
 };
 
-/// An `AtomicU32`, whose read-modify-writes are not [atomic in a process with one thread](alone).
+/// An `AtomicU32`, whose read-modify-writes are [without the `lock` prefix in a process with one thread](alone).
 #[repr(transparent)]
 pub struct Word32(pub AtomicU32);
 
@@ -76,19 +76,19 @@ impl Word for Word32 {
     }
 }
 
-/// Who listens to a lock's events.
+/// A receiver of a lock's events.
 pub trait Sink: 'static {
-    /// Whether it does anything.
+    /// Whether it does anything with them.
     const LISTENS: bool = true;
-    /// Something happened.
+    /// Called when an event happens.
     fn event(event: Event);
     /// A time stamp for [`Sink::waited`].
     fn stamp() -> u64;
-    /// A mutex was acquired after a wait that began at the stamp.
+    /// Called when a mutex was acquired after a wait that began at the stamp.
     fn waited(stamp: u64);
 }
 
-/// Nobody: compiles to nothing.
+/// Receives nothing: compiles to nothing.
 pub struct NoStats;
 
 impl Sink for NoStats {
@@ -104,7 +104,7 @@ impl Sink for NoStats {
     fn waited(_: u64) {}
 }
 
-/// The counters of [`stats`].
+/// Counts events in [`stats`].
 pub struct Counting;
 
 impl Sink for Counting {

@@ -1,16 +1,16 @@
-//! # A barrier of which one side is free
+//! # An asymmetric barrier: one side is free
 //!
-//! `membarrier(PRIVATE_EXPEDITED)` (Linux 4.14) returns after every running thread of the process has passed a full
-//! barrier. So of two threads that each write and then look at what the other one writes, one can do without a fence,
-//! if the other one makes the call in between. Who calls it seldom, as who is about to sleep, lets those be fast who
-//! pass often.
+//! Two threads each write, then look at what the other writes. Each needs a full barrier in between. With
+//! `membarrier(PRIVATE_EXPEDITED)` (Linux 4.14), one of them needs none if the other makes that call: it returns after
+//! every running thread of the process has passed a full barrier. Use it when one side is rare and may be slow, like a
+//! thread that is about to sleep, and the other is frequent and must be fast.
 //!
-//! A process must register before it may make the call. Until it has ([`prepare`]), and where the kernel or a sandbox
+//! A process must register before it may make the call. Until it has ([`prepare`]), and if the kernel or a sandbox
 //! refuses, both sides are fences.
 //!
-//! **A sandbox that refuses later.** A thread may then have passed the free side a moment ago, with its store not yet
-//! seen. [`heavy`] makes both sides fences and sleeps for a while: a processor does not keep a store to itself for
-//! nearly as long.
+//! **A sandbox that refuses later.** A thread may have passed the free side a moment ago, with its store not yet
+//! visible. [`heavy`] then makes both sides fences and sleeps for a while: a processor does not hold back a store for
+//! nearly that long.
 
 use core::sync::atomic::{
     AtomicU32,
@@ -24,10 +24,10 @@ use crate::sys;
 const PRIVATE_EXPEDITED: usize = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
 
-/// Much longer than a store takes (µs).
+/// Much longer than a store takes to become visible (µs).
 const SETTLE: u32 = 1_000;
 
-/// Whether the process has registered; changes from 0 to 1, and back if the call is refused.
+/// 1 if the process has registered. Changes from 0 to 1, and back if the call is refused.
 static REGISTERED: AtomicU32 = AtomicU32::new(0);
 
 fn call(command: usize) -> bool {
@@ -35,7 +35,7 @@ fn call(command: usize) -> bool {
     unsafe { sys::syscall(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]) == 0 }
 }
 
-/// Registers the process. Whether it may make the call. A forked child has registered if its parent had.
+/// Registers the process. Returns whether it may make the call. A forked child is registered if its parent was.
 pub fn prepare() -> bool {
     let may = REGISTERED.load(Relaxed) != 0 || call(REGISTER_PRIVATE_EXPEDITED) && call(PRIVATE_EXPEDITED);
     if may {
@@ -49,10 +49,10 @@ pub fn is_there() -> bool {
     REGISTERED.load(Relaxed) != 0
 }
 
-/// The side that is free.
+/// The free side.
 #[inline(always)]
 pub fn light() {
-    // Relaxed: while it says no, both sides are fences; it says yes only after the kernel has.
+    // Relaxed: while it is 0, both sides are fences; it is set only after the kernel has agreed.
     if is_there() {
         compiler_fence(SeqCst);
     } else {
@@ -65,7 +65,7 @@ fn full() {
     fence(SeqCst);
 }
 
-/// The other side.
+/// The expensive side.
 pub fn heavy() {
     fence(SeqCst);
     if is_there() && !call(PRIVATE_EXPEDITED) {
@@ -79,8 +79,8 @@ pub fn heavy() {
 mod tests {
     use super::*;
 
-    /// Two threads that each store and look: one of them sees the other one's store. (Without the call, on x86-64, it
-    /// fails within some thousand rounds.)
+    /// Two threads each store, then look: at least one sees the other's store. (Without the call, this fails on x86-64
+    /// within some thousand rounds.)
     #[test]
     fn one_side_sees_the_other() {
         use std::sync::Barrier;

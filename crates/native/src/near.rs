@@ -1,8 +1,9 @@
 //! # What is near: last-level caches and distances
 //!
-//! For the policies that ask for more than the NUMA node. What `/sys` says is read once, outside lock paths, and only
-//! if such a policy is chosen ([`prepare`]); then the answer is a look into a table. What `/sys` does not say is as on
-//! a machine with one last-level cache for each NUMA node, all of them equally far from each other.
+//! Policies that need more than the NUMA node ask this module for a thread's last-level cache and for distances between
+//! nodes. It reads `/sys` once, outside lock paths, and only if such a policy is chosen ([`prepare`]). After that each
+//! answer is a table look-up. Where `/sys` says nothing, the answers are those of a machine with one last-level cache
+//! per NUMA node, and with equal distances between all nodes.
 //!
 //! | what | where |
 //! |---|---|
@@ -17,19 +18,19 @@ use core::sync::atomic::{AtomicU8, AtomicU16, Ordering::Relaxed};
 use crate::settings::decimal;
 use crate::{numa, sys, thread};
 
-/// CPUs and nodes of higher numbers are not in the tables.
+/// CPUs and nodes with higher numbers are not in the tables.
 const CPUS: usize = 4096;
 const NODES: usize = 64;
-/// Caches of a CPU: `index0` to …
+/// Cache indices of a CPU: `index0` up to this number, exclusive.
 const INDICES: u32 = 8;
-/// From a node to itself, and from one to another, if nothing else is known: as firmware says it.
+/// Default distances, as firmware gives them: from a node to itself, and to another node.
 const LOCAL: u32 = 10;
 const REMOTE: u32 = 20;
 
-/// The first CPU of each one's last-level cache, plus one; 0: not known. All accesses to both tables are Relaxed: an
-/// answer from before they were filled is of the kind that is given where nothing is known.
+/// For each CPU, one plus the first CPU of its last-level cache; 0: unknown. All accesses to both tables are Relaxed:
+/// an answer from before they were filled is the same as if nothing were known.
 static CACHES: [AtomicU16; CPUS] = [const { AtomicU16::new(0) }; CPUS];
-/// Distances; 0: not known.
+/// Distances; 0: unknown.
 static DISTANCES: [[AtomicU8; NODES]; NODES] = [const { [const { AtomicU8::new(0) }; NODES] }; NODES];
 
 /// The last-level cache of the calling thread's CPU.
@@ -45,7 +46,7 @@ pub(crate) fn llc() -> u32 {
     }
 }
 
-/// How far one node is from another; 10 is local.
+/// The distance between two nodes; 10 is local.
 pub(crate) fn distance(a: u32, b: u32) -> u32 {
     let notified =
         DISTANCES.get(a as usize).and_then(|row| row.get(b as usize)).map_or(0, |notified| notified.load(Relaxed));
@@ -56,7 +57,7 @@ pub(crate) fn distance(a: u32, b: u32) -> u32 {
     }
 }
 
-/// Fills the tables; called once, after [`numa::prepare`].
+/// Fills the tables. Call it once, after [`numa::prepare`].
 pub fn prepare() {
     numa::prepare_cpu();
     if numa::is_imagined() {
@@ -78,7 +79,7 @@ pub fn prepare() {
     }
 }
 
-/// The first CPU that shares this one's last-level cache.
+/// The first CPU of those that share this one's last-level cache.
 fn last_level(cpu: u32) -> Option<u32> {
     let read = |index, what| {
         let mut text = [0; 256];
@@ -89,20 +90,20 @@ fn last_level(cpu: u32) -> Option<u32> {
     read(last.1, "/shared_cpu_list").filter(|first| (*first as usize) < CPUS)
 }
 
-/// The numbers in a text, whatever is between them.
+/// The numbers in a text, with anything between them.
 pub(crate) fn numbers(text: &[u8]) -> impl Iterator<Item = u32> {
     let words = text.split(|byte| !byte.is_ascii_digit()).filter(|word| !word.is_empty());
     words.filter_map(|word| core::str::from_utf8(word).ok()?.parse().ok())
 }
 
-/// A path, made without allocating.
+/// A path, built without allocating.
 pub(crate) struct Path {
     text: [u8; 96],
     length: usize,
 }
 
 impl Path {
-    /// Each part and the number after it, and the end. Cut off where it is too long, which none is.
+    /// Each part followed by its number, then the end. A path that is too long is cut off; none is.
     pub(crate) fn new(parts: &[&str], numbers: &[u32], end: &str) -> Self {
         let mut path = Self { text: [0; 96], length: 0 };
         for (part, number) in parts.iter().zip(numbers) {

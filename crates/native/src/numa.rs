@@ -1,11 +1,14 @@
-//! # Where a thread runs
+//! # The NUMA node and CPU of a thread
 //!
-//! [`node`] is asked on every contended acquisition, so it must be cheap. In order of preference: a machine with one
-//! NUMA node answers 0; the kernel keeps the number in the thread's rseq area (0.3 ns) if it is new enough to say so;
-//! `rdpid` reads it from a register that Linux sets (2 ns); else the kernel is asked.
+//! Lock paths call [`node`] on every contended acquisition, so it must be cheap. Its sources, in order of preference:
 //!
-//! `FLASHLOCK_TOPOLOGY=NODESxCORESxSMT` lays threads round-robin over the nodes of a machine that does not exist, so
-//! that NUMA paths can be exercised on any computer.
+//! - on a machine with one NUMA node, the answer is 0;
+//! - the thread's rseq area (0.3 ns), if the kernel is new enough to keep the number there and say so;
+//! - `rdpid`, which reads it from a register that Linux sets (2 ns);
+//! - a system call.
+//!
+//! `FLASHLOCK_TOPOLOGY=NODESxCORESxSMT` imagines a machine: threads are assigned to its nodes round-robin. So NUMA
+//! paths can be exercised on any computer.
 
 use core::sync::atomic::{
     AtomicIsize, AtomicU32,
@@ -26,17 +29,17 @@ static NODES: AtomicU32 = AtomicU32::new(1);
 /// Offset of the rseq area from the thread pointer.
 static RSEQ_AT: AtomicIsize = AtomicIsize::new(0);
 
-/// The auxiliary vector's entry for how much of the rseq area the kernel fills.
+/// The entry of the auxiliary vector that says how much of the rseq area the kernel fills.
 const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
-/// Where the rseq area's `cpu_id` is.
+/// Offset of `cpu_id` in the rseq area.
 const RSEQ_CPU: usize = 4;
-/// Where its `node_id` is, in newer kernels …
+/// Offset of `node_id` in it, in newer kernels …
 const RSEQ_NODE: usize = 20;
-/// … and ends.
+/// … and its end.
 const RSEQ_NODE_END: libc::c_ulong = 24;
-/// The CPU's number in what `rdpid` reads …
+/// Mask of the CPU's number in what `rdpid` reads …
 const RDPID_CPU: u32 = (1 << RDPID_NODE) - 1;
-/// … and where the node's begins.
+/// … and the lowest bit of the node's number.
 const RDPID_NODE: u32 = 12;
 
 /// The calling thread's NUMA node.
@@ -56,12 +59,12 @@ pub(crate) fn is_imagined() -> bool {
     SOURCE.load(Acquire) == VIRTUAL
 }
 
-/// How many NUMA nodes the locks believe in.
+/// The number of NUMA nodes that locks assume.
 pub fn nodes() -> u32 {
     NODES.load(Relaxed)
 }
 
-/// Which way [`node`] goes, in words.
+/// The source that [`node`] uses, in words.
 pub fn source() -> &'static str {
     match SOURCE.load(Relaxed) {
         ONE_NODE => "one node",
@@ -72,7 +75,7 @@ pub fn source() -> &'static str {
     }
 }
 
-/// Settles which way [`node`] goes. Called once, outside lock paths; until then every thread is on node 0.
+/// Selects the source for [`node`]. Call it once, outside lock paths. Before that every thread is on node 0.
 pub fn prepare(virtual_nodes: Option<u32>) {
     if let Some(nodes) = virtual_nodes {
         NODES.store(nodes.max(1), Relaxed);
@@ -95,12 +98,12 @@ fn best_source() -> u32 {
     if has_rdpid() { RDPID } else { KERNEL }
 }
 
-/// Whether the kernel fills the threads' rseq areas; settles where they are.
+/// Whether the kernel fills the threads' rseq areas; if so, sets their offset.
 fn find_rseq() -> bool {
     if cfg!(not(target_arch = "x86_64")) {
         return false;
     }
-    // SAFETY: looks a symbol up; the name is a C string.
+    // SAFETY: looks up symbols; the names are C strings.
     let (at, size) = unsafe {
         (
             libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>(),
@@ -116,12 +119,12 @@ fn find_rseq() -> bool {
     found
 }
 
-/// The CPU that the calling thread runs on, once [`prepare_cpu`] was called.
+/// The CPU that the calling thread runs on. Call [`prepare_cpu`] first.
 pub(crate) fn cpu() -> u32 {
     cheap_cpu().unwrap_or_else(|| kernel().0)
 }
 
-/// The same, if the kernel need not be asked.
+/// Like [`cpu`], if that needs no system call.
 #[inline]
 pub(crate) fn cheap_cpu() -> Option<u32> {
     match CPU_SOURCE.load(Acquire) {
@@ -131,7 +134,7 @@ pub(crate) fn cheap_cpu() -> Option<u32> {
     }
 }
 
-/// Settles which way [`cpu`] goes.
+/// Selects the source for [`cpu`].
 pub(crate) fn prepare_cpu() {
     let source = match find_rseq() {
         true => RSEQ,
@@ -146,7 +149,7 @@ pub(crate) fn prepare_cpu() {
 #[inline]
 fn rseq_word<const OFFSET: usize>() -> u32 {
     let word: u32;
-    // SAFETY: the thread's rseq area is registered with the kernel for the thread's life; it is 32 bytes at least.
+    // SAFETY: the thread's rseq area is registered with the kernel for the thread's life; it has at least 32 bytes.
     unsafe {
         core::arch::asm!(
             "mov {word:e}, fs:[{at} + {offset}]",
@@ -178,7 +181,7 @@ fn has_rdpid() -> bool {
 #[cfg(target_arch = "x86_64")]
 fn rdpid() -> u32 {
     let value: u64;
-    // SAFETY: used only where CPUID says that the instruction exists.
+    // SAFETY: used only if CPUID says that the instruction exists.
     unsafe { core::arch::asm!("rdpid {}", out(reg) value, options(nostack, nomem, preserves_flags)) };
     value as u32
 }
@@ -188,7 +191,7 @@ fn rdpid() -> u32 {
     unreachable!("there is no such instruction")
 }
 
-/// The CPU and the NUMA node.
+/// The CPU and the NUMA node, by system call.
 fn kernel() -> (u32, u32) {
     let (mut cpu, mut node) = (0u32, 0u32);
     // SAFETY: both are writable.
@@ -196,7 +199,7 @@ fn kernel() -> (u32, u32) {
     (cpu, node)
 }
 
-/// One more than the highest NUMA node that is online, from `/sys`, without allocating; 1 if it cannot be read.
+/// One plus the highest online NUMA node, from `/sys`, without allocating; 1 if it cannot be read.
 fn online_nodes() -> u32 {
     let mut text = [0; 256];
     let text = sys::read(c"/sys/devices/system/node/online", &mut text);

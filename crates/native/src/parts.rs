@@ -1,13 +1,13 @@
-//! # Parts of the machine whose readers count together
+//! # Reader parts: CPUs whose readers share a counter
 //!
-//! For readers-writer locks with more counters than one
-//! ([`Machine::reader_part`](flashlock_locks::machine::Machine::reader_part)). The parts are [`READER_PARTS`] at most,
-//! unless there are more NUMA nodes: as many in each node, of CPUs that follow each other in its list. Read once from
-//! `/sys`, one file for each node, into a table by CPU; until then, and of a CPU beyond [`MOST_CPUS`], all are of
-//! part 0.
+//! Readers-writer locks with several reader counters ask this module which counter a thread uses
+//! ([`Machine::reader_part`](flashlock_locks::machine::Machine::reader_part)). There are at most [`READER_PARTS`]
+//! parts, or one for each NUMA node if there are more nodes. Each node has equally many, made of consecutive CPUs in
+//! its list. They are read once from `/sys`, one file for each node, into a table by CPU. Before that, and for a CPU
+//! beyond [`MOST_CPUS`], the part is 0.
 //!
-//! Where only the kernel knows the CPU, and on an [imagined](crate::numa) machine, threads are laid round-robin over
-//! the parts.
+//! If only the kernel knows the CPU, and on an [imagined](crate::numa) machine, threads are assigned to the parts
+//! round-robin.
 
 use core::sync::atomic::{
     AtomicU8, AtomicU32,
@@ -20,7 +20,7 @@ use crate::groups::each_cpu;
 use crate::near::Path;
 use crate::{numa, registry, sys, thread};
 
-/// CPUs beyond these are of part 0.
+/// CPUs from this number on are in part 0.
 const MOST_CPUS: usize = 1024;
 
 static PARTS: [AtomicU8; MOST_CPUS] = [const { AtomicU8::new(0) }; MOST_CPUS];
@@ -46,7 +46,7 @@ fn round_robin() -> u32 {
     reader_part_of((place % nodes, nodes), (place / nodes % each, each))
 }
 
-/// Fills the table. Called once, outside lock paths, after [`numa::prepare`].
+/// Fills the table. Call it once, outside lock paths, after [`numa::prepare`].
 pub fn prepare() {
     numa::prepare_cpu();
     if numa::is_imagined() || numa::cheap_cpu().is_none() {
@@ -65,7 +65,7 @@ pub fn prepare() {
     SOURCE.store(READ, Release);
 }
 
-/// Divides the CPUs of a node.
+/// Divides the CPUs of a node into parts.
 fn divide(node: u32, nodes: u32, cpus: &[u8]) {
     let (mut rank, mut all) = (0, 0);
     each_cpu(cpus, |_| all += 1);
@@ -77,11 +77,13 @@ fn divide(node: u32, nodes: u32, cpus: &[u8]) {
     });
 }
 
-/// At so many locks at most do readers count apart at once: 1.1 KiB each on a machine with one NUMA node, or two. It
-/// bounds what is lost in a program that frees its locks without destroying them, as C++'s `std::shared_mutex` does.
+/// How many locks at most may have distributed readers at the same time: 1.1 KiB each on a machine with one or two NUMA
+/// nodes. This bounds what is lost in a program that frees its locks without destroying them, as C++'s
+/// `std::shared_mutex` does.
 const MOST_APART: u32 = 1024;
 
-/// [`Machine::admit_distributed`](flashlock_locks::machine::Machine::admit_distributed). Relaxed: a count, which orders nothing.
+/// [`Machine::admit_distributed`](flashlock_locks::machine::Machine::admit_distributed). Relaxed: a count, which orders
+/// nothing.
 pub(crate) fn admit() -> bool {
     let admitted = registry::get().apart.fetch_add(1, Relaxed) < MOST_APART;
     if !admitted {

@@ -1,12 +1,14 @@
 //! # The pools: queue nodes, and blocks of locks
 //!
-//! Two pools alike, whose pieces never meet: [queue nodes](Slot), and the [blocks](flashlock_locks::side::Block) in
-//! which locks keep state that has no room elsewhere. Both are type-stable and never unmapped: a stale handle names a
-//! valid node, and never a block. There is one of each for all copies of this code in a process: their words are in the
-//! [`registry`]. Pieces come in chunks that double in size. The first is part of the registry, half a megabyte of
-//! addresses without memory behind them until pieces are used, from the first one up: so the first [`FIRST`]
-//! simultaneous waiters of a process cost no system call, neither time on the way to a lock nor a permission that a
-//! sandbox may have taken away. Who needs one more maps the next chunk, in the lock call in which he waits.
+//! Two pools: [queue nodes](Slot), and the [blocks](flashlock_locks::side::Block) in which locks keep state that has no
+//! room elsewhere. A thread takes a node from here when it must wait. The pools work alike but never exchange pieces.
+//! Both are type-stable and never unmapped, so a stale handle still names a valid node, and never a block. All copies
+//! of this code in a process share both pools: their words are in the [`registry`].
+//!
+//! Pieces come in chunks that double in size. The first chunk is part of the registry: half a megabyte of address
+//! space, which takes memory only as pieces are used, lowest numbers first. So the first [`FIRST`] simultaneous waiters
+//! of a process need no system call, which would take time on the lock path and which a sandbox may forbid. A thread
+//! that needs one more node maps the next chunk, inside the lock call in which it waits.
 //!
 //! ```text
 //!   number n = 0, 1, …    (a node's handle is n + 2, a block's name is n + 1)
@@ -14,10 +16,11 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. A chunk's address is written once; its pieces live for ever.
-//! 2. A node is in the free list, kept for a thread's next wait (see [`thread`]), in a thread's own hands, or in a
-//!    queue. A block is in the free list, or a lock's.
-//! 3. The free list's top carries a tag that each change advances, so a `pop` that was overtaken fails (ABA).
+//! 1. A chunk's address is written once; its pieces are never freed.
+//! 2. A node is in the free list, kept for a thread's next wait (see [`thread`]), taken by a thread that has not queued
+//!    it, or in a queue. A block is in the free list, or belongs to a lock.
+//! 3. The top of the free list carries a tag that each change advances. So a `pop` that another thread overtook fails
+//!    (ABA).
 
 use core::mem::offset_of;
 use core::ptr::null_mut;
@@ -35,32 +38,32 @@ use crate::machine::{Native, NoStats, Sink};
 use crate::registry::{self, Registry};
 use crate::{futex, sys, thread};
 
-/// Pieces of each pool that need not be mapped.
+/// Pieces of each pool that are in the registry and need no mapping.
 pub const FIRST: u32 = 4096;
-/// Chunks that are.
+/// How many more chunks can be mapped.
 const LATER: usize = 16;
 /// Handles 0 and 1 name no node.
 const NODES_FROM: u32 = Handle::RESERVED + 1;
 /// 0 names no block.
 const BLOCKS_FROM: u32 = 1;
 
-/// What a pool knows of its pieces; all-zero at first.
+/// The shared words of a pool; all-zero at first.
 #[repr(C)]
 pub(crate) struct Pool<T: 'static> {
-    /// The free list: tag in the high half; in the low, the number of its first piece, plus one.
+    /// The free list: a tag in the high half; in the low half, one plus the number of its first piece, or 0.
     free: AtomicU64,
-    /// How many pieces have ever been handed out.
+    /// How many different pieces have been handed out.
     used: AtomicU32,
-    /// Chunks of pieces, the first excepted.
+    /// The chunks after the first.
     later: [AtomicPtr<T>; LATER],
 }
 
 /// A piece of a pool: made of atomic words, all-zero at first.
 pub(crate) trait Piece: Sized + 'static {
-    /// The word that says which piece is behind it in the free list, as [`Pool::free`] does.
+    /// The word that names the next piece of the free list, encoded as in [`Pool::free`].
     fn link(&self) -> &AtomicU32;
 
-    /// What a registry knows of these pieces.
+    /// This pool in a registry, and its first chunk.
     fn pool(registry: &'static Registry) -> (&'static Pool<Self>, &'static [Self; FIRST as usize]);
 }
 
@@ -70,20 +73,20 @@ impl<T: Piece> Pool<T> {
     }
 }
 
-/// The piece of that number, which was handed out.
+/// The piece with that number, which must have been handed out.
 #[inline]
 fn at<T: Piece>(number: u32) -> &'static T {
     let (pool, first) = T::pool(registry::get());
     let (chunk, offset) = locate(number);
     match chunk {
         0 => &first[offset as usize],
-        // SAFETY: numbers are handed out by `take_number` alone, after the chunk was mapped (invariant 1). A piece is
-        // made of atomic words, for which all-zero is valid.
+        // SAFETY: only `pop` and `grow` hand out numbers, after the chunk was mapped (invariant 1). A piece is made of
+        // atomic words, for which all-zero is valid.
         _ => unsafe { &*pool.later[chunk - 1].load(Acquire).add(offset as usize) },
     }
 }
 
-/// A piece out of the free list, which nobody else has. Lock-free, and safe in signal handlers.
+/// Takes a piece from the free list. Lock-free, and safe in signal handlers.
 fn pop<T: Piece>() -> Option<u32> {
     let (pool, _) = T::pool(registry::get());
     let mut top = pool.free.load(Acquire);
@@ -115,7 +118,7 @@ fn advance(top: u64, first: u32) -> u64 {
     ((top >> 32).wrapping_add(1) << 32) | u64::from(first)
 }
 
-/// The chunk of a number, and the place in it.
+/// The chunk of a number, and the index within it.
 #[inline]
 fn locate(number: u32) -> (usize, u32) {
     if number < FIRST {
@@ -143,13 +146,13 @@ fn map_chunk<T: Piece>(pool: &Pool<T>, chunk: usize) {
     let bytes = (FIRST as usize * size_of::<T>()) << (chunk - 1);
     let Some(fresh) = sys::map_anonymous(bytes) else { exhausted() };
     if pool.later[chunk - 1].compare_exchange(null_mut(), fresh.cast(), AcqRel, Relaxed).is_err() {
-        // SAFETY: mapped just now, and lost to another thread's chunk before anybody saw it.
+        // SAFETY: mapped just now; another thread's chunk won, so no other thread saw this one.
         unsafe { sys::syscall(libc::SYS_munmap, [fresh as usize, bytes, 0, 0, 0, 0]) };
     }
 }
 
-/// No memory: the thread can neither wait nor fail. It sleeps until the process is ended by whoever runs out of
-/// memory first; nothing is corrupted.
+/// Out of memory: the thread can neither wait nor fail. It sleeps until something ends the process. Nothing is
+/// corrupted.
 fn exhausted() -> ! {
     sys::warn_line(&[b"flashlock: out of memory for what a thread waits with"]);
     loop {
@@ -157,18 +160,17 @@ fn exhausted() -> ! {
     }
 }
 
-/// What the pool of nodes is made of: a node, on a line of its own, and what its thread needs to sleep at a
-/// cancellation point.
+/// A piece of the node pool: a node on its own cache line, and what its thread needs to sleep at a cancellation point.
 #[repr(C, align(128))]
 pub struct Slot {
     node: [AtomicU32; 16],
-    /// Whether the thread sleeps on `semaphore`, or is about to; else, if at all, on the node's state.
+    /// 1 if the thread sleeps on `semaphore`, or is about to. If 0, a sleeping thread sleeps on the node's state.
     pub at_semaphore: AtomicU32,
-    /// A `sem_t` of glibc's, all-zero: private, and no tokens.
+    /// A glibc `sem_t`. All-zero means private, without tokens.
     pub semaphore: Semaphore,
 }
 
-/// A private `sem_t`. glibc keeps the tokens in the first word, and sleeps on it.
+/// A private `sem_t`. glibc keeps the tokens in the first word, and sleeps on that word.
 #[repr(C, align(8))]
 pub struct Semaphore([AtomicU32; 8]);
 
@@ -180,7 +182,8 @@ impl Semaphore {
         (&raw const *self).cast_mut().cast()
     }
 
-    /// The first half of `sem_post`: whoever looks at the semaphore goes on. The word to wake sleepers at.
+    /// The first half of `sem_post`: adds a token, so a thread that looks at the semaphore continues. Returns the word
+    /// at which to wake sleepers.
     fn post(&self) -> &AtomicU32 {
         self.0[0].fetch_add(1, Release);
         &self.0[0]
@@ -188,7 +191,7 @@ impl Semaphore {
 }
 
 impl Slot {
-    /// One that was never used.
+    /// A slot that was never used.
     pub(crate) const fn zero() -> Self {
         Self {
             node: [const { AtomicU32::new(0) }; 16],
@@ -222,23 +225,24 @@ pub fn node<S: Sink>(handle: Handle) -> &'static Node<Native<S>> {
     unsafe { &*(&raw const slot(handle).node).cast() }
 }
 
-/// Wakes the thread that waits with this node, wherever it sleeps; whether it did.
+/// Wakes the thread that waits with this node, on whichever word it sleeps. Returns how many threads were woken (0 or
+/// 1).
 ///
-/// The fence in `bed` pairs with that of whoever is about to sleep: it says where before it looks at the state once
-/// more, we have changed the state before we ask where.
+/// The fence in `bed` pairs with the fence of a thread that is about to sleep. That thread first says where it sleeps,
+/// then looks at the state once more. The waker first changes the state, then reads where.
 pub fn unpark<S: Sink>(node: &Node<Native<S>>) -> u32 {
     futex::wake(bed(node), 1)
 }
 
-/// The thread that waits with this node goes on sleeping, if it does, but on the word at `address`.
+/// Moves the thread that waits with this node, if it sleeps, to the word at `address`, without waking it.
 ///
-/// A semaphore is posted first: woken there, its sleeper finds the token, and does not go back to sleep on the
-/// semaphore.
+/// A semaphore is posted first. When its sleeper is woken at the new word, it finds the token and does not sleep on the
+/// semaphore again.
 pub fn requeue<S: Sink>(node: &Node<Native<S>>, address: *const AtomicU32) {
     futex::requeue(bed(node), address);
 }
 
-/// The word on which the thread that waits with this node sleeps. If that is its semaphore, it is posted.
+/// The word on which the thread that waits with this node sleeps. If that is its semaphore, this posts the semaphore.
 fn bed<S: Sink>(node: &Node<Native<S>>) -> &AtomicU32 {
     // SAFETY: all nodes of this machine are the first field of a slot.
     let slot = unsafe { &*(&raw const *node).cast::<Slot>() };
@@ -246,9 +250,9 @@ fn bed<S: Sink>(node: &Node<Native<S>>) -> &AtomicU32 {
     if slot.at_semaphore.load(Relaxed) != 0 { slot.semaphore.post() } else { &node.state.0 }
 }
 
-/// A node nobody else has. Lock-free, and safe in signal handlers.
+/// Takes a node for exclusive use. Lock-free, and safe in signal handlers.
 pub fn take() -> Handle {
-    // Before memory has to be mapped, what threads keep for their next waits.
+    // Before mapping memory, take a node that some thread keeps for its next wait.
     let kept = || if size() < FIRST { None } else { thread::reclaim() };
     let Some(number) = pop::<Slot>() else {
         return kept().or_else(|| Handle::from_word(grow::<Slot>() + NODES_FROM)).unwrap_or_else(|| exhausted());
@@ -261,8 +265,8 @@ pub fn give(handle: Handle) {
     give_number::<Slot>(handle.word() - NODES_FROM);
 }
 
-/// Shows all nodes, free ones included, until `look` says so; whether it did. A node whose chunk is not mapped yet was
-/// never taken.
+/// Calls `look` with each node, free ones included, until it returns true; returns whether it did. A node whose chunk
+/// is not mapped yet was never taken, and is skipped.
 pub fn any(look: impl FnMut(Handle) -> bool) -> bool {
     let is_mapped = |index: &u32| match locate(*index) {
         (0, _) => true,
@@ -276,12 +280,12 @@ pub fn size() -> u32 {
     registry::get().nodes.used.load(Relaxed)
 }
 
-/// What the pool of blocks is made of.
+/// A piece of the block pool.
 #[repr(C, align(128))]
 pub(crate) struct BlockSlot([AtomicU32; 32]);
 
 impl BlockSlot {
-    /// One that was never used.
+    /// A block that was never used.
     pub(crate) const fn zero() -> Self {
         Self([const { AtomicU32::new(0) }; 32])
     }
@@ -297,7 +301,7 @@ impl Piece for BlockSlot {
     }
 }
 
-/// The block that a name names.
+/// The block with this name.
 #[inline]
 pub fn block<S: Sink>(name: Name) -> &'static side::Block<Native<S>> {
     const { assert!(size_of::<side::Block<Native<S>>>() == size_of::<BlockSlot>()) };
@@ -306,7 +310,7 @@ pub fn block<S: Sink>(name: Name) -> &'static side::Block<Native<S>> {
     unsafe { &*(&raw const *slot).cast() }
 }
 
-/// A block nobody else has. Lock-free, and safe in signal handlers.
+/// Takes a block for exclusive use. Lock-free, and safe in signal handlers.
 pub fn take_block() -> Name {
     Name::from_word(pop::<BlockSlot>().unwrap_or_else(grow::<BlockSlot>) + BLOCKS_FROM).unwrap_or_else(|| exhausted())
 }

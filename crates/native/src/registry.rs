@@ -1,48 +1,50 @@
-//! # What all copies of this code in a process share
+//! # The registry: what all copies of this code in a process share
 //!
-//! **Problem.** A lock names its waiters by handles into a pool. If two shared objects have this code in them, each
-//! with a pool of its own, a handle means a different node to either, and a lock that is used through both is broken;
-//! nor may the nodes be in the memory of an object that is unloaded while they stand in queues. **Idea.** What handles
-//! mean is kept in one mapping at an address that all copies know: whoever comes first maps it, the others find it
-//! there. It belongs to the process, and to none of them: it is never unmapped.
+//! A process may contain several copies of this code, and all of them must agree on what a lock word means. The
+//! registry holds what they share; every lock call uses it.
+//!
+//! **Problem.** A lock names its waiters by handles into a pool. Suppose that two shared objects contain this code, and
+//! that each has its own pool. Then one handle names a different node in each, and a lock used through both breaks. Nor
+//! may the nodes be in the memory of an object that can be unloaded while they are queued. **Idea.** The pools are in
+//! one mapping at an address that all copies know. The first copy maps it; the others find it there. It belongs to the
+//! process, not to any copy, and is never unmapped.
 //!
 //! ```text
-//!   AT[i] ── page: magic, state (born with the magic: a private mapping of a file in memory)
+//!   AT[i] ── page: magic, state (mapped with the magic in it: a private mapping of an in-memory file)
 //!         ── page: the pools' free lists, chunks, words beside locks
 //!         ── page: the epoch (wiped in a forked child)
-//!         ── 4,096 nodes, and 4,096 blocks: addresses, without memory behind them until they are used
+//!         ── 4,096 nodes, and 4,096 blocks: address space; it takes memory only when used
 //! ```
-//! The mapping is private: a forked child has its own. All-zero is the valid first state of all but the first page, so
-//! that nobody sees it half made.
+//! The mapping is private, so a forked child has its own. All-zero is the valid first state of every page except the
+//! first, so no thread sees it half made.
 //!
 //! ## Finding it
-//! Whoever looks at `AT[i]` must tell at once what is a registry that another thread is just making from what is
-//! anybody's, which may be zero. So the first page is never without its magic: it is mapped with it, by one system
-//! call.
+//! A copy that looks at `AT[i]` must tell at once a registry that another thread is still making from unrelated memory,
+//! which may be zero. So the first page always has its magic: one system call maps the page with the magic in it.
 //!
 //! | at `AT[i]` there is | then |
 //! |---|---|
-//! | this layout's magic, and READY | it is ours |
-//! | the magic, and FAILED | the next address |
-//! | the magic, and 0 | whoever mapped it is about to say which: waits, a second at most (the thread may have been lost in a fork) |
-//! | anything else that can be read | the next address |
-//! | nothing: `MAP_FIXED_NOREPLACE` (Linux 4.17) maps the page | it is ours to make: the other pages follow, or FAILED if something is there already |
-//! | something that cannot be read (`EEXIST`, twice) | the next address |
-//! | nothing, and the kernel refuses the file or the mapping | the next address; after the last, a registry of this copy alone ([`OWN`]) |
+//! | this layout's magic, and READY | use it |
+//! | the magic, and FAILED | try the next address |
+//! | the magic, and 0 | the thread that mapped it is about to set READY or FAILED: wait for at most one second (a fork may have lost that thread), then do as above, or try the next address |
+//! | anything else that can be read | try the next address |
+//! | nothing: `MAP_FIXED_NOREPLACE` (Linux 4.17) maps the page | this copy makes it: it maps the other pages, or sets FAILED if something is there already |
+//! | something that cannot be read (`EEXIST`, twice) | try the next address |
+//! | nothing, and the kernel refuses the file or the mapping | try the next address; after the last, use a registry of this copy alone ([`OWN`]) |
 //!
-//! Signals are blocked meanwhile: a handler that uses another copy's locks would wait for the thread that it
-//! interrupts. A copy of another [layout](MAGIC) has another registry.
+//! Signals are blocked during this. Otherwise a handler that uses another copy's locks would wait for the thread that
+//! it interrupts. A copy with another [layout](MAGIC) uses another registry.
 //!
 //! ## Invariants
-//! 1. A registry, once found by a copy, is that copy's for ever, and is never unmapped.
-//! 2. Copies with one magic agree on all types in it, and on what lock words say of nodes.
+//! 1. Once a copy has found a registry, it keeps that one for ever. A registry is never unmapped.
+//! 2. Copies with the same magic agree on all types in the registry, and on how lock words name nodes.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | state store / load | Release / Acquire | each other | that the other pages are there, and the epoch's is wiped on fork, has been settled |
-//! | magic load | Relaxed | – | the page is born with it |
-//! | [`FOUND`] | Relaxed | – | it names memory that is zero at first, and is used by atomics alone |
+//! | state store / load | Release / Acquire | each other | a reader of READY sees the other pages, and whether the kernel wipes the epoch's page on fork |
+//! | magic load | Relaxed | – | the page is mapped with the magic in it |
+//! | [`FOUND`] | Relaxed | – | it names memory that starts as zero and is accessed by atomics only |
 
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64,
@@ -53,21 +55,23 @@ use crate::left;
 use crate::pool::{BlockSlot, FIRST, Pool, Slot};
 use crate::sys;
 
-/// To be advanced with each change of [`Registry`], of queue nodes, of blocks, and of what a lock's state says.
+/// The layout's version. Increase it with each change to [`Registry`], to queue nodes, to blocks, or to the meaning of
+/// a lock's state.
 const LAYOUT: u64 = 4;
-/// What a registry begins with.
+/// The first word of a registry.
 const MAGIC: u64 = 0xf1a5_10c4_0000_0000 | (size_of::<Slot>() as u64) << 16 | LAYOUT;
 
-/// Where it may be: far below where the kernel begins to place mappings, in ranges that ThreadSanitizer and
-/// AddressSanitizer leave to programs; the last, where Valgrind and kernels with 39 bits of addresses can have it, too.
+/// Addresses where the registry may be. They are far below where the kernel starts to place mappings, in ranges that
+/// ThreadSanitizer and AddressSanitizer leave to programs. The last also suits Valgrind and kernels with 39-bit
+/// addresses.
 pub const AT: [usize; 4] = [0x7e8f_1a00_0000, 0x7e9f_1a00_0000, 0x7eaf_1a00_0000, 0x6f_1a00_0000];
 
-/// How often, a millisecond apart, to look at the state of a registry that is being made.
+/// How many times, a millisecond apart, to look at the state of a registry that another thread is making.
 const LOOKS: u32 = 1_000;
 
 const PAGE: usize = 4096;
 
-/// What a registry begins with.
+/// The first page of a registry.
 #[repr(C, align(4096))]
 struct Birth {
     magic: AtomicU64,
@@ -77,42 +81,42 @@ struct Birth {
 
 /// The registry is complete.
 const READY: u32 = 1;
-/// It will not be.
+/// The registry cannot be completed.
 const FAILED: u32 = 2;
 
-/// The pools, and all other words of the registry.
+/// The pools, and all other shared words.
 #[repr(C, align(4096))]
 pub struct Registry {
     born: Birth,
     pub(crate) nodes: Pool<Slot>,
     pub(crate) blocks: Pool<BlockSlot>,
-    /// The last epoch that was given out, or an ancestor's. Not wiped.
+    /// The last epoch that was given out in this process or in an ancestor. Not wiped on fork.
     pub(crate) last_epoch: AtomicU32,
-    /// Nodes left behind.
+    /// Counts of nodes left behind (see [`left`]).
     pub(crate) left: [AtomicU32; left::LENGTH],
-    /// Whether the kernel refuses to wipe the epoch in a forked child.
+    /// 1 if the kernel refuses to wipe the epoch in a forked child.
     unwiped: AtomicU32,
-    /// How many readers-writer locks count their readers apart.
+    /// How many readers-writer locks have distributed readers.
     pub(crate) apart: AtomicU32,
-    /// By which readers say that they have gone.
+    /// The drain words, by which a reader signals that it has left.
     pub(crate) drain: [left::Padded; left::DRAIN_WORDS],
-    /// The epoch.
+    /// The words that the kernel wipes on fork.
     pub(crate) wiped: Wiped,
     pub(crate) first_nodes: [Slot; FIRST as usize],
     pub(crate) first_blocks: [BlockSlot; FIRST as usize],
 }
 
-/// What is zero in a child that was forked just now, on a page of its own.
+/// What is zero in a child just after a fork. It has a page of its own.
 #[repr(C, align(4096))]
 pub(crate) struct Wiped {
     pub(crate) epoch: AtomicU32,
-    /// What the epoch will be.
+    /// The epoch that a thread is about to set.
     pub(crate) claim: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Birth>() == PAGE && size_of::<Wiped>() == PAGE && align_of::<Registry>() == PAGE);
 
-/// For a copy that can have no other: all-zero, as one that was mapped just now.
+/// The registry of a copy that can share none. It starts all-zero, like a fresh mapping.
 static OWN: Registry = Registry {
     born: Birth { magic: AtomicU64::new(0), state: AtomicU32::new(0) },
     nodes: Pool::new(),
@@ -127,10 +131,10 @@ static OWN: Registry = Registry {
     first_blocks: [const { BlockSlot::zero() }; FIRST as usize],
 };
 
-/// This copy's, once it has one.
+/// This copy's registry, once it has found one.
 static FOUND: AtomicPtr<Registry> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The registry. Async-signal-safe; makes system calls when it is called for the first time in a copy of the code.
+/// The registry. Async-signal-safe. The first call in a copy of the code makes system calls.
 #[inline]
 pub fn get() -> &'static Registry {
     let found = FOUND.load(Relaxed);
@@ -141,7 +145,7 @@ pub fn get() -> &'static Registry {
     unsafe { &*found }
 }
 
-/// Whether other copies have it, too.
+/// Whether other copies share the registry.
 pub fn is_shared() -> bool {
     !core::ptr::eq(get(), &raw const OWN)
 }
@@ -160,18 +164,18 @@ fn find() -> &'static Registry {
     }
 }
 
-/// The registry at this address, made if need be.
+/// The registry at this address; makes one if nothing is there.
 fn at_address(at: usize) -> Option<&'static Registry> {
     let found = match look(at) {
         Seen::Registry => true,
         Seen::Stranger => false,
         Seen::Nothing => match make(at) {
-            // Somebody came first, who may be about to make one; or something is there that cannot be read.
+            //             // Another thread was first, and may be making a registry; or something unreadable is there.
             Err(libc::EEXIST) => look(at) == Seen::Registry,
             made => made.is_ok(),
         },
     };
-    // SAFETY: it has the magic and is ready: somebody with this layout has mapped it (invariant 2), for ever (invariant
+    // SAFETY: it has the magic and is ready, so a copy with this layout mapped it (invariant 2), for ever (invariant
     // 1).
     found.then(|| unsafe { &*(at as *const Registry) })
 }
@@ -183,7 +187,7 @@ enum Seen {
     Registry,
     /// Something else.
     Stranger,
-    /// Nothing, or something that cannot be read.
+    /// Nothing, or something unreadable.
     Nothing,
 }
 
@@ -191,11 +195,11 @@ fn look(at: usize) -> Seen {
     if !sys::is_readable(at) {
         return Seen::Nothing;
     }
-    // SAFETY: eight bytes that can be read. Were they unmapped just now, by code that maps things here, we would crash.
+    // SAFETY: eight readable bytes. (If the program unmapped them at this moment, we would crash.)
     if unsafe { &*(at as *const AtomicU64) }.load(Relaxed) != MAGIC {
         return Seen::Stranger;
     }
-    // SAFETY: the page has the magic, so it is a registry's first (invariant 2).
+    // SAFETY: the page has the magic, so it is the first page of a registry (invariant 2).
     let born = unsafe { &*(at as *const Birth) };
     for _ in 0..LOOKS {
         match born.state.load(Acquire) {
@@ -207,7 +211,7 @@ fn look(at: usize) -> Seen {
     Seen::Stranger
 }
 
-/// Makes a registry where nothing is. The error is the kernel's.
+/// Makes a registry at an address where nothing is. An error is the kernel's error number.
 fn make(at: usize) -> Result<(), i32> {
     let before = sys::block_signals();
     let made = sys::with_file(c"flashlock", &MAGIC.to_ne_bytes(), |file| sys::map_at(at, PAGE, Some(file)));
@@ -226,16 +230,17 @@ fn make(at: usize) -> Result<(), i32> {
     made
 }
 
-/// Where the kernel refuses, the registry says so, and [`prepare`] does what can be done.
+/// Asks the kernel to wipe the epoch on fork. If it refuses, the registry records that, and [`prepare`] does what it
+/// can.
 fn wipe_on_fork(registry: &Registry) {
     let page = &raw const registry.wiped as usize;
     let refused = !wiped_on_fork(page);
-    registry.unwiped.store(u32::from(refused), Relaxed); // Published with the magic, or found by who has mapped it.
+    registry.unwiped.store(u32::from(refused), Relaxed); // Published by the store of READY.
 }
 
-/// Has the kernel wipe the page in a forked child, if it can.
+/// Whether the kernel agrees to wipe the page in a forked child.
 fn wiped_on_fork(page: usize) -> bool {
-    // SAFETY: the page holds nothing but what is to be wiped.
+    // SAFETY: the page holds only what is to be wiped.
     unsafe { sys::syscall(libc::SYS_madvise, [page, PAGE, libc::MADV_WIPEONFORK as usize, 0, 0, 0]) == 0 }
 }
 
@@ -244,15 +249,15 @@ fn is_wiped() -> bool {
     get().unwiped.load(Relaxed) == 0
 }
 
-/// Called early: where the kernel does not see to it that a forked child has an epoch of its own, the C library does.
+/// To be called early. If the kernel does not give a forked child a fresh epoch, this has the C library do it.
 pub fn prepare() {
     if !is_wiped() {
-        // SAFETY: the function may be called in any child.
+        // SAFETY: `wipe` may be called in any child.
         unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
     }
 }
 
-/// What the kernel does in a forked child. To be called there if it does not, before anything else.
+/// Does what the kernel would do in a forked child. Must run there before anything else.
 unsafe extern "C" fn wipe() {
     let wiped = &get().wiped;
     wiped.epoch.store(0, Relaxed);
@@ -280,7 +285,7 @@ mod tests {
         assert_eq!(at_address(at).map(core::ptr::from_ref), Some(core::ptr::from_ref(get())));
     }
 
-    /// A page of these bytes at an address where the kernel chooses.
+    /// A page that begins with these bytes, at an address that the kernel chooses.
     fn page_with(first: u64, protection: libc::c_int) -> usize {
         let page = sys::map_anonymous(PAGE).expect("a page");
         // SAFETY: mapped just now.
@@ -312,7 +317,7 @@ mod tests {
         assert!(naps < i64::from(LOOKS / 10), "{naps} naps");
     }
 
-    /// How often the thread has slept in a call.
+    /// How often the thread slept during a call.
     fn naps_of(call: impl FnOnce()) -> i64 {
         let switches = || {
             // SAFETY: all-zero is a valid value, and it is writable.
@@ -327,12 +332,12 @@ mod tests {
         switches() - before
     }
 
-    /// Some of the addresses behind the first page are taken.
+    /// Some of the addresses after the first page are taken.
     #[test]
     fn one_that_cannot_be_completed_fails_for_all() {
         let bytes = 4 * size_of::<Registry>();
         let at = sys::map_anonymous(bytes).expect("addresses") as usize;
-        // SAFETY: the test's own mapping, of which the page in the middle stays.
+        // SAFETY: the test's own mapping; only the middle page stays.
         unsafe { libc::munmap(at as *mut c_void, size_of::<Registry>() / 2 / PAGE * PAGE) };
         assert!(at_address(at).is_none() && look(at) == Seen::Stranger);
         assert_eq!(naps_of(|| assert!(at_address(at).is_none())), 0);
@@ -349,7 +354,7 @@ mod tests {
         });
     }
 
-    /// Threads that make it at once, at one address, all have it.
+    /// Threads that make a registry at the same address at the same time all get the same one.
     #[test]
     fn of_several_that_come_at_once_one_makes_it() {
         for _ in 0..50 {
@@ -360,7 +365,7 @@ mod tests {
             std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..4).map(|_| scope.spawn(found)).collect();
                 let found: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-                // All or none: the kernel may have given the addresses to somebody else meanwhile.
+                // All or none: the kernel may have given the addresses to another mapping meanwhile.
                 assert!(found.iter().all(|one| *one == found[0]), "{found:x?}");
             });
         }

@@ -1,8 +1,9 @@
-//! # What the user chose: `FLASHLOCK=name[:option=value,…]`
+//! # Settings: what the user chose with `FLASHLOCK=name[:option=value,…]`
 //!
-//! Which options a lock takes, their ranges and defaults say the catalogue's lists ([`LOCKS`], [`OPTIONS`]); beside
-//! those, each lock takes `wait`, one of its ways of waiting, and `cond` and `sem` ([`ORDERS`]), in which order waiters
-//! of other objects are called.
+//! This module parses the environment variables and keeps the resulting options. The catalogue's lists ([`LOCKS`],
+//! [`OPTIONS`]) say which options a lock takes, with their ranges and defaults. Each lock also takes `wait`, which
+//! selects one of its waiting policies, and `cond` and `sem` ([`ORDERS`]), which set the order in which waiters of
+//! condition variables and semaphores are served.
 //!
 //! [`OPTIONS`]: flashlock_locks::catalogue::OPTIONS
 //!
@@ -22,34 +23,34 @@ use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId};
 
 use crate::umwait;
 
-/// The environment variable that names the lock.
+/// The environment variable that selects the lock.
 pub const ENV: &str = "FLASHLOCK";
-/// The environment variable that names the readers-writer lock.
+/// The environment variable that selects the readers-writer lock.
 pub const ENV_RW: &str = "FLASHLOCK_RW";
-/// The value of [`ENV`] and of [`ENV_RW`] that leaves the program the locks that it has.
+/// The value of [`ENV`] and [`ENV_RW`] that keeps the program's own locks.
 pub const GLIBC: &str = "glibc";
-/// The value of `wait=` that not every CPU can do.
+/// The value of `wait=` that not every CPU supports.
 pub const UMWAIT: &str = "umwait";
-/// The environment variable that describes a machine to imagine.
+/// The environment variable that describes an imagined machine.
 pub const ENV_TOPOLOGY: &str = "FLASHLOCK_TOPOLOGY";
 
-/// A lock and how it is to behave.
+/// A lock and its settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     /// The lock.
     pub lock: LockId,
     /// The index of its waiting policy in `LockInfo::waits`.
     pub wait: usize,
-    /// Everything else.
+    /// All other settings.
     pub tunables: Tunables,
 }
 
 impl Choice {
-    /// What holds when the user says nothing.
+    /// The choice when the user sets nothing.
     pub const DEFAULT: Self = Self { lock: DEFAULT, wait: 0, tunables: Tunables::DEFAULT };
 }
 
-/// A readers-writer lock and how it is to behave.
+/// A readers-writer lock and its settings.
 #[derive(Clone, Copy, Debug)]
 pub struct RwChoice {
     /// The lock.
@@ -59,11 +60,11 @@ pub struct RwChoice {
 }
 
 impl RwChoice {
-    /// What holds when the user says nothing.
+    /// The choice when the user sets nothing.
     pub const DEFAULT: Self = Self { lock: RW_DEFAULT, wait: 0 };
 }
 
-/// A lock that no program can be run under.
+/// A standalone lock and its settings: no program can be run under it.
 #[derive(Clone, Copy, Debug)]
 pub struct StandaloneChoice {
     /// The lock.
@@ -77,19 +78,19 @@ pub struct StandaloneChoice {
 pub enum BadChoice<'a> {
     /// There is no such lock.
     Lock(&'a str),
-    /// This lock is for no program.
+    /// This is a standalone lock: no program can be run under it.
     Apart(StandaloneId),
     /// There is no such readers-writer lock.
     RwLock(&'a str),
-    /// This lock takes no such option.
+    /// This lock does not take this option.
     Option(Row, &'a str),
-    /// The option does not take this value.
+    /// The option does not accept this value.
     Value(OptionId, &'a str),
     /// This lock cannot wait that way.
     Wait(Row, &'a str),
-    /// This lock could wait so on another CPU.
+    /// This lock has this waiting policy, but this CPU does not support it.
     Umwait(Row),
-    /// The option of this name takes an order, and this is none.
+    /// The option with this name takes an order, and this value is not one.
     Order(&'static str, &'a str),
 }
 
@@ -101,13 +102,13 @@ pub struct Row {
 }
 
 impl Row {
-    /// The options that it takes.
+    /// The names of the options that it takes.
     pub fn option_names(self) -> impl Iterator<Item = &'static str> {
         let own = self.facts.options.iter().map(|option| option.info().name);
         ["wait"].into_iter().chain(own).chain(self.orders.iter().map(|order| order.name))
     }
 
-    /// Its ways of waiting.
+    /// Its waiting policies.
     pub fn waits(self) -> &'static [&'static str] {
         self.facts.waits
     }
@@ -141,7 +142,7 @@ impl From<RwId> for Row {
 }
 
 impl BadChoice<'_> {
-    /// Says what is wrong and what would be right, in pieces, without allocating.
+    /// Says what is wrong and which values are accepted. Calls `say` with one piece at a time; does not allocate.
     pub fn explain(&self, say: &mut dyn FnMut(&str)) {
         match *self {
             Self::Lock(name) => {
@@ -200,7 +201,7 @@ impl fmt::Display for BadChoice<'_> {
 
 impl core::error::Error for BadChoice<'_> {}
 
-/// Reads `name[:option=value,…]`. An empty text is the default.
+/// Parses `name[:option=value,…]`. Empty text means the default.
 pub fn parse(text: &str) -> Result<Choice, BadChoice<'_>> {
     let mut choice = Choice::DEFAULT;
     if text.is_empty() {
@@ -213,7 +214,7 @@ pub fn parse(text: &str) -> Result<Choice, BadChoice<'_>> {
     Ok(choice)
 }
 
-/// The same of a lock that no program can be run under; `None` if it is not the name of one.
+/// Like [`parse`], for a standalone lock. `None` if the text does not name one.
 pub fn parse_standalone(text: &str) -> Option<Result<StandaloneChoice, BadChoice<'_>>> {
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
     let lock = StandaloneId::from_name(name)?;
@@ -221,7 +222,7 @@ pub fn parse_standalone(text: &str) -> Option<Result<StandaloneChoice, BadChoice
     Some(wait.map(|wait| StandaloneChoice { lock, wait }))
 }
 
-/// The same of a readers-writer lock. Its options are the process's, and go into `tunables`.
+/// Like [`parse`], for a readers-writer lock. Its options apply to the whole process, and go into `tunables`.
 pub fn parse_rw<'a>(text: &'a str, tunables: &mut Tunables) -> Result<RwChoice, BadChoice<'a>> {
     let mut choice = RwChoice::DEFAULT;
     if text.is_empty() {
@@ -235,8 +236,7 @@ pub fn parse_rw<'a>(text: &'a str, tunables: &mut Tunables) -> Result<RwChoice, 
     Ok(choice)
 }
 
-/// Whether this computer can do what was chosen. (To read a choice is something else: a simulated computer may be able
-/// to.)
+/// Checks whether this machine supports the choice. (Parsing does not check this: a simulated machine may support it.)
 pub fn check_here(row: Row, wait: usize) -> Result<(), BadChoice<'static>> {
     if row.facts.waits.get(wait) == Some(&UMWAIT) && !umwait::is_there() {
         return Err(BadChoice::Umwait(row));
@@ -244,13 +244,13 @@ pub fn check_here(row: Row, wait: usize) -> Result<(), BadChoice<'static>> {
     Ok(())
 }
 
-/// [`parse`], if this computer can do that.
+/// [`parse`], with [`check_here`].
 pub fn parse_here(text: &str) -> Result<Choice, BadChoice<'_>> {
     let choice = parse(text)?;
     check_here(choice.lock.into(), choice.wait).map(|()| choice)
 }
 
-/// [`parse_rw`], if this computer can do that.
+/// [`parse_rw`], with [`check_here`].
 pub fn parse_rw_here<'a>(text: &'a str, tunables: &mut Tunables) -> Result<RwChoice, BadChoice<'a>> {
     let mut changed = *tunables;
     let choice = parse_rw(text, &mut changed)?;
@@ -259,7 +259,7 @@ pub fn parse_rw_here<'a>(text: &'a str, tunables: &mut Tunables) -> Result<RwCho
     Ok(choice)
 }
 
-/// The options of a lock: the index of its waiting policy, and numbers in `tunables`.
+/// Parses the options of a lock. Returns the index of its waiting policy; numbers go into `tunables`.
 fn parse_options<'a>(row: Row, options: &'a str, tunables: &mut Tunables) -> Result<usize, BadChoice<'a>> {
     let mut chosen = 0;
     for option in options.split(',').filter(|option| !option.is_empty()) {
@@ -279,8 +279,8 @@ fn parse_options<'a>(row: Row, options: &'a str, tunables: &mut Tunables) -> Res
     Ok(chosen)
 }
 
-/// Several locks in one text, with commas between: `shfl:bound=100,ahead=2,mcs` are two. What follows a comma and has
-/// an equals sign is another option of the lock before it.
+/// Splits a comma-separated list of locks: `shfl:bound=100,ahead=2,mcs` is two locks. A piece with an equals sign after
+/// a comma is another option of the lock before it.
 pub fn split_list(text: &str) -> Vec<String> {
     let mut locks: Vec<String> = Vec::new();
     for piece in text.split(',') {
@@ -296,12 +296,12 @@ pub fn split_list(text: &str) -> Vec<String> {
     locks
 }
 
-/// One part after the other.
+/// Says each part in turn.
 fn say_all<const N: usize>(say: &mut dyn FnMut(&str), parts: [&str; N]) {
     parts.into_iter().for_each(say);
 }
 
-/// A list, in which each stands after a space.
+/// Says a list, with a space before each word.
 fn say_each<'a>(say: &mut dyn FnMut(&str), words: impl Iterator<Item = &'a str>) {
     words.for_each(|word| say_all(say, [" ", word]));
 }
@@ -314,13 +314,13 @@ pub(crate) fn decimal(mut number: u32, room: &mut [u8; 10]) -> &str {
         room[begin] = b'0' + (number % 10) as u8;
         number /= 10;
         if number == 0 {
-            // Digits are UTF-8.
+            // Digits are valid UTF-8.
             return core::str::from_utf8(&room[begin..]).unwrap_or_default();
         }
     }
 }
 
-/// Reads `NODESxCORESxSMT`: the three numbers, each from 1 to 4096.
+/// Parses `NODESxCORESxSMT`: three numbers, each from 1 to 4096.
 pub fn parse_topology(text: &str) -> Option<[u32; 3]> {
     let mut numbers = text.split('x').map(|part| part.parse().ok().filter(|number| (1..=4096).contains(number)));
     let topology = [numbers.next()??, numbers.next()??, numbers.next()??];
@@ -331,7 +331,7 @@ const UNSET: u32 = 0;
 const SETTING: u32 = 1;
 const SET: u32 = 2;
 
-/// What the user tuned. Written once, by whoever moves `STAGE` to `SETTING`; read only at `SET`.
+/// The user's tunables. Written once, by the thread that moves `STAGE` to `SETTING`; read only at `SET`.
 struct Chosen(UnsafeCell<Tunables>);
 // SAFETY: see `Chosen`.
 unsafe impl Sync for Chosen {}
@@ -339,22 +339,22 @@ unsafe impl Sync for Chosen {}
 static CHOSEN: Chosen = Chosen(UnsafeCell::new(Tunables::DEFAULT));
 static STAGE: AtomicU32 = AtomicU32::new(UNSET);
 
-/// What the user tuned; the defaults until that is known.
+/// The user's tunables; the defaults until they are set.
 #[inline]
 pub fn tunables() -> &'static Tunables {
     if STAGE.load(Acquire) == SET {
-        // SAFETY: never written again after `SET`, which we have acquired.
+        // SAFETY: never written after `SET`, which the load above acquired.
         unsafe { &*CHOSEN.0.get() }
     } else {
         &Tunables::DEFAULT
     }
 }
 
-/// Makes tunables hold. Whether this call was the first, which alone counts.
+/// Sets the tunables. Only the first call has an effect; returns whether this was the first.
 pub fn set_tunables(tunables: Tunables) -> bool {
     let first = STAGE.compare_exchange(UNSET, SETTING, Relaxed, Relaxed).is_ok();
     if first {
-        // SAFETY: only one caller moves the stage, and nobody reads before `SET`.
+        // SAFETY: only one caller moves the stage, and no thread reads before `SET`.
         unsafe { *CHOSEN.0.get() = tunables };
         STAGE.store(SET, Release);
     }

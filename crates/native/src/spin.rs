@@ -1,8 +1,9 @@
-//! # Polling, politely
+//! # Polling
 //!
-//! By the rules of [`flashlock_locks::wait::polling`]. A waiter that finds it has not been running for a while knows
-//! that another task wants its CPU; it gives up polling at once, and says so to others ([`crowded`]). The budget, one
-//! context-switch round trip, is measured in place: a waker notes the time, a woken thread reads it.
+//! How waiters poll a word, by the rules of [`flashlock_locks::wait::polling`]. If a waiter finds that it has not been
+//! running for a while, another task wants its CPU. It stops polling at once, and lets other waiters know
+//! ([`crowded`]). The budget, one context-switch round trip, is measured in place: a waker notes the time, and the
+//! woken thread reads it.
 
 use core::hint::spin_loop;
 use core::sync::atomic::{
@@ -15,32 +16,32 @@ use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER
 
 use crate::{clock, evidence, sys, thread, umwait};
 
-/// A waiter looks at the clock once in so many polls.
+/// A waiter looks at the clock once in this many polls.
 const CLOCK_EVERY: u32 = 2;
-/// A waiter that did not get round to looking at the clock for so long was not running.
+/// A waiter that did not look at the clock for this long was not running.
 const PREEMPTED_NS: u64 = 100_000;
-/// A wake-up that took longer than this waited for a CPU, and says nothing of a context switch.
+/// A wake-up that took longer than this waited for a CPU, and says nothing about a context switch.
 const WAKE_MAX_NS: u64 = 200_000;
 
 static LAST_PREEMPTED: AtomicU64 = AtomicU64::new(0);
 static LAST_WAKE: AtomicU64 = AtomicU64::new(0);
-/// Smoothed time from wake to running, in ns.
+/// Smoothed time from wake-up to running, in ns.
 static WAKE_NS: AtomicU32 = AtomicU32::new(0);
-/// Usable CPUs, 0 while not known; see [`prepare`].
+/// Usable CPUs; 0 while unknown. See [`prepare`].
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
-/// How long a waiter polls before it sleeps, in ns.
+/// For how long a waiter polls before it sleeps, in ns.
 pub fn budget_ns() -> u64 {
     budget(u64::from(WAKE_NS.load(Relaxed)))
 }
 
-/// A waker is about to wake somebody.
+/// Notes that the calling thread is about to wake a waiter.
 pub fn note_wake() {
     LAST_WAKE.store(clock::now(), Relaxed);
 }
 
-/// The calling thread has just been woken. (If another wake came between, the sample is too small; the smoothing bears
-/// it.)
+/// Notes that the calling thread has just been woken. (If another wake-up came between, the sample is too small; the
+/// smoothing tolerates that.)
 pub fn note_woken() {
     let took = clock::now().saturating_sub(LAST_WAKE.load(Relaxed));
     if took < WAKE_MAX_NS {
@@ -50,15 +51,15 @@ pub fn note_woken() {
     }
 }
 
-/// Counts the CPUs, and reads the clocks for the first time. Called at load time: a program may give up the system call
-/// later, and the counter's rate is known the sooner.
+/// Counts the CPUs, and reads the clocks for the first time. Call it at load time: a program may give up the system
+/// call later, and the counter's rate is known sooner.
 pub fn prepare() {
     CPUS.store(sys::usable_cpus(), Relaxed);
     clock::now();
 }
 
-/// Whether a waiter has lately lost its CPU to another task, or there are so few CPUs that a holder, a head and one
-/// more cannot run at once.
+/// Whether a waiter recently lost its CPU to another task, or there are too few CPUs for the holder, the waiter at the
+/// head of the queue and one more thread to run at the same time.
 pub fn crowded() -> bool {
     let cpus = CPUS.load(Relaxed);
     cpus <= 2 || clock::now().saturating_sub(LAST_PREEMPTED.load(Relaxed)) < CROWD
@@ -91,7 +92,7 @@ pub fn spin_published(
     spin(word, order, patience, looks, || since.store(clock::micros().wrapping_sub(LONG_AGO), Relaxed))
 }
 
-/// Looks a few times in a row, then polls. `offers`: is called before the CPU is offered to others.
+/// Looks a few times in a row, then polls. Calls `offers` before it offers the CPU to others.
 #[inline]
 fn spin(
     word: &AtomicU32,
@@ -110,7 +111,7 @@ fn spin(
     poll(word, order, patience, &mut done, offers)
 }
 
-/// [`Patience::Contend`]
+/// Polls with [`Patience::Contend`].
 fn contend(word: &AtomicU32, order: Ordering, mut done: impl FnMut(u32) -> bool) -> Option<u32> {
     let begun = clock::now();
     let learned = thread::contention();
@@ -128,7 +129,7 @@ fn contend(word: &AtomicU32, order: Ordering, mut done: impl FnMut(u32) -> bool)
     won
 }
 
-/// Polls until the patience is spent.
+/// Polls until the patience runs out.
 #[inline]
 fn poll(
     word: &AtomicU32,
@@ -161,11 +162,11 @@ pub fn rest_until(word: &AtomicU32, order: Ordering, patience: Patience, done: i
     if !umwait::is_there() || matches!(patience, Patience::Contend) {
         return spin_until(word, order, patience, done);
     }
-    // SAFETY: just asked.
+    // SAFETY: checked above.
     unsafe { watch(word, order, patience, done) }
 }
 
-/// Rests, and looks when the line has changed, until the patience is spent.
+/// Rests, and looks again when the line has changed, until the patience runs out.
 ///
 /// # Safety
 /// The CPU has [`umwait`]'s instructions.
@@ -191,12 +192,12 @@ pub unsafe fn watch(
         let waited = wait.look(|| ())?;
         let left =
             if matches!(patience, Patience::Budget) { (budget_ns() + 1).saturating_sub(waited) } else { u64::MAX };
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees the instructions.
         unsafe { umwait::rest(word, seen, clock::counter_after(rest(waited).min(left))) };
     }
 }
 
-/// A wait that polls, by the clock.
+/// A polling wait, measured by the clock.
 struct Wait {
     patience: Patience,
     start: u64,
@@ -211,8 +212,8 @@ impl Wait {
         Self { patience, start, last: start }
     }
 
-    /// For how long it has lasted, in ns; `None` when the patience is spent. Gives the CPU to others, if they want it
-    /// and the wait does not end; `offers` is called before.
+    /// How long the wait has lasted, in ns; `None` if the patience has run out. If the wait has been long, yields the
+    /// CPU to other threads; calls `offers` first.
     #[inline]
     fn look(&mut self, mut offers: impl FnMut()) -> Option<u64> {
         let now = clock::now();

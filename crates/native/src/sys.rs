@@ -1,7 +1,7 @@
 //! # Raw system calls
 //!
-//! libc's wrappers set `errno` and may be interposed by the program; a lock path may do neither. These return the
-//! kernel's answer: a value, or minus an error number.
+//! Functions for lock paths to call the kernel directly. libc's wrappers set `errno`, and the program may interpose
+//! them; a lock path must allow neither. These functions return the kernel's answer: a value, or minus an error number.
 
 use core::arch::asm;
 use core::ffi::CStr;
@@ -58,29 +58,29 @@ pub unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> isize {
     result
 }
 
-/// The calling thread's id, from the kernel; `None` where a sandbox refuses it.
+/// The calling thread's id, from the kernel; `None` if a sandbox refuses the call.
 pub fn gettid() -> Option<u32> {
     // SAFETY: no arguments.
     u32::try_from(unsafe { syscall(libc::SYS_gettid, [0; 6]) }).ok()
 }
 
-/// Lets another thread run, if one wants to.
+/// Yields the CPU to another runnable thread, if there is one.
 pub fn yield_now() {
     // SAFETY: no arguments.
     unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
 }
 
-/// What [`priority`] is, at least, for threads of a real-time scheduling policy.
+/// The lowest [`priority`] of a thread with a real-time scheduling policy.
 pub const REAL_TIME: i32 = 100;
 
-/// How much the scheduler prefers the calling thread: the nice value, the other way round; 100 and more for real-time
-/// policies; 0, the ordinary, if the kernel does not say.
+/// How strongly the scheduler prefers the calling thread: minus the nice value, or 100 and more for real-time policies.
+/// 0, the ordinary priority, if the kernel does not say.
 pub fn priority() -> i32 {
-    /// May be or-ed to a policy.
+    /// A flag that may be set in a policy.
     const SCHED_RESET_ON_FORK: isize = 0x4000_0000;
     /// Not in the `libc` crate for all targets.
     const SCHED_DEADLINE: i32 = 6;
-    let mut parameter = 0_i32; // All that there is in a `sched_param`.
+    let mut parameter = 0_i32; // The only field of a `sched_param`.
     // SAFETY: asks about the calling thread; `parameter` is writable.
     let (policy, nice) = unsafe {
         syscall(libc::SYS_sched_getparam, [0, &raw mut parameter as usize, 0, 0, 0, 0]);
@@ -98,7 +98,7 @@ pub fn priority() -> i32 {
     }
 }
 
-/// Reads the beginning of a file, without allocating; nothing if it cannot be read.
+/// Reads the beginning of a file, without allocating. Empty if it cannot be read.
 pub fn read<'a>(path: &CStr, text: &'a mut [u8]) -> &'a [u8] {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
     // SAFETY: the path is a C string, `text` is writable, and the descriptor is this function's.
@@ -114,15 +114,15 @@ pub fn read<'a>(path: &CStr, text: &'a mut [u8]) -> &'a [u8] {
     &text[..read.max(0) as usize]
 }
 
-/// Sleeps for `micros` microseconds (less than a second), or until a signal comes.
+/// Sleeps for `micros` microseconds (less than a second), or until a signal arrives.
 pub fn nap(micros: u32) {
     let time = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(micros.min(999_999)) * 1000 };
-    // SAFETY: `time` is a valid timespec; no remainder is asked for.
+    // SAFETY: `time` is a valid timespec; the remainder is not requested.
     unsafe { syscall(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Writes to standard error, without stdio. What cannot be written is lost. Control characters, which a quoted value
-/// may bring, are shown as `?`: they are a terminal's commands, or begin a line that nobody here has written.
+/// Writes to standard error, without stdio. Output that cannot be written is lost. Control characters, which a quoted
+/// value may contain, are shown as `?`: they could command a terminal, or forge a line.
 pub fn warn(parts: &[&[u8]]) {
     for chunk in parts.iter().flat_map(|part| part.chunks(64)) {
         let mut shown = [0u8; 64];
@@ -133,7 +133,7 @@ pub fn warn(parts: &[&[u8]]) {
     }
 }
 
-/// The same, and ends the line.
+/// Like [`warn()`], and ends the line.
 pub fn warn_line(parts: &[&[u8]]) {
     warn(parts);
     write_error(b"\n");
@@ -144,17 +144,17 @@ fn write_error(bytes: &[u8]) {
     unsafe { syscall(libc::SYS_write, [2, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
 }
 
-/// Maps `bytes` of zeroed private memory. `None` when there is none.
+/// Maps `bytes` of zeroed private memory. `None` if there is no memory.
 pub fn map_anonymous(bytes: usize) -> Option<*mut u8> {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    // SAFETY: a fresh mapping at an address that the kernel chooses.
     let address = unsafe { syscall(libc::SYS_mmap, [0, bytes, prot, flags, usize::MAX, 0]) };
     (address > 0).then_some(address as *mut u8)
 }
 
-/// Maps `bytes` of private memory at this address, if nothing is there: zeroed, or what is in a file. The error is
-/// `EEXIST` if something is.
+/// Maps `bytes` of private memory at this address if nothing is mapped there: zeroed, or the contents of a file. If
+/// something is there, the error is `EEXIST`.
 pub fn map_at(address: usize, bytes: usize, file: Option<usize>) -> Result<(), i32> {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let from = if file.is_some() { 0 } else { libc::MAP_ANONYMOUS };
@@ -167,22 +167,22 @@ pub fn map_at(address: usize, bytes: usize, file: Option<usize>) -> Result<(), i
     if mapped as usize == address {
         return Ok(());
     }
-    // A kernel before 4.17 takes the address for a wish.
+    // A kernel before 4.17 takes the address as a hint.
     // SAFETY: mapped just now.
     unsafe { syscall(libc::SYS_munmap, [mapped as usize, bytes, 0, 0, 0, 0]) };
     Err(libc::EEXIST)
 }
 
-/// Calls `f` with the descriptor of a file that is nowhere and begins with these bytes. `None` where there can be none.
+/// Calls `f` with the descriptor of an anonymous file that begins with these bytes. `None` if the file cannot be made.
 pub fn with_file<R>(name: &CStr, bytes: &[u8], f: impl FnOnce(usize) -> R) -> Option<R> {
     /// Not in the `libc` crate for all targets. Linux 6.3; some systems refuse files without it.
     const MFD_NOEXEC_SEAL: usize = 8;
     let mut most = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     let limit = [0, libc::RLIMIT_FSIZE as usize, 0, &raw mut most as usize, 0, 0];
-    // SAFETY: asks for a limit; `most` is writable.
+    // SAFETY: reads a limit; `most` is writable.
     let asked = unsafe { syscall(libc::SYS_prlimit64, limit) };
     if asked == 0 && most.rlim_cur < bytes.len() as u64 {
-        return None; // To write would bring a signal.
+        return None; // Writing would raise SIGXFSZ.
     }
     let create = |flags: usize| {
         let arguments = [name.as_ptr() as usize, flags | libc::MFD_CLOEXEC as usize, 0, 0, 0, 0];
@@ -198,14 +198,14 @@ pub fn with_file<R>(name: &CStr, bytes: &[u8], f: impl FnOnce(usize) -> R) -> Op
     result
 }
 
-/// Whether eight bytes can be read at the address: the kernel looks at them before it finds the question senseless.
+/// Whether eight bytes can be read at the address. The kernel reads them before it rejects the invalid request.
 pub fn is_readable(address: usize) -> bool {
-    // SAFETY: there is no such way to change the signal mask, so that nothing is done.
+    // SAFETY: `how` is invalid, so the call changes nothing.
     let answer = unsafe { syscall(libc::SYS_rt_sigprocmask, [usize::MAX, address, 0, 8, 0, 0]) };
     answer == -(libc::EINVAL as isize)
 }
 
-/// Blocks all signals of the thread that can be; those that were blocked before.
+/// Blocks all signals of the thread that can be blocked. Returns those that were blocked before.
 pub fn block_signals() -> u64 {
     let (all, mut before) = (u64::MAX, 0_u64);
     let sets = [libc::SIG_SETMASK as usize, &raw const all as usize, &raw mut before as usize, size_of::<u64>(), 0, 0];
@@ -214,7 +214,7 @@ pub fn block_signals() -> u64 {
     before
 }
 
-/// Blocks these signals and no other.
+/// Blocks these signals and no others.
 pub fn restore_signals(before: u64) {
     let sets = [libc::SIG_SETMASK as usize, &raw const before as usize, 0, size_of::<u64>(), 0, 0];
     // SAFETY: a set of the kernel's size.

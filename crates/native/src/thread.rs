@@ -1,16 +1,17 @@
-//! # What each thread keeps
+//! # Per-thread state
 //!
-//! [Thread-local storage](crate::local) without destructors, and nothing in it that would have to be given back when
-//! the thread ends. To learn of that end one needs a thread-specific key, of which the program has a limited number
-//! for itself; or a destructor, which the C library allocates for, and a malloc built on our mutexes would call back
-//! here. Neither runs for a lock that is used in the last destructor of all.
+//! What this code keeps for each thread: its id, what it has learned, and a node for its next wait. It is in
+//! [thread-local storage](crate::local) without destructors, and nothing in it must be given back when the thread ends.
+//! To learn of a thread's end takes one of two things. One is a thread-specific key, of which the program has only a
+//! limited number. The other is a destructor, for which the C library allocates, and a malloc built on our mutexes
+//! would then call back here. Neither covers a lock that is used in the very last destructor.
 //!
-//! So the node that a thread keeps for its next wait lies outside of it, on one of [`SPARES`] lines, which the
-//! address of the thread's storage chooses. A thread that ends leaves its node there, and the C library gives its
-//! memory, and so its line, to a thread that comes later. Two threads may have one line: then one of them may have to
-//! go to the pool. So there are as many nodes as were ever needed at once, and [`LINES`] at most, or one for each
-//! place where a thread's storage was; and when the pool would have to map memory, what lies on the lines comes first
-//! ([`reclaim`]).
+//! So the node that a thread keeps for its next wait is outside its storage, on one of [`SPARES`] lines. The address of
+//! the thread's storage selects the line. A thread that ends leaves its node there. The C library gives its memory, and
+//! so its line, to a later thread. Two threads may share a line; then one of them may have to go to the pool. So the
+//! number of nodes is at most what was ever needed at once, plus one for each line in use: at most [`LINES`], and at
+//! most one for each address at which a thread's storage has been. Before the pool maps memory, it takes the nodes on
+//! the lines ([`reclaim`]).
 
 use core::cell::Cell;
 use core::sync::atomic::{
@@ -27,22 +28,22 @@ use crate::{clock, epoch, pool, sys};
 
 /// All-zero at first: see [`local`](crate::local).
 struct Local {
-    /// The thread's id (low half) and the epoch in which it was asked for. One word: a signal handler that asks, too,
-    /// must not come between the two.
+    /// The thread's id (low half) and the epoch in which it asked for it. They share a word because a signal handler
+    /// that also asks must not come between the two.
     id: AtomicU64,
     random: Cell<u32>,
     contention: Cell<Contention>,
-    /// [`evidence`](crate::evidence): what a line's transfer took, in ticks.
+    /// For [`evidence`](crate::evidence): how long a cache line's transfer took, in ticks.
     transfer: Cell<u32>,
-    /// One more than the thread's place in the order in which threads came here; 0 if it has none.
+    /// One plus the thread's number, in the order in which threads came here; 0 if it has none yet.
     place: Cell<u32>,
-    /// [`sys::priority`], once it was asked for.
+    /// [`sys::priority`], once it is known.
     priority: Cell<i32>,
-    /// Whether it was.
+    /// Whether `priority` is known.
     has_priority: Cell<bool>,
-    /// What lock algorithms keep.
+    /// Values that lock algorithms keep.
     kept: [Cell<u32>; Kept::COUNT],
-    /// Stays 0.
+    /// Always 0.
     zero: AtomicU32,
 }
 
@@ -52,10 +53,10 @@ zeroed_per_thread! {
 
 static PLACES: AtomicU32 = AtomicU32::new(0);
 
-/// How many lines there are.
+/// The number of lines.
 const LINES: usize = 1024;
 
-/// A free node, kept for a next wait.
+/// A free node, kept for a thread's next wait.
 #[repr(align(64))]
 struct Spare(Word32);
 
@@ -67,39 +68,40 @@ fn spare() -> &'static Word32 {
     &SPARES[line_of(LOCAL.with(|local| core::ptr::from_ref(local) as u64))].0
 }
 
-/// The line of the thread whose storage is at that address. Fibonacci hashing: storage lies at equal distances, as a
-/// rule, and then hardly any two threads have one line.
+/// The line of the thread whose storage is at that address. Fibonacci hashing: storage is usually at equal distances,
+/// and then hardly any two threads share a line.
 #[inline]
 const fn line_of(storage: u64) -> usize {
     ((storage >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - LINES.ilog2())) as usize
 }
 
-/// A node for the calling thread.
+/// Takes a node for the calling thread.
 pub fn take_node() -> Handle {
-    // AcqRel here and below: another thread may have put it there, or may take it. As the pool's.
+    // AcqRel here and below, as in the pool: another thread may have put the node there, or may take it.
     Handle::from_word(spare().swap(0, AcqRel)).unwrap_or_else(pool::take)
 }
 
-/// Takes a node back, for the calling thread's next wait or into the pool.
+/// Gives a node back: keeps it for the next wait on the calling thread's line. A node that was on the line goes to the
+/// pool.
 pub fn give_node(handle: Handle) {
     if let Some(surplus) = Handle::from_word(spare().swap(handle.word(), AcqRel)) {
         pool::give(surplus);
     }
 }
 
-/// What lies on a line.
+/// Takes the node from a line, if there is one.
 fn take_from(spare: &Spare) -> Option<Handle> {
     let is_empty = spare.0.load(Relaxed) == 0;
     if is_empty { None } else { Handle::from_word(spare.0.swap(0, AcqRel)) }
 }
 
-/// A node from any line.
+/// Takes a node from any line.
 pub(crate) fn reclaim() -> Option<Handle> {
     SPARES.iter().find_map(take_from)
 }
 
-/// When this copy of the code is unloaded, or the process ends: the lines are this copy's, the pool is not. A thread
-/// that runs on still finds nodes there.
+/// Runs when this copy of the code is unloaded, or the process ends: the lines belong to this copy, the pool does not.
+/// A thread that still runs finds nodes in the pool.
 extern "C" fn give_back() {
     SPARES.iter().filter_map(take_from).for_each(pool::give);
 }
@@ -108,22 +110,22 @@ extern "C" fn give_back() {
 #[unsafe(link_section = ".fini_array")]
 static GIVE_BACK: extern "C" fn() = give_back;
 
-/// How far from the thread pointer each thread has a zero.
+/// The offset of the thread's zero word from its thread pointer.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn zero_at() -> usize {
     let pointer: usize;
-    // SAFETY: reads the thread pointer, which glibc keeps at itself.
+    // SAFETY: reads the thread pointer, which glibc stores at the address that it points to.
     unsafe {
         core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly));
     };
     LOCAL.with(|local| core::ptr::from_ref(&local.zero) as usize).wrapping_sub(pointer)
 }
 
-/// Ids that the kernel never gives: for threads that it refuses theirs.
+/// Added to the ids of threads to which the kernel refuses theirs: the kernel never gives such an id.
 const REFUSED: u32 = 1 << 31;
 
-/// The thread's kernel id. A forked child's thread asks anew. In a sandbox where that fails, another number that no
-/// thread of the process shares.
+/// The thread's kernel id. In a forked child the thread asks again. If a sandbox refuses the call, a number that no
+/// other thread of the process has.
 #[inline]
 pub fn id() -> u32 {
     LOCAL.with(|local| {
@@ -143,27 +145,27 @@ fn known_or_place(id: Option<u32>) -> u32 {
     id.unwrap_or_else(|| REFUSED | place())
 }
 
-/// What the thread has learned of the time that a line's transfer takes; 0 at first.
+/// What the thread has learned about the time that a line's transfer takes; 0 at first.
 pub(crate) fn transfer() -> u32 {
     LOCAL.with(|local| local.transfer.get())
 }
 
-/// Remembers it.
+/// Stores what [`transfer`] returns.
 pub(crate) fn set_transfer(ticks: u32) {
     LOCAL.with(|local| local.transfer.set(ticks));
 }
 
-/// What the thread has learned of contention.
+/// What the thread has learned about contention.
 pub(crate) fn contention() -> Contention {
     LOCAL.with(|local| local.contention.get())
 }
 
-/// Remembers it.
+/// Stores what [`contention`] returns.
 pub(crate) fn set_contention(learned: Contention) {
     LOCAL.with(|local| local.contention.set(learned));
 }
 
-/// The thread's place in the order in which threads came here, from 0.
+/// The thread's number, in the order in which threads came here, from 0.
 pub fn place() -> u32 {
     LOCAL.with(|local| {
         if local.place.get() == 0 {
@@ -173,7 +175,7 @@ pub fn place() -> u32 {
     })
 }
 
-/// How much the scheduler prefers the thread. The kernel is asked once; a change after that is not noticed.
+/// How strongly the scheduler prefers the thread. The kernel is asked once; later changes are not noticed.
 pub(crate) fn priority() -> i32 {
     LOCAL.with(|local| {
         if !local.has_priority.get() {
@@ -184,12 +186,12 @@ pub(crate) fn priority() -> i32 {
     })
 }
 
-/// What the thread keeps for a lock algorithm.
+/// The value that the thread keeps for a lock algorithm.
 pub(crate) fn kept(which: Kept) -> u32 {
     LOCAL.with(|local| local.kept[which as usize].get())
 }
 
-/// Keeps it.
+/// Stores what [`kept`] returns.
 pub(crate) fn keep(which: Kept, value: u32) {
     LOCAL.with(|local| local.kept[which as usize].set(value));
 }
@@ -199,7 +201,7 @@ pub fn random() -> u32 {
     LOCAL.with(|local| {
         let mut x = local.random.get();
         if x == 0 {
-            // Where the thread's own things lie tells it from the others, without asking the kernel.
+            // The address of its storage distinguishes the thread from others, without asking the kernel.
             let here = core::ptr::from_ref(local) as usize >> 6;
             x = (clock::now() as u32 ^ (here as u32).wrapping_mul(0x9e37_79b9)) | 1;
         }
@@ -215,7 +217,7 @@ pub fn random() -> u32 {
 mod tests {
     use super::*;
 
-    /// Of threads whose storage lies at equal distances: stacks of 16 KiB to 8 MiB, with their guard pages.
+    /// For threads whose storage is at equal distances: stacks of 16 KiB to 8 MiB, with their guard pages.
     #[test]
     fn threads_of_one_size_hardly_ever_have_one_line() {
         for stack in (14..=23).map(|power| 1 << power) {

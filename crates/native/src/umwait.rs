@@ -1,21 +1,22 @@
 //! # UMONITOR and UMWAIT
 //!
-//! x86's way to wait for a change of a cache line without polling it (Intel's manual, volume 2: WAITPKG; in Tremont,
-//! Alder Lake, Sapphire Rapids and later). UMONITOR arms the CPU with the line of an address; UMWAIT then rests until
-//! the line is written, an interrupt comes, a point of the time stamp counter is reached, or the limit that the system
-//! sets (`/sys/devices/system/cpu/umwait_control/max_time`). It may also return for no reason. The thread stays on its
-//! CPU: only other hardware threads of the core, and power, gain by it.
+//! x86 instructions to wait for a change of a cache line without polling it; a waiter uses them with `wait=umwait`.
+//! (Intel's manual, volume 2: WAITPKG; in Tremont, Alder Lake, Sapphire Rapids and later.) UMONITOR arms the CPU with
+//! the line of an address. UMWAIT then rests until the line is written, an interrupt arrives, the time stamp counter
+//! reaches a given value, or the system's limit is reached (`/sys/devices/system/cpu/umwait_control/max_time`). It may
+//! also return for no reason. The thread keeps its CPU: only the core's other hardware threads and the power
+//! consumption benefit.
 //!
-//! **No change is missed.** UMONITOR is ordered as a load, so the look at the word that follows it sees what was
-//! written before the line was watched, and whatever is written after that look ends the rest.
+//! **No change is missed.** UMONITOR is ordered as a load. So the load of the word after it sees what was written
+//! before the line was watched, and any write after that load ends the rest.
 //!
-//! **How deep.** C0.1, the lighter of the two states: the way out of it is part of each hand-over, and waiters who are
-//! served within the spin budget (5 to 50 µs) are not at rest for long enough that C0.2 would pay. Who waits for longer
-//! sleeps in the kernel, which knows deeper states.
+//! **How deep.** C0.1, the lighter of the two states. Leaving it is part of each hand-over. A waiter that is served
+//! within the spin budget (5 to 50 µs) does not rest long enough for C0.2 to pay. A waiter that waits longer sleeps in
+//! the kernel, which has deeper states.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Whether this CPU has the instructions: [`UNKNOWN`] until somebody asks.
+/// Whether this CPU has the instructions; [`UNKNOWN`] until the first query.
 static PRESENT: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const ABSENT: u32 = 1;
@@ -24,8 +25,8 @@ const THERE: u32 = 2;
 /// UMWAIT's operand for C0.1.
 pub const LIGHT: u32 = 1;
 
-/// Whether this CPU has the instructions. (Under a hypervisor the question takes a microsecond or more: it is asked
-/// once.)
+/// Whether this CPU has the instructions. (The CPU is asked only once: under a hypervisor that takes a microsecond or
+/// more.)
 #[inline]
 pub fn is_there() -> bool {
     match PRESENT.load(Relaxed) {
@@ -34,7 +35,7 @@ pub fn is_there() -> bool {
     }
 }
 
-/// Relaxed, like the load: whoever asks finds the same.
+/// Relaxed, like the load: every thread that asks gets the same answer.
 #[cold]
 fn ask() -> bool {
     let there = cpu_says();
@@ -49,7 +50,7 @@ fn cpu_says() -> bool {
     __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & (1 << 5) != 0
 }
 
-/// Rests until the word's line changes or the counter stands at `until`, if the word still holds `seen`; it may return
+/// If the word still holds `seen`, rests until the word's line changes or the counter reaches `until`. It may return
 /// earlier.
 ///
 /// # Safety
@@ -57,16 +58,16 @@ fn cpu_says() -> bool {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub unsafe fn rest(word: &AtomicU32, seen: u32, until: u64) {
-    // SAFETY: the caller's; the address is that of a word that lives. It is an address to watch: nothing is accessed.
-    // (Not `nomem`: the look at the word must stay behind it.)
+    // SAFETY: the caller guarantees the instructions; the address is that of a live word. It is only watched: nothing
+    // is accessed. (Not `nomem`: the load of the word must stay after it.)
     unsafe {
         core::arch::asm!("umonitor {word}", word = in(reg) word.as_ptr(), options(nostack, preserves_flags));
     }
-    // Relaxed: only decides whether to rest; who returns looks again.
+    // Relaxed: it only decides whether to rest; the caller looks again.
     if word.load(Relaxed) != seen {
         return;
     }
-    // SAFETY: the caller's; it changes no register, but the carry flag.
+    // SAFETY: the caller guarantees the instructions; it changes no register except the carry flag.
     unsafe {
         core::arch::asm!("umwait {light:e}", light = in(reg) LIGHT,
             in("edx") (until >> 32) as u32, in("eax") until as u32, options(nostack));

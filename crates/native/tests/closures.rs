@@ -1,5 +1,5 @@
-//! Closure locks on threads: everything is done, once, alone; panics that are caught come back; locks come and go.
-//! `cargo xtask races` builds it with ThreadSanitizer.
+//! Closure locks on threads: every request is executed once, in exclusion; caught panics are returned; locks are
+//! created and destroyed. `cargo xtask races` builds this test with ThreadSanitizer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ type Here = Native<NoStats>;
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 4_000;
 
-/// A thread's own number and a count of what it did, far from each other; and all rounds.
+/// For each thread, a count of its rounds; and a count of all rounds.
 type Data = (Vec<u64>, u64);
 
-/// Each thread adds to two places, and has back what was there; all is done in the end.
+/// Each thread adds to two counts and gets both back; in the end nothing is missing.
 fn torture<L: RawClosure<Here, State: Send + Sync>>(name: &str) {
     let lock = Arc::new(Delegate::<Here, L, Data>::new((vec![0; THREADS as usize], 0)));
     let threads: Vec<_> = (0..THREADS)
@@ -43,7 +43,7 @@ fn torture<L: RawClosure<Here, State: Send + Sync>>(name: &str) {
     assert_eq!(*lock.get_mut(), (vec![ROUNDS; THREADS as usize], THREADS * ROUNDS), "{name}");
 }
 
-/// A [`Delegate`] needs a closure lock.
+/// Runs only closure locks, because a [`Delegate`] needs one.
 macro_rules! only_closures {
     (closure, $name:expr, $type:ty) => {
         torture::<$type>($name)
@@ -69,7 +69,7 @@ fn the_role_goes_round() {
     torture::<FlatCombining<Spin, 2, 3>>("two passes each");
 }
 
-/// What a thread remembers of one lock is nothing to another one, also if that has the same nodes.
+/// What a thread remembers of one lock must not affect another, even if that has the same nodes.
 #[test]
 fn locks_come_and_go() {
     type Lock = Delegate<Here, FlatCombining<Park, 1, 2>, u64>;
@@ -121,7 +121,8 @@ fn a_panic_that_is_caught_inside_comes_back_to_who_asked() {
     assert_eq!((lock.with(|count| *count), panicked.load(Relaxed)), (THREADS * 200, THREADS * 4));
 }
 
-/// The program ends: no thread is unwound through another one's work. (This test runs itself, as another process.)
+/// A panic that is not caught ends the program: no thread is unwound through another thread's work. (This test runs
+/// itself, as another process.)
 #[test]
 fn a_panic_that_is_not_caught_ends_the_program() {
     const CHILD: &str = "FLASHLOCK_TEST_PANICS";
@@ -138,7 +139,7 @@ fn a_panic_that_is_not_caught_ends_the_program() {
     assert!(text.contains("on purpose") && text.contains("under a closure lock"), "{text}");
 }
 
-/// What a closure borrows and returns is dropped once.
+/// Values that a closure captures or returns are dropped once.
 #[test]
 fn values_go_in_and_out() {
     let lock = Delegate::<Here, FlatCombining, Vec<String>>::new(Vec::new());

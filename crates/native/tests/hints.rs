@@ -1,9 +1,9 @@
-//! Hints decide nothing: every lock excludes, and gets on, while somebody scribbles on the
+//! Hints decide nothing: every lock excludes, and makes progress, while another thread scribbles on the
 //! [hints](flashlock_locks::node) of all queue nodes.
 //!
-//! In a program such stores come through stale handles, once in a long while and just then. Here one thread makes them
-//! all the time, with any values, to any node, whatever that is used for: so a word that is a hint in one use of a node
-//! and state in another is found. Nothing depends on how fast the threads are: they count what they did.
+//! In a program, such stores come through stale handles, rarely and at unlucky moments. Here one thread makes them all
+//! the time, with any values, to every node, whatever its use. So the test finds a word that is a hint in one use of a
+//! node and state in another. Nothing depends on the threads' speed: they count what they did.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -21,7 +21,7 @@ type Here = Native<NoStats>;
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 2_000;
 
-/// Runs `work` while the hints of all nodes change.
+/// Runs `work` while another thread changes the hints of all nodes.
 fn scribbled(work: impl FnOnce()) {
     let (done, scribbles) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -30,7 +30,7 @@ fn scribbled(work: impl FnOnce()) {
                 for handle in (0..pool::size()).filter_map(|number| Handle::from_word(number + Handle::RESERVED + 1)) {
                     let node = handle.node::<Here>();
                     for hint in [&node.since, &node.passes, &node.check_at, &node.granted_at] {
-                        // Small ones, too: what counts is near 0, or a handle.
+                        // Small values too: the interesting ones are near 0, or are handles.
                         hint.store(Here::random() >> (Here::random() % 32), Relaxed);
                     }
                 }
@@ -46,7 +46,8 @@ fn scribbled(work: impl FnOnce()) {
     });
 }
 
-/// Counts, and loses count if two are in at once. (An atomic, for a lock that is broken is no undefined behaviour.)
+/// A count that loses increments if two threads are in at once. (Atomic, so that a broken lock is not undefined
+/// behaviour.)
 #[derive(Default)]
 struct Count(AtomicU64);
 
@@ -59,8 +60,8 @@ impl Count {
     }
 }
 
-/// Each thread comes `ROUNDS` times, and adds to the count when `section` lets it in; how many came in and how many
-/// were counted.
+/// Each thread tries `ROUNDS` times, and adds to the count if `section` admits it. Returns how many were admitted and
+/// how many were counted.
 fn rounds(section: impl Fn(u64, &Count) -> bool + Sync) -> (u64, u64) {
     let (count, came) = (Count::default(), AtomicU64::new(0));
     scribbled(|| {
@@ -129,7 +130,7 @@ fn closure<L: RawClosure<Here, State: Send + Sync>>(name: &str) {
     assert_eq!((came, counted), (*Arc::into_inner(lock).unwrap().get_mut(), came), "{name}");
 }
 
-/// More parts than one, so that there are side blocks and hand-overs between them.
+/// Imagines several parts of the machine, so that there are side blocks and hand-overs between them.
 fn imagine() {
     numa::prepare(Some(2));
     groups::prepare(Some([2, 2, 2]));
@@ -162,7 +163,7 @@ macro_rules! only_closures {
     (closure, $name:expr, $type:ty) => {
         closure::<$type>($name)
     };
-    // `null`, which excludes nobody.
+    // `null`, which excludes no thread.
     ($other:ident, $name:expr, $type:ty) => {};
 }
 
@@ -191,7 +192,7 @@ fn semaphores() {
     assert_eq!(came, counted);
 }
 
-/// What side blocks once were: a lock whose state is a word of a queue node that is a hint elsewhere.
+/// What side blocks used to be: a lock whose state is in a word of a queue node that is a hint elsewhere.
 struct Seeded;
 
 impl Seeded {
@@ -206,7 +207,7 @@ fn state_in_a_hint_is_found() {
     let word = Seeded::word(handle);
     word.store(0, Relaxed);
     let wrong = (0..100).any(|_| {
-        // Never waits for long: the word may be scribbled to "held".
+        // Never waits for long: scribbling may set the word to "held".
         let (came, counted) = rounds(|_, count| {
             let held = (0..100).any(|_| word.swap(1, Relaxed) == 0);
             count.add();

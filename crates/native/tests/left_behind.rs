@@ -1,4 +1,4 @@
-//! Waiters that time out behind a holder who does not release use a bounded number of nodes, and the lock works
+//! Waiters that time out behind a holder that does not release use a bounded number of nodes, and the lock works
 //! afterwards.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ struct Lock<L: RawLock<Native<NoStats>>> {
     queue: L::Queue,
 }
 
-/// One thread holds the lock, one waits for it, and others try again and again, with a deadline that has passed.
+/// One thread holds the lock, one waits for it, and others try again and again with a deadline that has passed.
 fn try_in_vain<L: RawLock<Native<NoStats>>>()
 where
     L::Queue: Send + Sync,
@@ -52,7 +52,7 @@ where
     assert!(used <= left::MAX as u32 + 2 * THREADS + 2, "{used} nodes");
     L::unlock(&lock.word, &lock.queue);
     patient.join().unwrap();
-    // Nobody is in the way of those who come now, here or in a lock that shares the count.
+    // No abandoned node obstructs threads that come now, here or at a lock that shares the count.
     assert_eq!(counts::all(), 0, "abandoned nodes");
     assert!(L::try_lock(&lock.word, &lock.queue));
     L::unlock(&lock.word, &lock.queue);

@@ -1,5 +1,5 @@
-//! A try of a held lock comes back at once and costs no node; a lock that is destroyed gives back all that it had.
-//! Under each lock of the catalogue. (What those leave who give up while the lock is released:
+//! A try of a held lock returns at once and costs no node; a destroyed lock gives back everything that it had. Checked
+//! for each lock of the catalogue. (For nodes left by waiters that give up during a release, see
 //! `model/tests/shuttle/unwaited.rs`.)
 
 use std::sync::atomic::AtomicU32;
@@ -16,12 +16,12 @@ use flashlock_native::{Native, NoStats, Word32, pool};
 
 type Here = Native<NoStats>;
 
-/// More than are in a pool's first chunk: what each of them loses is noticed.
+/// More than a pool's first chunk has, so that a loss in each try is noticed.
 const TRIES: u32 = 10_000;
 const LIVES: u32 = 100_000;
-/// What threads and lines keep may differ by so much from one use of a lock to the next.
+/// What threads and lines keep may differ by this much from one use of a lock to the next.
 const SLACK: u32 = 16;
-/// Against hangs.
+/// Time limit, in case of a hang.
 const LIMIT: Duration = Duration::from_secs(120);
 const PAST: Deadline = Deadline { clock: Clock::Monotonic, sec: 0, nsec: 0 };
 
@@ -48,7 +48,7 @@ impl<L: RawLock<Here>> Lock<L> {
     }
 }
 
-/// How many nodes and blocks more the pools have after `work` than before it.
+/// By how many nodes and blocks the pools grow during `work`.
 fn grown(work: impl FnOnce()) -> u32 {
     let pieces = || pool::size() + pool::blocks();
     let before = pieces();
@@ -56,7 +56,7 @@ fn grown(work: impl FnOnce()) -> u32 {
     pieces() - before
 }
 
-/// What goes wrong with tries of a held lock, which others wait for, or have waited for.
+/// Tries a held lock for which other threads wait, or have waited. Returns what went wrong.
 fn trying<L: RawLock<Here, Queue: Send + Sync> + 'static>(limit: Duration) -> Result<(), String> {
     let lock: &Lock<L> = Box::leak(Box::new(Lock::new()));
     lock.lock();
@@ -86,7 +86,7 @@ fn trying<L: RawLock<Here, Queue: Send + Sync> + 'static>(limit: Duration) -> Re
     }
 }
 
-/// A lock is made, used, and destroyed: alone, with a try, and after somebody has given up.
+/// Creates a lock, uses it and destroys it: uncontended, with a try, or after a thread has given up.
 fn live<L: RawLock<Here>>(number: u32) {
     let lock = Lock::<L>::new();
     lock.lock();
@@ -103,7 +103,7 @@ fn live<L: RawLock<Here>>(number: u32) {
     L::destroy(&lock.word, &lock.queue);
 }
 
-/// What locks that are destroyed do not give back.
+/// Checks that destroyed locks give everything back.
 fn destroying<L: RawLock<Here>>() -> Result<(), String> {
     (0..64).for_each(live::<L>);
     let more = grown(|| (0..LIVES).for_each(live::<L>));
@@ -112,7 +112,7 @@ fn destroying<L: RawLock<Here>>() -> Result<(), String> {
 
 macro_rules! for_all {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        /// One after the other: they count what is in the pools.
+        /// One lock after the other, because they count what is in the pools.
         #[test]
         fn every_lock_gives_all_back() {
             $($(
@@ -132,7 +132,7 @@ struct Mutant<L, const B: u8>(L);
 const TRY_WAITS: u8 = 0;
 /// A try that does not get the lock loses a node.
 const TRY_LOSES: u8 = 1;
-/// Whoever destroys the lock leaves everything where it is.
+/// Destroying the lock gives nothing back.
 const DESTROYS_NOTHING: u8 = 2;
 
 impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
@@ -178,7 +178,7 @@ impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
 }
 
 fn bugs_are_found() {
-    // Such a try returns when the lock is released, and that is after the limit, whatever that is.
+    // Such a try returns when the lock is released, which is always after the limit.
     let waits = trying::<Mutant<Mcs<Park>, TRY_WAITS>>(Duration::from_millis(300));
     assert_eq!(waits, Err("a try of a held lock does not return".into()));
     let loses = trying::<Mutant<Mcs<Park>, TRY_LOSES>>(LIMIT);

@@ -1,5 +1,5 @@
-//! NUMA paths on a machine that need not have nodes: `FLASHLOCK_TOPOLOGY`'s way of laying threads round-robin over
-//! nodes.
+//! NUMA paths on a machine that need not have several nodes: threads are assigned round-robin to imagined nodes, as
+//! with `FLASHLOCK_TOPOLOGY`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,10 +17,10 @@ use flashlock_native::{Native, Word32, numa};
 
 const NODES: usize = 3;
 const THREADS: usize = 9;
-/// A machine that is too slow to show anything in this time fails the test.
+/// A machine that is too slow to show a result in this time fails the test.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Hand-offs made from each node, and how often waiters were moved.
+/// Counts hand-offs made on each node, and how often waiters were moved.
 struct ByNode;
 
 static SAME: [AtomicU64; NODES] = [const { AtomicU64::new(0) }; NODES];
@@ -49,7 +49,7 @@ struct Guarded<L: RawLock<Native<ByNode>>> {
     count: AtomicU64,
 }
 
-/// Threads contend for one lock until `enough` is true; no increment of the plain counter may be lost.
+/// Threads contend for one lock until `enough` is true. No increment of the counter may be lost.
 fn contend<L: RawLock<Native<ByNode>>>(enough: impl Fn() -> bool)
 where
     L::Queue: Send + Sync,
@@ -96,7 +96,7 @@ fn all_positive(counters: &[AtomicU64]) -> bool {
     counters.iter().all(|counter| counter.load(Relaxed) > 0)
 }
 
-/// One test, for the counters and the topology are the process's.
+/// A single test, because the counters and the topology belong to the process.
 #[test]
 fn every_node_hands_over_to_itself_and_to_others() {
     numa::prepare(Some(NODES as u32));

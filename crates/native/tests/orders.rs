@@ -1,4 +1,4 @@
-//! Mostly last in, first out: few circulate, and everybody is called in the long run.
+//! Mostly-LIFO orders: few waiters circulate, and all are served in the long run.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
@@ -15,14 +15,14 @@ type M = Native;
 
 const WAITERS: usize = 16;
 const CALLS: usize = 100_000;
-/// One in so many is put at the end.
+/// One waiter in this many is queued at the end.
 const ONE_IN: u32 = 50;
 
 fn state_of(handle: Handle) -> u32 {
     handle.node::<M>().state.load(Relaxed)
 }
 
-/// All wait; who is called waits again. Who was called, in order.
+/// All waiters wait, and a waiter that is called waits again. Returns the waiters in the order of the calls.
 fn history(mut call: impl FnMut(&HashMap<u32, usize>) -> Handle, mut queue: impl FnMut() -> Handle) -> Vec<usize> {
     let mut who: HashMap<u32, usize> = (0..WAITERS).map(|waiter| (queue().word(), waiter)).collect();
     (0..CALLS)
@@ -49,11 +49,11 @@ fn check(history: &[usize]) {
         }
         longest = longest.max(history.len() - last);
     }
-    // On average 16 x 50 calls; this much longer comes once in very many runs.
+    // On average 16 x 50 calls; eight times as many occur only once in very many runs.
     assert!(longest < WAITERS * ONE_IN as usize * 8, "somebody was passed over {longest} times");
 }
 
-/// One process, one choice: both orders are looked at here.
+/// One process has one choice, so both orders are tested here.
 #[test]
 fn few_circulate_and_nobody_is_forgotten() {
     let order = Order::lifo(ONE_IN);
@@ -74,7 +74,7 @@ fn few_circulate_and_nobody_is_forgotten() {
     assert!(M::epoch() > 0);
 }
 
-/// The same with threads that sleep: a post looks whether somebody does.
+/// The same with threads that sleep: a post checks whether a waiter sleeps.
 fn semaphore_history() -> Vec<usize> {
     const CALLS: usize = 20_000;
     let (word, queue) = (<Word32 as Word>::new(0), SemQueue::<M>::new());

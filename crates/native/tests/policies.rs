@@ -1,6 +1,6 @@
-//! Every admission policy around data that is not atomic, on an imagined machine of several NUMA nodes and last-level
-//! caches; `cargo xtask races` builds it with ThreadSanitizer. The policy is the process's, as users choose it: so each
-//! has a process of its own, which is this program once more.
+//! Every admission policy around data that is not atomic, on an imagined machine with several NUMA nodes and last-level
+//! caches. `cargo xtask races` builds this test with ThreadSanitizer. The policy belongs to the process, as when a user
+//! chooses it. So each policy has its own process, which runs this program again.
 
 use std::cell::UnsafeCell;
 use std::process::Command;
@@ -19,19 +19,19 @@ use flashlock_native::{Native, Word32, near, numa, settings, spin};
 
 const NODES: u32 = 2;
 const THREADS: u32 = 9;
-/// So many sections at least.
+/// The least number of critical sections.
 const SECTIONS: u64 = 3_000;
-/// A machine that is too slow to show anything in this time fails the test.
+/// A machine that is too slow to show a result in this time fails the test.
 const LIMIT: Duration = Duration::from_secs(600);
-/// What names the policy to the process that is to have it.
+/// Tells the child process its policy.
 const CHILD: &str = "FLASHLOCK_TEST_POLICY";
 
-/// Waiters that the policy has moved.
+/// Counts the waiters that the policy has moved.
 struct Moves;
 
 static MOVED: AtomicU64 = AtomicU64::new(0);
-/// Of the threads' priorities. Nice values make none under SCHED_IDLE, and who is nice cannot be less so: then all are
-/// equal.
+/// The range of the threads' priorities. Under SCHED_IDLE, nice values make no difference, and a process cannot lower
+/// its own nice value. Then all priorities are equal.
 static HIGHEST: AtomicI32 = AtomicI32::new(i32::MIN);
 static LOWEST: AtomicI32 = AtomicI32::new(i32::MAX);
 
@@ -53,10 +53,10 @@ struct Guarded<L: RawLock<Here>> {
     count: UnsafeCell<u64>,
 }
 
-// SAFETY: the count is accessed by who holds the lock, which is what is tested.
+// SAFETY: only the lock holder accesses the count, which is what is tested.
 unsafe impl<L: RawLock<Here, Queue: Sync>> Sync for Guarded<L> {}
 
-/// Threads contend until they have done enough, and the policy has moved so many waiters. Some of them time out now and
+/// Threads contend until they have done enough and the policy has moved `moves` waiters. Some waiters time out now and
 /// then.
 fn contend<L: RawLock<Here, Queue: Send + Sync + 'static> + 'static>(what: &str, moves: u64) {
     MOVED.store(0, Relaxed);
@@ -66,7 +66,7 @@ fn contend<L: RawLock<Here, Queue: Send + Sync + 'static> + 'static>(what: &str,
         .map(|thread| {
             let (shared, stop, done) = (shared.clone(), stop.clone(), done.clone());
             std::thread::spawn(move || {
-                // SAFETY: sets the calling thread's own nice value, for `priority` to tell it from others.
+                // SAFETY: sets the calling thread's own nice value, so that priorities differ.
                 unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, thread as i32 % 3) };
                 HIGHEST.fetch_max(Here::priority(), Relaxed);
                 LOWEST.fetch_min(Here::priority(), Relaxed);
@@ -113,7 +113,7 @@ fn contend<L: RawLock<Here, Queue: Send + Sync + 'static> + 'static>(what: &str,
     println!("{what}: {made} sections, {} waiters moved{remark}", MOVED.load(Relaxed));
 }
 
-/// In a process of its own.
+/// Runs in the child process.
 fn under(policy: &str) {
     numa::prepare(Some(NODES));
     near::prepare();

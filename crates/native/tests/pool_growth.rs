@@ -1,4 +1,4 @@
-//! More nodes at once than the pool begins with.
+//! The pool supplies more nodes at once than it has at the start.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,8 +1,8 @@
-//! Every lock around data that is not atomic, on several threads and by all ways to acquire it.
+//! Every lock around data that is not atomic, on several threads, acquired in all ways.
 //!
-//! As it is, this finds locks that do not exclude. Its purpose is `cargo xtask races`, which builds it with
-//! ThreadSanitizer: that knows which accesses the locks' atomic operations order, by the orderings that they are
-//! *written* with and whatever the processor adds to them, and reports the others.
+//! Built normally, this test finds locks that do not exclude. Its main purpose is `cargo xtask races`, which builds it
+//! with ThreadSanitizer. The sanitizer knows which accesses the locks' atomic operations order, by the orderings that
+//! are *written*, whatever the processor adds to them. It reports all other accesses as races.
 
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Once};
@@ -22,13 +22,13 @@ const THREADS: u32 = 4;
 const ROUNDS: u32 = 4_000;
 const PAST: Deadline = Deadline { clock: Clock::Monotonic, sec: 0, nsec: 0 };
 
-/// What locks protect: equal numbers, on lines of their own.
+/// The data that locks protect: equal numbers, each on its own cache line.
 #[repr(align(64))]
 struct Line(UnsafeCell<u64>);
 
 struct Data([Line; 2]);
 
-// SAFETY: accessed by who holds the lock, which is what is tested.
+// SAFETY: only threads that hold the lock access it, which is what is tested.
 unsafe impl Sync for Data {}
 
 impl Data {
@@ -36,22 +36,22 @@ impl Data {
         Self([const { Line(UnsafeCell::new(0)) }; 2])
     }
 
-    /// Both numbers. The caller holds the lock.
+    /// Reads both numbers. The caller holds the lock.
     fn read(&self) -> [u64; 2] {
-        // SAFETY: as for `Sync`: nobody writes meanwhile.
+        // SAFETY: as for `Sync`: no thread writes meanwhile.
         [0, 1].map(|line: usize| unsafe { *self.0[line].0.get() })
     }
 
-    /// Adds one to both. The caller holds the lock for writing.
+    /// Adds one to both numbers. The caller holds the lock for writing.
     fn write(&self) {
         for Line(number) in &self.0 {
-            // SAFETY: as for `Sync`: nobody reads or writes meanwhile.
+            // SAFETY: as for `Sync`: no thread reads or writes meanwhile.
             unsafe { *number.get() += 1 };
         }
     }
 }
 
-/// The machine that `FLASHLOCK_TOPOLOGY` imagines, if it does: the preload, which would see to it, is not here.
+/// Sets up the machine that `FLASHLOCK_TOPOLOGY` describes, if it is set. (Normally the preload does that.)
 fn imagine() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -64,7 +64,7 @@ fn imagine() {
     });
 }
 
-/// Runs `round(thread, round)` on several threads; how many were writes is what the data must say in the end.
+/// Runs `round(thread, round)` on several threads. In the end the data must equal the number of writes.
 fn rounds(data: &Data, round: impl Fn(u32, u32) -> u64 + Clone + Send + 'static) {
     imagine();
     let threads: Vec<_> = (0..THREADS)
@@ -139,7 +139,7 @@ where
     });
 }
 
-/// A lock that orders nothing: the sanitizer must say so. So it is built for that alone.
+/// A lock that orders nothing: the sanitizer must report it. So it is built only for the sanitizer.
 #[cfg(flashlock_races)]
 mod control {
     use std::sync::atomic::Ordering::Relaxed;
@@ -150,7 +150,7 @@ mod control {
 
     use super::{Here, mutex};
 
-    /// Excludes, and no more.
+    /// Excludes, but lacks memory ordering.
     struct Unordered;
 
     impl RawLock<Here> for Unordered {
@@ -202,7 +202,7 @@ macro_rules! for_all {
 
 for_each_lock!(for_all);
 
-/// `mcscr:evict=1`: the option is the process's, and is off here.
+/// `mcscr:evict=1`: the option applies to the whole process, and is off here.
 #[test]
 fn mcscr_that_evicts() {
     mutex::<Mcscr<Spin, TimePublished>>();

@@ -1,4 +1,4 @@
-//! `cst-rw` with its readers counting apart, from the first acquisition on.
+//! `cst-rw` with distributed readers from the first acquisition on.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,13 +13,13 @@ type M = Native<NoStats>;
 type L = CstRw<SpinThenPark>;
 type State = <L as RawRwLock<M>>::State;
 
-/// A lock with what it protects.
+/// A lock and the data that it protects.
 struct Guarded {
     lock: State,
     cells: UnsafeCell<[u64; 4]>,
 }
 
-// SAFETY: the cells are accessed by who holds the lock only.
+// SAFETY: only threads that hold the lock access the cells.
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
@@ -59,7 +59,7 @@ fn read(lock: &State, until: Option<Deadline>) -> Result<(), Refusal> {
     if <L as RawRwLock<M>>::enter(lock) { Ok(()) } else { L::read(lock, Reader::Newcomer, until) }
 }
 
-/// In every way to acquire, by more threads than CPUs. So many writers that readers go back to counting together
+/// Acquires in every way, with more threads than CPUs, and with so many writers that readers return to a common count
 /// several times.
 #[test]
 fn writers_are_alone() {
@@ -104,7 +104,7 @@ fn writers_are_alone() {
     assert_eq!(guarded.look(), written);
 }
 
-/// Another reader is refused before the sum can overflow; nothing is lost.
+/// A reader too many is refused before the sum can overflow; nothing is lost.
 #[test]
 fn too_many_readers_are_told() {
     let guarded = Guarded::new();
@@ -126,7 +126,7 @@ fn too_many_readers_are_told() {
     L::unlock(&guarded.lock);
 }
 
-/// Readers that come by one counter and leave by another fill the one, though there are few of them at any time.
+/// Readers that enter by one counter and leave by another fill the first one, although few are in at any time.
 #[test]
 fn readers_may_drift_from_counter_to_counter() {
     let guarded = Guarded::new();
@@ -140,14 +140,14 @@ fn readers_may_drift_from_counter_to_counter() {
     for round in 0..5 {
         run_on(0);
         (0..half).for_each(|at| assert!(read(&guarded.lock, None).is_ok(), "round {round}, {at}"));
-        run_on(1); // Where there is but one CPU, it shows nothing.
+        run_on(1); // With only one CPU, this shows nothing.
         (0..half).for_each(|_| L::unlock(&guarded.lock));
         assert!(try_write(&guarded.lock), "round {round}: left held");
         L::unlock(&guarded.lock);
     }
 }
 
-/// Writers alone end the counting apart; the side block stays for the next time.
+/// Writers alone end the distribution; the side block stays for the next time.
 #[test]
 fn writers_end_it() {
     let guarded = Guarded::new();
@@ -166,7 +166,7 @@ fn writers_end_it() {
     assert_eq!((guarded.lock.heat.0.load(Relaxed), guarded.lock.side.0.load(Relaxed)), (apart, side));
 }
 
-/// A trylock in vain stands in nobody's way.
+/// A failed trylock obstructs no reader.
 #[test]
 fn readers_are_not_kept_out_by_who_tries_to_write() {
     let guarded = Guarded::new();
@@ -182,7 +182,7 @@ fn readers_are_not_kept_out_by_who_tries_to_write() {
     L::unlock(&guarded.lock);
 }
 
-/// A deadline that has passed while a reader stays inside is told, and the lock is as it was.
+/// If the deadline passes while a reader is inside, the writer reports it, and the lock is unchanged.
 #[test]
 fn a_writer_gives_up() {
     let guarded = Guarded::new();

@@ -1,4 +1,4 @@
-//! What the catalogue says of the bytes of a lock.
+//! The lock sizes that the catalogue states.
 
 use flashlock_locks::catalogue::{LOCKS, STANDALONE};
 use flashlock_locks::closure::RawClosure;
@@ -8,14 +8,14 @@ use flashlock_native::{Native, Word32};
 
 macro_rules! define_sizes {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        /// The lock, and the queues of its types.
+        /// Each lock, with the sizes of its types' queues.
         const QUEUES: &[(&str, &[usize])] =
             &[$(($name, &[$(size_of::<<$type as RawLock<Native>>::Queue>()),+])),*];
     };
 }
 for_each_lock!(define_sizes);
 
-/// A lock is its queue, or its word, or both.
+/// A lock consists of its queue, or its word, or both.
 #[test]
 fn locks_are_as_large_as_they_say() {
     for (lock, (name, queues)) in LOCKS.iter().zip(QUEUES) {
@@ -28,7 +28,7 @@ fn locks_are_as_large_as_they_say() {
     }
 }
 
-/// Those that are called compact, with their papers' sizes (or ours, where a paper keeps less: docs/locks).
+/// The compact locks have the sizes of their papers (or ours, where a paper stores less: docs/locks).
 #[test]
 fn compact_locks_are_compact() {
     for (name, bytes) in [("qspin", 4), ("qspin-cna", 4), ("cna", 8), ("shfl", 12), ("shfl-spin", 12)] {
@@ -60,7 +60,7 @@ for_each_standalone_lock!(define_standalone_sizes);
 fn locks_apart_are_as_large_as_they_say() {
     for (lock, (name, states)) in STANDALONE.iter().zip(APART_STATES) {
         assert_eq!(lock.name, *name);
-        // What a mutex has beside its word; `null` has no word.
+        // A mutex has a word beside its queue, except `null`.
         let word = if lock.interface == "mutex" && lock.bytes > 0 { size_of::<Word32>() } else { 0 };
         assert!(states.iter().all(|&bytes| bytes + word == lock.bytes as usize), "{name}: {states:?}");
     }

@@ -1,8 +1,8 @@
-//! A program that has mapped zeroed pages wherever a registry may be, before the first lock.
+//! A program that has mapped zeroed pages at every possible address of a registry, before the first lock.
 
 use flashlock_native::{pool, registry, thread};
 
-/// How often the thread has slept in a call.
+/// How often the thread has slept so far.
 fn naps() -> i64 {
     // SAFETY: all-zero is a valid value, and it is writable.
     unsafe {
@@ -15,7 +15,7 @@ fn naps() -> i64 {
 #[test]
 fn whoever_has_the_addresses_does_not_delay_the_start() {
     for (i, at) in registry::AT.into_iter().enumerate() {
-        // Some just there, some around it, some of more than a registry.
+        // Some mappings at the address, some around it, some larger than a registry.
         let (from, pages) = [(at, 1), (at - 4096, 3), (at, 1024), (at - 4096, 2)][i % 4];
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
         let prot = libc::PROT_READ | if i % 2 == 0 { libc::PROT_WRITE } else { 0 };

@@ -1,5 +1,5 @@
-//! Threads that come and go, and use locks to their very end, leave no more nodes behind than were needed at once, and
-//! those that are kept for next waits.
+//! Threads come and go, and use locks until their very end. The number of nodes then is at most what was needed at
+//! once, plus those that are kept for next waits.
 
 use core::ffi::c_void;
 
@@ -7,17 +7,17 @@ use flashlock_native::{pool, thread};
 
 const THREADS: usize = 20_000;
 const AT_ONCE: usize = 8;
-/// Lines on which nodes are kept.
+/// The number of lines on which nodes are kept.
 const KEPT: u32 = 1024;
 
 fn wait_once() {
     thread::give_node(thread::take_node());
 }
 
-/// Asks to be called again as often as the C library does it, so that the last wait comes after all destructors.
+/// Asks to be called again as often as the C library allows, so that the last wait comes after all destructors.
 extern "C" fn wait_in_destructor(key: *mut c_void) {
     wait_once();
-    // SAFETY: the key exists as long as the test.
+    // SAFETY: the key exists for the whole test.
     unsafe { libc::pthread_setspecific(key as usize as libc::pthread_key_t - 1, key) };
 }
 
@@ -38,7 +38,7 @@ fn threads_that_end_leave_no_nodes_behind() {
     let nodes = pool::size();
     assert!(nodes <= AT_ONCE as u32 + KEPT, "{nodes} nodes after {THREADS} threads, {AT_ONCE} at once");
 
-    // What is kept comes before more memory.
+    // Kept nodes are used before more memory.
     let taken: Vec<_> = (0..pool::FIRST).map(|_| thread::take_node()).collect();
     assert_eq!(pool::size(), pool::FIRST);
     taken.into_iter().for_each(pool::give);

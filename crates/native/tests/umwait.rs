@@ -1,6 +1,6 @@
-//! Waiting by UMONITOR and UMWAIT, on any CPU: one that does not have them raises an exception, and a signal handler
-//! does what they would have done. So the instructions are executed as they were assembled, whether by this CPU or by
-//! the handler; that says which operands they had.
+//! Waiting by UMONITOR and UMWAIT, on any CPU. A CPU without them raises an exception, and a signal handler does what
+//! the instructions would have done. So the instructions are executed as assembled, by the CPU or by the handler; the
+//! handler also records their operands.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -17,17 +17,18 @@ use flashlock_native::{Native, NoStats, clock, spin};
 
 type Here = Native<NoStats>;
 
-/// What the handler has seen: how often each instruction, the last address that was armed, and what stood in its line.
+/// What the handler has recorded: how often each instruction was executed, the last armed address, and the contents of
+/// its line.
 static ARMED: AtomicU64 = AtomicU64::new(0);
 static RESTED: AtomicU64 = AtomicU64::new(0);
 static ADDRESS: AtomicUsize = AtomicUsize::new(0);
 static LINE: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
-/// The operands of the last rest.
+/// The operands of the last UMWAIT.
 static DEPTH: AtomicU32 = AtomicU32::new(u32::MAX);
 static UNTIL: AtomicU64 = AtomicU64::new(0);
 
 const LINE_BYTES: usize = 64;
-/// A word with a line of its own.
+/// A word on its own cache line.
 #[repr(align(64))]
 struct Lone(AtomicU32);
 
@@ -36,7 +37,7 @@ fn counter() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// An instruction of the two.
+/// One of the two instructions.
 #[derive(Debug, PartialEq)]
 enum Decoded {
     /// UMONITOR of the address in this register: F3 0F AE /6.
@@ -45,7 +46,7 @@ enum Decoded {
     Umwait(u8),
 }
 
-/// The instruction, and its length.
+/// Decodes the instruction; also returns its length.
 fn decode(bytes: [u8; 5]) -> Option<(Decoded, usize)> {
     let rex = usize::from(bytes[1] & 0xF0 == 0x40);
     let high = if rex == 1 { (bytes[1] & 1) << 3 } else { 0 };
@@ -61,7 +62,7 @@ fn decode(bytes: [u8; 5]) -> Option<(Decoded, usize)> {
     }
 }
 
-/// General registers, by their numbers in instructions.
+/// The general registers, by their numbers in instructions.
 const REGISTERS: [i32; 16] = [
     libc::REG_RAX,
     libc::REG_RCX,
@@ -81,17 +82,17 @@ const REGISTERS: [i32; 16] = [
     libc::REG_R15,
 ];
 
-/// The words of the line that was armed.
+/// The words of the armed line.
 fn armed_line() -> impl Iterator<Item = u32> {
     let line = ADDRESS.load(Relaxed) & !(LINE_BYTES - 1);
-    // SAFETY: the line of a `Lone`, which the test keeps.
+    // SAFETY: the line of a `Lone`, which the test keeps alive.
     (0..LINE_BYTES / 4).map(move |index| unsafe { AtomicU32::from_ptr((line as *mut u32).add(index)) }.load(Acquire))
 }
 
-/// Does what the CPU cannot.
+/// Does what the CPU cannot do.
 extern "C" fn perform(signal: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the third argument of a handler with SA_SIGINFO; the instruction is mapped, and four bytes or more are
-    // behind it, for no function ends there.
+    // SAFETY: the third argument of a handler with SA_SIGINFO. The instruction is mapped, and at least four more bytes
+    // follow, because no function ends there.
     let (registers, bytes) = unsafe {
         let context = &mut *context.cast::<libc::ucontext_t>();
         let bytes = *(context.uc_mcontext.gregs[libc::REG_RIP as usize] as *const [u8; 5]);
@@ -117,14 +118,14 @@ extern "C" fn perform(signal: i32, _: *mut libc::siginfo_t, context: *mut libc::
             }
             length
         }
-        // SAFETY: another instruction is as illegal as without us.
+        // SAFETY: any other instruction is illegal, as it would be without the handler.
         None => return unsafe { _ = libc::signal(signal, libc::SIG_DFL) },
     };
     registers[libc::REG_RIP as usize] += length as i64;
 }
 
-/// One test at a time: the handler's records are of one. Whether the handler, and not the CPU, performs the
-/// instructions.
+/// Admits one test at a time, because the handler's records are shared. Returns whether the handler, not the CPU,
+/// executes the instructions.
 fn instructions() -> (MutexGuard<'static, ()>, bool) {
     static TURN: Mutex<()> = Mutex::new(());
     static HANDLER: Once = Once::new();
@@ -132,7 +133,7 @@ fn instructions() -> (MutexGuard<'static, ()>, bool) {
     let performed = !umwait::is_there();
     if performed {
         HANDLER.call_once(|| {
-            // SAFETY: all-zero is a valid action; the handler touches atomics, its context and the watched line.
+            // SAFETY: all-zero is a valid action; the handler accesses atomics, its context and the watched line.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = perform as *const () as usize;
@@ -169,7 +170,7 @@ fn a_rest_has_the_operands_that_were_meant() {
     let word = Lone(AtomicU32::new(7));
     let (armed, rested) = counts();
     let until = counter() + 300_000;
-    // SAFETY: the CPU or the handler performs them.
+    // SAFETY: the CPU or the handler executes the instructions.
     unsafe { umwait::rest(&word.0, 7, until) };
     if performed {
         assert!(counter() >= until, "nothing has changed");
@@ -179,13 +180,13 @@ fn a_rest_has_the_operands_that_were_meant() {
     }
 }
 
-/// A change between the waiter's look and the watch on the line: it would be slept through, to the end of the rest.
+/// A change between the waiter's look and the watch on the line would otherwise go unnoticed until the end of the rest.
 #[test]
 fn nobody_rests_on_a_word_that_has_changed_already() {
     let (_turn, performed) = instructions();
     let word = Lone(AtomicU32::new(8));
     let (armed, rested) = counts();
-    // SAFETY: the CPU or the handler performs them.
+    // SAFETY: the CPU or the handler executes the instructions.
     unsafe { umwait::rest(&word.0, 7, counter() + 1_000_000_000) };
     if performed {
         assert_eq!(counts(), (armed + 1, rested));
@@ -200,14 +201,14 @@ fn who_rests_sees_the_change_and_what_was_written_before_it() {
         let waiter = {
             let shared = shared.clone();
             std::thread::spawn(move || {
-                // SAFETY: the CPU or the handler performs them.
+                // SAFETY: the CPU or the handler executes the instructions.
                 let seen = unsafe { spin::watch(&shared.0.0, Acquire, Patience::Forever, |seen| seen == round) };
                 (seen, shared.1.load(Relaxed))
             })
         };
         let (begun, before) = (Instant::now(), counts().1);
         if performed && round % 4 == 0 {
-            // The change comes to one that rests.
+            // The change comes while the waiter rests.
             while counts().1 == before {
                 assert!(begun.elapsed() < Duration::from_secs(600), "nobody rests");
                 std::thread::yield_now();
@@ -223,7 +224,7 @@ fn who_rests_sees_the_change_and_what_was_written_before_it() {
     }
 }
 
-/// Also by its own clock: each rest is short, and the waiter looks between them.
+/// Patience also ends by the waiter's own clock: each rest is short, and the waiter looks at the clock in between.
 #[test]
 fn patience_ends() {
     let (_turn, performed) = instructions();
@@ -231,7 +232,7 @@ fn patience_ends() {
     let mut looks = 0;
     let mut watch = |patience| {
         let before = counts().1;
-        // SAFETY: the CPU or the handler performs them.
+        // SAFETY: the CPU or the handler executes the instructions.
         let seen = unsafe {
             spin::watch(&word.0, Acquire, patience, |_| {
                 looks += 1;

@@ -1,5 +1,5 @@
-//! Where the kernel cannot wipe a page in a forked child, the C library's fork tells the child that it is one: every
-//! lock works there, without the waiters that are not there. A filter of system calls makes such a kernel.
+//! If the kernel cannot wipe a page in a forked child, the C library's fork informs the child. Every lock then works in
+//! the child, without the waiters that do not exist there. A system call filter imitates such a kernel.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -10,18 +10,18 @@ use flashlock_native::{Native, NoStats, Word32, epoch, registry};
 
 type Here = Native<NoStats>;
 
-/// Waiters that a child does not have.
+/// Waiters in the parent that a child does not have.
 const WAITERS: usize = 2;
-/// Seconds that a child may take: against hangs.
+/// Seconds that a child may take, in case of a hang.
 const LIMIT: u32 = 60;
 
-/// From now on `madvise(…, MADV_WIPEONFORK)` fails in this thread, and in those that it starts.
+/// Makes `madvise(…, MADV_WIPEONFORK)` fail from now on in this thread, and in threads that it starts.
 fn refuse_to_wipe() {
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     let end = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    // The system call's number is at 0, the low half of its third argument at 32.
+    // The system call's number is at offset 0, the low half of its third argument at 32.
     let mut steps = [
         step(load, 0, 0, 0),
         step(equal, 0, 3, libc::SYS_madvise as u32),
@@ -39,12 +39,12 @@ fn refuse_to_wipe() {
     assert_eq!(outcomes, [0, 0]);
 }
 
-/// Forks; how the child ended: as `body` says, or killed.
+/// Forks. Returns how the child ended: with the result of `body`, or killed.
 fn in_a_child(body: impl FnOnce() -> bool) -> Result<(), String> {
-    // SAFETY: the child uses locks and nothing else of the parent's.
+    // SAFETY: the child uses locks and nothing else from the parent.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: the limit kills the child; it ends without the parent's destructors.
+        // SAFETY: the alarm kills a child that hangs; the child ends without the parent's destructors.
         unsafe {
             libc::alarm(LIMIT);
             libc::_exit(i32::from(!body()));
@@ -60,7 +60,7 @@ fn in_a_child(body: impl FnOnce() -> bool) -> Result<(), String> {
     }
 }
 
-/// The forking thread holds the lock, others wait; the child releases it and finds itself alone.
+/// The forking thread holds the lock, and others wait. The child releases the lock and has no waiters.
 fn works_in_a_child<L: RawLock<Here, Queue: Sync>>() -> Result<(), String> {
     let (word, queue) = (Word32(AtomicU32::new(0)), L::new_queue());
     let waiting = AtomicU32::new(0);
@@ -76,7 +76,7 @@ fn works_in_a_child<L: RawLock<Here, Queue: Sync>>() -> Result<(), String> {
         while waiting.load(Relaxed) < WAITERS as u32 {
             std::thread::yield_now();
         }
-        // As a rule they are in the queue by then. It holds whether they are or not.
+        // Usually they are in the queue by now. The test holds in either case.
         std::thread::sleep(Duration::from_millis(2));
         let outcome = in_a_child(|| {
             L::unlock(&word, &queue);
@@ -112,7 +112,7 @@ fn the_c_library_tells_a_child() {
     assert_eq!(differs(), Err("it says no".into()), "nobody has told the child yet, so it must not know");
     registry::prepare();
     assert_eq!(differs(), Ok(()));
-    // A child's child is told, too.
+    // A child's child is informed too.
     assert_eq!(
         in_a_child(|| {
             let childs = epoch::current();

@@ -1,7 +1,7 @@
 //! # C11 threads: `mtx_*` and `cnd_*`
 //!
-//! glibc's are pthread objects under other names (same size, same kinds), and call its internal functions, so they are
-//! interposed apart. Only the answers differ.
+//! glibc's C11 objects are pthread objects under other names (same size, same kinds). Its C11 functions call glibc's
+//! internal functions, so they are interposed separately. Only the return values differ.
 
 use core::ffi::c_int;
 
@@ -13,7 +13,7 @@ const THRD_ERROR: c_int = 2;
 const THRD_NOMEM: c_int = 3;
 const THRD_TIMEDOUT: c_int = 4;
 
-/// The `thrd_*` answer for an error number.
+/// The `thrd_*` value for an error number.
 pub fn answer(error: c_int) -> c_int {
     match error {
         0 => THRD_SUCCESS,

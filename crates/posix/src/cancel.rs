@@ -1,7 +1,8 @@
 //! # Sleeping at a cancellation point
 //!
-//! A raw futex call is none, so a thread that may be cancelled sleeps in glibc's `sem_wait`, on a semaphore of its own
-//! node; see `cancel.c`. It is glibc's own function, looked up behind ours.
+//! A raw futex call is not a cancellation point. So a thread that may be cancelled sleeps in glibc's `sem_wait` or
+//! `sem_clockwait` instead, on a semaphore in its own node; see `cancel.c`. The function is glibc's own, looked up
+//! behind ours.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{
@@ -18,7 +19,7 @@ use crate::glibc;
 
 type Wait = unsafe extern "C-unwind" fn(*mut sem_t, clockid_t, *const timespec) -> c_int;
 
-/// What runs if the thread is cancelled.
+/// The function that runs if the thread is cancelled.
 pub(crate) type Cleanup = unsafe extern "C-unwind" fn(*mut c_void);
 
 unsafe extern "C-unwind" {
@@ -33,26 +34,26 @@ unsafe extern "C-unwind" {
     fn flashlock_call_cancellable(call: Call, cleanup: Cleanup, arg: *mut c_void) -> c_int;
 }
 
-/// What may be a cancellation point.
+/// A function in which the thread may be cancelled.
 type Call = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 
-/// `call(arg)`; if the thread is cancelled in it, `cleanup(arg)` runs.
+/// Calls `call(arg)`; if the thread is cancelled during it, `cleanup(arg)` runs.
 ///
 /// # Safety
-/// As for the two.
+/// As for the two functions.
 pub(crate) unsafe fn call(call: Call, cleanup: Cleanup, arg: *mut c_void) -> c_int {
-    // SAFETY: the caller's; `arg` outlives the call, and the cancelled thread's cleanup.
+    // SAFETY: the caller guarantees it; `arg` outlives the call, and a cancelled thread's cleanup.
     unsafe { flashlock_call_cancellable(call, cleanup, arg) }
 }
 
 /// glibc's `sem_wait`, or `sem_clockwait` if there is a deadline.
 unsafe extern "C-unwind" fn wait(semaphore: *mut sem_t, clock: clockid_t, until: *const timespec) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { if until.is_null() { glibc::sem_wait(semaphore) } else { glibc::sem_clockwait(semaphore, clock, until) } }
 }
 
-/// [`Machine::park`](flashlock_locks::machine::Machine::park), of the calling thread with its own node, as a
-/// cancellation point. If it is cancelled, `cleanup(arg)` runs.
+/// [`Machine::park`](flashlock_locks::machine::Machine::park) for the calling thread and its own node, as a
+/// cancellation point. If the thread is cancelled, `cleanup(arg)` runs.
 pub(crate) fn park(
     me: Handle,
     word: &Word32,
@@ -68,7 +69,7 @@ pub(crate) fn park(
         if deadline.clock == Clock::Realtime {
             clock = libc::CLOCK_REALTIME;
         }
-        // A time before 1970 has passed; the kernel would call it invalid.
+        // A time before 1970 has passed, but the kernel would reject it as invalid.
         time = timespec { tv_sec: deadline.sec.max(0), tv_nsec: deadline.nsec.into() };
         time_at = &raw const time;
     }
@@ -78,7 +79,7 @@ pub(crate) fn park(
     fence(SeqCst);
     let mut result = 0;
     if word.0.load(Relaxed) == expected {
-        // SAFETY: the semaphore lives for ever; `time` and `arg` outlive the call, and the cancelled thread's cleanup.
+        // SAFETY: the semaphore is never freed; `time` and `arg` outlive the call, and a cancelled thread's cleanup.
         result = unsafe { flashlock_wait_cancellable(wait, slot.semaphore.as_ptr(), clock, time_at, cleanup, arg) };
     }
     awake(me);
@@ -90,12 +91,12 @@ pub(crate) fn park(
     }
 }
 
-/// The calling thread does not sleep at its semaphore any more. To be called by `cleanup`, too.
+/// Notes that the calling thread no longer sleeps at its semaphore. `cleanup` must call it too.
 pub(crate) fn awake(me: Handle) {
     pool::slot(me).at_semaphore.store(0, Relaxed);
 }
 
 unsafe extern "C-unwind" {
-    /// glibc's.
+    /// glibc's function.
     pub(crate) fn pthread_testcancel();
 }

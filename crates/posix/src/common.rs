@@ -1,8 +1,8 @@
 //! # Functions that do not depend on the chosen lock
 //!
-//! Spinlocks and semaphores are the same whichever lock serves the mutexes, so they have a table of their own beside
-//! [`dispatch`](crate::dispatch)'s: one that counts, and one that does not; and glibc's own, which go with glibc's
-//! mutexes. It is installed with the other.
+//! Spinlocks and semaphores are the same whichever lock serves the mutexes. So they have tables of their own beside
+//! those of [`dispatch`](crate::dispatch): one that counts, one that does not, and glibc's own, which go with glibc's
+//! mutexes. The table is installed together with the mutexes' table.
 
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{
@@ -23,7 +23,7 @@ use crate::{glibc, sem, spin};
 macro_rules! define_common {
     ($($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $real:path, $watched:expr,
        $role:ident $($what:ident $object:ident)?;)*) => {
-        /// The functions.
+        /// The functions that do not depend on the chosen lock.
         pub struct Common {
             $(
                 #[doc = concat!("`", stringify!($field), "`, of pthreads or as it is")]
@@ -36,31 +36,31 @@ macro_rules! define_common {
                 Self { $($field: $generic),* }
             }
 
-            /// The same, and the counters know what is used.
+            /// Like [`Self::of`], but the counters record the object of each call.
             #[cfg(feature = "stats")]
             const fn counting<M: Machine<Word = Word32>>() -> Self {
                 Self { $($field: crate::table::counted!($role, $generic, counted::$field::<M>)),* }
             }
         }
 
-        /// Before anything is known: find out, then go on.
+        /// Used before the choice is known: find it out, then go on.
         mod first {
             use super::*;
             $(
                 pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
                     crate::dispatch::settle();
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller guarantees it.
                     unsafe { (common().$field)($($arg),*) }
                 }
             )*
         }
 
-        /// Everything to glibc.
+        /// Leaves everything to glibc.
         mod real {
             use super::*;
             $(
                 pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller guarantees it.
                     unsafe { $real($($arg),*) }
                 }
             )*
@@ -120,22 +120,22 @@ pub fn common() -> &'static Common {
     unsafe { &*crate::table::load_near!(COMMON) }
 }
 
-/// Whose functions are called.
+/// Which functions are called.
 #[derive(Clone, Copy)]
 pub(crate) enum Whose {
-    /// glibc's: the user wants them, or their layout is unknown.
+    /// glibc's: the user chose them, or their layout is unknown.
     Glibc,
-    /// glibc's, counting.
+    /// glibc's, with counters.
     #[cfg(feature = "stats")]
     Watched,
     /// Ours.
     Plain,
-    /// Ours, counting.
+    /// Ours, with counters.
     #[cfg(feature = "stats")]
     Counting,
 }
 
-/// Installs the table. Of several threads that do so at once the first prevails.
+/// Installs the table. If several threads do so at once, the first wins.
 pub(crate) fn install(whose: Whose) {
     let chosen: &'static Common = match whose {
         Whose::Glibc => &GLIBC,
@@ -146,6 +146,6 @@ pub(crate) fn install(whose: Whose) {
         Whose::Counting => &COUNTING,
     };
     let first = (&raw const FIRST).cast_mut();
-    // AcqRel, Acquire: with the table comes all that was settled before; pairs with the Acquire in `common` and here.
+    // AcqRel, Acquire: publishes everything settled before with the table; pairs with the Acquire in `common` and here.
     let _ = COMMON.compare_exchange(first, core::ptr::from_ref(chosen).cast_mut(), AcqRel, Acquire);
 }

@@ -1,14 +1,16 @@
 //! # The semantics of `pthread_cond_*`, with mutexes on a lock `L`
 //!
+//! The condition variable functions that a program calls when its mutexes are of the lock `L`.
+//!
 //! | condition variable | mutex | served by |
 //! |---|---|---|
 //! | private | ours | our queue; a broadcast moves its waiters to the mutex's queue |
-//! | private | glibc's (robust, PI, …) | our queue; the mutex through glibc, whose EOWNERDEAD comes out of the wait |
+//! | private | glibc's (robust, PI, …) | our queue; glibc serves the mutex, and the wait returns its EOWNERDEAD |
 //! | process-shared | glibc's | glibc |
 //! | process-shared | ours | glibc's condition variable; see `wait_shared` |
 //!
-//! Waits are cancellation points: the mutex is held again when cleanup handlers run, and a signal that had come to the
-//! cancelled thread goes to another.
+//! Waits are cancellation points. The mutex is held again when cleanup handlers run. A signal that the cancelled thread
+//! has received is passed to another waiter.
 
 use core::ffi::{c_int, c_void};
 
@@ -27,10 +29,10 @@ use crate::layout::{COND_MONOTONIC, COND_SHARED, Cond, Mutex};
 use crate::mutex::{clock_of, deadline, is_mine, lock, name_holder, own, unlock};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// How long a wait on glibc's condition variable with our mutex lasts before it looks for itself, in ns.
+/// How long a wait on glibc's condition variable with our mutex lasts before it returns and looks again, in ns.
 const SHARED_SLICE_NS: i64 = 5_000_000;
 
-/// A wait in progress: all that its end needs.
+/// A wait in progress: everything needed to end it.
 struct Waiting<'a, M: Machine<Word = Word32>> {
     queue: &'a CondQueue<M>,
     mutex: *mut pthread_mutex_t,
@@ -42,21 +44,21 @@ struct ToQueue<L, M>(core::marker::PhantomData<(L, M)>);
 
 impl<L: RawLock<M>, M: Machine<Word = Word32>> Morph for ToQueue<L, M> {
     fn adopt(&self, mutex: u64, chain: Chain) {
-        // SAFETY: the waiters in the chain have yet to acquire this mutex, so it exists.
+        // SAFETY: the waiters in the chain will acquire this mutex, so it exists.
         let mutex = unsafe { Mutex::at(mutex as *mut pthread_mutex_t) };
         L::adopt(&mutex.word, mutex.queue::<L::Queue>(), chain);
     }
 }
 
 impl<M: Machine<Word = Word32>> Waiting<'_, M> {
-    /// Acquires the mutex in the way that the end of the wait asks for, and ends what `wait_private` has begun.
+    /// Acquires the mutex as the outcome of the wait requires, and ends what `wait_private` began.
     ///
     /// # Safety
-    /// The mutex exists and is a waiter's on this condition variable.
+    /// The mutex exists, and the waiter waits on this condition variable with it.
     unsafe fn reacquire<L: RawLock<M>>(&self, outcome: Outcome) -> c_int {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         let result = unsafe { self.acquire::<L>(outcome) };
-        // SAFETY: the caller's; we hold the mutex, or glibc has refused it.
+        // SAFETY: the caller guarantees it; we hold the mutex, or glibc has refused it.
         unsafe { Mutex::at(self.mutex) }.end_wait();
         result
     }
@@ -64,7 +66,7 @@ impl<M: Machine<Word = Word32>> Waiting<'_, M> {
     unsafe fn acquire<L: RawLock<M>>(&self, outcome: Outcome) -> c_int {
         match outcome {
             Outcome::Moved(me) => {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 let mutex = unsafe { Mutex::at(self.mutex) };
                 L::lock_adopted(&mutex.word, mutex.queue::<L::Queue>(), me);
                 if is_plain(mutex.kind.load(Relaxed)) {
@@ -75,20 +77,20 @@ impl<M: Machine<Word = Word32>> Waiting<'_, M> {
                 0
             }
             Outcome::Signaled(baton) => {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 let result = unsafe { lock::<L, M>(self.mutex) };
                 pass_baton::<M>(baton);
                 result
             }
             Outcome::TimedOut => {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { lock::<L, M>(self.mutex) }
             }
         }
     }
 }
 
-/// A cancelled thread's wait ends: with the mutex held, and no signal swallowed.
+/// Ends the wait of a cancelled thread: with the mutex held, and without losing a signal.
 unsafe extern "C-unwind" fn cleanup<L: RawLock<M>, M: Machine<Word = Word32>>(arg: *mut c_void) {
     // SAFETY: `wait_private` passes its own `Waiting`, whose frame is intact while this runs.
     let waiting = unsafe { &*arg.cast::<Waiting<'_, M>>() };
@@ -98,8 +100,9 @@ unsafe extern "C-unwind" fn cleanup<L: RawLock<M>, M: Machine<Word = Word32>>(ar
     unsafe { waiting.reacquire::<L>(outcome) };
 }
 
-/// The address under which a waiter is queued: 0 if a broadcast must not move it to the mutex's queue, because glibc
-/// serves the mutex, or because the waiter keeps holding it (a recursive mutex, held more than once).
+/// The mutex address under which a waiter is queued. It is 0 if a broadcast must not move the waiter to the mutex's
+/// queue: because glibc serves the mutex, or because the waiter keeps it locked (a recursive mutex that is held more
+/// than once).
 fn movable(mutex: &Mutex) -> u64 {
     match decode(mutex.kind.load(Relaxed)) {
         Kind::Glibc(_) => 0,
@@ -113,9 +116,9 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
     mutex: *mut pthread_mutex_t,
     until: Option<Deadline>,
 ) -> c_int {
-    // SAFETY: the caller's: the mutex exists.
+    // SAFETY: the caller guarantees that the mutex exists.
     let object = unsafe { Mutex::at(mutex) };
-    // Asked before queueing: a broadcast must not move somebody to the queue of a mutex that he will not wait for.
+    // Checked before queueing: a broadcast must not move a thread to the queue of a mutex for which it will not wait.
     if matches!(decode(object.kind.load(Relaxed)), Kind::Checking | Kind::Recursive) && !is_mine(object) {
         return EPERM;
     }
@@ -126,7 +129,8 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
     let refused = unsafe { unlock::<L, M>(mutex) };
     if refused != 0 {
         object.end_wait();
-        // One of glibc's mutexes: never moved, but perhaps woken by a broadcast, which then goes on.
+        // A mutex of glibc's: the waiter is never moved, but a broadcast may have woken it. Then the broadcast must go
+        // on.
         if let Outcome::Signaled(baton) = queue.cancel(me) {
             pass_baton::<M>(baton);
         }
@@ -145,7 +149,7 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
     }
 }
 
-/// A wait that is all glibc's.
+/// A wait that glibc serves entirely.
 struct SharedWait {
     cond: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
@@ -154,9 +158,9 @@ struct SharedWait {
 
 impl SharedWait {
     unsafe extern "C-unwind" fn wait(arg: *mut c_void) -> c_int {
-        // SAFETY: `wait_shared` passes its own.
+        // SAFETY: `wait_shared` passes its own `SharedWait`.
         let Self { cond, mutex, until } = unsafe { &*arg.cast::<Self>() };
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             match *until {
                 None => glibc::pthread_cond_wait(*cond, *mutex),
@@ -165,24 +169,24 @@ impl SharedWait {
         }
     }
 
-    /// The thread was cancelled. glibc has acquired the mutex again.
+    /// Ends the wait of a cancelled thread. glibc has acquired the mutex again.
     unsafe extern "C-unwind" fn cleanup(arg: *mut c_void) {
         // SAFETY: as above; POSIX: the mutex outlives the wait.
         unsafe { Mutex::at((*arg.cast::<Self>()).mutex) }.end_wait();
     }
 }
 
-/// A process-shared condition variable is glibc's. With a mutex of ours whose word follows glibc's protocol, glibc's
-/// code can release and acquire that, too. With any other, the wait is made on a mutex of its own, in slices, for a
-/// signal that comes between the release of the one and the wait on the other is missed; POSIX allows a wait to end
-/// without a signal.
+/// Waits on a process-shared condition variable, which is glibc's. If the word of our mutex follows glibc's protocol,
+/// glibc's code can release and acquire that mutex too. With any other mutex of ours, the thread waits with a proxy
+/// mutex, in slices. It needs slices because it misses a signal that comes between the release of our mutex and the
+/// wait. POSIX allows a wait to end without a signal.
 unsafe fn wait_shared<L: RawLock<M>, M: Machine<Word = Word32>>(
     cond: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
     until: Option<(clockid_t, *const timespec)>,
 ) -> c_int {
     M::trace(Event::GlibcShared);
-    // SAFETY: the caller's, for all of this function; the proxy is a free mutex of glibc's.
+    // SAFETY: the caller guarantees it, for all of this function; the proxy is a free mutex of glibc's.
     unsafe {
         let object = Mutex::at(mutex);
         let kind = decode(object.kind.load(Relaxed));
@@ -217,7 +221,7 @@ unsafe fn wait_shared<L: RawLock<M>, M: Machine<Word = Word32>>(
         object.end_wait();
         glibc::pthread_mutex_unlock(&raw mut proxy);
         pthread_setcancelstate(before, core::ptr::null_mut());
-        // With the mutex held, as POSIX wants it.
+        // With the mutex held, as POSIX requires.
         pthread_testcancel();
         if result == ETIMEDOUT && !last_slice { 0 } else { result }
     }
@@ -229,15 +233,16 @@ unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 
-/// `pthread_cond_init`: glibc's, which leaves one of ours without waiters. Counts what will be left to glibc.
+/// `pthread_cond_init`: calls glibc's, which leaves our condition variable without waiters. Counts objects that will be
+/// left to glibc.
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
     cond: *mut pthread_cond_t,
     attr: *const pthread_condattr_t,
 ) -> c_int {
-    // SAFETY: the caller's; what is looked at was initialised just now.
+    // SAFETY: the caller guarantees it; the object was just initialised.
     unsafe {
         let result = glibc::pthread_cond_init(cond, attr);
         if result == 0 && Cond::<M>::at(cond).flags() & COND_SHARED != 0 {
@@ -250,12 +255,12 @@ pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
 /// `pthread_cond_wait`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn wait<L: RawLock<M>, M: Machine<Word = Word32>>(
     cond: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {
@@ -268,13 +273,13 @@ pub unsafe extern "C-unwind" fn wait<L: RawLock<M>, M: Machine<Word = Word32>>(
 /// `pthread_cond_timedwait`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn timedwait<L: RawLock<M>, M: Machine<Word = Word32>>(
     cond: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
     until: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let monotonic = Cond::<M>::at(cond).flags() & COND_MONOTONIC != 0;
         let clock = if monotonic { libc::CLOCK_MONOTONIC } else { libc::CLOCK_REALTIME };
@@ -285,7 +290,7 @@ pub unsafe extern "C-unwind" fn timedwait<L: RawLock<M>, M: Machine<Word = Word3
 /// `pthread_cond_clockwait`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn clockwait<L: RawLock<M>, M: Machine<Word = Word32>>(
     cond: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
@@ -293,7 +298,7 @@ pub unsafe extern "C-unwind" fn clockwait<L: RawLock<M>, M: Machine<Word = Word3
     until: *const timespec,
 ) -> c_int {
     let Some(known) = clock_of(clock) else { return EINVAL };
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let Some(end) = deadline(known, until) else { return EINVAL };
         let object = Cond::<M>::at(cond);
@@ -307,9 +312,9 @@ pub unsafe extern "C-unwind" fn clockwait<L: RawLock<M>, M: Machine<Word = Word3
 /// `pthread_cond_signal`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn signal<M: Machine<Word = Word32>>(cond: *mut pthread_cond_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {
@@ -324,11 +329,11 @@ pub unsafe extern "C-unwind" fn signal<M: Machine<Word = Word32>>(cond: *mut pth
 /// `pthread_cond_broadcast`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn broadcast<L: RawLock<M>, M: Machine<Word = Word32>>(
     cond: *mut pthread_cond_t,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {
@@ -343,9 +348,9 @@ pub unsafe extern "C-unwind" fn broadcast<L: RawLock<M>, M: Machine<Word = Word3
 /// `pthread_cond_destroy`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn destroy<M: Machine<Word = Word32>>(cond: *mut pthread_cond_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {

@@ -1,11 +1,12 @@
-//! # From the exported function to the chosen lock
+//! # Dispatch: from the exported function to the chosen lock
 //!
-//! One table of functions per lock, waiting policy and (with the feature `stats`) listener, made from the catalogue.
-//! The exported functions jump through [`table`]; at first that points to functions which read the settings, install
-//! the right table and go on there. So a lock call costs one indirect jump, and nothing asks whether statistics are on.
+//! Each exported function jumps through [`table`] to the chosen lock. There is one table of functions for each lock,
+//! waiting policy and (with the feature `stats`) listener, made from the catalogue. At first [`table`] points to
+//! functions that read the settings, install the right table and continue there. So a lock call costs one indirect
+//! jump, and does not check whether statistics are on.
 //!
-//! Resolution reads the [`environment`] only: it allocates nothing, writes nothing and looks up no symbol, for it may
-//! run inside malloc, and before any constructor. What wants more ([`init`]) waits for our constructor.
+//! Resolution only reads the [`environment`]. It allocates nothing, writes nothing and looks up no symbol, because it
+//! may run inside malloc and before any constructor. Everything else ([`init`]) waits for our constructor.
 
 use core::ffi::c_int;
 use core::sync::atomic::{
@@ -67,7 +68,7 @@ define_table! {
 
 macro_rules! define_choosers {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        /// The table of a choice. The order of each list is that of `LockInfo::waits`.
+        /// The table for a choice. The order of each list is that of `LockInfo::waits`.
         #[inline(never)]
         fn plain(choice: &Choice) -> &'static Table {
             match choice.lock {
@@ -78,7 +79,7 @@ macro_rules! define_choosers {
             }
         }
 
-        /// The same, counting.
+        /// The same, with counters.
         #[cfg(feature = "stats")]
         #[inline(never)]
         fn counting(choice: &Choice) -> &'static Table {
@@ -94,11 +95,11 @@ macro_rules! define_choosers {
 
 for_each_lock!(define_choosers);
 
-/// What the user chose.
+/// The user's choice.
 enum Wanted<'a> {
-    /// A lock of ours.
+    /// One of our locks.
     Good(Choice),
-    /// glibc's own.
+    /// glibc's own lock.
     Glibc,
     Bad(BadChoice<'a>),
     Unreadable,
@@ -114,7 +115,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// What the program runs under; `None`: glibc's own.
+    /// The lock that the program runs under; `None` means glibc's own.
     fn choice(&self) -> Option<Choice> {
         match self {
             Self::Good(choice) => Some(*choice),
@@ -124,8 +125,8 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Reads the settings and installs the table. Several threads may do so at once: one table is installed, whose all of
-/// them use. What is wrong is not reported here, in somebody's lock call, but by [`init`].
+/// Reads the settings and installs the table. Several threads may do so at once: one table is installed, and all of
+/// them use it. An error is not reported here, in the program's lock call, but by [`init`].
 #[cold]
 fn resolve() -> &'static Table {
     let value = environment::value(settings::ENV);
@@ -138,14 +139,14 @@ fn resolve() -> &'static Table {
     install(chosen)
 }
 
-/// What was chosen of both kinds; `None`: glibc's own.
+/// The chosen locks of both kinds; `None` means glibc's own.
 pub(crate) struct Choices {
     pub(crate) mutex: Option<Choice>,
     pub(crate) rw: Option<RwChoice>,
 }
 
-/// Reads both; settles what was tuned, which holds for both. Who wants glibc's mutexes wants its readers-writer locks
-/// as well, if he does not name another one.
+/// Reads both choices, and sets the tunables, which apply to both. A program with glibc's mutexes also gets glibc's
+/// readers-writer locks, unless the user names another one.
 pub(crate) fn choices(value: Option<&Value>, rw_value: Option<&Value>) -> Choices {
     let mutex = Wanted::read(value).choice();
     let mut tunables = mutex.map_or(Choice::DEFAULT.tunables, |choice| choice.tunables);
@@ -166,8 +167,8 @@ pub(crate) fn is_busted(wanted: &str) -> bool {
     cfg!(feature = "busted") && wanted == "busted"
 }
 
-/// The table of a choice. It counts only if there are counters: the descriptor comes from the environment, and anybody
-/// may have put it there.
+/// The table for a choice. It counts only if there are counters. The descriptor comes from the environment and is not
+/// trusted.
 fn choose(_wanted: &str, choice: Option<&Choice>, _stats: Option<i32>) -> (&'static Table, Whose) {
     #[cfg(feature = "busted")]
     if is_busted(_wanted) && choice.is_some() {
@@ -180,15 +181,15 @@ fn choose(_wanted: &str, choice: Option<&Choice>, _stats: Option<i32>) -> (&'sta
     choice.map_or((&GLIBC, Whose::Glibc), |choice| (plain(choice), Whose::Plain))
 }
 
-/// Reads the settings and installs all tables, if that has not been done.
+/// Reads the settings and installs all tables, unless that has been done.
 pub(crate) fn settle() {
     if core::ptr::eq(table(), &raw const FIRST) {
         resolve();
     }
 }
 
-/// What is done at load time, when files can be read and symbols looked up: before threads exist, as a rule, and before
-/// the program gives up privileges or system calls.
+/// Runs at load time, when files can be read and symbols looked up: usually before there are threads, and before the
+/// program gives up privileges or system calls.
 pub fn init() {
     settle();
     dispatch_rw::resolve_early();
@@ -212,7 +213,7 @@ pub fn init() {
     glibc::prepare();
 }
 
-/// Says what is wrong with the choice of a lock, once: processes that inherit it find it empty.
+/// Reports an error in the choice of a lock, once: processes that inherit the variable find it empty.
 fn report_lock() {
     if !layout::prepare() {
         let version = layout::glibc_version().to_bytes();
@@ -233,11 +234,11 @@ fn report_lock() {
     value.forget();
 }
 
-/// What is said of a value that is [`Unreadable`].
+/// The message for a value that is [`Unreadable`].
 pub(crate) const UNREADABLE: &[u8] = b" is not UTF-8, or longer than 255 bytes";
 const _: () = assert!(environment::LONGEST == 255);
 
-/// The machine that `FLASHLOCK_TOPOLOGY` imagines. Says once what is wrong with it.
+/// The machine that `FLASHLOCK_TOPOLOGY` describes. Reports an error in it, once.
 fn imagined() -> Option<[u32; 3]> {
     let value = environment::value(settings::ENV_TOPOLOGY)?;
     let name = settings::ENV_TOPOLOGY.as_bytes();
@@ -267,7 +268,7 @@ mod tests {
         let choose = |fd| choose_for(Some(&Choice::DEFAULT), fd);
         let (plain, glibc) = (choose(None), choose_for(None, None));
         let foreign = std::fs::File::open("/proc/self/exe").unwrap();
-        // SAFETY: the name is a C string; the descriptor stays open to the end of the test.
+        // SAFETY: the name is a C string; the descriptor stays open until the end of the test.
         let unsealed = unsafe { libc::memfd_create(c"foreign".as_ptr(), libc::MFD_ALLOW_SEALING) };
         assert!(unsealed >= 0);
         for fd in [-1, 0, 1, 9_999, foreign.as_raw_fd(), unsealed] {

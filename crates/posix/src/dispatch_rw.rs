@@ -1,6 +1,7 @@
-//! # From the exported function to the chosen readers-writer lock
+//! # Dispatch: from the exported function to the chosen readers-writer lock
 //!
-//! As [`dispatch`](crate::dispatch), of which it is the other half: mutexes and readers-writer locks are chosen apart.
+//! Each exported readers-writer function jumps through [`table`] to the chosen lock. This is the other half of
+//! [`dispatch`](crate::dispatch), and works like it: mutexes and readers-writer locks are chosen separately.
 
 use core::ffi::c_int;
 use core::sync::atomic::{
@@ -52,7 +53,7 @@ define_table! {
 
 macro_rules! define_choosers {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        /// The table of a choice. The order of each list is that of `RwInfo::waits`.
+        /// The table for a choice. The order of each list is that of `RwInfo::waits`.
         #[inline(never)]
         fn plain(choice: RwChoice) -> &'static Table {
             match choice.lock {
@@ -63,7 +64,7 @@ macro_rules! define_choosers {
             }
         }
 
-        /// The same, counting.
+        /// The same, with counters.
         #[cfg(feature = "stats")]
         #[inline(never)]
         fn counting(choice: RwChoice) -> &'static Table {
@@ -88,7 +89,7 @@ fn resolve() -> &'static Table {
     install(choose(text, if layout::prepare() { choice } else { None }, stats_fd()))
 }
 
-/// The table of a choice; of glibc's own lock if there is none.
+/// The table for a choice; without a choice, the table of glibc's own lock.
 fn choose(_wanted: &str, choice: Option<RwChoice>, _stats: Option<i32>) -> &'static Table {
     #[cfg(feature = "busted")]
     if is_busted(_wanted) && choice.is_some() {
@@ -101,14 +102,14 @@ fn choose(_wanted: &str, choice: Option<RwChoice>, _stats: Option<i32>) -> &'sta
     choice.map_or(&GLIBC, plain)
 }
 
-/// At load time.
+/// Resolves at load time, unless that has been done.
 pub(crate) fn resolve_early() {
     if core::ptr::eq(table(), &raw const FIRST) {
         resolve();
     }
 }
 
-/// Says what is wrong with the choice, once: processes that inherit it find it empty.
+/// Reports an error in the choice, once: processes that inherit the variable find it empty.
 pub(crate) fn report_lock() {
     let Some(value) = environment::value(settings::ENV_RW) else { return };
     let name = settings::ENV_RW.as_bytes();

@@ -1,26 +1,26 @@
-//! # The environment, read where it lies
+//! # Reading the environment without libc
 //!
-//! Without libc's `getenv`, which a program may interpose, and without allocation: this runs in the first lock call of
-//! a process, perhaps inside malloc. A value is copied out byte by byte, because another thread may be emptying it
-//! meanwhile ([`Value::forget`]); what may change is never seen through a Rust reference, only through raw pointers and
-//! atomics.
+//! The settings are read with this module, in the first lock call of a process, perhaps inside malloc. So it allocates
+//! nothing, and does not use libc's `getenv`, which a program may interpose. It reads the strings where they are. A
+//! value is copied byte by byte, because another thread may be emptying it meanwhile ([`Value::forget`]). Memory that
+//! may change is accessed only through raw pointers and atomics, never through a Rust reference.
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// The longest value that is understood, in bytes.
+/// The longest accepted value, in bytes.
 pub(crate) const LONGEST: usize = 255;
 
 /// The value of an environment variable.
 pub(crate) struct Value {
-    /// Its first byte in the environment; it ends with a NUL.
+    /// Its first byte in the environment; the value ends with a NUL.
     place: *mut u8,
     copy: [u8; LONGEST],
-    /// How long it is; [`Value::TOO_LONG`] if it is longer than `copy`.
+    /// Its length, or [`Value::TOO_LONG`] if it is longer than `copy`.
     length: usize,
 }
 
-/// A value that cannot be text of ours: not UTF-8, or longer than [`LONGEST`].
+/// The value is not UTF-8, or longer than [`LONGEST`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
@@ -30,12 +30,13 @@ impl Value {
     /// The value at `place`.
     ///
     /// # Safety
-    /// There are bytes there, up to a NUL, which live as long as the process and which nobody but [`Value::forget`]
-    /// changes.
+    /// There are bytes at `place`, up to a NUL. They live as long as the process, and only [`Value::forget`] changes
+    /// them.
     unsafe fn at(place: *mut u8) -> Self {
         let mut value = Self { place, copy: [0; LONGEST], length: 0 };
         loop {
-            // SAFETY: the caller's; no byte before this one was the NUL. Relaxed: a byte means nothing beyond itself.
+            // SAFETY: the caller guarantees it; no earlier byte was the NUL. Relaxed: a byte means nothing beyond
+            // itself.
             let byte = unsafe { AtomicU8::from_ptr(place.add(value.length)).load(Relaxed) };
             if byte == 0 {
                 return value;
@@ -49,27 +50,27 @@ impl Value {
         }
     }
 
-    /// What it says.
+    /// The value as text.
     pub(crate) fn text(&self) -> Result<&str, Unreadable> {
         let bytes = self.copy.get(..self.length).ok_or(Unreadable)?;
         core::str::from_utf8(bytes).map_err(|_| Unreadable)
     }
 
-    /// Empties it in the environment, so that the processes that inherit it do not report it again. Only where the
-    /// kernel has put it: a string that the program gave to `putenv` may be a constant.
+    /// Empties the value in the environment, so that the processes that inherit it do not report it again. Does so only
+    /// for a string from the kernel: a string that the program gave to `putenv` may be a constant.
     pub(crate) fn forget(self) {
         if is_initial(self.place) {
-            // SAFETY: as in `at`; the byte is the value's first, or its NUL, and lies in the initial stack, which is
+            // SAFETY: as in `at`; the byte is the value's first, or its NUL, and is in the initial stack, which is
             // writable.
             unsafe { AtomicU8::from_ptr(self.place).store(0, Relaxed) };
         }
     }
 }
 
-/// Whether a string lies among those that the kernel has laid on the initial stack: above the auxiliary vector's random
+/// Whether a string is one of those that the kernel put on the initial stack: above the auxiliary vector's random
 /// bytes, and below the program's file name.
 fn is_initial(place: *mut u8) -> bool {
-    // SAFETY: getauxval reads the process's own vector; 0 for an entry that is not there.
+    // SAFETY: getauxval reads the process's own vector; it returns 0 for a missing entry.
     let (above, below) = unsafe { (libc::getauxval(libc::AT_RANDOM), libc::getauxval(libc::AT_EXECFN)) };
     (above..below).contains(&(place as libc::c_ulong))
 }
@@ -79,15 +80,15 @@ pub(crate) fn value(name: &str) -> Option<Value> {
     unsafe extern "C" {
         static environ: *const *mut c_char;
     }
-    // SAFETY: `environ` is null or a null-terminated array of C strings, which nobody changes before `main`; a thread
-    // that calls `setenv` later finds everything resolved.
+    // SAFETY: `environ` is null or a null-terminated array of C strings, which nothing changes before `main`. By the
+    // time a thread calls `setenv`, everything is resolved.
     unsafe { find(environ, name) }
 }
 
 /// # Safety
-/// `entries` is null or a null-terminated array of C strings, whose values are as [`Value::at`] wants them.
+/// `entries` is null or a null-terminated array of C strings, whose values satisfy [`Value::at`].
 unsafe fn find(mut entries: *const *mut c_char, name: &str) -> Option<Value> {
-    // SAFETY: the caller's; nothing behind the null is read.
+    // SAFETY: the caller guarantees it; nothing after the null is read.
     unsafe {
         while !entries.is_null() && !(*entries).is_null() {
             if let Some(place) = value_in(*entries, name) {
@@ -99,14 +100,14 @@ unsafe fn find(mut entries: *const *mut c_char, name: &str) -> Option<Value> {
     None
 }
 
-/// Where the value begins in `NAME=value`, if the entry is of that name. Reads nothing behind the `=`.
+/// The address of the value in `NAME=value`, if the entry has that name. Reads nothing after the `=`.
 ///
 /// # Safety
 /// `entry` is a C string.
 unsafe fn value_in(entry: *mut c_char, name: &str) -> Option<*mut u8> {
     let mut here = entry.cast::<u8>();
     for &wanted in name.as_bytes().iter().chain(b"=") {
-        // SAFETY: the caller's; all bytes before this one were as wanted, so none was the NUL.
+        // SAFETY: the caller guarantees it; all earlier bytes matched, so none was the NUL.
         unsafe {
             if *here != wanted {
                 return None;
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
     use std::ffi::CString;
 
-    /// Entries as the kernel passes them: writable, and never freed.
+    /// Entries like those that the kernel passes: writable, and never freed.
     fn entries(texts: &[&[u8]]) -> Vec<*mut c_char> {
         let entry = |text: &&[u8]| CString::new(*text).unwrap().into_raw();
         texts.iter().map(entry).chain([core::ptr::null_mut()]).collect()
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(found(&list, "FLASHLOCK").unwrap().text(), Ok("mcs"));
         assert_eq!(found(&list, "FLASHLOCK_TOPOLOGY").unwrap().text(), Ok("2x2x1"));
         assert!(found(&list, "FLASHLOCK_STATS_FD").is_none());
-        // SAFETY: null is no array at all.
+        // SAFETY: null means no array.
         assert!(unsafe { find(core::ptr::null(), "FLASHLOCK") }.is_none());
     }
 
@@ -160,7 +161,7 @@ mod tests {
         let list = entries(&[b"A=1", b"FLASHLOCK=mcz"]);
         found(&list, "FLASHLOCK").unwrap().forget();
         assert_eq!(found(&list, "FLASHLOCK").unwrap().text(), Ok("mcz"));
-        // cargo sets this one for tests; nothing else here looks at it.
+        // cargo sets this variable for tests; nothing else here reads it.
         let name = "CARGO_PKG_DESCRIPTION";
         assert_ne!(value(name).unwrap().text(), Ok(""));
         value(name).unwrap().forget();

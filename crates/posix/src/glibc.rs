@@ -1,11 +1,12 @@
 //! # glibc's own functions
 //!
-//! Looked up behind us in the search order, once: all at load time, or one at its first use if that comes earlier. The
-//! condition variable has two symbol versions; the newer is asked for by name.
+//! Our code calls glibc's pthread functions through this module. Each is looked up once, as the next definition after
+//! ours in the search order: all at load time, or one at its first use if that is earlier. The condition variable
+//! functions have two symbol versions; the newer is requested by name.
 //!
-//! Before glibc 2.34 a thread's first look-up allocates. A malloc that initialises its mutexes before we are loaded
-//! must not come to that, so `pthread_mutex_init` and `pthread_rwlock_init` are called by glibc's other names for them,
-//! which need no look-up.
+//! Before glibc 2.34, a thread's first look-up allocates. That must not happen to a malloc that initialises its mutexes
+//! before we are loaded. So `pthread_mutex_init` and `pthread_rwlock_init` are called by other names that glibc has for
+//! them, which need no look-up.
 
 use core::ffi::{CStr, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -15,7 +16,7 @@ use libc::{
     pthread_rwlockattr_t, pthread_spinlock_t, sem_t, timespec,
 };
 
-/// The first version with today's condition variable.
+/// The first version with the current condition variable.
 const COND_VERSION: &CStr = if cfg!(target_arch = "x86_64") { c"GLIBC_2.3.2" } else { c"GLIBC_2.17" };
 
 #[cold]
@@ -39,7 +40,7 @@ macro_rules! real {
             #[doc = concat!("glibc's `", stringify!($name), "`; `ENOSYS` where it has none.")]
             ///
             /// # Safety
-            /// As for the function.
+            /// As for the C function.
             pub unsafe fn $name($($arg: $type),*) -> c_int {
                 let found = look_up::$name();
                 if found.is_null() {
@@ -47,12 +48,12 @@ macro_rules! real {
                 }
                 // SAFETY: glibc's function of this name has this type.
                 let function: unsafe extern "C-unwind" fn($($type),*) -> c_int = unsafe { core::mem::transmute(found) };
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { function($($arg),*) }
             }
         )*
 
-        /// Where each function is.
+        /// The address of each function.
         mod look_up {
             use super::*;
             $(
@@ -68,7 +69,7 @@ macro_rules! real {
             )*
         }
 
-        /// Looks all of them up, so that no later call has to.
+        /// Looks up all functions, so that no later call has to.
         pub fn prepare() {
             $($(#[$cfg])? look_up::$name();)*
         }
@@ -89,14 +90,14 @@ unsafe extern "C-unwind" {
     /// glibc's `pthread_mutex_init`.
     ///
     /// # Safety
-    /// As for the function.
+    /// As for the C function.
     #[link_name = "__pthread_mutex_init"]
     pub fn pthread_mutex_init(mutex: *mut pthread_mutex_t, attr: *const pthread_mutexattr_t) -> c_int;
 
     /// glibc's `pthread_rwlock_init`.
     ///
     /// # Safety
-    /// As for the function.
+    /// As for the C function.
     #[link_name = "__pthread_rwlock_init"]
     pub fn pthread_rwlock_init(lock: *mut pthread_rwlock_t, attr: *const pthread_rwlockattr_t) -> c_int;
 }

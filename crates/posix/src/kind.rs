@@ -1,7 +1,8 @@
-//! # What kind of mutex it is
+//! # The kind of a mutex
 //!
-//! glibc's `__kind`: the type in the low bits, then flags. 0x100 and 0x200 (elision forced or forbidden;
-//! `settype(NORMAL)` sets the latter) change nothing for us.
+//! Each mutex function decodes `__kind` here, to see which semantics apply and whether glibc must serve the mutex. The
+//! word is glibc's: the type in the low bits, then flags. The flags 0x100 and 0x200 (elision forced or forbidden;
+//! `settype(NORMAL)` sets the latter) make no difference to us.
 
 use core::hint::cold_path;
 
@@ -12,21 +13,21 @@ const ROBUST: u32 = 0x10;
 const INHERIT: u32 = 0x20;
 const PROTECT: u32 = 0x40;
 const SHARED: u32 = 0x80;
-/// Everything that matters.
+/// All bits that make a difference.
 const MASK: u32 = TYPE | ROBUST | INHERIT | PROTECT | SHARED;
-/// What glibc's destroy leaves behind.
+/// The `__kind` that glibc's destroy leaves behind.
 pub const DESTROYED: u32 = u32::MAX;
 
-/// The kinds that we tell apart.
+/// The kinds that we distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Default, normal or adaptive: nobody asks for the owner, no count.
+    /// Default, normal or adaptive: no owner check, no count.
     Plain,
     /// Recursive.
     Recursive,
     /// Error-checking.
     Checking,
-    /// glibc's to serve, and why.
+    /// Served by glibc, for this reason.
     Glibc(Event),
 }
 
@@ -39,7 +40,7 @@ pub fn is_plain(kind: u32) -> bool {
     }
 }
 
-/// What a `__kind` means.
+/// The meaning of a `__kind`.
 pub fn decode(kind: u32) -> Kind {
     match kind & MASK {
         0 | 3 => Kind::Plain,

@@ -1,11 +1,14 @@
-//! # Where glibc keeps what (x86-64 and other 64-bit Linux)
+//! # The layout of glibc's objects (x86-64 and other 64-bit Linux)
+//!
+//! How a lock's state and glibc's own fields share the memory of a pthread object. Functions of this crate view a
+//! program's objects through the types here.
 //!
 //! ```text
 //! pthread_mutex_t (40 bytes)                          pthread_cond_t (48 bytes)
 //!  0  our word (glibc: __lock, same protocol)          0  CondQueue, 20 bytes
 //!  4  recursion count, as glibc's __count             20  –
 //!  8  owner's thread id, as glibc's __owner           28  __wrefs from glibc 2.41 on \  bit 0: process-shared
-//! 12  glibc's __nusers; our waiters in its upper half   36  __wrefs up to glibc 2.40   /  bit 1: CLOCK_MONOTONIC
+//! 12  glibc's __nusers; upper half: our waiters       36  __wrefs up to glibc 2.40   /  bit 1: CLOCK_MONOTONIC
 //! 16  __kind, glibc's                                 40  –
 //! 20  glibc's __spins; the first word of a queue of 20 bytes
 //! 24  our queue, 16 bytes (glibc: robust list)
@@ -18,12 +21,12 @@
 //! 48  glibc's __flags: the kind
 //! ```
 //!
-//! The count is kept for recursive mutexes, and the owner for all, exactly as glibc keeps them, so that code which runs
-//! glibc's functions on the same mutex sees what it expects.
+//! Recursive mutexes keep the count, and all mutexes the owner, exactly as glibc does. So code that runs glibc's
+//! functions on the same mutex sees what it expects.
 //!
-//! The layout goes by the version of glibc that the process runs on, and is then checked against what its own
-//! `pthread_*_init` does (that of condition variables from glibc 2.34 on). An unknown version, or one that answers
-//! otherwise, is left alone: everything goes to glibc.
+//! The layout is selected by the version of glibc that the process runs on. It is then checked against what glibc's own
+//! `pthread_*_init` functions do (for condition variables only from glibc 2.34 on). If the version is unknown, or the
+//! check fails, flashlock leaves pthread objects alone: every call goes to glibc.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::offset_of;
@@ -35,21 +38,21 @@ use flashlock_native::Word32;
 
 use crate::glibc;
 
-/// A waiter, in [`Mutex::users`].
+/// A condition variable's waiter, counted in [`Mutex::users`].
 const WAITER: u32 = 1 << 16;
 
-/// A `pthread_mutex_t`, seen by us.
+/// Our view of a `pthread_mutex_t`.
 #[repr(C)]
 pub struct Mutex {
     /// The lock's word.
     pub word: Word32,
     /// How often a recursive mutex is held.
     pub count: AtomicU32,
-    /// Thread id of the holder. Of a plain mutex it is for debuggers only, and 0 where it is not at hand.
+    /// The holder's thread id. For a plain mutex it is only for debuggers, and 0 if the id is not at hand.
     pub owner: AtomicU32,
-    /// glibc's `__nusers`, by which its destroy tells that somebody uses the mutex. Our lock and unlock leave it alone,
-    /// and glibc's code may count in it what we release, or the other way round. In its upper half: who waits on a
-    /// condition variable, and is to acquire the mutex again.
+    /// glibc's `__nusers`, by which glibc's destroy sees that the mutex is in use. Our lock and unlock do not change
+    /// it. glibc's code may count an acquisition that we release, or the reverse. The upper half counts the threads
+    /// that wait on a condition variable and will acquire the mutex again.
     users: AtomicU32,
     /// glibc's `__kind`.
     pub kind: AtomicU32,
@@ -57,7 +60,7 @@ pub struct Mutex {
     queue: [Word32; 4],
 }
 
-// On AArch64 glibc's has 8 bytes more, at its end.
+// On AArch64, glibc's type has 8 more bytes at its end.
 const _: () = assert!(size_of::<Mutex>() <= size_of::<libc::pthread_mutex_t>());
 const _: () =
     assert!(offset_of!(Mutex, kind) == 16 && offset_of!(Mutex, spins) == 20 && offset_of!(Mutex, queue) == 24);
@@ -66,41 +69,42 @@ impl Mutex {
     /// The mutex at an address.
     ///
     /// # Safety
-    /// There is a `pthread_mutex_t` at the address, for as long as the reference is used.
+    /// There is a `pthread_mutex_t` at the address for as long as the reference is used.
     #[inline(always)]
     pub unsafe fn at<'a>(address: *mut libc::pthread_mutex_t) -> &'a Self {
-        // SAFETY: the caller's. All fields are atomics, valid for any bytes.
+        // SAFETY: the caller guarantees the object. All fields are atomics, valid for any bytes.
         unsafe { &*address.cast::<Self>() }
     }
 
-    /// One more waits on a condition variable, and will have to acquire the mutex again. The caller holds it.
+    /// Counts one more thread that waits on a condition variable and will acquire the mutex again. The caller holds the
+    /// mutex.
     pub fn begin_wait(&self) {
         self.users.fetch_add(WAITER, Relaxed);
     }
 
-    /// One less. The caller has acquired the mutex again; it is the same count, whoever held it meanwhile.
+    /// Counts one less. The caller has acquired the mutex again; other holders in between do not affect the count.
     pub fn end_wait(&self) {
         self.users.fetch_sub(WAITER, Relaxed);
     }
 
-    /// Whether somebody waits who will have to acquire it. Of glibc's count, which may be too high or too low, nothing
-    /// is seen.
+    /// Whether a thread waits that will acquire the mutex again. The result does not depend on glibc's own count, which
+    /// may be too high or too low.
     pub fn has_waiters(&self) -> bool {
         self.users.load(Relaxed).wrapping_add(WAITER / 2) >= WAITER
     }
 
-    /// The lock's queue: a `Q` made of words, in our 16 bytes; or in 20, with glibc's `__spins`, which is nobody's
-    /// where no code of glibc's may touch the mutex.
+    /// The lock's queue: a `Q` made of words. It is in our 16 bytes, or in 20 bytes with glibc's `__spins`, which is
+    /// unused if no glibc code may touch the mutex.
     #[inline(always)]
     pub fn queue<Q>(&self) -> &Q {
         const { assert!(size_of::<Q>() <= 20 && align_of::<Q>() <= 4) };
         let at = if size_of::<Q>() <= 16 { offset_of!(Self, queue) } else { offset_of!(Self, spins) };
-        // SAFETY: `Q` is the queue of a lock on `Word32`s: it fits (checked above), and any bytes are valid words.
+        // SAFETY: `Q` is a queue made of `Word32`s. It fits (checked above), and any bytes are valid words.
         unsafe { &*(&raw const *self).byte_add(at).cast::<Q>() }
     }
 }
 
-/// A `pthread_cond_t`, seen by us.
+/// Our view of a `pthread_cond_t`.
 #[repr(C)]
 pub struct Cond<M: Machine<Word = Word32>> {
     /// The waiters.
@@ -110,16 +114,16 @@ pub struct Cond<M: Machine<Word = Word32>> {
 
 const _: () = assert!(size_of::<Cond<flashlock_native::Native>>() == size_of::<libc::pthread_cond_t>());
 
-/// A `pthread_rwlock_t`, seen by us.
+/// Our view of a `pthread_rwlock_t`.
 #[repr(C)]
 pub struct RwLock {
     state: [Word32; 6],
-    /// Thread id of who holds it for writing.
+    /// Thread id of the writer that holds it.
     pub writer: AtomicU32,
-    /// glibc's `__shared`: 0 if the lock is this process's own.
+    /// glibc's `__shared`: 0 if the lock is private to this process.
     pub shared: AtomicU32,
     rest: [AtomicU32; 4],
-    /// glibc's `__flags`: one of its kinds.
+    /// glibc's `__flags`: its kind.
     pub kind: AtomicU32,
     pad: AtomicU32,
 }
@@ -134,10 +138,10 @@ impl RwLock {
     /// The readers-writer lock at an address.
     ///
     /// # Safety
-    /// There is a `pthread_rwlock_t` at the address, for as long as the reference is used.
+    /// There is a `pthread_rwlock_t` at the address for as long as the reference is used.
     #[inline(always)]
     pub unsafe fn at<'a>(address: *mut libc::pthread_rwlock_t) -> &'a Self {
-        // SAFETY: the caller's. All fields are atomics, valid for any bytes.
+        // SAFETY: the caller guarantees the object. All fields are atomics, valid for any bytes.
         unsafe { &*address.cast::<Self>() }
     }
 
@@ -145,7 +149,7 @@ impl RwLock {
     #[inline(always)]
     pub fn state<S>(&self) -> &S {
         const { assert!(size_of::<S>() <= 24 && align_of::<S>() <= 4) };
-        // SAFETY: `S` is the state of a lock on `Word32`s: it fits (checked above), and any bytes are valid words.
+        // SAFETY: `S` is a state made of `Word32`s. It fits (checked above), and any bytes are valid words.
         unsafe { &*(&raw const self.state).cast::<S>() }
     }
 }
@@ -162,10 +166,10 @@ impl<M: Machine<Word = Word32>> Cond<M> {
     /// The condition variable at an address.
     ///
     /// # Safety
-    /// There is a `pthread_cond_t` at the address, for as long as the reference is used.
+    /// There is a `pthread_cond_t` at the address for as long as the reference is used.
     #[inline(always)]
     pub unsafe fn at<'a>(address: *mut libc::pthread_cond_t) -> &'a Self {
-        // SAFETY: the caller's. All fields are atomics, valid for any bytes.
+        // SAFETY: the caller guarantees the object. All fields are atomics, valid for any bytes.
         unsafe { &*address.cast::<Self>() }
     }
 
@@ -173,16 +177,16 @@ impl<M: Machine<Word = Word32>> Cond<M> {
     #[inline]
     pub fn flags(&self) -> u32 {
         let at = COND_FLAGS_AT.load(Relaxed) as usize;
-        // SAFETY: 28 or 36, a word inside `self`.
+        // SAFETY: the offset is 28 or 36, a word inside `self`.
         unsafe { &*(&raw const *self).byte_add(at).cast::<AtomicU32>() }.load(Relaxed)
     }
 }
 
-/// One row per range of versions (minor numbers of glibc 2) with one layout: first, last, offset of `__wrefs`.
-/// `cargo xtask glibc` runs the tests on some of each row; docs/glibc.md says on which.
+/// One row for each range of glibc 2 versions (minor numbers) that have the same layout: first, last, offset of
+/// `__wrefs`. `cargo xtask glibc` runs the tests on some versions of each row; docs/glibc.md lists them.
 const LAYOUTS: &[(u32, u32, u32)] = &[(31, 40, 36), (41, 44, 28)];
 
-/// The version of the glibc that the process runs on, as it gives it.
+/// The version of the glibc that the process runs on, as glibc states it.
 pub fn glibc_version() -> &'static CStr {
     unsafe extern "C" {
         safe fn gnu_get_libc_version() -> *const c_char;
@@ -191,7 +195,7 @@ pub fn glibc_version() -> &'static CStr {
     unsafe { CStr::from_ptr(gnu_get_libc_version()) }
 }
 
-/// Settles the layout. Whether it is known; if not, nothing of ours may touch a pthread object.
+/// Sets the layout. Returns whether it is known; if not, none of our code may touch a pthread object.
 pub fn prepare() -> bool {
     let Some(minor) = minor_version(glibc_version().to_bytes()) else { return false };
     let Some(flags_at) = layout_of(minor) else { return false };
@@ -212,16 +216,16 @@ fn minor_version(version: &[u8]) -> Option<u32> {
     parts.next()?.parse().ok()
 }
 
-/// From this version on, looking a function up does not allocate. Before, glibc is not asked about its condition
-/// variables, for we may be inside malloc; these versions will not change any more.
+/// From this version on, looking up a function does not allocate. We may be inside malloc, so in earlier versions we do
+/// not ask glibc about its condition variables; those versions will not change any more.
 const LOOKS_UP_QUIETLY: u32 = 34;
 
-/// Lets glibc initialise a recursive mutex, and looks where it put that. It neither takes a lock nor allocates for
-/// that.
+/// Lets glibc initialise a recursive mutex, and checks where it put the kind. For that glibc neither takes a lock nor
+/// allocates.
 fn glibc_agrees_on_mutexes() -> bool {
     let mut bytes = [0u8; size_of::<libc::pthread_mutex_t>()];
-    // SAFETY: attributes are initialised before use, and the bytes are copied from an object of their size. (All-zero
-    // is valid for both.)
+    // SAFETY: attributes are initialised before use, and the bytes are copied from an object of that size. (All-zero is
+    // valid for both.)
     unsafe {
         let mut attr: libc::pthread_mutexattr_t = core::mem::zeroed();
         let mut object: libc::pthread_mutex_t = core::mem::zeroed();
@@ -233,7 +237,7 @@ fn glibc_agrees_on_mutexes() -> bool {
     has_only(&bytes, 16, libc::PTHREAD_MUTEX_RECURSIVE as u8)
 }
 
-/// The same of a readers-writer lock that prefers writers, and of one that processes share.
+/// The same check for a readers-writer lock that prefers writers, and for one that processes share.
 fn glibc_agrees_on_rwlocks() -> bool {
     let bytes_of = |kind, shared| {
         let mut bytes = [0u8; size_of::<libc::pthread_rwlock_t>()];
@@ -261,7 +265,7 @@ unsafe extern "C" {
     fn pthread_rwlockattr_setpshared(attr: *mut libc::pthread_rwlockattr_t, shared: c_int) -> c_int;
 }
 
-/// The same of a condition variable with the monotonic clock.
+/// The same check for a condition variable with the monotonic clock.
 fn glibc_agrees_on_conds(flags_at: usize) -> bool {
     let mut bytes = [0u8; size_of::<libc::pthread_cond_t>()];
     // SAFETY: as above.
@@ -276,7 +280,7 @@ fn glibc_agrees_on_conds(flags_at: usize) -> bool {
     has_only(&bytes, flags_at, COND_MONOTONIC as u8)
 }
 
-/// Whether all bytes are 0 but the one at `at`, which is `value`.
+/// Whether all bytes are 0 except the one at `at`, which is `value`.
 fn has_only(bytes: &[u8], at: usize, value: u8) -> bool {
     bytes.iter().enumerate().all(|(i, &byte)| byte == if i == at { value } else { 0 })
 }
@@ -296,7 +300,7 @@ mod tests {
     #[test]
     fn waiters_are_counted_beside_glibcs_users() {
         let mut object = libc::PTHREAD_MUTEX_INITIALIZER;
-        // SAFETY: the test's own.
+        // SAFETY: the test's own object.
         let mutex = unsafe { Mutex::at(&raw mut object) };
         for glibcs in [0, 1, 3, u32::MAX, u32::MAX - 2] {
             mutex.users.store(glibcs, Relaxed);

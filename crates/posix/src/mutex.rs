@@ -1,14 +1,16 @@
 //! # The semantics of `pthread_mutex_*`, on a lock `L`
 //!
-//! | kind | relock by the holder | unlock by another | unlock of a free one |
+//! The mutex functions that a program calls when `L` is chosen.
+//!
+//! | kind | relock by the holder | unlock by another | unlock of a free mutex |
 //! |---|---|---|---|
 //! | default, normal, adaptive | waits for ever (timed: ETIMEDOUT) | allowed | allowed, does nothing |
 //! | recursive | counts (EAGAIN at 2^32 − 1) | EPERM | EPERM |
 //! | error-checking | EDEADLK (`trylock`: EBUSY) | EPERM | EPERM |
 //!
-//! An invalid `abstime` is an error only if the call must wait. `errno` is never touched. Owner and count need no
-//! ordering: a thread that reads its own id wrote it itself, and any other value means "not mine" (and is protected by
-//! the lock).
+//! An invalid `abstime` is an error only if the call must wait. `errno` is never changed. Owner and count need no
+//! ordering. If a thread reads its own id, it wrote that id itself. Any other value means "not mine" (and is protected
+//! by the lock).
 
 use core::ffi::c_int;
 use core::hint::cold_path;
@@ -34,7 +36,7 @@ enum Wait {
     Until(Clock, *const timespec),
 }
 
-/// A clock that mutexes and condition variables know.
+/// The clock, if mutexes and condition variables support it.
 pub(crate) fn clock_of(clock: clockid_t) -> Option<Clock> {
     match clock {
         libc::CLOCK_REALTIME => Some(Clock::Realtime),
@@ -43,21 +45,21 @@ pub(crate) fn clock_of(clock: clockid_t) -> Option<Clock> {
     }
 }
 
-/// The deadline in a timespec, if that is valid.
+/// The deadline in a timespec, if it is valid.
 ///
 /// # Safety
 /// `until` points to a timespec.
 pub(crate) unsafe fn deadline(clock: Clock, until: *const timespec) -> Option<Deadline> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let timespec { tv_sec, tv_nsec } = unsafe { *until };
     let nsec = u32::try_from(tv_nsec).ok().filter(|nsec| *nsec < 1_000_000_000)?;
     Some(Deadline { clock, sec: tv_sec, nsec })
 }
 
-/// Acquires the lock of a mutex, whatever its kind. 0, EINVAL or ETIMEDOUT.
+/// Acquires the lock of a mutex of any kind. Returns 0, EINVAL or ETIMEDOUT.
 ///
 /// # Safety
-/// A timespec in `wait` can be read.
+/// A timespec in `wait` is readable.
 unsafe fn acquire<L: RawLock<M>, M: Machine<Word = Word32>>(mutex: &Mutex, wait: Wait) -> c_int {
     let queue = mutex.queue::<L::Queue>();
     match wait {
@@ -67,20 +69,20 @@ unsafe fn acquire<L: RawLock<M>, M: Machine<Word = Word32>>(mutex: &Mutex, wait:
         }
         _ if L::try_lock(&mutex.word, queue) => 0,
         Wait::Until(clock, until) => {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             let Some(until) = (unsafe { deadline(clock, until) }) else { return EINVAL };
             if L::lock_until(&mutex.word, queue, until).is_ok() { 0 } else { ETIMEDOUT }
         }
     }
 }
 
-/// The calling thread has acquired a recursive or error-checking mutex.
+/// Records that the calling thread has acquired a recursive or error-checking mutex.
 pub(crate) fn own(mutex: &Mutex) {
     mutex.owner.store(thread::id(), Relaxed);
     mutex.count.store(1, Relaxed);
 }
 
-/// The calling thread has acquired a plain mutex. For who looks at it, in a debugger: nothing here asks.
+/// Records that the calling thread has acquired a plain mutex. Only debuggers read this: nothing here does.
 #[inline(always)]
 pub(crate) fn name_holder(mutex: &Mutex) {
     mutex.owner.store(holder::id(), Relaxed);
@@ -90,7 +92,7 @@ pub(crate) fn is_mine(mutex: &Mutex) -> bool {
     mutex.owner.load(Relaxed) == thread::id()
 }
 
-/// One level more. EAGAIN if there are too many.
+/// Adds a level of recursion. EAGAIN if there are too many.
 fn recurse(mutex: &Mutex) -> c_int {
     let count = mutex.count.load(Relaxed);
     if count == u32::MAX {
@@ -103,14 +105,14 @@ fn recurse(mutex: &Mutex) -> c_int {
 /// Acquires a mutex that is not plain.
 #[cold]
 unsafe fn lock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t, wait: Wait) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let mutex = unsafe { Mutex::at(address) };
     match decode(mutex.kind.load(Relaxed)) {
         Kind::Recursive if is_mine(mutex) => return recurse(mutex),
         Kind::Checking if is_mine(mutex) => return EDEADLK,
         Kind::Glibc(why) => {
             M::trace(why);
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             return unsafe {
                 match wait {
                     Wait::Forever => glibc::pthread_mutex_lock(address),
@@ -123,7 +125,7 @@ unsafe fn lock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pth
         }
         _ => {}
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let result = unsafe { acquire::<L, M>(mutex, wait) };
     if result == 0 {
         own(mutex);
@@ -131,23 +133,23 @@ unsafe fn lock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pth
     result
 }
 
-/// The same, as long as it takes. Not inlined, so that the uncontended pair needs no stack.
+/// [`lock_other`] without a deadline. Not inlined, so that an uncontended lock and unlock need no stack.
 #[cold]
 #[inline(never)]
 unsafe fn lock_other_forever<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { lock_other::<L, M>(address, Wait::Forever) }
 }
 
-/// `pthread_mutex_init`: glibc's, which leaves a free lock of ours. Counts what will be left to glibc.
+/// `pthread_mutex_init`: calls glibc's, which leaves a free lock of ours. Counts objects that will be left to glibc.
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
     address: *mut pthread_mutex_t,
     attr: *const pthread_mutexattr_t,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let result = unsafe { glibc::pthread_mutex_init(address, attr) };
     if result == 0 {
         // SAFETY: initialised just now.
@@ -164,14 +166,14 @@ pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
 /// `pthread_mutex_lock`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 #[inline]
 pub unsafe extern "C-unwind" fn lock<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let mutex = unsafe { Mutex::at(address) };
     if !is_plain(mutex.kind.load(Relaxed)) {
         cold_path();
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         return unsafe { lock_other_forever::<L, M>(address) };
     }
     L::lock(&mutex.word, mutex.queue::<L::Queue>());
@@ -182,18 +184,18 @@ pub unsafe extern "C-unwind" fn lock<L: RawLock<M>, M: Machine<Word = Word32>>(a
 /// `pthread_mutex_trylock`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn trylock<L: RawLock<M>, M: Machine<Word = Word32>>(
     address: *mut pthread_mutex_t,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let mutex = unsafe { Mutex::at(address) };
     let kind = decode(mutex.kind.load(Relaxed));
     match kind {
         Kind::Recursive if is_mine(mutex) => return recurse(mutex),
         Kind::Glibc(why) => {
             M::trace(why);
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             return unsafe { glibc::pthread_mutex_trylock(address) };
         }
         _ => {}
@@ -214,7 +216,7 @@ unsafe fn lock_within<L: RawLock<M>, M: Machine<Word = Word32>>(
     clock: Clock,
     until: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let mutex = Mutex::at(address);
         if is_plain(mutex.kind.load(Relaxed)) {
@@ -231,62 +233,63 @@ unsafe fn lock_within<L: RawLock<M>, M: Machine<Word = Word32>>(
 /// `pthread_mutex_timedlock`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn timedlock<L: RawLock<M>, M: Machine<Word = Word32>>(
     address: *mut pthread_mutex_t,
     until: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { lock_within::<L, M>(address, Clock::Realtime, until) }
 }
 
 /// `pthread_mutex_clocklock`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn clocklock<L: RawLock<M>, M: Machine<Word = Word32>>(
     address: *mut pthread_mutex_t,
     clock: clockid_t,
     until: *const timespec,
 ) -> c_int {
     let Some(clock) = clock_of(clock) else { return EINVAL };
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { lock_within::<L, M>(address, clock, until) }
 }
 
 /// `pthread_mutex_unlock`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 #[inline]
 pub unsafe extern "C-unwind" fn unlock<L: RawLock<M>, M: Machine<Word = Word32>>(
     address: *mut pthread_mutex_t,
 ) -> c_int {
-    // SAFETY: the caller's. The mutex may be gone once the lock is released; nothing is accessed afterwards.
+    // SAFETY: the caller guarantees it. The mutex may be freed once the lock is released; nothing is accessed
+    // afterwards.
     let mutex = unsafe { Mutex::at(address) };
     if !is_plain(mutex.kind.load(Relaxed)) {
         cold_path();
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         return unsafe { unlock_other::<L, M>(address) };
     }
-    mutex.owner.store(0, Relaxed); // glibc's code, if it locks this mutex next, insists on finding none.
+    mutex.owner.store(0, Relaxed); // If glibc's code locks this mutex next, it requires 0.
     L::unlock(&mutex.word, mutex.queue::<L::Queue>());
     0
 }
 
 #[cold]
 unsafe fn unlock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let mutex = unsafe { Mutex::at(address) };
     if let Kind::Glibc(why) = decode(mutex.kind.load(Relaxed)) {
         M::trace(why);
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         return unsafe { glibc::pthread_mutex_unlock(address) };
     }
     if !is_mine(mutex) {
         return EPERM;
     }
-    // An error-checking mutex that glibc's code has locked counts 0.
+    // An error-checking mutex that glibc's code has locked has count 0.
     let left = mutex.count.load(Relaxed).saturating_sub(1);
     mutex.count.store(left, Relaxed);
     if left == 0 {
@@ -299,15 +302,15 @@ unsafe fn unlock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut p
 /// `pthread_mutex_destroy`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn destroy<L: RawLock<M>, M: Machine<Word = Word32>>(
     address: *mut pthread_mutex_t,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let mutex = unsafe { Mutex::at(address) };
     if let Kind::Glibc(why) = decode(mutex.kind.load(Relaxed)) {
         M::trace(why);
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         return unsafe { glibc::pthread_mutex_destroy(address) };
     }
     if L::is_locked(&mutex.word, mutex.queue::<L::Queue>()) || mutex.has_waiters() {

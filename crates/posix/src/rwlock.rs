@@ -1,16 +1,19 @@
 //! # The semantics of `pthread_rwlock_*`, on a lock `L`
 //!
-//! | kind | a reader that a writer waits before | the same, if it holds the lock for reading already |
+//! The readers-writer lock functions that a program calls when `L` is chosen.
+//!
+//! | kind | a reader that arrives while a writer waits | the same, if the reader already holds the lock for reading |
 //! |---|---|---|
-//! | 0, 1 (glibc: prefer readers) | waits, but for the bound at most | passes |
-//! | 2 (prefer writers, not recursive) | waits | waits: the program has promised not to do so |
+//! | 0, 1 (glibc: prefer readers) | waits, for at most the bound | overtakes |
+//! | 2 (prefer writers, not recursive) | waits | waits: the program has promised not to do this |
 //!
-//! Who holds the lock for writing and wants it again, in either way, is answered EDEADLK, as by glibc; `try…` EBUSY. An
-//! invalid `abstime` or clock is an error even if the lock is free, as in glibc. Locks that processes share go to
-//! glibc. `errno` is never touched. What is destroyed is not looked at: glibc answers 0 for a lock that is held, too.
+//! If the writer that holds the lock requests it again, for reading or writing, the answer is EDEADLK, as in glibc;
+//! from `try…`, EBUSY. An invalid `abstime` or clock is an error even if the lock is free, as in glibc. glibc serves
+//! locks that processes share. `errno` is never changed. Destroying a lock does not check whether it is held: glibc
+//! also returns 0 for a held lock.
 //!
-//! The writer's id needs no ordering: a thread that reads its own wrote it itself, and any other value means "not mine"
-//! (and is protected by the lock).
+//! The writer's id needs no ordering. If a thread reads its own id, it wrote that id itself. Any other value means "not
+//! mine" (and is protected by the lock).
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -28,7 +31,7 @@ use crate::mutex::{clock_of, deadline};
 /// glibc's kind that prefers writers.
 const PREFER_WRITERS: u32 = 2;
 
-/// Whether glibc is to serve it. (The kinds are glibc's business; a shared lock is somebody else's, too.)
+/// Whether glibc serves the lock: other processes use it too.
 #[inline(always)]
 fn is_glibcs(lock: &RwLock) -> bool {
     lock.shared.load(Relaxed) != 0
@@ -38,7 +41,7 @@ fn address_of(lock: &RwLock) -> usize {
     core::ptr::from_ref(lock) as usize
 }
 
-/// How the calling thread reads a lock of this kind.
+/// How the calling thread reads this lock.
 fn reader(lock: &RwLock) -> Reader {
     if lock.kind.load(Relaxed) == PREFER_WRITERS {
         Reader::Behind
@@ -53,7 +56,7 @@ fn writer(lock: &RwLock) -> Writer {
     if lock.kind.load(Relaxed) == PREFER_WRITERS { Writer::Preferred } else { Writer::Fair }
 }
 
-/// The answer for a refusal.
+/// The error number for a refusal.
 fn answer(refusal: Refusal) -> c_int {
     match refusal {
         Refusal::Busy => EBUSY,
@@ -99,38 +102,39 @@ fn write<L: RawRwLock<M>, M: Machine<Word = Word32>>(lock: &RwLock, until: Optio
     }
 }
 
-/// `pthread_rwlock_init`: glibc's, which leaves a free lock of ours. Counts what will be left to glibc.
+/// `pthread_rwlock_init`: calls glibc's, which leaves a free lock of ours. Counts objects that will be left to glibc.
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
     address: *mut pthread_rwlock_t,
     attr: *const pthread_rwlockattr_t,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let result = unsafe { glibc::pthread_rwlock_init(address, attr) };
-    // SAFETY: initialised just now.
+    // SAFETY: just initialised.
     if result == 0 && is_glibcs(unsafe { RwLock::at(address) }) {
         M::trace(Event::SharedObject);
     }
     result
 }
 
-/// Defines functions that hand a lock of glibc's on to glibc, and do `$ours` with one of ours.
+/// Defines functions that pass a lock of glibc's on to glibc, and do `$ours` with one of ours.
 macro_rules! define {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) => $real:ident, |$lock:ident| $ours:expr;)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
-        /// As for the function.
+        /// As for the C function.
         pub unsafe extern "C-unwind" fn $name<L: RawRwLock<M>, M: Machine<Word = Word32>>(
             address: *mut pthread_rwlock_t, $($arg: $type),*
         ) -> c_int {
-            // SAFETY: the caller's. The lock may be gone once it is released; nothing is accessed afterwards.
+            // SAFETY: the caller guarantees it. The lock may be freed once it is released; nothing is accessed
+            // afterwards.
             let $lock = unsafe { RwLock::at(address) };
             if is_glibcs($lock) {
                 M::trace(Event::GlibcShared);
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 return unsafe { glibc::$real(address, $($arg),*) };
             }
             $ours
@@ -138,12 +142,12 @@ macro_rules! define {
     )*};
 }
 
-/// The deadline of a timed call, on a clock that locks know.
+/// The deadline of a timed call, if its clock is supported and its timespec is valid.
 ///
 /// # Safety
 /// `until` points to a timespec.
 unsafe fn deadline_on(clock: clockid_t, until: *const timespec) -> Option<Deadline> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { deadline(clock_of(clock)?, until) }
 }
 
@@ -153,7 +157,7 @@ define! {
 
     /// `pthread_rwlock_timedrdlock`
     timedrdlock(until: *const timespec) => pthread_rwlock_timedrdlock, |lock| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         match unsafe { deadline(Clock::Realtime, until) } {
             Some(until) => read::<L, M>(lock, Some(until)),
             None => EINVAL,
@@ -162,7 +166,7 @@ define! {
 
     /// `pthread_rwlock_clockrdlock`
     clockrdlock(clock: clockid_t, until: *const timespec) => pthread_rwlock_clockrdlock, |lock| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         match unsafe { deadline_on(clock, until) } {
             Some(until) => read::<L, M>(lock, Some(until)),
             None => EINVAL,
@@ -185,7 +189,7 @@ define! {
 
     /// `pthread_rwlock_timedwrlock`
     timedwrlock(until: *const timespec) => pthread_rwlock_timedwrlock, |lock| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         match unsafe { deadline(Clock::Realtime, until) } {
             Some(until) => write::<L, M>(lock, Some(until)),
             None => EINVAL,
@@ -194,7 +198,7 @@ define! {
 
     /// `pthread_rwlock_clockwrlock`
     clockwrlock(clock: clockid_t, until: *const timespec) => pthread_rwlock_clockwrlock, |lock| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         match unsafe { deadline_on(clock, until) } {
             Some(until) => write::<L, M>(lock, Some(until)),
             None => EINVAL,
@@ -214,7 +218,7 @@ define! {
     /// `pthread_rwlock_unlock`
     unlock() => pthread_rwlock_unlock, |lock| {
         if lock.writer.load(Relaxed) != 0 {
-            // Held for writing: nobody else has an id there. By whom does not matter.
+            // Held for writing: only a writer stores an id there. It does not matter which thread releases the lock.
             lock.writer.store(0, Relaxed);
         } else {
             held::forget(address_of(lock));

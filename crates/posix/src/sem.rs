@@ -1,9 +1,12 @@
 //! # The semantics of `sem_*`
 //!
+//! The semaphore functions that a program calls. Semaphores initialised here as private are ours; glibc serves all
+//! others.
+//!
 //! ```text
 //! sem_t (32 bytes)      ours                                      glibc's
 //!  0                    the semaphore's word: the value, unless     value
-//!                       somebody is queued
+//!                       a waiter is queued
 //!  4                    0                                          waiters
 //!  8                    0                                          0 private, else process-shared
 //! 12                    [`MARK`]                                   –
@@ -12,15 +15,17 @@
 //!
 //! | semaphore | served by |
 //! |---|---|
-//! | initialised here as private | ours, which the mark says |
+//! | initialised here as private | ours; the mark identifies it |
 //! | process-shared, named | glibc |
 //! | initialised by code that bypasses us | glibc |
 //!
-//! Who is not marked is glibc's in each call, so nothing else has to be known. [`destroy`] takes the mark off, for the
-//! memory may become a semaphore that glibc initialises, and glibc does not write to where it is. Waits are
-//! cancellation points (`sem_wait` and `sem_timedwait` also if there is a permit), and return EINTR when a handler has
-//! run, as glibc's: they sleep in glibc's. Unlike a mutex's, an invalid `abstime` is an error even where nothing has to
-//! be waited for, as in glibc.
+//! An unmarked semaphore is left to glibc in each call, so nothing else need be known about it. [`destroy`] removes the
+//! mark. Otherwise the memory may become a semaphore that glibc initialises, and glibc does not write to the mark's
+//! place.
+//!
+//! Waits are cancellation points (`sem_wait` and `sem_timedwait` even if there is a permit). Like glibc's, they return
+//! EINTR after a signal handler has run: they sleep in glibc's functions. Unlike with a mutex, an invalid `abstime` is
+//! an error even if there is no need to wait, as in glibc.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::mem::offset_of;
@@ -36,10 +41,10 @@ use crate::cancel::{self, pthread_testcancel};
 use crate::glibc;
 use crate::mutex::{clock_of, deadline};
 
-/// In a semaphore that [`init`] has made.
+/// Marks a semaphore that [`init`] has initialised.
 const MARK: u32 = 0x464c_5345;
 
-/// A `sem_t`, seen by us.
+/// Our view of a `sem_t`.
 #[repr(C)]
 struct Sem<M: Machine<Word = Word32>> {
     word: Word32,
@@ -55,46 +60,46 @@ const _: () = assert!(offset_of!(Sem<flashlock_native::Native>, mark) == 12);
 
 impl<M: Machine<Word = Word32>> Sem<M> {
     /// # Safety
-    /// There is a `sem_t` at the address, for as long as the reference is used.
+    /// There is a `sem_t` at the address for as long as the reference is used.
     #[inline(always)]
     unsafe fn at<'a>(address: *mut sem_t) -> &'a Self {
-        // SAFETY: the caller's. All fields are atomics, valid for any bytes.
+        // SAFETY: the caller guarantees the object. All fields are atomics, valid for any bytes.
         unsafe { &*address.cast::<Self>() }
     }
 
-    /// The semaphore, if it is ours. Relaxed: written before the semaphore was given to anybody.
+    /// The semaphore, if it is ours. Relaxed: the mark was written before any other thread could see the semaphore.
     #[inline(always)]
     fn ours(&self) -> Option<Semaphore<'_, M>> {
         (self.mark.load(Relaxed) == MARK).then_some(Semaphore { word: &self.word, queue: &self.queue })
     }
 }
 
-/// -1, and `errno`.
+/// Sets `errno` and returns -1.
 #[cold]
 fn fail(error: c_int) -> c_int {
-    // SAFETY: the calling thread's own.
+    // SAFETY: `errno` is the calling thread's own.
     unsafe { *libc::__errno_location() = error };
     -1
 }
 
-/// One that is not ours.
+/// Calls glibc's function, for a semaphore that is not ours.
 #[cold]
 unsafe fn left_to_glibc<M: Machine<Word = Word32>>(
     function: unsafe fn(*mut sem_t) -> c_int,
     address: *mut sem_t,
 ) -> c_int {
     M::trace(Event::GlibcSem);
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { function(address) }
 }
 
-/// A wait in progress: all that its end needs.
+/// A wait in progress: everything needed to end it.
 struct Waiting<'a, M: Machine<Word = Word32>> {
     semaphore: Semaphore<'a, M>,
     me: Handle,
 }
 
-/// A cancelled thread's wait ends, and swallows no permit.
+/// Ends the wait of a cancelled thread, without losing a permit.
 unsafe extern "C-unwind" fn cleanup<M: Machine<Word = Word32>>(arg: *mut c_void) {
     // SAFETY: `wait_slow` passes its own `Waiting`, whose frame is intact while this runs.
     let waiting = unsafe { &*arg.cast::<Waiting<'_, M>>() };
@@ -102,7 +107,7 @@ unsafe extern "C-unwind" fn cleanup<M: Machine<Word = Word32>>(arg: *mut c_void)
     waiting.semaphore.cancel(waiting.me);
 }
 
-/// There was no permit.
+/// Waits, after no permit was found.
 #[cold]
 fn wait_slow<M: Machine<Word = Word32>>(semaphore: Semaphore<'_, M>, until: Option<Deadline>) -> c_int {
     let ended = match semaphore.begin(until) {
@@ -123,7 +128,7 @@ fn wait_slow<M: Machine<Word = Word32>>(semaphore: Semaphore<'_, M>, until: Opti
 /// `sem_init`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
     address: *mut sem_t,
     shared: c_int,
@@ -133,7 +138,7 @@ pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
         return fail(EINVAL);
     }
     let ours = shared == 0;
-    // SAFETY: the caller's: there is memory for a semaphore, which nobody uses yet.
+    // SAFETY: the caller guarantees memory for a semaphore, which no thread uses yet.
     unsafe {
         if !ours {
             let result = glibc::sem_init(address, shared, value);
@@ -155,9 +160,9 @@ pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
 /// `sem_wait`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn wait<M: Machine<Word = Word32>>(address: *mut sem_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             return left_to_glibc::<M>(glibc::sem_wait, address);
@@ -170,9 +175,9 @@ pub unsafe extern "C-unwind" fn wait<M: Machine<Word = Word32>>(address: *mut se
 /// `sem_trywait`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn trywait<M: Machine<Word = Word32>>(address: *mut sem_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             return left_to_glibc::<M>(glibc::sem_trywait, address);
@@ -192,12 +197,12 @@ fn wait_until<M: Machine<Word = Word32>>(semaphore: Semaphore<'_, M>, until: Opt
 /// `sem_timedwait`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn timedwait<M: Machine<Word = Word32>>(
     address: *mut sem_t,
     until: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             M::trace(Event::GlibcSem);
@@ -214,13 +219,13 @@ pub unsafe extern "C-unwind" fn timedwait<M: Machine<Word = Word32>>(
 /// `sem_clockwait`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn clockwait<M: Machine<Word = Word32>>(
     address: *mut sem_t,
     clock: clockid_t,
     until: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             M::trace(Event::GlibcSem);
@@ -234,9 +239,10 @@ pub unsafe extern "C-unwind" fn clockwait<M: Machine<Word = Word32>>(
 /// `sem_post`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn post<M: Machine<Word = Word32>>(address: *mut sem_t) -> c_int {
-    // SAFETY: the caller's. The semaphore may be gone once the permit is there; it is not accessed afterwards.
+    // SAFETY: the caller guarantees it. The semaphore may be freed once the permit is there; it is not accessed
+    // afterwards.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             return left_to_glibc::<M>(glibc::sem_post, address);
@@ -245,12 +251,12 @@ pub unsafe extern "C-unwind" fn post<M: Machine<Word = Word32>>(address: *mut se
     }
 }
 
-/// `sem_getvalue`: the permits; 0, and never less, if somebody waits.
+/// `sem_getvalue`: the permits; 0, and never less, if threads wait.
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn getvalue<M: Machine<Word = Word32>>(address: *mut sem_t, value: *mut c_int) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             M::trace(Event::GlibcSem);
@@ -264,9 +270,9 @@ pub unsafe extern "C-unwind" fn getvalue<M: Machine<Word = Word32>>(address: *mu
 /// `sem_destroy`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn destroy<M: Machine<Word = Word32>>(address: *mut sem_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             M::trace(Event::GlibcSem);

@@ -1,8 +1,9 @@
 //! # The semantics of `pthread_spin_*`
 //!
-//! All four bytes are [`Polite`]'s, whichever lock serves the mutexes, in private memory and in memory that processes
-//! share. Initialisation writes what glibc's does, so a spinlock that code which bypasses us has initialised is free,
-//! and so is one in zeroed memory. No call fails, but a `trylock` of a held one; `errno` is never touched.
+//! A spinlock is always [`Polite`], on all four bytes, whichever lock serves the mutexes. This holds for private memory
+//! and for memory that processes share. Initialisation writes the same as glibc's, so a spinlock initialised by code
+//! that bypasses us is free, and so is one in zeroed memory. No call fails, except a `trylock` of a held lock. `errno`
+//! is never changed.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Release;
@@ -16,20 +17,20 @@ use libc::{EBUSY, pthread_spinlock_t};
 const _: () = assert!(size_of::<pthread_spinlock_t>() == size_of::<Word32>());
 
 /// # Safety
-/// There is a `pthread_spinlock_t` at the address, for as long as the reference is used.
+/// There is a `pthread_spinlock_t` at the address for as long as the reference is used.
 #[inline(always)]
 unsafe fn at<'a>(lock: *mut pthread_spinlock_t) -> &'a Word32 {
-    // SAFETY: the caller's. An atomic is valid for any bytes.
+    // SAFETY: the caller guarantees the object. An atomic is valid for any bytes.
     unsafe { &*lock.cast::<Word32>() }
 }
 
 /// `pthread_spin_init`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn init(lock: *mut pthread_spinlock_t, _shared: c_int) -> c_int {
-    // Release, as in `Polite`'s unlock, which pairs with the Acquire of whoever acquires first.
-    // SAFETY: the caller's.
+    // Release, as in `Polite`'s unlock; pairs with the Acquire of the first thread that acquires the lock.
+    // SAFETY: the caller guarantees it.
     unsafe { at(lock) }.store(polite::FREE, Release);
     0
 }
@@ -37,9 +38,9 @@ pub unsafe extern "C-unwind" fn init(lock: *mut pthread_spinlock_t, _shared: c_i
 /// `pthread_spin_lock`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn lock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     <Polite as RawLock<M>>::lock(unsafe { at(lock) }, &());
     0
 }
@@ -47,26 +48,26 @@ pub unsafe extern "C-unwind" fn lock<M: Machine<Word = Word32>>(lock: *mut pthre
 /// `pthread_spin_trylock`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn trylock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     if <Polite as RawLock<M>>::try_lock(unsafe { at(lock) }, &()) { 0 } else { EBUSY }
 }
 
 /// `pthread_spin_unlock`
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn unlock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: the caller's. The lock may be gone once it is released; nothing is accessed afterwards.
+    // SAFETY: the caller guarantees it. The lock may be freed once it is released; nothing is accessed afterwards.
     <Polite as RawLock<M>>::unlock(unsafe { at(lock) }, &());
     0
 }
 
-/// `pthread_spin_destroy`: as in glibc, nothing.
+/// `pthread_spin_destroy`: does nothing, as in glibc.
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 pub unsafe extern "C-unwind" fn destroy(_lock: *mut pthread_spinlock_t) -> c_int {
     0
 }

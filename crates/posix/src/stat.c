@@ -1,6 +1,6 @@
-/* stat64 and fstat64 for Rust's standard library, which asks for them when it prints a backtrace. glibc exports them
- * since 2.33; before, they were part of every program. With these, which nobody outside this library sees, it loads on
- * glibc 2.31, too. On x86-64, the kernel's `struct stat` is the C library's.
+/* stat64 and fstat64 for Rust's standard library, which uses them to print a backtrace. glibc has exported them since
+ * 2.33; before, they were linked into every program. With these, which are invisible outside this library, the library
+ * also loads on glibc 2.31. On x86-64, the kernel's `struct stat` is the same as the C library's.
  */
 #include <sys/syscall.h>
 #include <unistd.h>

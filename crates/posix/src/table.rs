@@ -1,10 +1,10 @@
 //! # Tables of functions
 //!
-//! What [`dispatch`](crate::dispatch), [`dispatch_rw`](crate::dispatch_rw) and [`common`](mod@crate::common) are made
-//! of.
+//! The macros that build the tables in [`dispatch`](crate::dispatch), [`dispatch_rw`](crate::dispatch_rw) and
+//! [`common`](mod@crate::common).
 //!
-//! A row names a function of pthreads, and what serves it: one of ours, which is generic over the lock; glibc's; and
-//! glibc's, watched ([`watch`](crate::watch)). Its last column says what the counters are to know of a call:
+//! A row names a pthread function and the functions that serve it: ours, which is generic over the lock; glibc's; and
+//! glibc's, watched ([`watch`](crate::watch)). The last column says what the counters record of a call:
 //!
 //! | column | the call |
 //! |---|---|
@@ -12,15 +12,15 @@
 //! | `makes KIND OBJECT` | initialises it |
 //! | `plain` | does neither |
 //!
-//! ## Who calls
+//! ## Recording the caller
 //! The counters record where in the program an object was first used: the address that the call returns to. Stable Rust
-//! cannot read it, so each function of a table that counts is entered by two instructions ([`define_entry`]), which
-//! pass that address on as one more argument. In an optimised build, an exported function jumps to them, so the address
-//! is the program's. Where a function of this library calls, as in `mtx_lock`, the address is in this library, and the
-//! report leaves it out.
+//! cannot read that address. So each function of a counting table is entered through two instructions
+//! ([`define_entry`]), which pass the address on as an extra argument. In an optimised build, an exported function
+//! jumps to them, so the address is the program's. If a function of this library is the caller, as in `mtx_lock`, the
+//! address is in this library, and the report omits it.
 
-/// Defines the table of the functions that are generic over a lock: those of a lock, those before anything is known,
-/// and glibc's; and which of them are to be called.
+/// Defines the table of the functions that are generic over a lock. Its instances are: those of each lock, those before
+/// the choice is known, and glibc's. Also defines which of them are called.
 macro_rules! define_table {
     ($trait:ident, $resolve:path;
      $($field:ident($($arg:ident: $type:ty),*) = $generic:expr, $real:path, $watched:expr,
@@ -38,30 +38,30 @@ macro_rules! define_table {
                 Self { $($field: $generic),* }
             }
 
-            /// The same, and the counters know what is used.
+            /// Like [`Self::of`], but the counters record the object of each call.
             #[cfg(feature = "stats")]
             const fn counting<L: $trait<M>, M: Machine<Word = Word32>>() -> Self {
                 Self { $($field: crate::table::counted!($role, $generic, counted::$field::<L, M>)),* }
             }
         }
 
-        /// Before anything is known: find out, then go on.
+        /// Used before the choice is known: find it out, then go on.
         mod first {
             use super::*;
             $(
                 pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller guarantees it.
                     unsafe { ($resolve().$field)($($arg),*) }
                 }
             )*
         }
 
-        /// Everything to glibc.
+        /// Leaves everything to glibc.
         mod real {
             use super::*;
             $(
                 pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller guarantees it.
                     unsafe { $real($($arg),*) }
                 }
             )*
@@ -85,10 +85,10 @@ macro_rules! define_table {
             unsafe { &*crate::table::load_near!(TABLE) }
         }
 
-        /// Makes these the functions to call, unless others have been chosen meanwhile. Those to call.
+        /// Selects the functions to call, unless another table was selected meanwhile. Returns the selected table.
         fn install(chosen: &'static Table) -> &'static Table {
             let chosen = core::ptr::from_ref(chosen).cast_mut();
-            // Release: with the table comes all that was settled before; pairs with the Acquire in `table` and here.
+            // Release: publishes everything settled before with the table; pairs with the Acquire in `table` and here.
             match TABLE.compare_exchange((&raw const FIRST).cast_mut(), chosen, AcqRel, Acquire) {
                 Ok(_) => table(),
                 // SAFETY: as in `table`.
@@ -98,7 +98,7 @@ macro_rules! define_table {
     };
 }
 
-/// Of a row: the function itself, or what tells the counters and then calls it.
+/// For a row: the function itself, or the entry that informs the counters and then calls it.
 #[cfg(feature = "stats")]
 macro_rules! counted {
     (plain, $itself:expr, $entry:expr) => {
@@ -109,7 +109,7 @@ macro_rules! counted {
     };
 }
 
-/// Defines the functions that tell the counters what a call is about: `counted`, over ours, and `watched`, over
+/// Defines the entries that tell the counters what a call is about: `counted`, for our functions, and `watched`, for
 /// glibc's.
 macro_rules! define_entries {
     ($params:tt $turbofish:tt
@@ -139,8 +139,8 @@ macro_rules! define_entries {
     };
 }
 
-/// A function that calls `body` of the same name with its own arguments in the first four registers, and the address
-/// that it will return to in the fifth.
+/// Defines a function that calls the `body` of the same name with its own arguments in the first four registers, and
+/// its return address in the fifth.
 #[cfg(feature = "stats")]
 macro_rules! define_entry {
     (plain, $($rest:tt)*) => {};
@@ -157,9 +157,9 @@ macro_rules! define_entry {
     };
 }
 
-/// What an entry jumps to: it tells the counters which object the call is about, then calls. Of the four arguments,
-/// those that the function does not have are garbage. No frame has anything to drop: a cancelled thread is unwound
-/// through them.
+/// Defines what an entry jumps to: it tells the counters which object the call is about, then makes the call. Those of
+/// the four arguments that the function does not have are garbage. No frame has anything to drop, because a cancelled
+/// thread is unwound through them.
 #[cfg(feature = "stats")]
 macro_rules! define_body {
     ([$($params:tt)*] $field:ident($($arg:ident: $type:ty),*) = $call:expr, plain) => {};
@@ -180,14 +180,14 @@ macro_rules! define_body {
             )*
             let _ = rest;
             crate::table::during!($role $what $object, site, {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { $call($($arg),*) }
             })
         }
     };
 }
 
-/// A call, told to the counters.
+/// Makes a call and reports it to the counters.
 #[cfg(feature = "stats")]
 macro_rules! during {
     (takes $what:ident $object:ident, $site:ident, $call:block) => {{
@@ -202,9 +202,9 @@ macro_rules! during {
     }};
 }
 
-/// The pointer in a static `AtomicPtr`, as `load(Acquire)` reads it. By hand, because the compiler would look up in a
-/// table where the static is, which is at a fixed distance. (On x86-64 every load acquires, and the compiler moves no
-/// access of memory across this one.)
+/// Loads the pointer in a static `AtomicPtr`, like `load(Acquire)`. Written in assembly, because the compiler would
+/// look up the static's address in a table, although it is at a fixed distance. (On x86-64 every load acquires, and the
+/// compiler moves no memory access across this one.)
 macro_rules! load_near {
     ($name:ident) => {{
         #[cfg(target_arch = "x86_64")]

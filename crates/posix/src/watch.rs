@@ -1,14 +1,15 @@
-//! # glibc's own locks, watched
+//! # Watching glibc's own locks
 //!
-//! With `FLASHLOCK=glibc` the program keeps the locks that it has, and where counters are there, these functions count
-//! what it does with them. Whether a lock was free is asked of glibc's `try` function first; if it was not, glibc's own
-//! function waits, and the time is counted. What else it does is glibc's: kinds, owners, robust mutexes, cancellation.
+//! With `FLASHLOCK=glibc` the program keeps glibc's locks. If there are counters, these functions count what the
+//! program does with them. They first call glibc's `try` function, to see whether the lock is free. If it is not,
+//! glibc's own function waits, and the time is counted. Everything else is glibc's: kinds, owners, robust mutexes,
+//! cancellation.
 //!
-//! | not seen | because |
+//! | not visible | because |
 //! |---|---|
-//! | who sleeps, who is woken, who comes next | it happens inside glibc |
-//! | the mutex that a wait on a condition variable acquires again | so does that |
-//! | whether a signal found a waiter | glibc does not tell |
+//! | which threads sleep, which are woken, which come next | it happens inside glibc |
+//! | the mutex that a wait on a condition variable acquires again | the same |
+//! | whether a signal found a waiter | glibc does not say |
 
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering::Relaxed;
@@ -28,7 +29,7 @@ use crate::kind::{Kind, decode};
 use crate::layout::{Mutex, RwLock};
 use crate::mutex::{clock_of, deadline};
 
-/// What is counted of a kind of lock.
+/// The events that are counted for a kind of lock.
 struct Events {
     acquired: Event,
     contended: Event,
@@ -44,7 +45,7 @@ const SPIN: Events = Events { acquired: Event::SpinAcquire, contended: Event::Sp
 const SEMAPHORE: Events = Events { acquired: Event::SemAcquire, contended: Event::SemQueued, timed_out: None };
 
 impl Events {
-    /// Counts how an attempt has ended, which is handed back.
+    /// Counts the result of an attempt, and returns it.
     fn tried(&self, result: c_int) -> c_int {
         if is_acquired(result) {
             count(self.acquired);
@@ -52,7 +53,7 @@ impl Events {
         result
     }
 
-    /// Tries, and waits if that fails.
+    /// Tries; if that fails, waits.
     fn take(&self, attempt: impl FnOnce() -> c_int, wait: impl FnOnce() -> c_int) -> c_int {
         let result = attempt();
         if is_acquired(result) {
@@ -69,17 +70,17 @@ impl Events {
     }
 }
 
-/// Whether the caller has the lock now: perhaps that of an owner which has died.
+/// Whether the caller now has the lock, perhaps after its owner died.
 fn is_acquired(result: c_int) -> bool {
     result == 0 || result == EOWNERDEAD
 }
 
-/// Counts a use of a mutex that no lock of ours could serve. Whether it is one.
+/// If none of our locks could serve the mutex, counts its use. Returns whether that is so.
 ///
 /// # Safety
 /// There is a mutex at the address.
 unsafe fn note_kind(address: *mut pthread_mutex_t) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     match decode(unsafe { Mutex::at(address) }.kind.load(Relaxed)) {
         Kind::Glibc(why) => {
             count(why);
@@ -89,13 +90,13 @@ unsafe fn note_kind(address: *mut pthread_mutex_t) -> bool {
     }
 }
 
-/// Tries a mutex. One that no lock of ours could serve is only looked at: to try a robust one that cannot be recovered
-/// leaves it locked for ever (as of glibc 2.36).
+/// Tries a mutex. A mutex that none of our locks could serve is only looked at, because trying a robust mutex that
+/// cannot be recovered leaves it locked for ever (seen in glibc 2.36).
 ///
 /// # Safety
 /// As for `pthread_mutex_trylock`.
 unsafe fn try_mutex(address: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         if !note_kind(address) {
             return glibc::pthread_mutex_trylock(address);
@@ -106,26 +107,26 @@ unsafe fn try_mutex(address: *mut pthread_mutex_t) -> c_int {
     }
 }
 
-/// The same of a readers-writer lock.
+/// [`note_kind`] for a readers-writer lock.
 ///
 /// # Safety
-/// There is one at the address.
+/// There is a readers-writer lock at the address.
 unsafe fn note_shared(address: *mut pthread_rwlock_t) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     if unsafe { RwLock::at(address) }.shared.load(Relaxed) != 0 {
         count(Event::GlibcShared);
     }
 }
 
-/// Defines functions, each from what it does.
+/// Defines functions, each from its body.
 macro_rules! define {
     ($($name:ident($($arg:ident: $type:ty),*) = $body:expr;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`, of pthreads or as it is")]
         ///
         /// # Safety
-        /// As for the function.
+        /// As for the C function.
         pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             unsafe { $body }
         }
     )*};
@@ -141,7 +142,7 @@ define! {
         MUTEX.take(|| try_mutex(m), || glibc::pthread_mutex_timedlock(m, until))
     };
     mutex_clocklock(m: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) = {
-        // A clock that it does not know is an error before anything is tried.
+        // An unknown clock is an error before anything is tried.
         let attempt = || if clock_of(clock).is_some() { try_mutex(m) } else { EINVAL };
         MUTEX.take(attempt, || glibc::pthread_mutex_clocklock(m, clock, until))
     };
@@ -219,7 +220,7 @@ define! {
         result
     };
     sem_wait(s: *mut sem_t) = {
-        // A cancellation point also where there is a permit.
+        // A cancellation point even if there is a permit.
         pthread_testcancel();
         SEMAPHORE.take(|| quietly(s), || glibc::sem_wait(s))
     };
@@ -244,22 +245,22 @@ define! {
     };
 }
 
-/// Whether glibc would try a readers-writer lock or a semaphore with this deadline: what is not valid is an error even
-/// if it is free.
+/// Whether glibc would try a readers-writer lock or a semaphore with this deadline. An invalid deadline is an error
+/// even if the object is free.
 ///
 /// # Safety
 /// `until` points to a timespec.
 unsafe fn is_valid(clock: clockid_t, until: *const timespec) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     clock_of(clock).is_some_and(|clock| unsafe { deadline(clock, until) }.is_some())
 }
 
-/// `sem_trywait`, whose answer is 0 or `EBUSY`, and which leaves `errno` alone.
+/// Like `sem_trywait`, but returns 0 or `EBUSY`, and does not change `errno`.
 ///
 /// # Safety
-/// As for the function.
+/// As for the C function.
 unsafe fn quietly(s: *mut sem_t) -> c_int {
-    // SAFETY: the caller's; `errno` is the calling thread's own.
+    // SAFETY: the caller guarantees it; `errno` is the calling thread's own.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
@@ -285,13 +286,13 @@ mod tests {
         };
         assert_eq!((MUTEX.take(|| 0, wait), MUTEX.take(|| EOWNERDEAD, wait), calls.get()), (0, EOWNERDEAD, 0));
         assert_eq!((MUTEX.take(|| EBUSY, wait), calls.get()), (ETIMEDOUT, 1));
-        // What is wrong is said by the function that was called.
+        // The called function reports the error.
         assert_eq!((READ.take(|| EINVAL, wait), calls.get()), (ETIMEDOUT, 2));
     }
 
     #[test]
     fn errno_is_kept_where_there_is_no_permit() {
-        // SAFETY: a semaphore of this test's; `errno` is this thread's.
+        // SAFETY: the semaphore is the test's own; `errno` is this thread's.
         unsafe {
             let mut semaphore: sem_t = core::mem::zeroed();
             assert_eq!(glibc::sem_init(&raw mut semaphore, 0, 1), 0);

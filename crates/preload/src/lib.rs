@@ -1,8 +1,8 @@
 //! # `libflashlock_preload.so`
 //!
-//! The symbols that stand in for glibc's, and nothing more: what they mean is `flashlock-posix`'s business. C11's
-//! initialisers are not among them: an object that glibc has initialised is a free lock of ours, and pthread's are only
-//! there to count objects of kinds that C11 does not have.
+//! The library that `flashlock run` preloads. It only exports the symbols that replace glibc's; `flashlock-posix`
+//! implements them. C11's initialisers are not replaced: an object that glibc has initialised is a free lock of ours.
+//! pthread's initialisers are replaced only to count objects, of kinds that C11 does not have.
 
 use core::ffi::{c_int, c_uint};
 
@@ -27,10 +27,10 @@ macro_rules! export {
     (from $table:path; $($name:ident($($arg:ident: $type:ty),*) = $field:ident $(=> $answer:path)?;)*) => {
         $(
             /// # Safety
-            /// As for the function of this name.
+            /// As for the C function of this name.
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 let result = unsafe { ($table().$field)($($arg),*) };
                 $(let result = $answer(result);)?
                 result
@@ -120,7 +120,7 @@ export! {
 /// As for C11's `mtx_destroy`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn mtx_destroy(m: *mut pthread_mutex_t) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { (table().mutex_destroy)(m) };
 }
 
@@ -128,6 +128,6 @@ pub unsafe extern "C-unwind" fn mtx_destroy(m: *mut pthread_mutex_t) {
 /// As for C11's `cnd_destroy`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn cnd_destroy(c: *mut pthread_cond_t) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { (table().cond_destroy)(c) };
 }

@@ -1,4 +1,4 @@
-//! What is read, and what is refused, and how.
+//! Tests of parsing: what is accepted, what is refused, and with which message.
 
 use super::*;
 use flashlock_locks::catalogue::{OPTIONS, STANDALONE};

@@ -1,8 +1,8 @@
-//! # Which object the calling thread uses just now
+//! # The object that the calling thread is using
 //!
-//! A lock reports events, but does not know which pthread object it serves. Its caller does, and says so before
-//! ([`begin`]) and after ([`Scope::end`]) each call that may acquire something. Events and waits in between belong to
-//! that object, whichever lock serves it. Nothing here has a destructor: a cancelled thread leaves a stale subject,
+//! A lock reports events, but does not know which pthread object it serves. Its caller knows, and calls [`begin`]
+//! before and [`Scope::end`] after each operation that may acquire something. Events and waits in between are counted
+//! for that object, whichever lock serves it. Nothing here has a destructor. A cancelled thread leaves a stale subject,
 //! which its next call replaces.
 
 use core::cell::Cell;
@@ -15,14 +15,14 @@ use super::{PROCESS, Shard, attached, count_wait, shard};
 use crate::clock;
 use crate::local::zeroed_per_thread;
 
-/// What a thread uses. All-zero: nothing.
+/// The object that a thread is using. All-zero: none.
 #[derive(Clone, Copy)]
 struct Subject {
     /// The object's entry.
     entry: Option<&'static Entry>,
-    /// The place of what it is wanted for in [`Use::ALL`].
+    /// The index in [`Use::ALL`] of the purpose.
     what: usize,
-    /// When the thread found that it must wait; 0 while it does not.
+    /// When the thread found that it must wait; 0 if it is not waiting.
     since: u64,
 }
 
@@ -30,12 +30,12 @@ zeroed_per_thread! {
     static SUBJECT: Cell<Subject> = "flashlock_native_subject";
 }
 
-/// A call that may acquire an object.
+/// An operation that may acquire an object.
 pub struct Scope {
     before: Subject,
 }
 
-/// The calling thread is about to acquire the object at this address, and will return to `site` (0: unknown).
+/// Says that the calling thread is about to acquire the object at this address, and will return to `site` (0: unknown).
 pub fn begin(what: Use, address: usize, site: usize) -> Scope {
     let before = SUBJECT.with(Cell::get);
     if let Some(shard) = shard() {
@@ -45,7 +45,7 @@ pub fn begin(what: Use, address: usize, site: usize) -> Scope {
     Scope { before }
 }
 
-/// An object is being initialised by a caller that will return to `site`.
+/// Says that a caller which will return to `site` is initialising an object.
 pub fn made(kind: Kind, address: usize, site: usize) {
     if let Some(shard) = shard() {
         entry(shard, kind, address, site, true);
@@ -65,8 +65,8 @@ fn entry(shard: &'static Shard, kind: Kind, address: usize, site: usize, of_init
 }
 
 impl Scope {
-    /// The call is over. If the thread has acquired the object and had to wait, the wait is counted, unless the lock
-    /// has reported it itself.
+    /// Ends the operation. If the thread acquired the object and had to wait, counts the wait, unless the lock has
+    /// already reported it.
     pub fn end(self, acquired: bool) {
         let Subject { since, .. } = SUBJECT.with(Cell::get);
         if acquired && since != 0 {
@@ -76,7 +76,7 @@ impl Scope {
     }
 }
 
-/// An event, which may be about the object.
+/// Counts an event for the object, if it concerns the object.
 pub(super) fn count(event: Event) {
     let subject = SUBJECT.with(Cell::get);
     let Some(entry) = subject.entry else { return };
@@ -94,7 +94,7 @@ pub(super) fn count(event: Event) {
     }
 }
 
-/// A wait is over. For what it was.
+/// Ends a wait; returns what it was for.
 pub(super) fn waited(ns: u64) -> Use {
     let subject = SUBJECT.with(Cell::get);
     if let Some(entry) = subject.entry {
@@ -114,7 +114,7 @@ mod tests {
         let block = block();
         let outer = begin(Use::Write, 0x7_1000, 0x11);
         super::super::count(Event::RwContended);
-        // A signal handler uses another one, and waits for nothing.
+        // A signal handler uses another object, and does not wait.
         let inner = begin(Use::Semaphore, 0x7_2000, 0x12);
         super::super::count(Event::SemAcquire);
         inner.end(true);

@@ -1,15 +1,16 @@
 //! # Counters in shared memory
 //!
-//! `flashlock run --stats` makes an anonymous file ([`Block::create`]), passes it to the program by descriptor, and
-//! reads it when the program has ended, however it ended. The preload maps it ([`attach`]) and counts into one of
-//! several shards, so that threads do not fight over a line. The number of the descriptor comes from the environment
-//! and is not believed: only an anonymous file that can neither grow nor shrink, of the right size and with the right
-//! first words, is written to.
+//! `flashlock run --stats` uses this module to count events in a program. It makes an anonymous file
+//! ([`Block::create`]), passes its descriptor to the program, and reads the file after the program has ended, however
+//! it ended. The preload maps the file ([`attach`]) and counts into one of several shards, so that threads do not
+//! contend for one cache line. The descriptor's number comes from the environment and is not trusted. The preload
+//! writes only to an anonymous file that can neither grow nor shrink, and that has the right size and the right first
+//! words.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`objects`] | what is counted of each object |
-//! | [`about`] | which object the calling thread uses just now |
+//! | [`objects`] | the counts of each object |
+//! | [`about`] | which object the calling thread is using |
 //! | [`modules`] | which files the addresses of a process belong to |
 
 mod about;
@@ -34,12 +35,12 @@ use objects::{Objects, Sums};
 
 use crate::{sys, thread};
 
-/// The environment variable that holds the descriptor's number.
+/// The environment variable that holds the number of the descriptor.
 pub const ENV: &str = "FLASHLOCK_STATS_FD";
 const MAGIC: u64 = u64::from_le_bytes(*b"flashlck");
 const VERSION: u32 = 2;
 const SHARDS: usize = 32;
-/// Buckets of the wait histogram: four to each power of two of nanoseconds, up to 2^40 ns (18 minutes).
+/// Buckets of the wait histogram: four for each power of two of nanoseconds, up to 2^40 ns (18 minutes).
 pub const BUCKETS: usize = 160;
 const EVENTS: usize = Event::ALL.len();
 const USES: usize = Use::ALL.len();
@@ -50,7 +51,7 @@ const SEALS: i32 = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 pub struct Block {
     magic: AtomicU64,
     version: AtomicU32,
-    /// How many processes have attached.
+    /// How many processes have attached so far.
     processes: AtomicU32,
     shards: [Shard; SHARDS],
     modules: Modules,
@@ -69,36 +70,37 @@ struct Shard {
 pub struct Totals {
     /// How many processes counted.
     pub processes: u32,
-    /// In the order of [`Event::ALL`].
+    /// Counts of events, in the order of [`Event::ALL`].
     pub events: [u64; EVENTS],
-    /// Contended acquisitions by how long they waited (see [`bucket_floor`]), in the order of [`Use::ALL`].
+    /// Contended acquisitions by waiting time (see [`bucket_floor`]), in the order of [`Use::ALL`].
     pub waits: [[u64; BUCKETS]; USES],
-    /// How long they waited together, in ns.
+    /// Total waiting time for each use, in ns.
     pub waited_ns: [u64; USES],
 }
 
 impl Totals {
-    /// One event's count.
+    /// The count of one event.
     pub fn of(&self, event: Event) -> u64 {
         self.events[event as usize]
     }
 
-    /// How long threads waited for one use, together, in ns.
+    /// The total time that threads waited for one use, in ns.
     pub fn waited_ns(&self, what: Use) -> u64 {
         self.waited_ns[what as usize]
     }
 
-    /// The waits for one use.
+    /// The wait histogram of one use.
     pub fn waits_of(&self, what: Use) -> &[u64; BUCKETS] {
         &self.waits[what as usize]
     }
 }
 
 static ATTACHED: AtomicPtr<Block> = AtomicPtr::new(core::ptr::null_mut());
-/// The number of this process among those that have attached. A forked child has its parent's, and the same addresses.
+/// The number of this process among those that attached. A forked child keeps its parent's number, and has the same
+/// addresses.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// The bucket of a wait.
+/// The histogram bucket of a wait.
 pub fn bucket(ns: u64) -> usize {
     let ns = ns.max(4);
     let power = ns.ilog2() as usize;
@@ -106,20 +108,21 @@ pub fn bucket(ns: u64) -> usize {
     ((power - 2) * 4 + quarter).min(BUCKETS - 1)
 }
 
-/// The shortest wait, in ns, that falls into a bucket (0 for the first).
+/// The shortest wait, in ns, of a bucket (0 for the first).
 pub fn bucket_floor(index: usize) -> u64 {
     if index == 0 { 0 } else { (4 + (index as u64 & 3)) << (index / 4) }
 }
 
 impl Block {
-    /// A fresh block in an anonymous file, and its descriptor, which is inherited by programs started from here.
+    /// Makes a block in a new anonymous file. Returns its descriptor, which programs started from here inherit, and the
+    /// block.
     pub fn create() -> io::Result<(OwnedFd, &'static Block)> {
         // SAFETY: the name is a C string.
         let fd = unsafe { libc::memfd_create(c"flashlock-stats".as_ptr(), libc::MFD_ALLOW_SEALING) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was made just now.
+        // SAFETY: the descriptor was just created.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: the descriptor is ours.
         let sized = unsafe {
@@ -135,7 +138,7 @@ impl Block {
         Ok((fd, block))
     }
 
-    /// What has been counted so far.
+    /// The counts so far.
     pub fn totals(&self) -> Totals {
         let processes = self.processes.load(Relaxed);
         let mut totals = Totals { processes, events: [0; EVENTS], waits: [[0; BUCKETS]; USES], waited_ns: [0; USES] };
@@ -153,20 +156,20 @@ impl Block {
         totals
     }
 
-    /// What has been counted of each object so far. Those that threads waited for longest come first.
+    /// The counts of each object so far, longest total wait first.
     pub fn objects(&self) -> Vec<ObjectTotals> {
         let mut sums = Sums::default();
         self.shards.iter().for_each(|shard| sums.add(&shard.objects));
         sums.sorted()
     }
 
-    /// The code that the processes have mapped from files, as far as it was needed.
+    /// The code that the processes mapped from files, as far as it was recorded.
     pub fn modules(&self) -> Vec<Mapped> {
         self.modules.list()
     }
 }
 
-/// Maps the block behind a descriptor, for ever.
+/// Maps the block behind a descriptor. It is never unmapped.
 fn map(fd: i32) -> Option<&'static Block> {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     // SAFETY: a fresh mapping at an address of the kernel's choice.
@@ -177,8 +180,8 @@ fn map(fd: i32) -> Option<&'static Block> {
     (address > 0).then(|| unsafe { &*(address as *const Block) })
 }
 
-/// Counts into the block behind this descriptor from now on. Whether it is one of ours. Several threads may do so at
-/// once: one of them attaches, and if there are counters already, they stay.
+/// Counts into the block behind this descriptor from now on. Returns whether it is a flashlock block. Several threads
+/// may call this at once: one of them attaches. If the process already counts into a block, it keeps that one.
 pub fn attach(fd: i32) -> bool {
     if !ATTACHED.load(Relaxed).is_null() {
         return true;
@@ -191,7 +194,7 @@ pub fn attach(fd: i32) -> bool {
     if won {
         PROCESS.store(block.processes.fetch_add(1, Relaxed), Relaxed);
     } else {
-        // SAFETY: mapped just now, and seen by nobody else.
+        // SAFETY: mapped just now, and seen by no other thread.
         unsafe { sys::syscall(libc::SYS_munmap, [fresh as usize, size_of::<Block>(), 0, 0, 0, 0]) };
     }
     is_ours
@@ -208,8 +211,8 @@ fn is_trusted(fd: i32) -> bool {
     }
 }
 
-/// Whether these seals, or minus an error number, hold the size. There may be more: where the administrator forbids
-/// executable anonymous files, the kernel adds one of its own.
+/// Whether these seals (or minus an error number) fix the size. There may be more seals: where the administrator
+/// forbids executable anonymous files, the kernel adds one.
 fn are_enough(seals: isize) -> bool {
     seals >= 0 && seals & SEALS as isize == SEALS as isize
 }
@@ -222,19 +225,19 @@ fn attached() -> Option<&'static Block> {
 
 #[inline]
 fn shard() -> Option<&'static Shard> {
-    // Not all processes begin with the first one.
+    // Not all processes start at the same shard.
     let place = thread::place().wrapping_add(PROCESS.load(Relaxed));
     Some(&attached()?.shards[place as usize % SHARDS])
 }
 
-/// Writes down where the program and its libraries lie, if this process counts. To be called at load time.
+/// Records where the program and its libraries are mapped, if this process counts. Call it at load time.
 pub fn prepare() {
     if let Some(block) = attached() {
         block.modules.prepare(PROCESS.load(Relaxed));
     }
 }
 
-/// Counts an event: of the process, and of the object that the calling thread uses, if it is about that.
+/// Counts an event for the process and, if it concerns the object that the calling thread is using, for that object.
 pub fn count(event: Event) {
     if let Some(shard) = shard() {
         shard.events[event as usize].fetch_add(1, Relaxed);
@@ -242,7 +245,7 @@ pub fn count(event: Event) {
     }
 }
 
-/// Counts a wait for the object that the calling thread uses; for a mutex, if it is not known to use any.
+/// Counts a wait for the object that the calling thread is using, or for a mutex if no object is known.
 pub fn count_wait(ns: u64) {
     if let Some(shard) = shard() {
         let what = about::waited(ns) as usize;
@@ -276,7 +279,7 @@ mod tests {
         }
     }
 
-    /// The one block that this process attaches to, for all tests; and what was refused before.
+    /// The only block that this test process attaches to, shared by all tests. Checks first what must be refused.
     pub(super) fn block() -> &'static Block {
         static ONCE: std::sync::OnceLock<&Block> = std::sync::OnceLock::new();
         ONCE.get_or_init(|| {
@@ -285,7 +288,7 @@ mod tests {
             assert!(!attach(file.as_raw_fd()));
             let (fd, block) = Block::create().unwrap();
             assert!(attach(fd.as_raw_fd()));
-            // The first counters stay, and the process is counted once.
+            // The first block stays in use, and the process is counted once.
             let (other, unused) = Block::create().unwrap();
             assert!(attach(fd.as_raw_fd()) && attach(other.as_raw_fd()));
             assert_eq!((block.totals().processes, unused.totals().processes), (1, 0));

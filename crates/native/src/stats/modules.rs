@@ -1,9 +1,9 @@
-//! # Which program and libraries addresses belong to
+//! # Modules: the program and libraries that addresses belong to
 //!
-//! What is counted outlives the process, whose `/proc/PID/maps` does not. So a process that counts writes down where
-//! its program and libraries lie. At load time it reads `/proc/self/maps`. Later it opens nothing, for it may be in a
-//! sandbox that kills whoever does: a caller that is in no module known is looked up with `_dl_find_object`, which
-//! glibc has since 2.35, and which takes no lock either.
+//! The counts outlive the process, but its `/proc/PID/maps` does not. So a process that counts records where its
+//! program and libraries are mapped. It reads `/proc/self/maps` at load time. After that it opens no files, because a
+//! sandbox may kill a process that does. If a caller is in no known module, it is looked up with `_dl_find_object`,
+//! which glibc has since version 2.35 and which takes no lock.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{
@@ -13,11 +13,11 @@ use core::sync::atomic::{
 
 use crate::sys;
 
-/// Of all processes together.
+/// Modules of all processes together.
 const MODULES: usize = 16_384;
-/// Of one.
+/// Modules of one process.
 const OWN: usize = 512;
-/// No offset in a file.
+/// Instead of an offset in the file: the range is all that is mapped of it.
 const WHOLE: u64 = u64::MAX;
 /// The longest path that is kept, in bytes.
 const PATH: usize = 224;
@@ -25,9 +25,9 @@ const PATH: usize = 224;
 /// Code that was mapped from a file.
 #[repr(C)]
 struct Module {
-    /// The process's number, and one; 0 while the rest is not written.
+    /// One plus the process's number; 0 until the rest is written.
     process: AtomicU32,
-    /// Of the path.
+    /// The length of the path, in bytes.
     length: AtomicU32,
     start: AtomicU64,
     end: AtomicU64,
@@ -35,45 +35,45 @@ struct Module {
     path: [AtomicU8; PATH],
 }
 
-/// All of them, in the order in which they were seen.
+/// All modules, in the order in which they were seen.
 #[repr(C)]
 pub(super) struct Modules {
     used: AtomicU32,
     modules: [Module; MODULES],
 }
 
-/// Code that a process had mapped from a file.
+/// Code that a process mapped from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
     /// The process's number, as in [`ObjectTotals`](super::ObjectTotals).
     pub process: u32,
     /// Its first address.
     pub start: u64,
-    /// The address behind it.
+    /// The address after its last byte.
     pub end: u64,
-    /// Where in the file it begins; [`None`] if it is all that is mapped of the file.
+    /// Its offset in the file; [`None`] if it is all that is mapped of the file.
     pub offset: Option<u64>,
     /// The file, as the process saw it.
     pub path: Vec<u8>,
 }
 
-/// A line of `/proc/self/maps` that tells of code from a file.
+/// A line of `/proc/self/maps` that describes code from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Line<'a> {
     start: u64,
     end: u64,
-    /// [`WHOLE`]: all that is mapped of the file.
+    /// [`WHOLE`] if it is all that is mapped of the file.
     offset: u64,
     path: &'a [u8],
 }
 
-/// Where the modules of this process are, which are known.
+/// Address ranges of the known modules of this process.
 static OWN_MODULES: [Range; OWN] = [const { Range { start: AtomicU64::new(0), end: AtomicU64::new(0) } }; OWN];
 static OWN_USED: AtomicU32 = AtomicU32::new(0);
 /// glibc's `_dl_find_object`; null where there is none, or before [`Modules::prepare`].
 static FIND_OBJECT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Addresses from `start` to below `end`; empty while they are not written.
+/// Addresses from `start` up to but not including `end`; empty until both are written.
 struct Range {
     start: AtomicU64,
     end: AtomicU64,
@@ -87,7 +87,7 @@ impl Range {
 }
 
 impl Modules {
-    /// At load time: writes down what the calling process has mapped.
+    /// At load time: records what the calling process has mapped.
     pub(super) fn prepare(&self, process: u32) {
         read_maps(|line| self.note(process, line));
         // SAFETY: the name ends in NUL.
@@ -95,7 +95,7 @@ impl Modules {
         FIND_OBJECT.store(found, Relaxed);
     }
 
-    /// Sees to it that the code at this address is known, if it is from a file.
+    /// Records the module of the code at this address, if it comes from a file and is not known yet.
     pub(super) fn note_code_at(&self, process: u32, address: usize) {
         if !own().any(|range| range.contains(address as u64)) {
             look_up(address, |line| self.note(process, line));
@@ -128,7 +128,7 @@ impl Modules {
         module.process.store(process + 1, Release);
     }
 
-    /// What is known.
+    /// All recorded modules.
     pub(super) fn list(&self) -> Vec<Mapped> {
         let mapped = |module: &Module| {
             let process = module.process.load(Acquire).checked_sub(1)?;
@@ -146,14 +146,14 @@ impl Modules {
     }
 }
 
-/// The modules of this process that are known.
+/// The known modules of this process.
 fn own() -> impl Iterator<Item = &'static Range> {
     OWN_MODULES[..(OWN_USED.load(Relaxed) as usize).min(OWN)].iter()
 }
 
-/// Calls `f` with the module that code at this address belongs to, as the dynamic linker knows it.
+/// Calls `f` with the module that contains the code at this address, according to the dynamic linker.
 fn look_up<F: FnOnce(Line<'_>)>(address: usize, f: F) {
-    /// What it begins with, and more room than it takes.
+    /// The first fields of glibc's `struct dl_find_object`, with more room than the rest takes.
     #[repr(C)]
     struct Answer {
         flags: u64,
@@ -162,7 +162,7 @@ fn look_up<F: FnOnce(Line<'_>)>(address: usize, f: F) {
         map: *const LinkMap,
         more: [u64; 28],
     }
-    /// `struct link_map`, as far as it is public.
+    /// The public part of `struct link_map`.
     #[repr(C)]
     struct LinkMap {
         moved_by: u64,
@@ -175,8 +175,8 @@ fn look_up<F: FnOnce(Line<'_>)>(address: usize, f: F) {
         return;
     }
     let mut answer = Answer { flags: 0, start: 0, end: 0, map: core::ptr::null(), more: [0; 28] };
-    // SAFETY: glibc's function of this name has this type. It writes less than an `Answer`; whose map is of a module
-    // that runs just now, so it stays loaded, and its name is a C string.
+    // SAFETY: glibc's function of this name has this type and writes less than an `Answer`. The map is of a module that
+    // is running now, so it stays loaded, and its name is a C string.
     let path = unsafe {
         let find: FindObject = core::mem::transmute(found);
         if find(address as *const c_void, &raw mut answer) != 0 {
@@ -187,13 +187,13 @@ fn look_up<F: FnOnce(Line<'_>)>(address: usize, f: F) {
             None => return,
         }
     };
-    // (The program itself has no name, but was known at load time.)
+    // (The program itself has an empty name here, but was recorded at load time.)
     if path.first() == Some(&b'/') {
         f(Line { start: answer.start, end: answer.end, offset: WHOLE, path });
     }
 }
 
-/// Calls `f` with each line that tells of code from a file. Nothing where a sandbox forbids to read them.
+/// Calls `f` with each line that describes code from a file. Does nothing if a sandbox forbids reading the file.
 fn read_maps(mut f: impl FnMut(Line<'_>)) {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
     // SAFETY: the path is a C string.
@@ -216,7 +216,7 @@ fn read_maps(mut f: impl FnMut(Line<'_>)) {
             }
             rest = &rest[end + 1..];
         }
-        // A line that is longer than the buffer has too long a path: what is left of it is no line either.
+        // A line longer than the buffer has too long a path, and the rest of it does not parse as a line.
         kept = if rest.len() == buffer.len() { 0 } else { rest.len() };
         buffer.copy_within(filled - kept..filled, 0);
     }
@@ -237,7 +237,7 @@ fn parse(line: &[u8]) -> Option<Line<'_>> {
     Some(Line { start, end, offset, path })
 }
 
-/// A number at the beginning, and what comes after it.
+/// The hexadecimal number at the start, and the text after it.
 fn hexadecimal(text: &[u8]) -> Option<(u64, &[u8])> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(u64::from);
     let digits = text.iter().take_while(|&&byte| digit(byte).is_some()).count();

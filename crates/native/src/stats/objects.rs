@@ -1,31 +1,31 @@
-//! # What is counted of each object
+//! # Statistics of each object
 //!
-//! A table with open addressing, in shared memory, for each shard: which object, who used it first, how often it was
-//! acquired and for how long threads waited for it. An entry is private to the threads of a shard, so counting does not
-//! add to the traffic between CPUs that is to be measured, and a critical section gets hardly longer. The reader adds
-//! up the entries of an object.
+//! This module counts, for each lock object, how often it was acquired and how long threads waited for it. Each shard
+//! has an open-addressing table in shared memory: which object, which code used it first, its acquisitions and its
+//! waits. An entry is written only by the threads of its shard. So counting does not add to the traffic between CPUs
+//! that it is to measure, and hardly lengthens a critical section. The reader sums the entries of an object.
 //!
-//! An object is told by its address, its kind and its process. An address that is used again is taken for the same
-//! object. What has no room in the table is counted by the place in the program that first used it, and what has none
-//! there, either, together.
+//! An object is identified by its address, its kind and its process. If an address is reused, the new object counts as
+//! the same one. An object that finds no room in the table is counted under the place in the program that first used
+//! it. If there is no room for the place either, it is counted with all others.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::collections::HashMap;
 
 use crate::clock;
 
-/// Objects of a shard. One page of memory holds [`PAGE`] of them.
+/// Entries for objects in a shard. One bit of [`Objects::pages`] covers [`PAGE`] of them.
 const OBJECTS: usize = 4096;
-/// Places of a shard.
+/// Entries for places in a shard.
 const PLACES: usize = 256;
-/// How many entries are looked at before a table counts as full.
+/// How many entries are probed before a table counts as full.
 const PROBES: usize = 16;
-/// Entries that are found by one bit of [`Objects::pages`].
+/// Entries that one bit of [`Objects::pages`] covers.
 const PAGE: usize = OBJECTS / u64::BITS as usize;
-/// In [`Entry::site`]: the caller has initialised the object.
+/// In [`Entry::site`]: the caller initialised the object.
 const OF_INIT: u64 = 1 << 63;
 
-/// What kind of object is counted.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A mutex.
@@ -39,7 +39,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All, in the order of their numbers.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Mutex, Self::RwLock, Self::Semaphore, Self::Spinlock];
 
     /// Its name in JSON output.
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// For what an object is asked. Waits are told apart by this.
+/// What an object is acquired for. Waits are counted separately for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// A mutex.
@@ -69,10 +69,10 @@ pub enum Use {
 }
 
 impl Use {
-    /// All, in the order of their numbers.
+    /// All uses, in the order of their numbers.
     pub const ALL: [Self; 5] = [Self::Mutex, Self::Read, Self::Write, Self::Semaphore, Self::Spinlock];
 
-    /// Of what kind the object is.
+    /// The kind of the object.
     pub const fn kind(self) -> Kind {
         match self {
             Self::Mutex => Kind::Mutex,
@@ -83,15 +83,15 @@ impl Use {
     }
 }
 
-/// An object of a process, in one word that is never 0: the process's number, the address, the kind.
+/// An object of a process, in one word that is never 0: process number, address, kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key(u64);
 
 impl Key {
-    /// Bits of an address.
+    /// Bits of the address.
     const ADDRESS: u32 = 48;
     const KIND: u32 = 2;
-    /// Processes with a higher number are counted as one.
+    /// Processes with a higher number are counted under this one.
     pub(super) const MOST: u32 = (1 << (u64::BITS - Self::ADDRESS - Self::KIND)) - 1;
 
     pub(super) fn new(process: u32, kind: Kind, address: usize) -> Self {
@@ -117,13 +117,13 @@ impl Key {
     }
 }
 
-/// What is counted of an object by the threads of a shard.
+/// The counts of an object by the threads of a shard.
 #[repr(C, align(64))]
 pub(super) struct Entry {
     key: AtomicU64,
-    /// Where in the program it was first used, or initialised ([`OF_INIT`]); 0 if that is not known.
+    /// Where in the program it was first used, or initialised ([`OF_INIT`]); 0 if unknown.
     site: AtomicU64,
-    /// When that was.
+    /// When it was first used or initialised.
     seen: AtomicU64,
     pub(super) acquired: AtomicU64,
     pub(super) contended: AtomicU64,
@@ -148,16 +148,16 @@ impl Entry {
     }
 }
 
-/// Where a key is.
+/// The result of looking for a key.
 enum Found<'a> {
     Known(&'a Entry),
-    /// From now on, at this index.
+    /// A new entry, at this index.
     Fresh(&'a Entry, usize),
     NoRoom,
 }
 
-/// The entry of a key in a table whose size is a power of two. Where there is no room, one is taken that was never used
-/// since it was initialised.
+/// Finds or makes the entry of a key, in a table whose size is a power of two. If there is no room, it reuses an entry
+/// that was initialised but never used.
 fn find(table: &[Entry], key: Key) -> Found<'_> {
     let first = key.place(table.len());
     let places = || (first..first + PROBES).map(|place| place % table.len());
@@ -184,19 +184,19 @@ fn find(table: &[Entry], key: Key) -> Found<'_> {
     Found::NoRoom
 }
 
-/// What the threads of a shard count of objects.
+/// The counts of all objects by the threads of a shard.
 #[repr(C)]
 pub(super) struct Objects {
-    /// Which parts of `objects` were ever used: nobody else's memory is touched by reading.
+    /// Which parts of `objects` were ever used. The reader touches no other memory.
     pages: AtomicU64,
     objects: [Entry; OBJECTS],
-    /// By the place that first used an object, or initialised it.
+    /// By the place in the program that first used or initialised an object.
     places: [Entry; PLACES],
     others: Entry,
 }
 
 impl Objects {
-    /// The entry of an object that is used, or initialised, by a caller at `site` (0: unknown); and whether it is new.
+    /// The entry of an object that a caller at `site` (0: unknown) uses or initialises, and whether it is new.
     pub(super) fn entry(&self, key: Key, site: usize, of_init: bool) -> (&Entry, bool) {
         let site = site as u64 | if of_init { OF_INIT } else { 0 };
         match find(&self.objects, key) {
@@ -225,17 +225,18 @@ impl Objects {
         }
     }
 
-    /// Calls `f` with each entry that is in use, with its key if it is an object's.
+    /// Calls `f` with each entry that is in use.
     fn for_each(&self, mut f: impl FnMut(Owner, &Entry)) {
         let pages = self.pages.load(Relaxed);
         let touched = self.objects.chunks(PAGE).enumerate().filter(|(page, _)| pages & 1 << page != 0);
-        // Also of one that is not used here: who has initialised an object need not be who uses it.
+        // Includes entries that are unused in this shard: the thread that initialised an object may be of another shard
+        // than those that use it.
         for entry in touched.flat_map(|(_, entries)| entries) {
             if let key @ 1.. = entry.key.load(Relaxed) {
                 f(Owner::Object(Key(key)), entry);
             }
         }
-        // Only where objects have had no room, others are.
+        // Places and others are used only if objects found no room.
         if pages != 0 {
             let places = self.places.iter().filter(|entry| entry.is_used());
             places.for_each(|entry| f(Owner::Place(Key(entry.key.load(Relaxed))), entry));
@@ -246,7 +247,7 @@ impl Objects {
     }
 }
 
-/// Whose entry it is.
+/// What an entry counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     Object(Key),
@@ -259,33 +260,33 @@ enum Owner {
 pub struct Site {
     /// The address that the call returns to.
     pub address: u64,
-    /// Whether the call was the object's initialisation; else it was the first that acquired it.
+    /// Whether the call initialised the object; otherwise it was the first that acquired it.
     pub of_init: bool,
 }
 
-/// What was counted of an object, or of all objects that had no room of their own.
+/// The counts of one object, or of several objects that had no entry of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectTotals {
-    /// The number of its process, in the order in which processes came; [`None`] of objects of several.
+    /// The number of its process, in the order in which processes started; [`None`] for objects of several processes.
     pub process: Option<u32>,
-    /// What it is; [`None`] of objects of several kinds.
+    /// Its kind; [`None`] for objects of several kinds.
     pub kind: Option<Kind>,
-    /// Where it is; [`None`] for several objects that the same place in the program first used, or for several
-    /// altogether.
+    /// Its address; [`None`] for several objects that the same place in the program first used, or for all others
+    /// together.
     pub address: Option<u64>,
-    /// Who used it first.
+    /// The code that used it first.
     pub site: Option<Site>,
     /// How often it was acquired.
     pub acquired: u64,
     /// How often it was found held, or without a permit.
     pub contended: u64,
-    /// For how long threads waited for it, in ns.
+    /// How long threads waited for it in total, in ns.
     pub waited_ns: u64,
-    /// For how long one of them did at most, in ns.
+    /// The longest wait, in ns.
     pub longest_ns: u64,
 }
 
-/// Sums by object.
+/// Sums per object.
 #[derive(Default)]
 pub(super) struct Sums(HashMap<Owner, (ObjectTotals, u64)>);
 
@@ -313,7 +314,7 @@ impl Sums {
         let (sum, seen) = self.0.entry(owner).or_insert((nothing, u64::MAX));
         let site = entry.site.load(Relaxed);
         let (address, of_init) = (site & !OF_INIT, site & OF_INIT != 0);
-        // Who has initialised it, else who came first.
+        // Prefer the site that initialised it; otherwise the first that used it.
         let here = entry.seen.load(Relaxed);
         let rank = |of_init: bool, seen: u64| (!of_init, seen);
         if address != 0 && sum.site.is_none_or(|known| rank(of_init, here) < rank(known.of_init, *seen)) {
@@ -325,7 +326,7 @@ impl Sums {
         sum.longest_ns = sum.longest_ns.max(entry.longest_ns.load(Relaxed));
     }
 
-    /// Those that were used, in the order of the time for which threads waited; then of acquisitions, and of addresses.
+    /// The objects that were used, sorted by total waiting time, then by acquisitions, then by address.
     pub(super) fn sorted(self) -> Vec<ObjectTotals> {
         let sums = self.0.into_values().map(|(sum, _)| sum);
         let mut all: Vec<ObjectTotals> = sums.filter(|sum| sum.acquired > 0 || sum.contended > 0).collect();
@@ -340,7 +341,7 @@ const _: () = assert!(size_of::<Entry>() == 64 && OBJECTS.is_power_of_two() && P
 mod tests {
     use super::*;
 
-    /// As shared memory is: all-zero.
+    /// All-zero, like shared memory.
     fn objects() -> Box<Objects> {
         // SAFETY: all-zero atomics are valid.
         unsafe { Box::<Objects>::new_zeroed().assume_init() }
@@ -399,7 +400,7 @@ mod tests {
         for address in [0x3000, 0x4000] {
             assert_eq!(site(address), Site { address: 0x40, of_init: true });
         }
-        // Initialised and never used: not told of.
+        // Initialised but never used: not reported.
         assert_eq!(sums.len(), 4);
     }
 

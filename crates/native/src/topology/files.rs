@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use super::{Cache, Cpu, Node, Topology};
 
-/// The machine whose `/sys` and `/proc` are found under `root`.
+/// The machine whose `/sys` and `/proc` are under `root`.
 pub(super) fn read(root: &Path) -> Topology {
     let system = root.join("sys/devices/system");
     let info = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
@@ -61,8 +61,8 @@ fn read_caches(system: &Path, cpus: &[Cpu]) -> Vec<Cache> {
         let bytes = text(&path.join("size")).and_then(|size| bytes(&size));
         let cpus = list(&path.join("shared_cpu_list")).unwrap_or_default();
         let cache = Cache { level, kind: text(&path.join("type")), bytes, cpus };
-        // Each CPU shows the caches that it shares; one without sharers cannot be told from its neighbours' and is
-        // kept.
+        // Each CPU lists the caches that it shares. A cache without a list cannot be distinguished from its neighbours'
+        // and is kept.
         if cache.cpus.is_empty() || !caches.contains(&cache) {
             caches.push(cache);
         }
@@ -89,7 +89,7 @@ fn usable(status: &Path) -> Option<Vec<u32>> {
     parse_list(field(&status, "Cpus_allowed_list")?)
 }
 
-/// The directory's entries that are called `prefix` and a number, by number.
+/// The directory's entries whose name is `prefix` and a number, sorted by number.
 fn numbered(directory: &Path, prefix: &str) -> Vec<(u32, PathBuf)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut found: Vec<(u32, PathBuf)> = entries
@@ -105,7 +105,7 @@ fn text(path: &Path) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// A number; the kernel writes -1 where it knows none.
+/// A number; the kernel writes -1 if it knows none.
 fn number<T: FromStr>(path: &Path) -> Option<T> {
     text(path)?.parse().ok()
 }
@@ -114,7 +114,7 @@ fn list(path: &Path) -> Option<Vec<u32>> {
     parse_list(&text(path)?)
 }
 
-/// Reads `0-3,7`. `None` if it is anything else; never more numbers than a machine has CPUs.
+/// Parses a list like `0-3,7`. `None` for anything else, and for a number beyond [`Topology::MOST_IMAGINED`].
 fn parse_list(list: &str) -> Option<Vec<u32>> {
     let mut numbers = Vec::new();
     for part in list.trim().split(',').filter(|part| !part.is_empty()) {
@@ -128,7 +128,7 @@ fn parse_list(list: &str) -> Option<Vec<u32>> {
     Some(numbers)
 }
 
-/// Reads a cache's size, such as `48K`.
+/// Parses a cache's size, such as `48K`.
 fn bytes(size: &str) -> Option<u64> {
     let digits = size.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
     let scale = match &size[digits.len()..] {
@@ -155,7 +155,7 @@ fn value(line: &str) -> &str {
     line.split_once(':').map_or("", |(_, value)| value).trim()
 }
 
-/// The first value of `key : value` lines.
+/// The value of the first `key : value` line with this key.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find(|line| key(line) == name).map(value).filter(|value| !value.is_empty())
 }

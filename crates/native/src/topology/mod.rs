@@ -1,8 +1,8 @@
-//! # What machine this is
+//! # The machine's topology
 //!
-//! For people and for result files, not for locks: reading takes milliseconds and allocates, so nothing here may be
-//! called in a lock path (a lock asks [`crate::numa`]). Containers and virtual machines hide parts of `/sys` and
-//! `/proc`: whatever is missing or unreadable is `None` or empty, never an error and never a guess.
+//! For output to users and for result files, not for locks. Reading takes milliseconds and allocates, so a lock path
+//! must not call it (a lock uses [`crate::numa`]). Containers and virtual machines hide parts of `/sys` and `/proc`.
+//! Whatever is missing or unreadable is `None` or empty, never an error and never a guess.
 
 mod files;
 
@@ -13,37 +13,36 @@ use crate::settings;
 /// A machine: this one, or an imagined one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// `Some([nodes, cores per node, threads per core])` if this machine does not exist.
+    /// `Some([nodes, cores per node, threads per core])` for an imagined machine.
     pub imagined: Option<[u32; 3]>,
     /// The CPU's name.
     pub model: Option<String>,
-    /// Whether the CPU says that a hypervisor runs under this system: what it tells of packages, caches and nodes is
-    /// then what the hypervisor chose to show.
+    /// Whether the CPU reports a hypervisor. If so, packages, caches and nodes are what the hypervisor chose to show.
     pub virtualised: Option<bool>,
     /// The kernel's release.
     pub kernel: Option<String>,
-    /// The CPUs that are online, by number.
+    /// The online CPUs, by number.
     pub cpus: Vec<Cpu>,
-    /// The numbers of the CPUs that exist and are switched off.
+    /// The numbers of the CPUs that exist but are offline.
     pub offline: Vec<u32>,
-    /// Every cache once, the small ones first.
+    /// Each cache once, by level, lowest first.
     pub caches: Vec<Cache>,
     /// The NUMA nodes, by number.
     pub nodes: Vec<Node>,
 }
 
-/// A CPU as the kernel counts them: one hardware thread.
+/// A CPU in the kernel's sense: one hardware thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
     /// Its number.
     pub id: u32,
-    /// The package (socket) it is in.
+    /// The package (socket) that it is in.
     pub package: Option<u32>,
     /// Its die within the package.
     pub die: Option<u32>,
     /// Its core within the package.
     pub core: Option<u32>,
-    /// The CPUs of the same core, itself among them.
+    /// The CPUs of the same core, including itself.
     pub siblings: Vec<u32>,
     /// Its NUMA node.
     pub node: Option<u32>,
@@ -51,12 +50,12 @@ pub struct Cpu {
     pub usable: bool,
 }
 
-/// A cache and who shares it.
+/// A cache and the CPUs that share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// 1 is the nearest to the CPU.
+    /// Its level; 1 is nearest to the CPU.
     pub level: u32,
-    /// What it holds: `Data`, `Instruction` or `Unified`, as the kernel says it.
+    /// What it holds: `Data`, `Instruction` or `Unified`, in the kernel's words.
     pub kind: Option<String>,
     /// Its size in bytes.
     pub bytes: Option<u64>,
@@ -73,12 +72,12 @@ pub struct Node {
     pub cpus: Vec<u32>,
     /// Its memory in KiB.
     pub memory_kib: Option<u64>,
-    /// How far the online nodes are, in the order of [`Topology::nodes`]; 10 is local.
+    /// Its distances to the online nodes, in the order of [`Topology::nodes`]; 10 is local.
     pub distances: Vec<u32>,
 }
 
 impl Topology {
-    /// More CPUs than this are not imagined.
+    /// The largest number of CPUs that a machine can be imagined with.
     pub const MOST_IMAGINED: u64 = 1 << 16;
 
     /// This machine.
@@ -86,19 +85,20 @@ impl Topology {
         Self::read_under(Path::new("/"))
     }
 
-    /// The machine that `FLASHLOCK_TOPOLOGY` imagines, or this one if it is not set or makes no sense.
+    /// The machine that `FLASHLOCK_TOPOLOGY` describes, or this one if the variable is not set or not valid.
     pub fn from_environment() -> Self {
         let text = std::env::var(settings::ENV_TOPOLOGY).unwrap_or_default();
         settings::parse_topology(&text).and_then(Self::imagined).unwrap_or_else(Self::read)
     }
 
-    /// The machine whose `/sys` and `/proc` are found under `root`.
+    /// The machine whose `/sys` and `/proc` are under `root`.
     pub fn read_under(root: &Path) -> Self {
         files::read(root)
     }
 
-    /// A machine of so many NUMA nodes, cores per node and hardware threads per core, numbered as Linux does: first one
-    /// thread of each core, then the others. `None` for a zero and above [`Self::MOST_IMAGINED`] CPUs.
+    /// An imagined machine with these numbers of NUMA nodes, cores per node and hardware threads per core. CPUs are
+    /// numbered as in Linux: first one thread of each core, then the others. `None` if a number is zero, or with more
+    /// than [`Self::MOST_IMAGINED`] CPUs.
     pub fn imagined([nodes, cores, smt]: [u32; 3]) -> Option<Self> {
         let total = u64::from(nodes).checked_mul(u64::from(cores))?.checked_mul(u64::from(smt))?;
         if total == 0 || total > Self::MOST_IMAGINED {
@@ -122,12 +122,12 @@ impl Topology {
         Some(Self { imagined: Some([nodes, cores, smt]), nodes: nodes_made, cpus, ..Self::default() })
     }
 
-    /// How many packages there are; `None` unless every CPU tells.
+    /// The number of packages; `None` unless it is known for every CPU.
     pub fn packages(&self) -> Option<usize> {
         distinct(self.cpus.iter().map(|cpu| cpu.package))
     }
 
-    /// How many cores there are; `None` unless every CPU tells.
+    /// The number of cores; `None` unless it is known for every CPU.
     pub fn cores(&self) -> Option<usize> {
         distinct(self.cpus.iter().map(|cpu| Some((cpu.package?, cpu.die.unwrap_or(0), cpu.core?))))
     }
