@@ -17,13 +17,13 @@ pub(crate) fn wrapped(text: &str) -> String {
         let content = line.trim_start();
         let (indent, is_fence) = (line.len() - content.len(), content.starts_with("```"));
         let begins = !fenced && item(line).is_some();
-        let is_distributed = fenced || is_fence || content.is_empty() || stands_alone(content);
-        if begins || is_distributed {
+        let is_apart = fenced || is_fence || content.is_empty() || stands_alone(content);
+        if begins || is_apart {
             lines.extend(filled(&mem::take(&mut paragraph)));
         }
-        in_list = begins || in_list && (is_distributed || indent > 0);
+        in_list = begins || in_list && (is_apart || indent > 0);
         let is_code = paragraph.is_empty() && indent >= 4 && !in_list;
-        if is_distributed || is_code {
+        if is_apart || is_code {
             lines.push(line.to_owned());
         } else {
             paragraph.push(line);

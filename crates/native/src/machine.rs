@@ -120,7 +120,7 @@ impl Sink for Counting {
 }
 
 /// [`Machine::recent_stall`]
-static STAND_STILL: AtomicU32 = AtomicU32::new(0);
+static RECENT_STALL: AtomicU32 = AtomicU32::new(0);
 
 /// This computer.
 pub struct Native<S: Sink = NoStats>(PhantomData<S>);
@@ -323,11 +323,11 @@ impl<S: Sink> Machine for Native<S> {
     }
 
     fn recent_stall() -> u32 {
-        STAND_STILL.load(Relaxed)
+        RECENT_STALL.load(Relaxed)
     }
 
     fn set_recent_stall(micros: u32) {
-        STAND_STILL.store(micros, Relaxed);
+        RECENT_STALL.store(micros, Relaxed);
     }
 
     fn crowded() -> bool {

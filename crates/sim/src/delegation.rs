@@ -2,7 +2,7 @@
 //!
 //! The runtime of `rcl` on the simulated computer: it makes no threads and manages none, but says which thread is
 //! which. A server has one servicing thread, so that sections must not block. Threads, and how long they live, are the
-//! program's: it has [`Servers::serve`] run in threads of their own, on CPUs [set apart](Simulation::set_distributed), and
+//! program's: it has [`Servers::serve`] run in threads of their own, on CPUs [set apart](Simulation::reserve_cpu), and
 //! closes the servers when their clients have gone.
 //!
 //! **How long an idle server scans** costs nothing: its looks are not simulated one by one, however many clients it

@@ -125,7 +125,7 @@ impl Simulation {
     /// # Panics
     ///
     /// If only one is left.
-    pub fn set_distributed(&mut self) -> u32 {
+    pub fn reserve_cpu(&mut self) -> u32 {
         assert!(self.order.len() > 1, "no CPU can be set apart where only one is left");
         self.order.pop().expect("there are several")
     }

@@ -25,7 +25,7 @@ fn run<S: WaitPolicy>(
     client: impl Fn(u32, &Servers) + Clone + 'static,
 ) -> (Outcome, Vec<Served>) {
     let mut simulation = Simulation::new(machine, Options::default());
-    let cpus: Vec<u32> = (0..servers).map(|_| simulation.set_distributed()).collect();
+    let cpus: Vec<u32> = (0..servers).map(|_| simulation.reserve_cpu()).collect();
     let servers = Servers::new(&mut simulation, servers);
     let left = Rc::new(Cell::new(threads));
     for thread in 0..threads {

@@ -253,8 +253,7 @@ impl Experiment<'_> {
         LOG.set(Log::new(from..to, self.trace));
         simulation.measure(from..to);
         let servers = SERVERS.with_borrow(Clone::clone);
-        let apart: Vec<u32> =
-            servers.iter().flat_map(|_| 0..self.servers).map(|_| simulation.set_distributed()).collect();
+        let apart: Vec<u32> = servers.iter().flat_map(|_| 0..self.servers).map(|_| simulation.reserve_cpu()).collect();
         let left = Rc::new(Cell::new(self.threads));
         for number in 0..self.threads {
             let (shared, counts) = (Rc::clone(&shared), Rc::clone(&counts));

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `mutexes` | [`for_each_lock!`](crate::for_each_lock) | its file, and one row |
 //! | `rw/catalogue` | [`for_each_rw_lock!`](crate::for_each_rw_lock): [readers-writer locks](crate::rw::catalogue) | the same |
-//! | [`apart`] | [`for_each_standalone_lock!`](crate::for_each_standalone_lock): locks that no program can be run under | the same |
+//! | [`standalone`] | [`for_each_standalone_lock!`](crate::for_each_standalone_lock): locks that no program can be run under | the same |
 //! | [`options`] | [`for_each_option!`](crate::for_each_option) | one row, and its name in the rows of the locks that take it |
 //! | [`claims`] | what locks promise | a claim, and its name in rows |
 //! | [`exceptions`] | what locks cannot do, in groups | a group, and its name in rows |

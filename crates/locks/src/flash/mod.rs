@@ -79,8 +79,8 @@
 //!    a call.
 //! 6. A head sleeps on the word only after it wrote 3, then set `SLEEPS` in a state without `GRANT`. `GRANT` is set
 //!    only in a state without `SLEEPS`. A release that took `SLEEPS` back, or finds a sleeper's mark on the word,
-//!    writes 2 before the grant, and wakes all that sleep on the word after it. (With two heads, one that wakes up takes
-//!    back the other's `SLEEPS`, too.)
+//!    writes 2 before the grant. After the grant it wakes all that sleep on the word. (With two heads, one that wakes
+//!    up takes back the other's `SLEEPS`, too.)
 //! 7. A head that was woken on the word acquires with 2, sleeps there again with 3, or leaves a 2: others may sleep
 //!    there.
 //! 8. After the exchange that frees `word`, or the CAS that sets `GRANT`, a releaser uses addresses only.

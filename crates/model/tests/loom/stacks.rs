@@ -1,10 +1,9 @@
 //! Stacks of loom's threads are used again.
 //!
-//! loom makes its threads anew for each execution, some thirty thousand in a second, and each with a stack that is mapped,
-//! gets a guard page, and is unmapped at its end. The kernel's part in that, with the page faults of a new stack, took as
-//! long as all that loom checks. So here the three calls pass through functions of this program, which keep stacks.
-//!
-//! Whatever is not such a stack goes to the kernel as it came.
+//! For each execution, loom makes its threads anew, some thirty thousand in a second. Each gets a stack that is mapped,
+//! receives a guard page, and is unmapped at the end. The kernel's part in that, with the page faults of new stacks,
+//! took as long as all that loom checks. So in this program the three calls go through the functions below, which keep
+//! the stacks. All other mappings go to the kernel unchanged.
 
 use std::cell::Cell;
 use std::ptr;

@@ -191,7 +191,7 @@ fn draw_names(area: &Area<'_>, lines: &[Line<'_>], ends: &[(i32, i32)], bottom: 
         .collect();
     let room = lines.iter().map(|line| figure(line).len()).max().unwrap_or(0) * DIGIT_WIDTH;
     let right = left + room as i32;
-    for ((line, end), y) in lines.iter().zip(ends).zip(moved_distributed(&wanted, NAME_HEIGHT, bottom)) {
+    for ((line, end), y) in lines.iter().zip(ends).zip(spread(&wanted, NAME_HEIGHT, bottom)) {
         let path = vec![(end.0 + 5, end.1), (left - 4, y)];
         area.draw(&PathElement::new(path, line.look.colour.mix(0.5)))?;
         let style = text(13, FontStyle::Normal).color(&INK).pos(Pos::new(HPos::Right, VPos::Center));
@@ -203,7 +203,7 @@ fn draw_names(area: &Area<'_>, lines: &[Line<'_>], ends: &[(i32, i32)], bottom: 
 
 /// Positions at least `distance` apart, near the wanted ones and not beyond `bottom` if that can be. They keep their
 /// order; of those at the same place the greater figure comes first.
-fn moved_distributed(wanted: &[(i32, f64)], distance: i32, bottom: i32) -> Vec<i32> {
+fn spread(wanted: &[(i32, f64)], distance: i32, bottom: i32) -> Vec<i32> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].0.cmp(&wanted[b].0).then(wanted[b].1.total_cmp(&wanted[a].1)));
     let mut placed: Vec<i32> = wanted.iter().map(|(place, _)| *place).collect();
@@ -229,11 +229,11 @@ mod tests {
     fn names_are_moved_apart_and_keep_their_order() {
         let moved = |places: &[i32], bottom| {
             let wanted: Vec<(i32, f64)> = places.iter().map(|place| (*place, 1.0)).collect();
-            moved_distributed(&wanted, 10, bottom)
+            spread(&wanted, 10, bottom)
         };
         assert_eq!(moved(&[100, 10, 101, 99], 500), [109, 10, 119, 99]);
         assert_eq!(moved(&[100, 10, 101, 99], 105), [95, 10, 105, 85]);
         assert!(moved(&[], 105).is_empty());
-        assert_eq!(moved_distributed(&[(100, 0.01), (100, 0.03), (100, 0.02)], 10, 500), [120, 100, 110]);
+        assert_eq!(spread(&[(100, 0.01), (100, 0.03), (100, 0.02)], 10, 500), [120, 100, 110]);
     }
 }

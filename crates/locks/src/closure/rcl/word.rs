@@ -124,13 +124,13 @@ impl<M: Machine> Lock<M> {
         if server == mine && mine != 0 {
             return self.word.store(of(mine, FREE), Release);
         }
-        self.release_distributed(server, roster);
+        self.release_posted(server, roster);
     }
 
     /// The same, if the caller does not have the turn of the lock's server. The server may sleep, and now there may be
     /// something for it to do.
     #[cold]
-    fn release_distributed<R: Roster<M>>(&self, server: u32, roster: &R) {
+    fn release_posted<R: Roster<M>>(&self, server: u32, roster: &R) {
         let address = &raw const self.word;
         if server == 0 {
             if self.word.swap(of(0, FREE), Release) == of(0, WAITED) {
