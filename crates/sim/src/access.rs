@@ -42,7 +42,7 @@ pub(crate) fn access_line<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -
         let cost = kernel.me().look.note(line, kind, Some(cost));
         (true, cost > 0 && kernel.advance(cost, Use::Compute))
     });
-    // // A hit takes effect at once and its time passes afterwards. No other thread has acted since the check.
+    // A hit takes effect at once and its time passes afterwards. No other thread has acted since the check.
     if hit {
         let result = act();
         finish(line, kind, must_wait);
@@ -207,7 +207,7 @@ impl Kernel {
     /// The request made at `asked` is served. Returns whether other threads must act before the line arrives.
     fn receive(&mut self, line: u32, kind: Access, overlap: f64, asked: Ps) -> bool {
         let (now, core) = (self.now, self.my_core());
-        // // The core's other hardware thread may have fetched it meanwhile.
+        // The core's other hardware thread may have fetched it meanwhile.
         if let Some(cost) = self.memory.hit(core, line, kind) {
             return self.advance(shared(cost, overlap), Use::Compute);
         }

@@ -87,8 +87,8 @@ pub struct Clock {
     pub smt_share: f64,
     /// The share of a pipeline that a polling thread takes, between 0 and 1.
     pub poll_share: f64,
-    /// What a step through a tree takes, beside its load: a comparison, and a branch that is guessed wrong half of the
-    /// time, in ns. One of the three facts that are measured: one thread of the key-value map shows it.
+    /// The cost of a step through a tree, except its load, in ns: a comparison, and a branch that is mispredicted half
+    /// of the time. It is one of the three measured facts: the key-value map with one thread shows it.
     pub step_ns: f64,
 }
 
@@ -321,7 +321,7 @@ impl Description {
                 format!("there is no machine and no file '{name}'; known machines are: {}", known())
             }
             _ => {
-                // // Without Rust's suffix `(os error 21)`.
+                // Without Rust's suffix `(os error 21)`.
                 let error = error.to_string();
                 format!("cannot read '{name}': {}", error.split(" (os error").next().unwrap_or(&error))
             }

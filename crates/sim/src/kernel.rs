@@ -308,7 +308,7 @@ impl Kernel {
                 }
                 What::Slice(cpu, generation) if self.cpus[cpu as usize].generation == generation => {
                     self.now = at;
-                    // // Threads may alternate on CPUs while none of them ever acts.
+                    // Threads may alternate on CPUs while none of them ever acts.
                     if self.is_stalled() {
                         return Next::Stuck(Why::NoProgress(STALLED / 1000));
                     }

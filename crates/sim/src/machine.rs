@@ -215,7 +215,7 @@ impl Machine for Sim {
         if flashlock_locks::machine::Word::load(word, Ordering::SeqCst) != expected {
             return Unparked::Woken;
         }
-        // // No other thread has acted since the load: a load ends when its time has passed.
+        // No other thread has acted since the load: a load ends when its time has passed.
         let slept = with(|kernel| {
             if word.peek() != expected {
                 return false;
@@ -243,7 +243,7 @@ impl Machine for Sim {
         let (mut woken, began) = (0, with(|kernel| kernel.now));
         while woken < count {
             let found = with(|kernel| {
-                // // A thread that this call has woken and that sleeps again is not woken twice.
+                // A thread that this call has woken and that sleeps again is not woken twice.
                 let first = *kernel.sleepers.get(&(address as usize))?.front()?;
                 if matches!(kernel.threads[first as usize].state, State::Asleep { since, .. } if since > began) {
                     return None;

@@ -235,7 +235,7 @@ impl Memory {
         let carried = self.carry(shape, now, node, &state, from);
         let start = carried.max(state.free_at);
         let done = start + latency.saturating_sub(travelled);
-        // // An exclusive copy occupies the server until it has arrived; a shared one can be given out again at once.
+        // An exclusive copy occupies the server until it has arrived; a shared one can be given out again at once.
         let moves = access.writes() || state.owner().is_some();
         let done = if access == Access::Rmw { done + self.costs.rmw } else { done };
         state.free_at = if moves { done } else { start + self.costs.line };
@@ -339,10 +339,10 @@ impl Memory {
         self.put_into_llc(shape, node, core, line);
         self.l1.keep(core, line);
         let Some(victim) = self.l2.insert(core, line, 0) else { return };
-        // // If the core has no copy, the line was invalidated before.
+        // If the core has no copy, the line was invalidated before.
         let had = self.lines.remove_copy(victim.line, core);
         if had && !self.inclusive {
-            // // The last level may have dropped the line while the core kept it.
+            // The last level may have dropped the line while the core kept it.
             self.put_into_llc(shape, node, core, victim.line);
         }
     }

@@ -142,7 +142,7 @@ mod tests {
             };
             (1..=1000).filter(together).count()
         };
-        // // 17 of the 35 other cores are on the same socket with two sockets; 17 of 71 with four.
+        // 17 of the 35 other cores are on the same socket with two sockets; 17 of 71 with four.
         assert!((430..=540).contains(&share("2x18x2", Place::Anywhere)), "{}", share("2x18x2", Place::Anywhere));
         assert!((190..=290).contains(&share("4x18x2", Place::Anywhere)), "{}", share("4x18x2", Place::Anywhere));
         assert_eq!((share("2x18x2", Place::Packed), share("2x18x2", Place::Spread)), (1000, 0));

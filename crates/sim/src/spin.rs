@@ -240,7 +240,7 @@ fn wait_for_any_change(word: &Word, gap: Ps, start: Ps, patience: Patience) {
         if can {
             let line = kernel.arena.line(word.address()).expect("words that are polled lie in simulated memory");
             let every = kernel.me().look.takes + gap;
-            // // Only a change ends the wait; a waiter without a deadline yields its CPU from time to time.
+            // Only a change ends the wait; a waiter without a deadline yields its CPU from time to time.
             let look = match patience {
                 Patience::Forever => kernel.now + 1000 * YIELD_AFTER,
                 _ => next_look(kernel, gap, start, patience, Ps::MAX),
@@ -265,10 +265,10 @@ fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patienc
         let longest = if matches!(how, How::Publishes(_)) { 1000 * *REST.end() } else { Ps::MAX };
         let look = next_look(kernel, gap, start, patience, longest);
         match kernel.machine.umwait.filter(|_| matches!(how, How::Rests)) {
-            // // It rests only after one more look, because the change could come before that.
+            // It rests only after one more look, because the change could come before that.
             Some(wait) => {
                 let longest = us(wait.max_us).min(1000 * rest((now - start) / 1000));
-                // // Nothing else ends the rest, however short it is.
+                // Nothing else ends the rest, however short it is.
                 let until = (now + gap + longest).min(end(kernel, gap, start, patience));
                 kernel.poll(line, now + gap, 0, until);
             }

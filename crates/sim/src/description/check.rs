@@ -30,7 +30,7 @@ impl Display for Wrong {
 
 /// Fails with the field, the value and the rule, unless `right`.
 fn must(right: bool, field: &str, value: impl Debug, rule: &str) -> Result<(), Wrong> {
-    // // In a file, pairs are written as lists of two.
+    // In a file, pairs are written as lists of two.
     let value = || format!("{value:?}").replace('(', "[").replace(')', "]");
     if right { Ok(()) } else { Err(Wrong { field: field.into(), value: value(), rule: rule.into() }) }
 }
@@ -77,7 +77,7 @@ impl Description {
         let square = rows.is_empty() || rows.len() == nodes && rows.iter().all(|row| row.len() == nodes);
         let rule = format!("{nodes} rows of {nodes} numbers are needed, or none");
         must(square, "topology.distances", rows, &rule)?;
-        // // There cannot be more distances than ordered pairs of nodes.
+        // There cannot be more distances than ordered pairs of nodes.
         let (most, kinds) = (rows.iter().flatten().max().copied().unwrap_or(0), nodes as u32 * (nodes as u32 - 1));
         must(most <= kinds, "topology.distances", rows, &format!("{kinds} at most, for so many nodes"))?;
         for (a, row) in rows.iter().enumerate() {

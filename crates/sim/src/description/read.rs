@@ -42,7 +42,7 @@ fn pairs(table: &DeTable<'_>, within: &str) -> Result<(), (String, usize)> {
 
 /// The message for a field that is unknown, missing or of another type. A missing field has no line.
 fn unfit(text: &str, error: &Error) -> String {
-    // // The error was not given its input, so its last line names the table.
+    // The error was not given its input, so its last line names the table.
     let shown = error.to_string();
     let place = shown.lines().last().and_then(|last| last.strip_prefix("in `")?.strip_suffix('`'));
     let message = error.message();

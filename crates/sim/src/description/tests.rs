@@ -331,6 +331,6 @@ fn what_is_missing_or_unknown_is_named_with_its_table_and_line() {
         assert!(error.contains(says), "{to}: {error}");
         assert_eq!(placed("2x18x2", from, to, &error).0, line, "{error}");
     }
-    // // A missing top-level field has no line.
+    // A missing top-level field has no line.
     assert_eq!(complaint("2x18x2", "title = \"", "# \""), "missing field `title`");
 }

@@ -45,12 +45,12 @@ impl Kernel {
         let thread = &self.threads[tid as usize];
         let queues = self.cpus.iter().map(|cpu| cpu.queue.iter().filter(|&&other| other == tid).count()).sum::<usize>();
         let sleeps = self.sleepers.values().flatten().filter(|&&other| other == tid).count();
-        // // The line that it last polled or slept on, if the thread is among that line's pollers.
+        // The line that it last polled or slept on, if the thread is among that line's pollers.
         let line = self.arena.line(std::ptr::without_provenance(thread.waited_for));
         let polls = line.filter(|&line| self.polls(line).any(|other| other == tid));
         let is_current = self.cpus[thread.cpu as usize].current == Some(tid);
         let queued_here = self.cpus[thread.cpu as usize].queue.contains(&tid);
-        // // Expected: events, queues, lists of sleepers, the polled line, whether it is current on its CPU.
+        // Expected: events, queues, lists of sleepers, the polled line, whether it is current on its CPU.
         let (expected, booked) = match thread.state {
             State::Busy { .. } => ((1, 0, 0, None, true), thread.doing.since),
             State::Polling { line, since, .. } => ((1, 0, 0, Some(line), true), since),

@@ -67,10 +67,10 @@ impl Kernel {
         if let Some(watcher) = self.watchers.get(line as usize).and_then(|watcher| watcher.checked_sub(1)) {
             self.finds(watcher, line);
         }
-        // // Lines without data have no pollers.
+        // Lines without data have no pollers.
         let Some(first) = self.pollers.get_mut(line as usize) else { return };
         let mut next = std::mem::take(first).checked_sub(1);
-        // // The list has the latest poller first; they are notified in order of arrival.
+        // The list has the latest poller first; they are notified in order of arrival.
         self.notified.clear();
         while let Some(tid) = next {
             self.notified.push(tid);

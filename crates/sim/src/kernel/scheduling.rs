@@ -64,7 +64,7 @@ impl Kernel {
         thread.cpu = cpu;
         thread.generation += 1;
         thread.state = State::Busy { until: switched + rest };
-        // // It now finishes what it was doing when it lost its CPU.
+        // It now finishes what it was doing when it lost its CPU.
         let [ready, queued] =
             [thread.doing.switched, thread.doing.queued].map(|to| switched + to.saturating_sub(since));
         thread.doing = Doing { since: self.now, switched: ready, queued, usage: thread.doing.usage };

@@ -39,7 +39,7 @@ pub struct Traffic {
     pub displaced_by_itself: u64,
     /// Of these, lines that had been displaced by a line of another core.
     pub displaced_by_others: u64,
-    /// Of all of these, accesses of a core that had a copy, and only took those of others away.
+    /// Of all of these, accesses of a core that had a copy and only invalidated the copies of others.
     pub upgrades: u64,
     /// Address translations that were not in the TLB.
     pub walks: u64,

@@ -286,7 +286,7 @@ struct Step {
 const LINES: u32 = 100;
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // // Some lines are hot. Time passes slowly enough for queues to form, and sometimes not at all.
+    // Some lines are hot. Time passes slowly enough for queues to form, and sometimes not at all.
     let line = prop_oneof![4 => 0..4_u32, 3 => 0..40_u32, 3 => 0..LINES];
     let access = prop_oneof![3 => Just(Access::Load), 1 => Just(Access::Store), 1 => Just(Access::Rmw)];
     let step = (0..60_000_u64, 0..8_u32, line, access);
@@ -351,7 +351,7 @@ fn same_line(fast: &Memory, slow: &Slow, line: u32) -> Result<(), TestCaseError>
     for &core in &with {
         prop_assert!(state.llc >> slow.node(core) & 1 != 0, "invariant 2");
     }
-    // // If a node has a copy, so has its cache, or a core for which the cache has dropped the line.
+    // If a node has a copy, so has its cache, or a core for which the cache has dropped the line.
     for node in nodes_in(state.llc) {
         let kept = !slow.machine.cache.inclusive && slow.others_in(node, u32::MAX, line);
         prop_assert!(kept || slow.llc[node as usize].has(line), "line {line} is nowhere in node {node}");

@@ -94,8 +94,7 @@ fn shared(cores: &[u32]) -> Bench {
     Bench::shared_by(&machine(), cores)
 }
 
-// // ----------------------------------------------------------------------------------------------- owned by another
-// core
+// ---------------------------------------------------------------------------------------------- owned by another core
 
 #[test]
 fn what_another_core_has_for_itself_is_transferred_from_there() {
@@ -105,23 +104,23 @@ fn what_another_core_has_for_itself_is_transferred_from_there() {
     assert_eq!(own().access(4, 0, Load), From(Remote, 150_000));
     assert_eq!(own().access(1, 0, Store), From(Local, 50_000));
     assert_eq!(own().access(7, 0, Store), From(Remote, 150_000));
-    // // A read-modify-write takes 7 ns more.
+    // A read-modify-write takes 7 ns more.
     assert_eq!(own().access(1, 0, Rmw), From(Local, 57_000));
     assert_eq!(own().access(4, 0, Rmw), From(Remote, 157_000));
 }
 
 #[test]
 fn what_its_owner_has_not_changed_is_read_faster() {
-    // // Core 0 owns it, because no other core has read it: `clean`.
+    // Core 0 owns it, because no other core has read it: `clean`.
     assert_eq!(shared(&[0]).access(1, 0, Load), From(Local, 34_000));
     assert_eq!(shared(&[0]).access(2, 0, Load), From(Remote, 70_000));
     assert_eq!(shared(&[0]).access(4, 0, Load), From(Remote, 110_000));
     assert_eq!(shared(&[0]).access(4, 0, Store), From(Remote, 150_000), "not for who writes: `transfer`");
-    // // The same after the owner has written to it, which no other core notices.
+    // The same after the owner has written to it, which no other core notices.
     let mut bench = shared(&[0]);
     assert_eq!(bench.access(0, 0, Store), Hit(500));
     assert_eq!(bench.access(4, 0, Load), From(Remote, 150_000));
-    // // A new owner has changed nothing: core 0's copy went back to its node's cache, and comes from there.
+    // A new owner has changed nothing: core 0's copy went back to its node's cache, and comes from there.
     let mut bench = small(LARGE, true);
     bench.access(0, 0, Store);
     (1..17).for_each(|line| _ = bench.access(0, line, Load));
@@ -144,25 +143,25 @@ fn after_a_read_both_share_after_a_write_one_has_it() {
 
 #[test]
 fn what_a_last_level_cache_has_is_read_from_the_nearest_one() {
-    // // Cores 0 and 2 share it: nodes 0 and 1 have a copy.
+    // Cores 0 and 2 share it: nodes 0 and 1 have a copy.
     assert_eq!(shared(&[0, 2]).access(1, 0, Load), From(Local, 20_000));
     assert_eq!(shared(&[0, 2]).access(4, 0, Load), From(Remote, 80_000));
-    // // Nodes 0 and 2 have a copy: node 1 takes it from node 0, and node 3 from node 2, both at distance 1.
+    // Nodes 0 and 2 have a copy: node 1 takes it from node 0, and node 3 from node 2, both at distance 1.
     assert_eq!(shared(&[0, 4]).access(2, 0, Load), From(Remote, 40_000));
     assert_eq!(shared(&[0, 4]).access(6, 0, Load), From(Remote, 40_000));
 }
 
 #[test]
 fn an_upgrade_takes_as_long_as_to_the_farthest_copy() {
-    // // A core with a copy needs no data: `upgrade`, and 7 ns more for a read-modify-write.
+    // A core with a copy needs no data: `upgrade`, and 7 ns more for a read-modify-write.
     assert_eq!(shared(&[0, 1]).access(0, 0, Store), From(Local, 24_000));
     assert_eq!(shared(&[0, 2]).access(0, 0, Store), From(Remote, 60_000));
     assert_eq!(shared(&[0, 2, 4]).access(0, 0, Store), From(Remote, 120_000));
     assert_eq!(shared(&[0, 4]).access(4, 0, Rmw), From(Remote, 127_000));
-    // // A core without a copy fetches meanwhile: 20 from its own node is less than the 24 to invalidate both others.
+    // A core without a copy fetches meanwhile: 20 from its own node is less than the 24 to invalidate both others.
     assert_eq!(shared(&[2, 3]).access(2, 0, Rmw), From(Local, 31_000));
     assert_eq!(shared(&[0, 1]).access(2, 0, Store), From(Remote, 60_000), "40 for the data, 60 to tell both");
-    // // The core in the other node is invalidated, though there is a copy nearby.
+    // The core in the other node is invalidated, though there is a copy nearby.
     assert_eq!(shared(&[0, 4]).access(1, 0, Store), From(Remote, 120_000));
 }
 
@@ -190,7 +189,7 @@ fn a_line_is_at_home_where_it_was_first_touched() {
 
 #[test]
 fn what_nobody_has_any_more_comes_from_its_home() {
-    // // One set of 16: line 16 displaces line 0.
+    // One set of 16: line 16 displaces line 0.
     let mut machine = machine();
     machine.cache.llc = Cache { kib: 1, ways: 16 };
     let again = |core, access| {
@@ -255,7 +254,7 @@ fn an_inclusive_last_level_takes_its_lines_from_the_cores() {
     bench.access(1, 16, Load);
     assert_eq!(bench.copies(0), [], "core 1 displaced it in the node's cache");
     assert_eq!(bench.access(0, 0, Load), From(Dram, 100_000));
-    // // A copy in another node stays.
+    // A copy in another node stays.
     let mut bench = small(SMALL, true);
     bench.access(0, 0, Load);
     bench.access(2, 0, Load);
@@ -281,7 +280,7 @@ fn what_all_cores_drop_goes_back_to_a_last_level_that_had_displaced_it() {
     (20..36).for_each(|line| _ = bench.access(0, line, Load));
     assert_eq!(bench.copies(0), [], "core 0 has 16 others");
     assert_eq!(bench.access(1, 0, Load), From(Local, 20_000));
-    // // The line takes part in the replacement there: 16 others that no core keeps displace it.
+    // The line takes part in the replacement there: 16 others that no core keeps displace it.
     (40..56).for_each(|line| _ = bench.access(1, line, Load));
     (60..76).for_each(|line| _ = bench.access(1, line, Load));
     assert_eq!(bench.access(1, 0, Load), From(Dram, 100_000));
@@ -310,7 +309,7 @@ fn an_exclusive_copy_travels_to_one_after_the_other() {
     // it travels for 20, waits for core 1, and then takes the remaining 70 of its 90: 50 + 70.
     assert_eq!(bench.access_at(5_000_000, 1, 0, Store), From(Local, 50_000));
     assert_eq!(bench.access_at(5_000_000, 2, 0, Store), From(Remote, 120_000));
-    // // Core 4's travels to the line's home, at distance 2, for 40. It waits until 120, and takes 150 - 40 from core
+    // Core 4's travels to the line's home, at distance 2, for 40. It waits until 120, and takes 150 - 40 from core
     // 2.
     assert_eq!(bench.access_at(5_000_000, 4, 0, Rmw), From(Remote, 120_000 + 110_000 + 7_000));
     assert_eq!(bench.memory.lines[0].free_at, 5_237_000);
@@ -328,9 +327,9 @@ fn how_long_it_waited_is_said() {
 #[test]
 fn copies_of_a_shared_line_are_given_out_as_fast_as_its_home_can() {
     let mut bench = shared(&[0, 1, 2]);
-    // // Both requests travel to the line's home for 40. Core 4's keeps it busy for 4; its data comes from node 0 or 1.
+    // Both requests travel to the line's home for 40. Core 4's keeps it busy for 4; its data comes from node 0 or 1.
     assert_eq!(bench.access_at(5_000_000, 4, 0, Load), From(Remote, 80_000));
-    // // Core 6's begins at 44. Node 2 already counts as a copy: 40, all of which the request has travelled.
+    // Core 6's begins at 44. Node 2 already counts as a copy: 40, all of which the request has travelled.
     assert_eq!(bench.access_at(5_000_000, 6, 0, Load), From(Remote, 44_000));
     assert_eq!(bench.memory.lines[0].free_at, 5_048_000);
 }
@@ -352,7 +351,7 @@ fn buses_carry_one_line_at_a_time() {
         (0..4).for_each(|line| _ = bench.access(0, line, Store));
         bench
     };
-    // // 64 bytes at 1 GB/s take 64 ns. The lines differ and are requested at the same time.
+    // 64 bytes at 1 GB/s take 64 ns. The lines differ and are requested at the same time.
     let mut bench = with(|machine| machine.bandwidth.llc_gbs = 1.0);
     assert_eq!(bench.access_at(9_000_000, 1, 0, Load), From(Local, 50_000));
     assert_eq!(bench.access_at(9_000_000, 1, 1, Load), From(Local, 50_000 + 64_000));
@@ -360,7 +359,7 @@ fn buses_carry_one_line_at_a_time() {
     let mut bench = with(|machine| machine.bandwidth.link_gbs = 1.0);
     assert_eq!(bench.access_at(9_000_000, 2, 0, Load), From(Remote, 90_000));
     assert_eq!(bench.access_at(9_000_000, 2, 1, Load), From(Remote, 90_000 + 64_000));
-    // // Core 4's travels for 40 instead of 20, and waits for what left node 0 before: it starts at 20 + 64 + 64.
+    // Core 4's travels for 40 instead of 20, and waits for what left node 0 before: it starts at 20 + 64 + 64.
     assert_eq!(bench.access_at(9_000_000, 4, 2, Load), From(Remote, 148_000 + 110_000));
     assert_eq!(bench.access_at(9_000_000, 1, 3, Load), From(Local, 50_000), "within a node");
     let mut bench = with(|machine| machine.bandwidth.dram_gbs = 1.0);
