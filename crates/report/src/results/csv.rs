@@ -28,7 +28,7 @@ fn place(point: &Point, round: u32) -> [String; 4] {
     [point.group.clone(), point.cell.clone(), point.lock.clone(), round.to_string()]
 }
 
-/// RFC 4180, with the line ends of this system.
+/// A line by RFC 4180, but with the line end of this system.
 fn line(fields: impl Iterator<Item = String>) -> String {
     let quoted = |field: String| match field.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),
