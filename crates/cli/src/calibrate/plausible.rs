@@ -19,8 +19,8 @@ pub(super) fn in_order(loads: [Option<f64>; 4]) -> bool {
     known.is_sorted_by(|near, far| near < far)
 }
 
-/// All impossible properties of a description, in words. Only measured figures count, by their names in the sheet,
-/// because measuring again may help.
+/// All impossible properties of a description, in words. Loads and transfers count only if they were measured, because
+/// otherwise measuring again would not help. `was_measured` takes names of the sheet.
 pub(super) fn doubts(found: &Description, was_measured: impl Fn(&str) -> bool) -> Vec<String> {
     let (latency, os) = (&found.latency_ns, &found.scheduler);
     let distances = latency.llc.len();
