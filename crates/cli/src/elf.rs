@@ -24,7 +24,7 @@ pub(crate) enum Image {
     Broken(String),
     /// It starts like ELF but the kernel cannot run it: the error.
     Unloadable(&'static str),
-    /// Anything else.
+    /// Any other file.
     Other,
 }
 

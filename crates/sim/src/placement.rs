@@ -1,5 +1,7 @@
 //! # Where threads start
 //!
+//! Decides on which CPU each thread starts.
+//!
 //! Programs seldom tie their threads to CPUs. Linux then puts each new thread where the load is lowest: on the NUMA
 //! node with the fewest threads, and there on a core that has none (for forks, see `find_idlest_group` in its
 //! `fair.c`). So threads **spread** over nodes, and two threads are on two nodes, as in CNA (EuroSys 2019, section

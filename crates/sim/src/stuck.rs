@@ -26,7 +26,7 @@ pub enum Why {
 /// The run hangs: some threads have not returned, and never will, or not within reasonable time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// Which of the two.
+    /// The reason.
     pub why: Why,
     /// When, in ns of virtual time.
     pub at_ns: u64,

@@ -136,8 +136,8 @@ fn crowd<L: RawLock<Sim>>(tunables: &'static Tunables) -> Crowd {
     }
 }
 
-/// With `evict=1`, and with `mcs-tp`, a preempted waiter is passed over, and the lock goes on among the running
-/// waiters. The compared numbers differ about tenfold.
+/// With `evict=1`, and with `mcs-tp`, a preempted waiter is passed over, and the running waiters get the lock. The
+/// compared numbers differ about tenfold.
 #[test]
 fn waiters_that_lost_their_cpu_are_passed_over() {
     static EVICT: Tunables = Tunables { evict: 1, ..Tunables::DEFAULT };

@@ -1,5 +1,8 @@
 //! # A pool of few buffers for many threads
 //!
+//! Threads share a few buffers and wait when all are in use. Use it to measure the order in which condition variables
+//! and semaphores wake their waiters.
+//!
 //! **Source.** Malthusian locks (EuroSys 2017), section 6.11, figure 14. A thread takes a buffer from a pool of five,
 //! and waits if there is none. It exchanges random words of the buffer with a buffer of its own, gives it back, and
 //! updates random words of its own. The pool is a lock, a stack, and a condition variable, or, in a variant, a

@@ -1,5 +1,8 @@
 //! # A directory that all threads list
 //!
+//! Threads read shared data under a readers-writer lock, and rarely or never write. Use it to measure readers-writer
+//! locks.
+//!
 //! **Source.** Scaling Synchronization Primitives (Kashyap's thesis defence on SOSP 2019's ShflLocks), slides 79 and
 //! 80. Each thread enumerates the files of a shared directory, which takes the directory's lock for reading; no thread
 //! writes. The slides say no more, so the number of files ([`Files::USUAL`]) is assumed. As an option, threads also

@@ -1,5 +1,7 @@
 //! # A key-value map behind one lock
 //!
+//! Threads look up and change keys of one map under one mutex. It is the default workload for mutexes.
+//!
 //! **Source.** CNA (EuroSys 2019), section 7.1.1, figures 6 to 10: an AVL tree under a single lock. Clients look up,
 //! insert and remove random keys, and may work outside the lock between two operations. The figures' setting is
 //! [`Mix::PAPER`]: 1,024 keys, about half of them present, 80 % lookups, and equally many inserts and removes.

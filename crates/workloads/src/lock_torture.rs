@@ -1,5 +1,8 @@
 //! # The kernel's torture of its spin lock
 //!
+//! Threads acquire one lock without end, with short sections and rare delays. Use it to compare with the papers'
+//! figures for kernel spin locks.
+//!
 //! **Source.** The behaviour of locktorture (`torture_type=spin_lock`, Linux 4.20 to 5.6) as used in CNA (EuroSys
 //! 2019), section 7.2.1, figures 13 and 14, and in the cover letter of the CNA kernel patch. Writers acquire and
 //! release one lock without end. In the section, the writer sets a flag, increments its count, rarely delays for a

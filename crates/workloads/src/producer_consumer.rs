@@ -1,5 +1,8 @@
 //! # Producers, consumers, and a bounded queue between them
 //!
+//! Threads pass messages through a queue of limited size, and wait when it is full or empty. Use it to measure the cost
+//! of waiting on condition variables under a lock.
+//!
 //! **Source.** Malthusian locks (EuroSys 2017), section 6.7, figure 10, after the benchmark of COZ. There are three
 //! consumers, and the other threads produce; a queue of 10,000 messages, a lock, and two condition variables. Under a
 //! FIFO lock, producers acquire it only to find the queue full, wait, and acquire it again: three acquisitions for each

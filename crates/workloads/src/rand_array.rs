@@ -1,5 +1,8 @@
 //! # Random reads from large arrays
 //!
+//! Threads read large arrays at random, inside and outside the lock. Use it to measure how concurrency restriction
+//! keeps data in a shared cache.
+//!
 //! **Source.** Malthusian locks (EuroSys 2017), section 6.1, figures 3 and 4, called RandArray there. Under a central
 //! lock, each thread reads random elements of a shared array. Outside, it reads more elements of an array of its own.
 //! The arrays compete for the last-level cache: the fewer threads circulate, the more of the shared array stays in it.

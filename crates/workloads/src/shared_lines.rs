@@ -1,5 +1,8 @@
 //! # Sections that access shared lines
 //!
+//! Sections read and write a chain of shared cache lines. Use it to compare locks that run sections on a server with
+//! ordinary locks.
+//!
 //! **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*, USENIX ATC 2012, section 4.1. Threads
 //! repeatedly execute sections with a delay in between, which determines the lock's contention. A section reads and
 //! writes some shared lines, which determines the cost of moving them between cores. Each line names the next one, so

@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_hand_over_goes_from_a_section_to_a_thread_that_waited_for_its_lock() {
-        // The third thread came when the lock was free; the fourth had waited, but for the other lock.
+        // The third thread came when the lock was free; the fourth had waited, but for another lock.
         let sections = [
             section(0, 0, 0, 900, 1000),
             section(0, 1, 1, 1010, 1060),

@@ -3,7 +3,7 @@
 use super::{Point, Results};
 
 impl Results {
-    /// A heading line, then `group,<axis>,lock,round,<metrics>…,failure` of every run, in the order of the points.
+    /// A heading line, then `group,<axis>,lock,round,<metrics>…,failure` for each run, in the order of the points.
     pub fn csv(&self) -> String {
         let axis = self.groups.first().map_or("cell", |group| group.axis.as_str());
         let names = self.metrics.iter().map(|metric| metric.name.as_str());

@@ -1,5 +1,7 @@
 //! # The records of lines
 //!
+//! What the memory model knows about each line.
+//!
 //! There may be millions of lines. A program that reads them at random makes the host fetch each record from its own
 //! memory, so a record has only 16 bytes. Most lines have at most one copy in a core's cache; the line's record holds
 //! that core's number. If a line has more copies, a separate table holds the set of cores.

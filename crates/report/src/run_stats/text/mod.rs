@@ -1,4 +1,4 @@
-//! The counters of a run as text for people.
+//! The counters of a run as text.
 
 use flashlock_locks::event::Event;
 
