@@ -1,6 +1,6 @@
 //! A lock of three levels goes to the nearest waiter: first of the core, then of the NUMA node, then of another node.
-//! It stays with each only for a limited time. A lock with a secondary queue hardly waits for sleeping threads. The
-//! side blocks of all these locks have room for what a machine has.
+//! It stays with each only for a limited time. A lock with a secondary queue for sleeping waiters hardly waits for
+//! them. The side blocks of all these locks have room for what a machine has.
 
 mod common;
 

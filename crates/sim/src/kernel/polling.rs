@@ -23,9 +23,9 @@ impl Kernel {
         me.state = State::Polling { line, since, next, every };
     }
 
-    /// Whether a thread that has just begun to poll can also watch all lines that its last look loaded. It cannot if
-    /// the look was not steady, if one of the lines has changed since, or if another thread watches one of them. Two
-    /// threads that scan the same lines are simulated look by look.
+    /// Whether a thread that is about to poll can also watch all lines that its last look loaded. It cannot if the look
+    /// was not steady, if one of the lines has changed since, or if another thread watches one of them. Two threads
+    /// that scan the same lines are simulated look by look.
     pub(crate) fn can_watch(&mut self) -> bool {
         let core = self.my_core();
         let (look, memory, watchers) =

@@ -251,7 +251,8 @@ fn most_in_a_stay(lock: &LockInfo, tunables: &Tunables) -> Option<usize> {
     }
 }
 
-/// A lock with a secondary queue, with all waiters asleep at once: no waiter of the same node is left for a hand-off.
+/// A lock with a secondary queue for sleeping waiters, with all waiters asleep: none is left for a hand-off within the
+/// node.
 const ASLEEP: &str = "cst:wait=park";
 
 proptest! {
